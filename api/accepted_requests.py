@@ -76,7 +76,7 @@ class AdviceRequest(_StoredRequest):
     def cache_key(self) -> str:
         """Digest that equal requests share, whoever sends them."""
         document = self.to_document()
-        return digest({name: it for name, it in document.items() if name not in _SENDER})
+        return digest({name: value for name, value in document.items() if name not in _SENDER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,5 +103,5 @@ class ProvenanceRequest(_StoredRequest):
         :param allowed_indexes: URLs by name
         """
         document = self.to_document()
-        kept = {name: it for name, it in document.items() if name not in _SENDER}
-        return digest({**kept, "allowed": dict(allowed_indexes)})
+        content = {name: value for name, value in document.items() if name not in _SENDER}
+        return digest({**content, "allowed": dict(allowed_indexes)})

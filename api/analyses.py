@@ -14,10 +14,11 @@ from sqlalchemy import Connection
 from api.audit import wrote_nothing
 from api.authentication import token
 from api.errors import COMPATIBLE, ApiError, ProblemType, not_found
-from api.jobs.queue import QueueJob
+from api.jobs.queue import QueueJob, QueueName
 from api.request_context import from_earlier_data
 from api.service import service
 from common.errors import StoreUnavailable
+from common.formats.json_documents import digest
 from graph.record import analyses
 from graph.record.analyses import Analysis, AnalysisKind, AnalysisState, NewAnalysis
 from graph.record.tokens import Scope
@@ -26,24 +27,16 @@ from graph.record.tokens import Scope
 PATIENCE_S = 0.3
 #: First pause between two polls, s; each is 1.5 times as long as the one before.
 _PAUSE_S = 0.008
-
-
-def new_id(kind: AnalysisKind) -> str:
-    """A new identifier in the format that clients of the original service parse."""
-    return f"{kind}-{datetime.now(UTC):%y%m%d%H%M%S}-{token_hex(8)}"
-
-
-def new_analysis(
-    kind: AnalysisKind, request: Mapping[str, Any], parameters: Mapping[str, Any], cache_key: str
-) -> NewAnalysis:
-    """A request of the client that is being served, under a new identifier.
-
-    :param request: everything that the worker needs, as JSON values
-    :param parameters: what answers repeat of it
-    """
-    client = token()
-    token_id = client.token_id if client else None
-    return NewAnalysis(new_id(kind), kind, request, parameters, cache_key, token_id)
+#: Task and queue of the job for each kind of analysis.
+_JOBS = {
+    AnalysisKind.ADVICE: ("advice.make", QueueName.PEOPLE),
+    AnalysisKind.REPLAY: ("advice.replay", QueueName.PEOPLE),
+    AnalysisKind.WHY_NOT: ("advice.why_not", QueueName.PEOPLE),
+    AnalysisKind.PROVENANCE: ("provenance.check", QueueName.PEOPLE),
+    AnalysisKind.FETCH: ("packages.fetch", QueueName.BULK),
+    AnalysisKind.UPLOAD: ("uploads.ingest", QueueName.BULK),
+    AnalysisKind.INSPECTION: ("inspections.run", QueueName.INSPECTIONS),
+}
 
 
 def may_fetch() -> bool:
@@ -53,20 +46,36 @@ def may_fetch() -> bool:
 
 
 def submit(
-    new: NewAnalysis,
-    job: QueueJob,
+    kind: AnalysisKind,
+    request: Mapping[str, Any],
+    cache_key: str | None = None,
     *,
+    parameters: Mapping[str, Any] | None = None,
     force: bool = False,
-    also: Callable[[Connection], object] = lambda _connection: None,
+    analysis_id: str | None = None,
+    also: Callable[[Connection, str], object] = lambda _connection, _analysis_id: None,
 ) -> tuple[Analysis, bool]:
     """Accept a request and enqueue its job in one transaction, then wait briefly for its end.
 
+    :param request: everything that the worker needs, as JSON values
+    :param cache_key: equal requests share it; by default the digest of ``request``
+    :param parameters: the part of the request that responses repeat; by default all of it
     :param force: do not answer from the cache
-    :param also: further writes for a new request, in the same transaction
+    :param analysis_id: by default a new one, in the format that clients of the original service
+        parse
+    :param also: further writes for a new analysis, in the same transaction
     :returns: the analysis, and whether it is from the cache
     :raises Overloaded: if too many jobs wait; then nothing is stored
     """
-    stores = service()
+    client, stores = token(), service()
+    new = NewAnalysis(
+        analysis_id or f"{kind}-{datetime.now(UTC):%y%m%d%H%M%S}-{token_hex(8)}",
+        kind,
+        request,
+        request if parameters is None else parameters,
+        cache_key or digest(request),
+        client.token_id if client else None,
+    )
     if not force:
         # Before taking the lock, so that equal requests do not queue for it.
         with stores.glancing() as connection:
@@ -77,8 +86,10 @@ def submit(
     with stores.writing() as connection:
         accepted, cached = analyses.accept(connection, stores.settings, new, force=force)
         if not cached:
-            stores.queue.admit(connection, job.queue)
-            also(connection)
+            task, queue = _JOBS[kind]
+            stores.queue.admit(connection, queue)
+            also(connection, new.analysis_id)
+            job = QueueJob(task, queue, {"analysis_id": new.analysis_id})
             stores.queue.enqueue(connection, job)
     if cached:
         wrote_nothing()
@@ -152,17 +163,6 @@ def log_document(analysis: Analysis) -> dict[str, Any]:
     with stores.glancing() as connection:
         log = analyses.log_of(connection, analysis.analysis_id)
     return {"parameters": {"analysis_id": analysis.analysis_id}, "log": log or None}
-
-
-def submitted_document(new: NewAnalysis, job: QueueJob, *, force: bool) -> dict[str, Any]:
-    """Submit a request; the answer for clients of the original service."""
-    analysis, cached = submit(new, job, force=force)
-    return {
-        "analysis_id": analysis.analysis_id,
-        "cached": cached,
-        "authenticated": token() is not None,
-        "parameters": dict(analysis.parameters),
-    }
 
 
 def _soon_ended(analysis: Analysis) -> Analysis:

@@ -37,11 +37,10 @@ def create_app(
 ) -> Flask:
     """Create the WSGI application; it connects to no store before the first request.
 
-    :param settings: of the environment unless given
-    :param behind_proxy: whether all requests come by one proxy, whose ``X-Forwarded-*`` headers
-        are then believed
-    :param threads: requests that are answered at a time, if that is known
-    :raises InvalidSettings: naming the setting that cannot be used
+    :param settings: by default from the environment
+    :param behind_proxy: trust ``X-Forwarded-*`` headers, which one proxy sets in all requests
+    :param threads: number of concurrent requests, if known
+    :raises InvalidSettings: with the name of the invalid setting
     """
     settings = settings or Settings.from_env()
     app = Flask("api", static_folder=None)
@@ -57,7 +56,7 @@ def create_app(
     )
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.url_map.strict_slashes = False
-    # Clients have given up before a statement takes longer.
+    # Clients time out before a statement takes longer.
     app.extensions[EXTENSION] = ServiceStores(settings, settings.query_timeout_s, threads)
     _surround(app, settings)
     if behind_proxy:
@@ -70,7 +69,7 @@ def create_app(
 
 
 def _surround(app: Flask, settings: Settings) -> None:
-    """Register handlers: those before requests run in this order, those after in reverse."""
+    """Register handlers. Those before a request run in this order, those after it in reverse."""
     limits = RequestLimits(app, settings)
     errors.register(app)
     Compress(app)

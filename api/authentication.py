@@ -44,8 +44,8 @@ def token() -> Token | None:
 def needs(scope: Scope, *, anonymous: bool = True) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Restrict a view to clients with ``scope``.
 
-    :param anonymous: whether the operator may open it to everybody; ``False`` for views that
-        show projects of others
+    :param anonymous: whether the operator can open the view to everyone; ``False`` for views that
+        show other clients' projects
     """
 
     def decorate(view: Callable[P, R]) -> Callable[P, R]:
@@ -63,26 +63,26 @@ def require(scope: Scope, *, anonymous: bool = True) -> None:
     """:raises ApiError: 401 if a token is needed and missing, 403 if it lacks the scope"""
     if anonymous and scope.value in service().settings.anonymous_scopes:
         return
-    found = token()
-    if found is None:
+    client = token()
+    if client is None:
         raise _unauthorized(
             f"this needs a token with the scope {scope.value!r}: `Authorization: Bearer <token>`",
             f'scope="{scope.value}"',
         )
-    if not found.may(scope):
+    if not client.may(scope):
         raise ApiError(
             403, ProblemType.FORBIDDEN,
-            f"the token {found.prefix}… does not have the scope {scope.value!r}",
+            f"the token {client.prefix}… does not have the scope {scope.value!r}",
             headers=_challenge(f'error="insufficient_scope", scope="{scope.value}"'),
         )  # fmt: skip
 
 
 def require_token() -> Token:
     """:raises ApiError: 401 if this request has no token"""
-    found = token()
-    if found is None:
+    client = token()
+    if client is None:
         raise _unauthorized("this needs a token: `Authorization: Bearer <token>`")
-    return found
+    return client
 
 
 def _shown(guesses: TokenThrottle) -> Token | None:
@@ -101,14 +101,14 @@ def _shown(guesses: TokenThrottle) -> Token | None:
     digest = digest_of(secret)
     guesses.check(digest)
     with service().writing() as connection:
-        found = token_shown(connection, secret)
-    if found is None:
+        client = token_shown(connection, secret)
+    if client is None:
         guesses.refused()
         raise _unauthorized(
             "the token is unknown, has expired or was revoked", 'error="invalid_token"'
         )
     guesses.accepted(digest)
-    return found
+    return client
 
 
 def _secret() -> str | None:

@@ -40,7 +40,7 @@ def public_project(files: Mapping[str, str], manifest: str | None = None) -> Pro
     Pipfile as it was sent, because its lock names one of them.
 
     :param files: texts by path within the project
-    :param manifest: path of the file that names the requirements; found unless given
+    :param manifest: path of the file that names the requirements; detected by default
     :raises InvalidFile: if a file cannot be read, or if quotes or backslashes in it hide an
         address with credentials
     """
@@ -130,11 +130,11 @@ def _public_lines(text: str) -> str:
     return text if public == joined else public
 
 
-def _public_quoted(found: re.Match[str]) -> str:
-    before, sign, _ = found[0].partition("://")
+def _public_quoted(match: re.Match[str]) -> str:
+    before, sign, _ = match[0].partition("://")
     if not sign or _APART.search(before):
-        return found[0]
-    return public_text(found[0]) + _ENDED
+        return match[0]
+    return public_text(match[0]) + _ENDED
 
 
 def _words(line: str) -> list[str]:

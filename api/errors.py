@@ -236,8 +236,8 @@ def _of_api(error: ApiError) -> Response:
 
 
 def _of_project(error: ProjectError) -> Response:
-    found = next((it for kind, it in _TRANSLATIONS if isinstance(error, kind)), None)
-    translation = found or _Translation(400, ProblemType.INVALID_REQUEST)
+    match = next((entry for kind, entry in _TRANSLATIONS if isinstance(error, kind)), None)
+    translation = match or _Translation(400, ProblemType.INVALID_REQUEST)
     more: dict[str, Any] = {} if error.hint is None else {"hint": error.hint}
     if isinstance(error, InvalidDocument):
         more |= {"reason": str(error.reason), "field": error.field}

@@ -38,15 +38,15 @@ class GraphProbe:
     One probe runs at a time; a graph that does not answer it in time counts as down.
     """
 
-    def __init__(self, asked: ServiceStores) -> None:
-        self._service = asked
+    def __init__(self, stores: ServiceStores) -> None:
+        self._service = stores
         self._lock = Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._answer: Future[str | None] | None = None
         self._until = 0.0
 
     def problem(self) -> str | None:
-        """What is wrong with the graph, without its address; ``None`` if it works."""
+        """Return what is wrong with the graph, without its URL; ``None`` if it works."""
         with self._lock:
             ended = self._answer is None or self._answer.done()
             if self._answer is None or (ended and time.monotonic() > self._until):
@@ -120,7 +120,7 @@ def _readiness(probe: GraphProbe) -> tuple[int, dict[str, Any]]:
 
 
 def _record_checks() -> tuple[dict[str, dict[str, Any]], bool]:
-    """What PostgreSQL says of itself, the graph and the workers, and whether it is usable."""
+    """Return the checks of PostgreSQL, the graph and the workers, and whether it is usable."""
     record: dict[str, Any] = {"status": "up"}
     graph: dict[str, Any] = {"status": "unknown"}
     workers: dict[str, Any] = {"status": "unknown"}

@@ -39,12 +39,12 @@ class StoreMetrics(Collector):
         """Read all metrics with one connection."""
         try:
             with self._service.reading() as connection:
-                found = [*self._waiting(connection), *_analyses(connection)]
+                metrics = [*self._waiting(connection), *_analyses(connection)]
         except ProjectError:
-            found = []
+            metrics = []
         up = GaugeMetricFamily("thoth_record_up", "Whether PostgreSQL answers.")
-        up.add_metric([], 1.0 if found else 0.0)
-        yield from (up, *found)
+        up.add_metric([], 1.0 if metrics else 0.0)
+        yield from (up, *metrics)
 
     def _waiting(self, connection: Connection) -> Iterator[Metric]:
         jobs = GaugeMetricFamily("thoth_queue_jobs", "Jobs that wait.", labels=["queue"])
@@ -53,7 +53,7 @@ class StoreMetrics(Collector):
         yield jobs
         behind = lag_of(connection, COUNTED)
         yield GaugeMetricFamily(
-            "thoth_outbox_entries", "Entries of the record that the graph does not show.",
+            "thoth_outbox_entries", "Entries of the record that the graph does not contain yet.",
             value=behind.count,
         )  # fmt: skip
         yield GaugeMetricFamily(
@@ -61,7 +61,7 @@ class StoreMetrics(Collector):
             value=behind.oldest_s,
         )  # fmt: skip
         yield GaugeMetricFamily(
-            "thoth_workers", "Workers that gave a sign of life within 20 seconds.",
+            "thoth_workers", "Workers with a heartbeat within 20 seconds.",
             value=workers(connection, _ALIVE),
         )  # fmt: skip
 
@@ -105,7 +105,7 @@ DURATIONS = Histogram(
     ("route", "method"), buckets=_SECONDS, registry=PROCESS_REGISTRY,
 )  # fmt: skip
 RESTARTS = Counter(
-    "thoth_worker_restarts", "Workers that ended by themselves and were started again.",
+    "thoth_worker_restarts", "Workers that ended unexpectedly and were restarted.",
     registry=PROCESS_REGISTRY,
 )  # fmt: skip
 
@@ -115,11 +115,11 @@ class _AllProcesses(Collector):
 
     def collect(self) -> Iterable[Metric]:
         for _ in range(_TRIES):
-            found = files()
-            if found is None:
+            folder_files = files()
+            if folder_files is None:
                 return PROCESS_REGISTRY.collect()
             try:
-                merged = MultiProcessCollector.merge(found, accumulate=True)  # type: ignore[no-untyped-call]
+                merged = MultiProcessCollector.merge(folder_files, accumulate=True)  # type: ignore[no-untyped-call]
                 return list(merged)
             except (FileNotFoundError, struct.error):
                 continue  # a process has just started or ended

@@ -1,6 +1,6 @@
-"""Where processes leave their figures for ``/metrics``: a folder a group of processes.
+"""Folders in which a group of processes shares its metrics.
 
-Nothing here imports the Prometheus client, which looks at the environment when it is imported.
+This module does not import the Prometheus client, which reads the environment on import.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 @contextmanager
 def metrics_folder(root: Path, role: str) -> Iterator[Path]:
-    """A folder below ``root`` for this process and its children, removed at the end.
+    """Make a folder below ``root`` for this process and its children, and remove it at exit.
 
-    What processes of this machine left that are no more is removed, too. The name holds the
-    host's, since containers may share ``root`` and have the same process ids.
+    Folders of dead processes of this machine are removed, too. The name contains the host name,
+    as containers may share ``root`` and have the same process IDs.
     """
     host = socket.gethostname()
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -42,7 +42,7 @@ def metrics_folder(root: Path, role: str) -> Iterator[Path]:
 
 
 def files() -> list[str] | None:
-    """Metrics files of all process groups below the same root; ``None`` without a folder."""
+    """Return the files of all process groups below the same root; ``None`` without a folder."""
     folder = os.environ.get(_VARIABLE)
     if not folder:
         return None

@@ -10,6 +10,7 @@ from flask_smorest import Api, Blueprint
 from marshmallow import INCLUDE, Schema, fields
 
 from api.errors import MEDIA_TYPE
+from api.schema_fields import text
 
 
 class ProblemSchema(Schema):
@@ -18,39 +19,18 @@ class ProblemSchema(Schema):
     class Meta:
         unknown = INCLUDE
 
-    type = fields.String(
-        required=True,
-        metadata={
-            "description": "Address that explains this kind of problem; never renamed.",
-            "example": "/problems/not-found",
-        },
-    )
-    title = fields.String(
-        required=True,
-        metadata={"description": "Kind of problem, for people.", "example": "Not found"},
-    )
+    type = text("URL of an explanation of this problem; it is stable.", "/problems/not-found")
+    title = text("Kind of problem, for people.", "Not found")
     status = fields.Raw(
         required=True,
         metadata={
-            "description": "HTTP status; about an analysis below /api/v1, its state.",
+            "description": "HTTP status; below /api/v1, the state of an analysis.",
             "type": ["integer", "object"],
             "example": 404,
         },
     )
-    detail = fields.String(
-        required=True,
-        metadata={
-            "description": "What is wrong, for people.",
-            "example": "no package is called 'flaks'",
-        },
-    )
-    request_id = fields.String(
-        required=True,
-        metadata={
-            "description": "Identifier of this request in the log.",
-            "example": "5f0c9d2be417a863",
-        },
-    )
+    detail = text("What is wrong, for people.", "no package is called 'flaks'")
+    request_id = text("Identifier of this request in the log.", "5f0c9d2be417a863")
     analysis = fields.Dict(
         keys=fields.String(), metadata={"description": "State of the analysis, below /api/v2."}
     )
@@ -79,9 +59,9 @@ _WITH_BODY = (
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
 )
 _DESCRIPTION = (
-    "Advice on which versions of which packages a project should run on a machine, and the data"
-    " behind it. Errors are problem documents (RFC 9457). Lists have pages: `next` is the address"
-    " of the next page."
+    "Advice on the package versions that a project should use on a machine, and the data behind"
+    " it. Errors are problem documents (RFC 9457). Lists are paginated: `next` is the URL of the"
+    " next page."
 )
 
 
@@ -104,7 +84,7 @@ class OpenApi(Api):
     def register_blueprint(self, blueprint: Blueprint, **options: Any) -> None:
         """Register a blueprint, and document the errors of its operations."""
         callbacks = blueprint._prepare_doc_cbks
-        if _with_errors not in callbacks:  # a blueprint may be served by several applications
+        if _with_errors not in callbacks:  # several applications may share a blueprint
             callbacks.append(_with_errors)
         super().register_blueprint(blueprint, **options)
 
@@ -124,8 +104,8 @@ def _problem(description: str) -> dict[str, Any]:
 
 def _with_errors(doc: dict[str, Any], _info: dict[str, Any], **_: Any) -> dict[str, Any]:
     responses = doc.setdefault("responses", {})
-    known = {str(it) for it in responses}
+    documented = {str(status) for status in responses}
     for status in (*_ALWAYS, *(_WITH_BODY if "requestBody" in doc else ())):
-        if str(status.value) not in known:
+        if str(status.value) not in documented:
             responses[str(status.value)] = status.name
     return doc

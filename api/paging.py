@@ -109,9 +109,9 @@ def page(
     if "after" in query:
         after = cursor.key_in(query["after"])
         after = after[0] if len(after) == 1 else after
-    found = find(after=after, limit=limit + 1)  # one more tells whether this page is the last
-    items = list(found[:limit])
-    more = len(found) > limit
+    rows = find(after=after, limit=limit + 1)  # one more shows whether this is the last page
+    items = list(rows[:limit])
+    more = len(rows) > limit
     return {
         "items": items,
         "next": _next(cursor.text_of((key or cursor.key_of)(items[-1]))) if more else None,
@@ -120,10 +120,10 @@ def page(
 
 
 def freshness(progress: KnowledgeState) -> dict[str, Any]:
-    """How current the data is, as members of a response."""
+    """Return how current the data is, as members of a response."""
     return {"as_of": progress.as_of, "graph_revision": progress.revision}
 
 
 def _next(after: str) -> str:
-    asked = {**request.args.to_dict(), "after": after}
-    return f"{request.path}?{urlencode(sorted(asked.items()))}"
+    parameters = {**request.args.to_dict(), "after": after}
+    return f"{request.path}?{urlencode(sorted(parameters.items()))}"

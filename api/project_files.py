@@ -17,7 +17,7 @@ MAX_MANIFEST = 256 * 1024
 _MAX_LINES, _MAX_HASHES = 75_000, 40_000
 #: Options are the slowest to parse for their length; projects have a few dozen.
 _MAX_OPTIONS = 2_000
-#: Lower than the limit of the parser itself, because a request may come from anybody.
+#: Lower than the limit of the parser itself, because anyone may send a request.
 _MAX_REQUIREMENTS = 3_000
 #: Characters that end a line.
 _ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
@@ -36,13 +36,13 @@ def check_constraints(text: str) -> None:
 
 
 def list_problem(texts: Collection[str]) -> str | None:
-    """Why lists of requirements are refused; ``None`` if they are accepted.
+    """Return why lists of requirements are refused; ``None`` if they are accepted.
 
-    What is neither a hash nor a comment is what people write, in locks, too.
+    Hashes and comments do not count, as only the other text is slow to parse.
     """
     for count, most, what in _BOUNDS:
-        if (found := sum(map(count, texts))) > most:
-            return f"{found} {what}, where at most {most} are read: no real project has so many"
+        if (number := sum(map(count, texts))) > most:
+            return f"{number} {what}, where at most {most} are read: no real project has so many"
     return None
 
 
@@ -107,12 +107,12 @@ class ProjectFiles(fields.Dict):
                 raise ValidationError(f"{len(value)} files, where 1 to {MAX_FILES} are read")
             for name in value:
                 check_name(name)
-        found = super()._deserialize(value, *args, **kwargs)  # type: ignore[no-untyped-call]
-        _check_sizes(found)
-        for problem, texts in _by_format(found).items():
-            if (wrong := problem(texts.values())) is not None:
-                raise ValidationError(f"{', '.join(texts)[:_SHOWN]}: {wrong}")
-        return found
+        texts = super()._deserialize(value, *args, **kwargs)  # type: ignore[no-untyped-call]
+        _check_sizes(texts)
+        for check, checked in _by_format(texts).items():
+            if (message := check(checked.values())) is not None:
+                raise ValidationError(f"{', '.join(checked)[:_SHOWN]}: {message}")
+        return texts
 
 
 def check_name(name: Any) -> None:
@@ -134,7 +134,7 @@ def check_name(name: Any) -> None:
 
 
 def _is_list(base: str) -> bool:
-    """Whether a file may be a list of requirements, whose name is free but for its suffix."""
+    """Whether a file may be a list of requirements, which only needs a certain suffix."""
     stem, dot, ending = base.rpartition(".")
     return bool(stem.strip(".")) and bool(dot) and ending in ("txt", "in")
 
@@ -164,38 +164,38 @@ def _may_be_lock(base: str) -> bool:
 
 
 def _by_format(files: Mapping[str, str]) -> dict[_ProblemOf, dict[str, str]]:
-    """Files by the check of their format."""
-    found: dict[_ProblemOf, dict[str, str]] = {address_problem: dict(files)}
+    """Group files by the check for their format."""
+    checks: dict[_ProblemOf, dict[str, str]] = {address_problem: dict(files)}
     for name, content in files.items():
         base = name.rpartition("/")[2]
         problem = list_problem if _is_list(base) else toml_problem
-        found.setdefault(json_problem if base == PIPFILE_LOCK else problem, {})[name] = content
-    return found
+        checks.setdefault(json_problem if base == PIPFILE_LOCK else problem, {})[name] = content
+    return checks
 
 
 def address_problem(texts: Collection[str]) -> str | None:
-    """Why texts have too many URLs; ``None`` if they are accepted."""
-    found = sum(text.count("://") for text in texts)
-    if found <= _MAX_ADDRESSES:
+    """Return why texts have too many URLs; ``None`` if they are accepted."""
+    number = sum(text.count("://") for text in texts)
+    if number <= _MAX_ADDRESSES:
         return None
     return (
-        f"{found} addresses, where at most {_MAX_ADDRESSES} are read: no real project has so many"
+        f"{number} addresses, where at most {_MAX_ADDRESSES} are read: no real project has so many"
     )
 
 
 def json_problem(texts: Collection[str]) -> str | None:
-    """Why JSON is refused; ``None`` if it is accepted."""
-    found = sum(text.count(sign) for text in texts for sign in _VALUES)
-    if found <= _MAX_VALUES:
+    """Return why JSON is refused; ``None`` if it is accepted."""
+    number = sum(text.count(sign) for text in texts for sign in _VALUES)
+    if number <= _MAX_VALUES:
         return None
-    return f"{found} values, where at most {_MAX_VALUES} are read: no real lock has so many"
+    return f"{number} values, where at most {_MAX_VALUES} are read: no real lock has so many"
 
 
 def toml_problem(texts: Collection[str]) -> str | None:
-    """Why TOML is refused; ``None`` if it is accepted. The check takes milliseconds."""
+    """Return why TOML is refused; ``None`` if it is accepted. The check takes milliseconds."""
     for most, signs in ((_MAX_TABLES, _TABLES), (_MAX_PARTS, _PARTS)):
-        found = sum(text.count(sign) for text in texts for sign in signs)
-        if found > most:
+        number = sum(text.count(sign) for text in texts for sign in signs)
+        if number > most:
             what = "tables, keys and lists" if signs is _TABLES else "commas, dots and lines"
-            return f"{found} {what}, where at most {most} are read: no real lock has so many"
+            return f"{number} {what}, where at most {most} are read: no real lock has so many"
     return None

@@ -60,14 +60,14 @@ def versions() -> dict[str, str]:
 
 
 def _identify() -> None:
-    given = request.headers.get(REQUEST_ID, "")
-    g.request_id = given if _GIVEN_ID.fullmatch(given) else token_hex(8)
+    client_id = request.headers.get(REQUEST_ID, "")
+    g.request_id = client_id if _GIVEN_ID.fullmatch(client_id) else token_hex(8)
 
 
 def _refuse_nul() -> None:
     """Refuse NUL characters, which PostgreSQL cannot store and no name contains."""
-    given = (request.path, *request.args, *request.args.values())
-    if any("\0" in it for it in given):
+    texts = (request.path, *request.args, *request.args.values())
+    if any("\0" in it for it in texts):
         raise ApiError(400, ProblemType.INVALID_REQUEST, "the URL contains a NUL character")
 
 

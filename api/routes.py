@@ -27,5 +27,5 @@ class Routes(Blueprint):
         self, schema: type[Schema] | Schema, **options: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Pass what a schema reads to a view; the schema is created once."""
-        made = schema() if isinstance(schema, type) else schema
-        return super().arguments(made, **options)  # type: ignore[no-any-return]
+        instance = schema() if isinstance(schema, type) else schema
+        return super().arguments(instance, **options)  # type: ignore[no-any-return]

@@ -21,7 +21,7 @@ def text(description: str, example: str | None = None, *, null: bool = False) ->
 
 
 def choice(description: str, values: list[str], *, null: bool = False) -> fields.String:
-    """A string of a response that has one of a few values."""
+    """A string of a response with a fixed set of values."""
     allowed = validate.OneOf([*values, None] if null else values)
     metadata = described(description, values[0])
     return fields.String(required=True, allow_none=null, validate=allowed, metadata=metadata)
@@ -33,7 +33,7 @@ def texts(description: str, example: list[str] | None = None) -> fields.List[Any
 
 
 def number(description: str, example: float | None = None, *, null: bool = False) -> fields.Float:
-    """A number of a response; the name or the description has its unit."""
+    """A number of a response. Its name or description contains the unit."""
     return fields.Float(required=True, allow_none=null, metadata=described(description, example))
 
 
@@ -48,7 +48,7 @@ def flag(description: str, *, null: bool = False) -> fields.Boolean:
 
 
 def moment(description: str, *, null: bool = False) -> fields.AwareDateTime:
-    """A time of a response, with its zone."""
+    """A time of a response, with a time zone."""
     metadata = described(description, "2026-01-01T00:00:00+00:00")
     return fields.AwareDateTime(
         format="iso", default_timezone=UTC, required=True, allow_none=null, metadata=metadata
@@ -62,44 +62,44 @@ def json_object(description: str, *, null: bool = False) -> fields.Dict:
 
 
 def filter_text(description: str, example: str | None = None, **more: Any) -> fields.String:
-    """A filter of a query; the loaded query has no key for a filter that is not sent."""
+    """A filter of a query. If the client omits it, the loaded query has no such key."""
     metadata = described(description, example)
     return fields.String(validate=validate.Length(1, _MAX_TEXT), metadata=metadata, **more)
 
 
 def filter_choice(description: str, values: list[str]) -> fields.String:
-    """A filter that has one of a few values."""
+    """A filter with a fixed set of values."""
     return fields.String(
         validate=validate.OneOf(values), metadata=described(description, values[0])
     )
 
 
 def filter_flag(description: str) -> fields.Boolean:
-    """A filter that is ``true`` or ``false``; other spellings are refused."""
+    """A filter that is ``true`` or ``false``; other spellings are rejected."""
     metadata = {"description": description}
     return fields.Boolean(truthy={"true"}, falsy={"false"}, metadata=metadata)
 
 
 def described(description: str, example: Any) -> dict[str, Any]:
-    """The metadata of a field."""
+    """Return the metadata of a field."""
     return {"description": description} | ({} if example is None else {"example": example})
 
 
-class QuerySchema(Schema):
-    """A query; unknown parameters are refused, because a misspelt filter would match too much."""
+class StrictSchema(Schema):
+    """A body or query; unknown members are rejected, as a misspelt one would have no effect."""
 
     class Meta:
         unknown = RAISE
 
 
 class LenientSchema(Schema):
-    """Input of clients of the original service, old and new; unknown members are ignored."""
+    """A body or query of clients of the original service; unknown members are ignored."""
 
     class Meta:
         unknown = EXCLUDE
 
 
-class PageQuerySchema(QuerySchema):
+class PageQuerySchema(StrictSchema):
     """Selects a page of a list."""
 
     limit = fields.Integer(
@@ -109,7 +109,7 @@ class PageQuerySchema(QuerySchema):
     )
     after = fields.String(
         validate=validate.Length(1, 2000),
-        metadata={"description": "Cursor of the page, as `next` gives it."},
+        metadata={"description": "Cursor of the page, from `next` of the previous page."},
     )
 
 
@@ -124,7 +124,7 @@ class PageSchema(FreshnessSchema):
     """A page of a list."""
 
     next = text(
-        "Address of the next page; null on the last page.",
+        "URL of the next page; null on the last page.",
         "/api/v2/packages?after=WyJwYWNrYWdlcyIsImZsYXNrIl0&limit=20",
         null=True,
     )
@@ -134,13 +134,6 @@ def no_nul(value: str) -> None:
     """Refuse NUL characters, which PostgreSQL cannot store."""
     if "\0" in value:
         raise ValidationError("contains a NUL character")
-
-
-class StrictSchema(Schema):
-    """A body; unknown members are refused, so that a misspelt one is noticed."""
-
-    class Meta:
-        unknown = RAISE
 
 
 class ResultDocumentSchema(Schema):

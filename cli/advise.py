@@ -10,8 +10,8 @@ import click
 from cli.console import counted, print_canonical_json, print_lines, print_note
 from cli.options import (
     EnumChoice,
+    advice_request_of,
     as_json_option,
-    asked_of,
     fetch,
     project_path,
     request_options,
@@ -101,17 +101,17 @@ def advise(
         raise InvalidArgument(f"there is no folder {output.parent}")
     with_lock = output is not None or lock_format is not None
     with ResolverWorker() as worker:
-        asked = asked_of(settings, path, given, count=count)
+        request = advice_request_of(settings, path, given, count=count)
         if output is not None:
-            keep_manifest(output, path or Path(), asked.project)
-        chosen_format = LockFormat(lock_format or _format_of(output, asked.project))
+            keep_manifest(output, path or Path(), request.project)
+        chosen_format = LockFormat(lock_format or _format_of(output, request.project))
         with migrated_stores(settings) as stores:
             if given["fetch"]:
-                fetch(stores, asked)
-            asked = on_hardware(stores, asked, given["hardware"])
+                fetch(stores, request)
+            request = on_hardware(stores, request, given["hardware"])
             answered = answer(
                 stores,
-                asked,
+                request,
                 worker.resolve,
                 threads=given["threads"],
                 urls=with_lock and chosen_format is LockFormat.PYLOCK,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.console import Column, Table, moment_text, print_field, print_graph_state, print_json
+from cli.help_pages import CommandGroup
 from cli.ingest import document_progress
 from cli.options import as_json_option
 from common.settings import Settings
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
     from graph.record.vulnerabilities import AdvisoryCounts, PackageVulnerability
     from ingest.advisories.sync import AdvisoryReport
 
-#: Where the texts of labelled lines begin.
+#: Column at which the text of a labelled line begins.
 _WIDTH = 17
-#: Versions listed one by one; more are only counted.
+#: Maximum number of versions that are listed; more are only counted.
 _MOST_VERSIONS = 6
 _SEVERITIES = ("critical", "high", "medium", "low", "none", "unknown")
 #: Signs of a specifier for the events of a range.
 _SIGNS = {"introduced": ">=", "fixed": "<", "last_affected": "<=", "limit": "<"}
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def advisories() -> None:
     """Security advisories and the versions they affect."""
 
@@ -106,7 +107,7 @@ def status(settings: Settings, as_json: bool) -> None:
 def list_command(settings: Settings, package: str, as_json: bool) -> None:
     """List the vulnerabilities of a package or a version.
 
-    The version itself need not be known here.
+    The version need not be among the recorded releases.
     """
     from sqlalchemy import exists, select
 
@@ -149,7 +150,7 @@ def _named_package(text: str) -> tuple[str, str | None]:
 
 
 def _print_report(report: AdvisoryReport, *, dry_run: bool) -> None:
-    """Print what became of a source, and what to do next."""
+    """Print the result for a source, and what to do next."""
     if report.unchanged:
         _field("advisories", "unchanged since they were last read")
     else:
@@ -243,7 +244,7 @@ def _versions_text(versions: Sequence[str]) -> str:
 
 
 def ranges_text(packages: Iterable[AffectedPackage]) -> str:
-    """Affected ranges as specifiers, one a line; the listed versions if there are no ranges."""
+    """Return affected ranges as specifiers, one per line; without ranges, the listed versions."""
     packages = tuple(packages)
     lines = {_range_text(events): None for it in packages for events in it.ranges}
     if not lines:

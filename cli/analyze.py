@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.console import print_field, print_graph_state, print_json
+from cli.help_pages import CommandGroup
 from cli.options import as_json_option
 from common.settings import Settings
 from common.terminal import printable
@@ -31,7 +32,7 @@ _NAME = click.option("--name", metavar="NAME", help="Name of the stored analysis
 _INDEX = click.option("--index", metavar="INDEX", help="Index that serves the wheel.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def analyze() -> None:
     """Native libraries that wheels need and systems provide."""
 
@@ -169,7 +170,7 @@ def print_analysis(analysis: Analysis, recorded: RecordedAnalysis | None, *, as_
 
 
 def print_differences(found: list[InterfaceDifference], *, as_json: bool) -> None:
-    """Print what each wheel needs and the environment does not provide."""
+    """Print the libraries that each wheel needs and the environment lacks."""
     if as_json:
         print_json([_difference_json(each) for each in found])
         return
@@ -189,7 +190,7 @@ def print_differences(found: list[InterfaceDifference], *, as_json: bool) -> Non
 
 
 def _print_missing(missing: Iterable[MissingInterface]) -> None:
-    """A line a library: the versions that it lacks, or that there is none of it."""
+    """Print a line for each missing library, or for its missing versions."""
     by_library: dict[str, list[MissingInterface]] = defaultdict(list)
     for interface in missing:
         by_library[interface.library].append(interface)
@@ -214,7 +215,7 @@ def _print_wheel(analysis: WheelAnalysis) -> None:
 
 
 def _print_promise(analysis: WheelAnalysis) -> None:
-    """Whether the libraries keep what the file's name promises."""
+    """Print whether the libraries are compatible with the platform tag of the file's name."""
     from common.native_interfaces import highest_versions
     from common.wheels import glibc_floor
 
@@ -238,7 +239,7 @@ def _print_environment(analysis: EnvironmentAnalysis) -> None:
     libraries = {it.library for it in analysis.provides}
     versions = sum(bool(it.version) for it in analysis.provides)
     print_field("provides", f"{len(libraries)} libraries, {versions} versions of their symbols")
-    # A system has a hundred families of symbols; wheels of others ask for these.
+    # A system has a hundred families of symbol versions; wheels need only these.
     usual = ("CUDA", "CXXABI", "GCC", "GLIBC", "GLIBCXX", "GOMP")
     highest = highest_versions(analysis.provides)
     shown = [f"{name} {highest[name]}" for name in usual if name in highest]

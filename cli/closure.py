@@ -1,4 +1,4 @@
-"""``thoth packages closure``: all packages that requirements reach, and their candidates."""
+"""``thoth packages closure``: all direct and transitive dependencies, and their candidates."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("requirements", nargs=-1, required=True, metavar="REQUIREMENT…")
+@click.argument("requirements", nargs=-1, required=True, metavar="REQUIREMENT...")
 @click.option("--python", metavar="VERSION", help="Python version.  [default: this one]")
 @click.option(
     "--platform", metavar="TAG", help="Such as manylinux_2_28_x86_64.  [default: this host]"
 )
-@click.option("--cuda", metavar="VERSION", help="The newest CUDA version of the driver.")
+@click.option("--cuda", metavar="VERSION", help="Newest CUDA version that the driver supports.")
 @as_json_option
 @click.pass_context
 def closure(
@@ -36,10 +36,10 @@ def closure(
     cuda: str | None,
     as_json: bool,
 ) -> None:
-    """Show all packages that requirements reach.
+    """Show all direct and transitive dependencies of requirements.
 
-    The candidates are the versions that the adviser can choose from; excluded versions are counted
-    by reason. Exit code 1 if a requirement has no candidate.
+    Candidates are the versions that the adviser can choose from; excluded versions are counted by
+    reason. Exit code 1 if a requirement has no candidate.
     """
     from common.environments import environment
     from graph.candidate_builder import roots_of
@@ -68,7 +68,7 @@ def closure(
 
 
 def meeting(snapshot: Snapshot) -> dict[str, int]:
-    """By required package, how many candidates meet all its requirements.
+    """Return the number of candidates that meet all requirements, by package.
 
     Pre-releases and yanked versions count: the resolver decides whether they may be chosen.
     """
@@ -89,7 +89,7 @@ def meeting(snapshot: Snapshot) -> dict[str, int]:
 
 
 def _troubles(settings: Settings, missing: Collection[str]) -> dict[str, str]:
-    """Why packages are missing, from PostgreSQL; empty if it does not answer."""
+    """Return why packages are missing, from PostgreSQL; empty if it does not answer."""
     if not missing:
         return {}
     from common.errors import ProjectError
@@ -111,9 +111,9 @@ def _troubles(settings: Settings, missing: Collection[str]) -> dict[str, str]:
 def summary(
     snapshot: Snapshot, elapsed_s: float, troubles: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """The document that ``--json`` prints.
+    """Return the document that ``--json`` prints.
 
-    :param troubles: why packages are missing, where that is known
+    :param troubles: why packages are missing, as far as known
     """
     layers, met = _layer_by_name(snapshot), meeting(snapshot)
     return {
@@ -148,7 +148,7 @@ def summary(
 
 
 def _layer_by_name(snapshot: Snapshot) -> dict[str, int]:
-    """The layer in which each package is reached; the roots are in layer 1."""
+    """Return the distance of each package from the roots, which are in layer 1."""
     return {name: at for at, names in enumerate(snapshot.layers, start=1) for name in names}
 
 

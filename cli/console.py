@@ -1,6 +1,6 @@
-"""What commands print with: JSON documents, labelled lines, tables, notes and progress bars.
+"""Printing of JSON documents, labelled lines, tables, notes and progress bars.
 
-Answers go to standard output; notes, hints and progress go to standard error.
+Results go to standard output; notes, hints and progress go to standard error.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     from common.errors import ProjectError
 
-#: Where the text of a labelled line begins.
+#: Column at which the text of a labelled line begins.
 LABEL_WIDTH = 14
-#: Width of prose and of tables with prose where standard output is no terminal.
+#: Width of prose and of tables with prose if standard output is not a terminal.
 _PIPE_WIDTH = 120
-#: Characters of one text out of a document; texts of packages may be long.
+#: Maximum length of a text from a document; descriptions of packages may be long.
 _LONGEST_TEXT = 500
-#: The narrowest column of prose, in characters; where it would be narrower, rows are stacked.
+#: Minimum width of a column of prose. Below it, the cells of a row are printed as lines.
 _NARROWEST = 16
 
 
@@ -47,12 +47,12 @@ Cell = str | Styled
 
 
 def shown(text: str, longest: int = _LONGEST_TEXT) -> str:
-    """Text out of a document for a terminal: no control characters, at most ``longest`` long."""
+    """Make text from a document printable, and cut it after ``longest`` characters."""
     return printable(text[:longest]) + "…" * (len(text) > longest)
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """A number with its noun.
+    """Format a number with its noun.
 
     >>> counted(1, "entry", "entries"), counted(2, "job")
     ('1 entry', '2 jobs')
@@ -61,7 +61,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
-    """Counts by name in one line, the largest first.
+    """Format counts in one line, the largest first.
 
     >>> counts_text({"no_metadata": 1, "solved": 3})
     '3 solved, 1 no metadata'
@@ -71,7 +71,7 @@ def counts_text(counts: Mapping[str, int]) -> str:
 
 
 def moment_text(moment: datetime) -> str:
-    """A moment to the minute, in UTC.
+    """Format a time to the minute, in UTC.
 
     >>> moment_text(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
     '2026-01-02 03:04 UTC'
@@ -80,7 +80,7 @@ def moment_text(moment: datetime) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document, with moments in UTC."""
+    """Print one JSON document, with times in UTC."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_json_value))
 
 
@@ -89,11 +89,11 @@ def _json_value(value: Any) -> Any:
         from common.releases import as_json_time
 
         return as_json_time(value)
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
 def print_canonical_json(value: Any) -> None:
-    """Print one JSON document with sorted keys in one line, as digests are computed of it."""
+    """Print one JSON document in the form that digests are computed from."""
     import orjson
 
     data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
@@ -101,7 +101,7 @@ def print_canonical_json(value: Any) -> None:
 
 
 def print_field(label: str, text: str, *, err: bool = False, width: int = LABEL_WIDTH) -> None:
-    """Print a label and its text; lines of one block have their texts below each other."""
+    """Print a label and its text, which starts at column ``width``."""
     click.echo(f"{label:<{width - 1}} {text}", err=err)
 
 
@@ -116,10 +116,10 @@ def print_list(label: str, lines: Sequence[str], most: int) -> None:
 def print_graph_state(
     lag: int | None, error: ProjectError | None, *, width: int = LABEL_WIDTH
 ) -> None:
-    """Print whether the graph shows what the record holds; nothing after a dry run.
+    """Print whether the graph contains the whole record; nothing after a dry run.
 
-    :param lag: outbox entries that the graph does not show yet
-    :param error: why the graph could not catch up
+    :param lag: outbox entries that the graph does not contain yet
+    :param error: why the graph could not be updated
     """
     if error is not None:
         print_field("graph", f"behind: {error}", err=True, width=width)
@@ -132,19 +132,19 @@ def print_graph_state(
 
 
 def print_note(note: str | None) -> None:
-    """Print a note beside the answer, on standard error; nothing for ``None``."""
+    """Print a note on standard error; nothing for ``None``."""
     if note is not None:
         click.echo(f"note: {shown(note)}", err=True)
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines of text that may come out of documents."""
+    """Print lines of text that may come from documents."""
     for line in lines:
         print_text(shown(line))
 
 
 def print_text(text: Cell, file: TextIO | None = None) -> None:
-    """Print a line, wrapped where a terminal or ``COLUMNS`` sets a width."""
+    """Print a line. It is wrapped if a terminal or ``COLUMNS`` sets the width."""
     from rich.text import Text
 
     out = console(file=file)
@@ -155,24 +155,24 @@ def print_text(text: Cell, file: TextIO | None = None) -> None:
 
 
 def console(width: int | None = None, file: TextIO | None = None) -> Console:
-    """A console for standard output, or for ``file``.
+    """Return a console for ``file``, by default standard output.
 
-    :param width: where that is no terminal and ``COLUMNS`` is not set
+    :param width: used if the output is not a terminal and ``COLUMNS`` is not set
     """
     from rich.console import Console
 
-    made = Console(file=file or sys.stdout, highlight=False)
-    if not made.is_terminal and "COLUMNS" not in os.environ:
-        made.width = width or _PIPE_WIDTH
-    return made
+    output = Console(file=file or sys.stdout, highlight=False)
+    if not output.is_terminal and "COLUMNS" not in os.environ:
+        output.width = width or _PIPE_WIDTH
+    return output
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table.
 
-    :param right: whether its cells are aligned to the right
-    :param wraps: whether its cells are prose, which may be broken into lines
+    :param right: align cells to the right
+    :param wraps: cells are prose, and may be wrapped
     """
 
     title: str
@@ -182,10 +182,10 @@ class Column:
 
 @dataclass(slots=True)
 class Table:
-    """Rows for a person.
+    """A table for people.
 
-    On a terminal that is too narrow for it, each row becomes a block of lines
-    ``title: value``, so that no column is cut off.
+    On a narrow terminal, each row is printed as lines ``title: value``, so that nothing is cut
+    off.
     """
 
     columns: Sequence[Column]
@@ -194,14 +194,14 @@ class Table:
     rows: list[Sequence[Cell]] = field(default_factory=list)
 
     def add(self, *cells: Cell) -> None:
-        """Add a row; texts out of documents are made printable."""
+        """Add a row. Texts may come from documents; they are made printable."""
         self.rows.append(cells)
 
     def print(self, file: TextIO | None = None, *, width: int | None = None) -> None:
-        """Print the table; in a pipe or a file its cells are never cut.
+        """Print the table. In a pipe or a file, cells are never cut.
 
-        :param file: standard output if unset
-        :param width: that of the terminal, of ``COLUMNS`` or of prose if unset
+        :param file: by default standard output
+        :param width: by default that of the terminal, of ``COLUMNS`` or of prose
         """
         out = console(max(_PIPE_WIDTH, self._least_width()), file)
         if width is not None:
@@ -217,7 +217,7 @@ class Table:
         )
 
     def _least(self, number: int) -> int:
-        """The least width of a column, in characters."""
+        """Return the minimum width of a column, in characters."""
         column = self.columns[number]
         texts = [_text(row[number]) for row in self.rows]
         if column.wraps:
@@ -281,14 +281,14 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _print_captured(text: str, out: Console) -> None:
-    """Print without the blanks that fill up rows where nobody sees them."""
+    """Print output of rich; without trailing blanks if it is not for a terminal."""
     if not out.is_terminal:
         text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
     click.echo(text, file=out.file, nl=False, color=out.is_terminal)
 
 
 class ProgressBars:
-    """Progress of named tasks on the terminal; without one nothing is shown."""
+    """Progress bars of named tasks; nothing is shown without a terminal."""
 
     def __init__(self, bars: Progress | None) -> None:
         self._bars = bars
@@ -296,13 +296,13 @@ class ProgressBars:
 
     @property
     def visible(self) -> bool:
-        """Whether anything is shown."""
+        """Whether bars are shown."""
         return self._bars is not None
 
     def update(
         self, name: str, completed: int, total: int | None = None, *, description: str | None = None
     ) -> None:
-        """Show how much of a task is done; ``total`` is unknown if it is ``None``."""
+        """Set the progress of a task; ``None`` means an unknown total."""
         if self._bars is not None:
             self._bars.update(
                 self._task(name),
@@ -312,7 +312,7 @@ class ProgressBars:
             )
 
     def advance(self, name: str, total: int | None = None) -> None:
-        """Show that one more step of a task is done."""
+        """Advance a task by one step."""
         if self._bars is not None:
             self._bars.update(self._task(name), advance=1, total=total)
 
@@ -325,7 +325,7 @@ class ProgressBars:
 
 @contextmanager
 def progress_bars(*names: str, hidden: bool = False) -> Iterator[ProgressBars]:
-    """Bars on standard error until the block ends, if that is a terminal.
+    """Show bars on standard error until the block ends, if that is a terminal.
 
     :param names: tasks whose bars are shown from the start
     """
@@ -339,7 +339,7 @@ def progress_bars(*names: str, hidden: bool = False) -> Iterator[ProgressBars]:
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         console=Console(stderr=True), transient=True,
     ) as bars:  # fmt: skip
-        made = ProgressBars(bars)
+        progress = ProgressBars(bars)
         for name in names:
-            made.update(name, 0)
-        yield made
+            progress.update(name, 0)
+        yield progress

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from graph.analyst_queries import QueryResult
 
 FORMATS = ("table", "json", "csv")
-#: Characters of a query; a longer one is a mistake.
+#: Maximum length of a query, in characters.
 _LONGEST_QUERY = 1_000_000
 
 
@@ -51,14 +51,14 @@ _LONGEST_QUERY = 1_000_000
     "timeout_s",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Time limit of the query; QUERY_TIMEOUT_S is the maximum and the default.",
+    help="Time limit of the query; QUERY_TIMEOUT_S is the default and the upper bound.",
 )
 @click.option(
     "--limit",
     "row_limit",
     type=click.IntRange(min=1),
     metavar="ROWS",
-    help="Most rows to print; QUERY_ROW_LIMIT is the maximum and the default.",
+    help="Maximum number of rows; QUERY_ROW_LIMIT is the default and the upper bound.",
 )
 @click.pass_obj
 def cypher(
@@ -85,7 +85,7 @@ def cypher(
     from graph.watchdog import watchdog
 
     EmbeddedStores(settings).start(to_stderr, relational=False)
-    # The store ends the query at its limit; this limit is for a store that does not answer.
+    # The store itself enforces the limit; this one is for a store that does not answer.
     longest_s = timeout_s + 4 * settings.connect_timeout_s
     with watchdog(GRAPH, longest_s), open_reader(settings) as driver:
         result = run_query(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.console import counted, print_json, progress_bars
+from cli.help_pages import CommandGroup
 from cli.options import as_json_option
 from common.settings import Settings
 
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
     from graph.projection import KindReport, SyncReport
 
 
-#: A batch takes a second; emptying a large graph takes minutes without a sign of progress.
+#: A batch takes a second, but emptying a large graph takes minutes without visible progress.
 PATIENCE_S = 900.0
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def graph() -> None:
     """The graph, which is projected from PostgreSQL."""
 
@@ -72,7 +73,7 @@ def lag(settings: Settings, as_json: bool) -> None:
 def rebuild(settings: Settings, as_json: bool) -> None:
     """Empty the graph and build it again.
 
-    Nothing is lost: everything that the graph shows is in PostgreSQL. After an interruption,
+    Nothing is lost, because all its data is in PostgreSQL. After an interruption,
     `thoth graph sync` continues.
     """
     from graph.engine import to_stderr
@@ -142,9 +143,9 @@ def _print_sync(report: SyncReport, as_json: bool) -> None:
 def _at_work(
     settings: Settings, task: str, as_json: bool
 ) -> Iterator[tuple[Stores, Callable[[str, int, int], None]]]:
-    """Both stores, and a function that shows progress.
+    """Open both stores, and return them with a function that shows progress.
 
-    The work is given up if it makes no progress for :data:`PATIENCE_S`.
+    The command stops if there is no progress for :data:`PATIENCE_S`.
     """
     from graph.engine import GRAPH
     from graph.migrate import migrated_stores

@@ -1,4 +1,4 @@
-"""``thoth guard``: what an upgrade costs or gains, for people and for pipelines."""
+"""``thoth guard``: compare two locks, for people and for CI pipelines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.console import print_canonical_json, print_lines, print_note
-from cli.options import NamedPath, as_json_option, asked_environment, environment_options
+from cli.options import NamedPath, as_json_option, environment_options, requested_environment
 from cli.options import fetch as fetch_missing
 from common.settings import Settings
 
@@ -24,7 +24,7 @@ _RESULTS = {
     "harm": "result: harm",
     "unknown": "result: unknown; no harm was found, and data is missing",
 }
-#: Why another command may claim less.
+#: Why other commands may report fewer differences.
 _OTHER_COMMANDS = (
     "`thoth stacks` and `thoth advise` compare more stacks at once, and may claim less:"
     " docs/statistics.md"
@@ -53,13 +53,12 @@ def guard(
     """Compare two locks: speed, vulnerabilities, yanked versions.
 
     Exit code 1 if the lock NEW does harm: a package or the whole stack is slower on this
-    hardware, a new version has a vulnerability that OLD is not known to have, or it is yanked.
+    hardware, or a new version is yanked or has a vulnerability that OLD does not have.
 
-    Exit code 4 if no harm was found and data is missing: a new version whose metadata was not read
-    or that cannot be installed here, advisories that were never read, a comparison without a
-    verdict, or a changed library that indicators measure (such as numpy, torch or tensorflow)
-    whose two versions were not compared on this hardware. Other packages that were never measured
-    are listed and change no exit code.
+    Exit code 4 if no harm was found, but data is missing: the metadata of a new version, all
+    advisories, a verdict, or measurements on this hardware of a changed library such as numpy,
+    torch or tensorflow. The same if a new version cannot be installed here. Other packages without
+    measurements are listed, and do not change the exit code.
 
     Exit code 0 otherwise.
     """
@@ -75,7 +74,7 @@ def guard(
     from graph.migrate import migrated_stores
 
     settings: Settings = context.obj
-    where = asked_environment(None, given)
+    where = requested_environment(None, given)
     locks = [read_lock_file(path) for path in (old, new)]
     for warning in (warning for lock in locks for warning in lock.warnings):
         print_note(f"{warning.field}: {warning.message}")
@@ -83,8 +82,8 @@ def guard(
     before, after = ({name: it.version for name, it in lock.items()} for lock in installed)
     with migrated_stores(settings) as stores:
         if fetch:
-            asked = request_of_locks(settings, locks, where)
-            fetch_missing(stores, asked, changed_versions(before, after))
+            request = request_of_locks(settings, locks, where)
+            fetch_missing(stores, request, changed_versions(before, after))
         hardware = hardware_in(stores, given["hardware"])
         upgrade = guarded(stores, before, after, where, hardware.digest)
     print_note(hardware.note)

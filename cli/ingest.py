@@ -19,6 +19,7 @@ from cli.console import (
     print_json,
     progress_bars,
 )
+from cli.help_pages import CommandGroup
 from cli.options import as_json_option
 from common.errors import ProjectError
 from common.settings import Settings
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
     from ingest.sources.documents import SkippedFile
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def ingest() -> None:
     """Ingest inspections; list what was refused."""
 
 
 @ingest.command()
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE…")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.option("--dry-run", is_flag=True, help="Read and check everything, write nothing.")
 @click.option("--list-skipped", is_flag=True, help="List the files that are not inspections.")
 @as_json_option
@@ -133,9 +134,9 @@ def quarantine(context: click.Context, retry: bool, forget: tuple[int, ...], as_
 def document_progress(
     name: str, sources: Sequence[str], *, hidden: bool = False
 ) -> Iterator[Callable[[], None]]:
-    """A function to call after each document; it moves a bar on a terminal.
+    """Return a function to call after each document, which moves a progress bar.
 
-    :param sources: where the documents come from; those that can be counted give the total
+    :param sources: sources of the documents; those that can be counted give the total
     """
     with progress_bars(name, hidden=hidden) as bars:
         total = None
@@ -171,9 +172,9 @@ def print_ingest(
     dry_run: bool = False,
     skipped: Sequence[SkippedFile] | None = None,
 ) -> None:
-    """Print what became of inspections, and what to do next.
+    """Print the result of an ingest, and what to do next.
 
-    :param skipped: the skipped files, if they are to be listed
+    :param skipped: skipped files to list
     """
     _print_inspections(outcome.report, dry_run=dry_run, skipped=skipped)
     print_graph_state(outcome.lag, outcome.graph_error)

@@ -28,13 +28,13 @@ _WITH_IMAGES = ("container", "kubernetes")
 
 
 class UnusableSpecification(click.ClickException):
-    """A specification that cannot be used; exit code 2, as for unusable arguments."""
+    """An invalid specification; exit code 2, as for invalid arguments."""
 
     exit_code = 2
 
 
 class _Folder(click.Path):
-    """A folder; an empty name is refused, because it would mean the current folder."""
+    """A folder. An empty name is rejected, because it would mean the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value in {"", b""}:
@@ -43,7 +43,7 @@ class _Folder(click.Path):
 
 
 class _Seconds(click.FloatRange):
-    """A number of seconds; NaN is refused."""
+    """A number of seconds; NaN is rejected."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         seconds = super().convert(value, param, ctx)
@@ -53,11 +53,11 @@ class _Seconds(click.FloatRange):
 
 
 @click.command()
-@click.argument("specifications", nargs=-1, required=True, metavar="SPEC…")
+@click.argument("specifications", nargs=-1, required=True, metavar="SPEC...")
 @click.option("--jobs", type=click.IntRange(1, 10_000),
-              help="Jobs of each stack, instead of those of its specification.")  # fmt: skip
+              help="Jobs per stack, instead of the number in its specification.")  # fmt: skip
 @click.option("--interleave/--no-interleave", default=True, show_default=True,
-              help="Run the stacks in turns, so that drift affects all of them.")  # fmt: skip
+              help="Alternate between the stacks, so that drift affects all of them.")  # fmt: skip
 @click.option("--reference-jobs", type=click.IntRange(1, 100), metavar="N",
               help="Jobs of the first stack in each turn.  [default: 1; with three others or more,"
               " about the square root of their number]")  # fmt: skip
@@ -67,7 +67,7 @@ class _Seconds(click.FloatRange):
 @click.option("--launcher", type=click.Choice(_LAUNCHERS), default="local", show_default=True,
               help="Where the jobs run.")  # fmt: skip
 @click.option("--timeout", type=_Seconds(0, 86_400, min_open=True), metavar="S",
-              help="Time limit of a job in seconds, instead of its own.")  # fmt: skip
+              help="Time limit of a job in seconds; by default its own.")  # fmt: skip
 @click.option("--trust-script", is_flag=True,
               help="Run your own scripts as you, without a sandbox.")  # fmt: skip
 @as_json_option
@@ -181,7 +181,7 @@ def _try_to_write(folder: Path) -> None:
 
 
 def _warn_if_busy() -> None:
-    """Warn of other processes: threads of one job wait for each other, so rates drop sharply."""
+    """Warn of other processes. Threads of a job wait for each other, so rates drop sharply."""
     from pis.amun.conditions import BUSY_SHARE, busy_share
 
     share = busy_share()
@@ -203,7 +203,7 @@ def _launcher(name: str, settings: Settings) -> Iterator[Launcher]:
 
 
 def _made(name: str, settings: Settings) -> Launcher:
-    """The launcher; its libraries are imported only if it is used."""
+    """Return the launcher; its libraries are imported only if it is used."""
     if name == "ray":
         from pis.amun.launchers.ray import RayLauncher
 
@@ -247,9 +247,9 @@ def _hint_to_resume() -> Iterator[None]:
 
 
 def _ingest(settings: Settings, outcomes: Sequence[InspectionOutcome], *, as_json: bool) -> bool:
-    """Ingest the folders of ``outcomes``; whether every document was accepted.
+    """Ingest the folders of ``outcomes``, and return whether all documents were accepted.
 
-    With ``--json`` standard output holds one document, so the report goes to standard error.
+    With ``--json``, standard output must contain one document, so the report is on standard error.
     """
     from cli.ingest import document_progress, print_ingest
     from ingest.runs import run

@@ -1,4 +1,4 @@
-"""What ``thoth inspect`` prints: progress, the measured stacks and what went wrong."""
+"""Output of ``thoth inspect``: progress, measured stacks and failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pis.amun.outcomes import InspectionOutcome
 
 
-#: Grows when a key changes its meaning or goes away, not when one is added.
+#: Increased when a key changes its meaning or is removed, not when one is added.
 DOCUMENT_VERSION = 1
 _ERROR_CHARACTERS = 300
 
@@ -56,7 +56,7 @@ class Lines:
 
 
 class _Bar(Lines):
-    """A bar that moves with every job; only failures leave a line."""
+    """A progress bar; only failures leave a line."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__(lambda line: progress.console.print(line, markup=False, highlight=False))
@@ -85,7 +85,7 @@ class _Bar(Lines):
 
 @contextmanager
 def bar() -> Iterator[Lines]:
-    """A progress bar on the terminal; it is drawn between jobs, so that it does not slow them."""
+    """Show a progress bar, which is drawn between jobs, so that it does not slow them down."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -99,7 +99,7 @@ def bar() -> Iterator[Lines]:
 def print_outcomes(
     outcomes: Sequence[InspectionOutcome], out: Path, *, as_json: bool, ingested: bool
 ) -> None:
-    """Print the measured stacks, what went wrong, and what to do next."""
+    """Print the measured stacks, failures, and what to do next."""
     from common.job_stability import left_out_text
 
     if as_json:

@@ -1,16 +1,14 @@
-"""The command ``thoth``: its groups of commands, and how errors become messages and exit codes.
-
-Exit codes:
+"""The command ``thoth``: finds the subcommands, and turns errors into messages and exit codes.
 
 ====  ==========================================================================
-0     all is well
-1     something was refused: a document, a query, a comparison; or the output cannot be written
-2     the command, a file that it was given, or a setting cannot be used as it is
+0     success
+1     a document, query or comparison was rejected, or the output cannot be written
+2     an argument, a file or a setting is invalid
 3     a store or an index does not answer, or an embedded store could not be started
-4     a store's schema and this code do not fit together
-5     another process does what only one may do at a time
+4     a store has the schema of another version
+5     another process is already doing this
 130   interrupted
-141   nobody reads the output any more
+141   the reader of the output has closed it
 ====  ==========================================================================
 """
 
@@ -26,6 +24,7 @@ from pathlib import Path
 
 import click
 
+from cli.help_pages import CommandGroup
 from common import __version__
 from common.errors import (
     AlreadyRunning,
@@ -54,7 +53,7 @@ _FAILED, _INTERRUPTED, _BROKEN_PIPE = 1, 130, 141
 _LOG = logging.getLogger(__name__)
 
 
-#: Where each command is defined. A module is imported when its command runs or shows its help.
+#: Module and name of each command. A module is imported when its command is used.
 COMMANDS = {
     "advise": "cli.advise:advise",
     "advisories": "cli.advisories:advisories",
@@ -85,7 +84,7 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     """A group that imports each command's module when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -107,9 +106,9 @@ def thoth(ctx: click.Context, verbose: bool) -> None:
 
 
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
-    """Run ``command``; an error becomes a message on standard error and an exit code.
+    """Run ``command``, report errors on standard error, and return the exit code.
 
-    :param arguments: those of the process if unset
+    :param arguments: by default those of the process
     """
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
@@ -134,11 +133,11 @@ def _status_of(command: click.Command, arguments: Sequence[str] | None) -> int:
     except ProjectError as error:
         return _report(str(error), error.hint, _exit_code_of(error))
     except SystemExit as error:
-        # click exits with 1 after a broken pipe; our commands return or use ctx.exit.
+        # click exits with 1 after a broken pipe. Our commands return, or call ctx.exit.
         if error.code != 1:
             raise
         raise BrokenPipeError from error
-    # A command returns its exit code, or gives it to ctx.exit; other values are no code.
+    # A command returns its exit code, or passes it to ctx.exit. Ignore other values.
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
 
 
@@ -149,7 +148,12 @@ def _report_click_error(error: click.ClickException) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(message, err=True)
         return error.exit_code
-    message = message[:1].lower() + message[1:].removesuffix(".")
+    # click lists choices one per line, and calls a number by the name of its type.
+    message = " ".join(message.split()).removesuffix(".")
+    message = message.replace(". Choose from:", ": choose from")
+    message = message.replace("a valid integer range", "a whole number")
+    message = message.replace("a valid float range", "a number")
+    message = message[:1].lower() + message[1:]
     hint = f"`{error.ctx.command_path} --help` shows the usage" if error.ctx else None
     return _report(message, hint, error.exit_code)
 
@@ -167,8 +171,8 @@ def _exit_code_of(error: ProjectError) -> int:
 
 
 def _unwritten(error: OSError) -> int:
-    """Report an output that cannot be written; the rest of it is given up."""
-    # Python would complain when it flushes standard output at the end.
+    """Report that the output cannot be written, and discard the rest."""
+    # Otherwise, Python reports an error when it flushes standard output at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if isinstance(error, BrokenPipeError):
         return _BROKEN_PIPE
@@ -179,8 +183,8 @@ def _unwritten(error: OSError) -> int:
 
 def main() -> None:
     """The console script."""
-    # Measured: the garbage collector took a fifth of the time of commands that live for a second
-    # and leave no garbage in cycles.
+    # The garbage collector took a fifth of the time of commands that run for a second, and found
+    # no garbage in cycles.
     gc.set_threshold(500_000, 20, 20)
     exit_code = run(thoth)
     # Python's last collection visits every object of every module: a quarter of the time of

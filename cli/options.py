@@ -1,4 +1,4 @@
-"""Options that commands share, and the advice request that options and a project make."""
+"""Options of several commands, and the advice request made from options and a project."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LABEL = re.compile(r"\s*([^=;]+?)\s*=\s*([^;]*?)\s*")
 
 
 class EnumChoice(click.Choice[str]):
-    """One of the values of an enumeration, which is imported when it is needed.
+    """A value of an enumeration, which is imported when it is needed.
 
     :param source: module and name, such as ``api.jobs.queue:QueueName``
     """
@@ -46,7 +46,7 @@ class EnumChoice(click.Choice[str]):
 
     @property
     def choices(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The values in the order of their definition."""
+        """Values in the order of their definition."""
         members: type[Enum] = _imported(self._source)
         return tuple(str(member.value) for member in members)
 
@@ -76,13 +76,13 @@ as_json_option: Callable[[Any], Any] = click.option(
 
 
 class NamedPath(click.Path):
-    """A path; an empty text is refused, because it would mean the current folder."""
+    """A path. An empty one is rejected, because it would mean the current folder."""
 
     name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
-            self.fail("an empty path; `.` names the current directory", param, ctx)
+            self.fail("the path is empty; `.` names the current folder", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -97,14 +97,14 @@ def project_path(command: Callable[..., Any]) -> Callable[..., Any]:
         *args: Any, path: Path | None = None, project: Path | None = None, **given: Any
     ) -> Any:
         if path is not None and project is not None:
-            raise InvalidArgument("PATH and --project: give one of them")
+            raise InvalidArgument("PATH and --project: give only one of them")
         return command(*args, path=path or project, **given)
 
     return with_path
 
 
 def key_and_value(text: str, option: str) -> tuple[str, str]:
-    """The parts of ``NAME=VALUE``.
+    """Split ``NAME=VALUE``.
 
     :raises InvalidArgument: naming the option
     """
@@ -119,7 +119,7 @@ _ENVIRONMENT = (
                  help="Python version, such as 3.11.  [default: the project's, else this one]"),
     click.option("--platform", metavar="TAG",
                  help="Platform, such as manylinux_2_28_x86_64.  [default: this host's]"),
-    click.option("--cuda", metavar="VERSION", help="The newest CUDA version of the driver."),
+    click.option("--cuda", metavar="VERSION", help="Newest CUDA version that the driver supports."),
     click.option("--hardware", metavar="DIGEST_PREFIX",
                  help="Hardware class.  [default: this host's]"),
 )  # fmt: skip
@@ -132,7 +132,8 @@ _REQUEST = (
     click.option("--group", "groups", multiple=True, metavar="NAME",
                  help="Include this dependency group; repeat for more."),
     *_ENVIRONMENT,
-    click.option("--labels", metavar="K=V;K=V", default="", help="Labels stored with the advice."),
+    click.option("--labels", metavar="K=V;K=V", default="",
+                 help="Labels to store with the advice."),
     click.option("--constraint", "constraints", multiple=True, metavar="REQ",
                  help="Restrict a package if it is installed, such as 'numpy<2'."),
     click.option("--exclude", "exclusions", multiple=True, metavar="REQ",
@@ -140,23 +141,23 @@ _REQUEST = (
     click.option("--override", "overrides", multiple=True, metavar="REQ",
                  help="Replace all requirements on a package."),
     click.option("--newer-than", metavar="WHEN",
-                 help="Only releases since a date, or of the last days, such as 90d."),
+                 help="Only releases since a date, or of at most this age, such as 90d."),
     click.option("--older-than", metavar="WHEN",
-                 help="Only releases before a date, or at least so old, such as 7d."),
+                 help="Only releases before a date, or of at least this age, such as 7d."),
     click.option("--pre", "prereleases", multiple=True, metavar="PKG",
                  help="Allow pre-releases of this package."),
     click.option("--allow-vulnerability", "allowed", multiple=True, metavar="ID",
                  help="Accept this vulnerability."),
     click.option("--index", "indexes", multiple=True, metavar="NAME",
-                 help="Take packages from this configured index; repeat in order of priority."),
+                 help="Use this configured index; repeat in order of priority."),
     click.option("--fetch", is_flag=True,
                  help="First read missing packages from the indexes."),
     click.option("--time-limit", type=click.FloatRange(0, min_open=True), default=10.0,
-                 show_default=True, metavar="S", help="Longest search, in seconds."),
+                 show_default=True, metavar="S", help="Time limit of the search, in seconds."),
     click.option("--memory-limit", type=click.IntRange(64), default=2048, show_default=True,
-                 metavar="MIB", help="Memory of the search, in MiB."),
+                 metavar="MIB", help="Memory limit of the search, in MiB."),
     click.option("--threads", type=click.IntRange(1), default=1, show_default=True,
-                 help="Threads of the solver; the answer does not depend on them."),
+                 help="Threads of the solver; the result does not depend on them."),
 )  # fmt: skip
 
 
@@ -166,7 +167,7 @@ def request_options(command: Command) -> Command:
 
 
 def environment_options(command: Command) -> Command:
-    """Add the options that describe the environment that the stack runs in."""
+    """Add the options that describe the environment of the stack."""
     return _with(_ENVIRONMENT, command)
 
 
@@ -176,13 +177,13 @@ def _with(options: Iterable[Callable[[Any], Any]], command: Command) -> Command:
     return command
 
 
-def asked_of(
+def advice_request_of(
     settings: Settings, path: Path | None, given: Mapping[str, Any], *, count: int = 1
 ) -> StackRequest:
-    """The advice request of a project and options; its hardware class is determined later.
+    """Make the advice request of a project; its hardware class is determined later.
 
-    :param path: folder or file of the project; the current folder if ``None``
-    :param given: the values of :func:`request_options` by name
+    :param path: folder or file of the project; by default the current folder
+    :param given: values of :func:`request_options` by name
     """
     from packaging.utils import canonicalize_name
 
@@ -213,23 +214,23 @@ def asked_of(
         time_s=given["time_limit"],
         memory_bytes=given["memory_limit"] * 2**20,
     )
-    where = asked_environment(project, given)
-    asked = StackRequest(project, where, RecommendationType(given["kind"]), options)
+    target = requested_environment(project, given)
+    request = StackRequest(project, target, RecommendationType(given["kind"]), options)
     # Checked before a store is opened.
-    if not asked.roots:
+    if not request.roots:
         refuse(
             Reason.MISSING_FIELD,
-            f"the project has no requirements on Python {where.python_version}, {where.platform}",
+            f"the project has no requirements on Python {target.python_version}, {target.platform}",
             f"{project.source}:$",
             "check the file; `--dev`, `--extra` and `--group` include more of its requirements",
         )
-    return asked
+    return request
 
 
-def asked_environment(project: Project | None, given: Mapping[str, Any]) -> Environment:
-    """The environment of the options; by default the project's Python on this host's platform.
+def requested_environment(project: Project | None, given: Mapping[str, Any]) -> Environment:
+    """Return the requested environment; by default the project's Python on this host's platform.
 
-    If the project names the minor version of this host's Python, its patch version is taken too.
+    If the project gives the minor version of this host's Python, the patch version is this host's.
     """
     from common.environments import environment, host_environment
 
@@ -238,7 +239,7 @@ def asked_environment(project: Project | None, given: Mapping[str, Any]) -> Envi
         try:
             chosen = environment(project.python, given["platform"], given["cuda"])
         except InvalidArgument:
-            pass  # a project may name less than a version, such as "3"
+            pass  # a project may give an incomplete version, such as "3"
         else:
             host, is_minor = host_environment(), project.python.count(".") == 1
             if given["platform"] is None and is_minor and chosen.line == host.line:
@@ -248,14 +249,14 @@ def asked_environment(project: Project | None, given: Mapping[str, Any]) -> Envi
 
 
 def dependencies(texts: Iterable[str], option: str) -> tuple[Dependency, ...]:
-    """Requirements without markers and URLs."""
+    """Parse requirements without markers and URLs."""
     from adviser.request_values import parse_dependencies
 
     return option_value(parse_dependencies, texts, option)
 
 
 def moment(text: str | None, now: datetime, option: str) -> datetime | None:
-    """A date, a time, or a number of days before ``now``."""
+    """Parse a date, a time, or a number of days before ``now``."""
     from adviser.request_values import parse_moment
 
     return option_value(lambda value: parse_moment(value, now), text, option)
@@ -273,7 +274,7 @@ def option_value(parse: Callable[[Text], Value], text: Text, option: str) -> Val
 
 
 def labels(text: str) -> dict[str, str]:
-    """``k=v;k2=a,b`` as a dictionary.
+    """Parse ``k=v;k2=a,b``.
 
     >>> labels("team = blue;tier=a,b")
     {'team': 'blue', 'tier': 'a,b'}
@@ -287,10 +288,10 @@ def labels(text: str) -> dict[str, str]:
     return parsed
 
 
-def fetch(stores: Stores, asked: StackRequest, more: Iterable[Dependency] = ()) -> None:
-    """Read the packages of a request that are missing; reports go to standard error.
+def fetch(stores: Stores, request: StackRequest, more: Iterable[Dependency] = ()) -> None:
+    """Read the missing packages of a request, and report on standard error.
 
-    :param more: further requirements whose packages may be missing
+    :param more: further requirements
     """
     from adviser.answering.missing_packages import fetch_missing
     from cli.packages_view import crawl_progress, print_crawls
@@ -314,5 +315,5 @@ def fetch(stores: Stores, asked: StackRequest, more: Iterable[Dependency] = ()) 
     def show(line: str) -> None:
         click.echo(printable(line), err=True)
 
-    for name, reason in fetch_missing(stores, asked, add, show, more).items():
+    for name, reason in fetch_missing(stores, request, add, show, more).items():
         show(f"still missing: {name}: {reason}")

@@ -1,4 +1,4 @@
-"""``thoth packages``: read releases from indexes and files, keep them up to date, show them."""
+"""``thoth packages``: read releases from indexes and files, refresh and show them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from cli.closure import closure
 from cli.console import print_graph_state, print_json, progress_bars
+from cli.help_pages import CommandGroup
 from cli.options import LazyDefault, as_json_option
 from cli.options import moment as moment_of
 from common.errors import InvalidArgument
@@ -31,20 +32,20 @@ _DAYS = 7
 _index = click.option("--index", metavar="NAME", help="A configured index.  [default: the first]")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def packages() -> None:
     """Releases of packages: read, refresh and show them."""
 
 
 @packages.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @_index
 @click.option("--max-packages", type=click.IntRange(1), show_default=True,
               cls=LazyDefault, source="ingest.crawl.crawl_request:MAX_PACKAGES",
-              help="Largest number of packages to read.")  # fmt: skip
+              help="Maximum number of packages to read.")  # fmt: skip
 @click.option("--max-versions", type=click.IntRange(1), show_default=True,
               cls=LazyDefault, source="ingest.crawl.crawl_request:MAX_VERSIONS",
-              help="Newest releases to read of each package.")  # fmt: skip
+              help="Maximum number of releases to read of each package, newest first.")  # fmt: skip
 @click.option("--newer-than", metavar="DATE", help="Skip releases uploaded before this date.")
 @click.option("--no-watch", is_flag=True, help="Do not put the packages on the watch list.")
 @click.option("--pre", is_flag=True, help="Read pre-releases like other releases.")
@@ -57,9 +58,9 @@ def add(
     """Read packages and their dependencies from an index.
 
     NAME may have extras and a specifier, such as 'torch[opt]==2.9'. Known releases are not read
-    again, so an interrupted run continues where it was. Exit code 1 if a named package is missing
-    or has no release that can be chosen and meets the specifier, if something could not be read,
-    or if a file has another hash than before; 3 if the index does not answer.
+    again, so an interrupted run can be continued. Exit code 1 if a named package is missing, if
+    no usable release meets the specifier, if something could not be read, or if the hash of a file
+    has changed; 3 if the index does not answer.
     """
     from cli.packages_view import crawl_progress
     from ingest.crawl.crawl_request import CrawlBounds
@@ -142,7 +143,7 @@ def status(context: click.Context, as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def show(context: click.Context, package: str, as_json: bool) -> None:
-    """Show what is known of a package or of one version.
+    """Show a package or one of its versions.
 
     A version is shown with its requirements, files and hashes.
     """
@@ -155,14 +156,15 @@ def show(context: click.Context, package: str, as_json: bool) -> None:
     with open_record(context.obj) as engine, engine.connect() as connection:
         view = package_view(connection, root.name, root.specifier)
     if view is None or (root.specifier and not view.releases):
-        raise click.ClickException(f"nothing is known of {package}")
+        message = f"no package is called {package!r}: `thoth packages add {package}` reads it"
+        raise click.ClickException(message)
     if as_json:
         print_json(view_json(view))
     else:
         print_package(view, details=bool(root.specifier))
 
 
-@packages.group()
+@packages.group(cls=CommandGroup)
 def watch() -> None:
     """Packages whose new releases are read by `refresh`."""
 
@@ -185,7 +187,7 @@ def watch_list(context: click.Context, as_json: bool) -> None:
 
 
 @watch.command("remove")
-@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @_index
 @click.pass_context
 def watch_remove(context: click.Context, names: tuple[str, ...], index: str | None) -> None:
@@ -206,7 +208,7 @@ def watch_remove(context: click.Context, names: tuple[str, ...], index: str | No
 
 
 @packages.command("import")
-@click.argument("files", nargs=-1, required=True, metavar="FILE…")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--as-of", metavar="DATE",
               help="Date of the metadata.  [default: the newest upload]")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Read and check everything, write nothing.")
@@ -219,8 +221,8 @@ def import_command(
 
     FILE is a file of JSON lines (.jsonl, .ndjson, optionally gzipped), a JSON document of releases
     or of a solver, or a folder or an archive of these. Known releases are skipped. Releases that
-    cannot be ingested go to the quarantine with their line number, and the exit code is 1, as it
-    is if a file has another hash than before. Run the command again to continue after an
+    cannot be ingested go to the quarantine with their line number. Exit code 1 if there are such
+    releases, or if the hash of a file has changed. Run the command again to continue after an
     interruption.
     """
     from cli.packages_view import print_releases

@@ -1,4 +1,4 @@
-"""What ``thoth packages`` prints: crawls, imports, releases, indexes and the watch list."""
+"""Output of ``thoth packages``: crawls, imports, releases, indexes and the watch list."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from ingest.crawl.reports import CrawlReport
     from ingest.releases.pipeline import ReleaseReport
 
-#: Lines of one kind that a report of a run shows; the rest is counted.
+#: Maximum number of lines of one kind in a report of a run; the rest is counted.
 _SHOWN_LINES = 10
-#: Entries of one kind that a status shows; the rest is counted.
+#: Maximum number of entries of one kind in a status; the rest is counted.
 _SHOWN_ENTRIES = 20
 
 
 @contextmanager
 def crawl_progress(*, hidden: bool = False) -> Iterator[Callable[[CrawlReport], None]]:
-    """A function that shows the progress of a crawl in two bars."""
+    """Return a function that shows the progress of a crawl in two bars."""
     with progress_bars("packages", "releases", hidden=hidden) as bars:
 
         def show(report: CrawlReport) -> None:
@@ -53,7 +53,7 @@ def crawl_progress(*, hidden: bool = False) -> Iterator[Callable[[CrawlReport], 
 
 
 def print_releases(report: ReleaseReport, *, dry_run: bool) -> None:
-    """Print what became of imported releases, and what to do next."""
+    """Print the result of an import, and what to do next."""
     new = "can be ingested" if dry_run else "new"
     print_field(
         "releases",
@@ -80,7 +80,7 @@ def print_releases(report: ReleaseReport, *, dry_run: bool) -> None:
 
 
 def print_crawls(outcome: RunOutcome[tuple[CrawlReport, ...]]) -> None:
-    """Print what became of each index, and what to do next."""
+    """Print the result for each index, and what to do next."""
     for report in outcome.report:
         print_crawl(report)
     if not outcome.report:
@@ -89,12 +89,12 @@ def print_crawls(outcome: RunOutcome[tuple[CrawlReport, ...]]) -> None:
 
 
 def print_crawl(report: CrawlReport) -> None:
-    """Print what became of one index."""
+    """Print the result for one index."""
     traffic = report.traffic
     failed_pages = sum(it.version is None for it in report.failed)
     print_field(
         "packages",
-        f"{report.packages} asked for at {report.index}: "
+        f"{report.packages} requested from {report.index}: "
         f"{len(report.missing)} missing, {failed_pages} failed",
     )
     print_field(
@@ -121,7 +121,7 @@ def print_crawl(report: CrawlReport) -> None:
 def _print_problems(report: CrawlReport) -> None:
     others = sorted(set(report.missing) - set(report.missing_roots))
     problems = (
-        ("missing", [f"{name}, which was asked for" for name in report.missing_roots]),
+        ("missing", [f"{name}, which was requested" for name in report.missing_roots]),
         ("not watched", [f"{name}: the index does not have it" for name in report.unwatched]),
         ("missing", others),
         ("unsolvable", [f"no release of {name} can be chosen" for name in report.unsolvable_roots]),
@@ -161,7 +161,7 @@ def _print_problems(report: CrawlReport) -> None:
 
 
 def print_status(indexes: Sequence[IndexStatus], days: int) -> None:
-    """Print how much is known of each index, how fresh it is, and which problems it has."""
+    """Print the packages, freshness and problems of each index."""
     if not indexes:
         click.echo("No package is known yet; add some with `thoth packages add NAME`.")
     for status in indexes:
@@ -219,7 +219,7 @@ def print_watched(packages: Sequence[WatchedProject]) -> None:
 
 
 def print_package(view: PackageView, *, details: bool) -> None:
-    """Print a package: its releases in a table, or each of them with all that is known."""
+    """Print a package: its releases in a table, or all details of one version."""
     for answer in view.answers:
         as_of = moment_text(answer.as_of) if answer.as_of else "an unknown time"
         state = answer.message or f"as of {as_of}"
@@ -315,7 +315,7 @@ def _file_text(file: ReleaseFile) -> str:
 
 
 def view_json(view: PackageView) -> dict[str, Any]:
-    """The document of a package that ``--json`` prints."""
+    """Return the document that ``--json`` prints."""
     return {
         "name": view.name,
         "indexes": [asdict(it) for it in view.answers],

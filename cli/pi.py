@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.console import Column, Table, print_json
+from cli.help_pages import CommandGroup
 from cli.inspect import UnusableSpecification
 from cli.options import as_json_option, key_and_value
 from common.errors import ProjectError
@@ -45,7 +46,7 @@ class NoResult(ProjectError):
     hint = "--python takes the path of an interpreter, such as /path/to/venv/bin/python"
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def pi() -> None:
     """Performance indicators: list, run and pin them."""
 
@@ -101,7 +102,7 @@ def run(
     """Measure once with an indicator.
 
     `thoth pi describe NAME` lists its flags. Exit code 1 if the library's answer or the rate
-    cannot be right, 2 if the library or the device cannot do what was asked.
+    cannot be right, 2 if the library or the device does not support the request.
     """
     from pis.amun.processes import interrupted_by_signals
     from pis.catalogue import check_flags
@@ -169,7 +170,7 @@ def _print_failure(finished: ScriptRun) -> None:
 
 
 @pi.command()
-@click.argument("names", nargs=-1, required=True, metavar="[INDICATOR] REQUIREMENT…")
+@click.argument("names", nargs=-1, required=True, metavar="[INDICATOR] REQUIREMENT...")
 @click.option("--script", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="A script of your own, instead of INDICATOR.")  # fmt: skip
 @click.option("--python", "python_version", metavar="VERSION",
@@ -207,7 +208,7 @@ def pin(
             raise UnusableSpecification(f"-o: {folder} is not a writable folder")
     measured, requirements = (names[0], names[1:]) if script is None else (_text(script), names)
     if not requirements:
-        raise click.UsageError("REQUIREMENT is missing, such as numpy==2.1.0")
+        raise click.UsageError("missing argument 'REQUIREMENT...', such as numpy==2.1.0")
     try:
         specification = pinned_specification(
             measured,

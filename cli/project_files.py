@@ -1,4 +1,4 @@
-"""A project's files off the disk, and locks onto it."""
+"""Reads the files of projects, and writes locks."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def write_file(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        # What mkstemp makes is for its owner alone; a lock is for whoever may read the folder.
+        # mkstemp makes the file private, but everyone who can read the folder may read the lock.
         mask = os.umask(0)
         os.umask(mask)
         Path(temporary).chmod(0o666 & ~mask)
@@ -98,7 +98,7 @@ def _folder_of(path: Path) -> tuple[Path, str | None]:
         return path, None
     if path.is_file():
         return path.parent, path.name
-    raise InvalidArgument(f"there is no {path}")
+    raise InvalidArgument(f"{path}: no such file or folder")
 
 
 def _with_included(folder: Path, files: dict[str, bytes]) -> dict[str, bytes]:

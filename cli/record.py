@@ -1,4 +1,4 @@
-"""``thoth record``: verify that stored rows are what their documents say."""
+"""``thoth record``: compare stored rows with their documents."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.console import counted, print_json, progress_bars
+from cli.help_pages import CommandGroup
 from cli.options import as_json_option
 from common.settings import Settings
 from common.terminal import printable
@@ -14,11 +15,11 @@ from common.terminal import printable
 if TYPE_CHECKING:
     from graph.verification.run import RecordReport
 
-#: Differences that are printed unless all are asked for.
+#: Maximum number of differences that are printed without ``--all``.
 _MOST_DIFFERENCES = 20
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def record() -> None:
     """Documents in PostgreSQL and the rows made of them."""
 

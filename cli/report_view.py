@@ -1,4 +1,4 @@
-"""A report of advice on the terminal: what to install, why, and how sure that is."""
+"""Output of a report of advice on the terminal."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from cli.console import Column, Styled, Table, print_text, shown
 
-#: Notes that belong into the row of their package although they warn of nothing.
+#: Notes that are shown in the row of their package although they are not warnings.
 _ROW_NOTES = frozenset({"performance_faster", "performance_equivalent"})
 _STYLES = {"INFO": "dim", "WARNING": "yellow", "ERROR": "red"}
-#: Measurements and vulnerabilities of a version that was not chosen; more are counted.
+#: Maximum number of measurements and vulnerabilities shown of a version that was not chosen.
 _MOST_MEASUREMENTS, _MOST_VULNERABILITIES = 2, 2
-#: Packages in which the nearest measured stack differs; more are left out.
+#: Maximum number of packages shown in which the nearest measured stack differs.
 _MOST_DIFFERENCES = 10
 _SCORE_EXPLAINED = (
     "The score is the sum of the contributions, at most 0. Gains count as the difference to the "
@@ -45,7 +45,7 @@ def report_parts(
     inner = result["report"]
     products = inner["products"]
     for number, product in enumerate(products, 1):
-        # Notes without a package are about the stack, such as that there is nothing to change.
+        # Notes without a package are about the stack, such as that nothing needs to change.
         yield from (_note(it) for it in product["justification"] if "package_name" not in it)
         yield packages_table(product, f"Stack {number}" if len(products) > 1 else "")
         yield Styled("", "")
@@ -107,7 +107,7 @@ def criteria_table(product: Mapping[str, Any]) -> Table:
 
 
 def coverage_lines(coverage: Mapping[str, Any]) -> Iterator[str]:
-    """What was measured of other stacks and on other hardware."""
+    """Describe measurements of other stacks and on other hardware."""
     if elsewhere := coverage["measured_elsewhere"]:
         packages = "package was" if elsewhere == 1 else "packages were"
         yield f"coverage: {elsewhere} more {packages} measured on other hardware"
@@ -148,7 +148,7 @@ def certificate_line(report: Mapping[str, Any]) -> str:
     else:
         status = it["status"]
     search_s = report["metadata"].get("timings", {}).get("search_s")
-    # A search that ended before it had a model has neither model nor solver.
+    # A search that ended early may have neither a model nor a solver.
     made_of = [
         *([f"model {_short(it['model'])}"] if it["model"] else []),
         f"snapshot {_short(it['snapshot'])}",
@@ -164,12 +164,12 @@ def certificate_line(report: Mapping[str, Any]) -> str:
 
 
 def _points(parts: int | None, scale: int) -> str:
-    """To the last part, so that sums can be followed."""
+    """Format points without rounding, so that sums can be checked."""
     return "?" if parts is None else f"{parts / scale:.4f}"
 
 
 def _why(why: Mapping[str, Any]) -> str:
-    """The reason for a version, with the measurements and vulnerabilities of the newer one."""
+    """Return the reason for a version, with measurements and vulnerabilities of the newer one."""
     if why["code"] != "scores_better":
         return str(why["message"])
     measurements = [

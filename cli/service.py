@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _MOST_PROCESSES = 64
 _MOST_WRITES = 100_000
-#: One for requests of people, one for bulk jobs, one for inspections.
+#: One worker for requests of people, one for bulk jobs, one for inspections.
 PROCESSES = 3
 
 _LOG = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class _Tls:
 def serve(ctx: click.Context, /, **given: Any) -> int:
     """Start the HTTP server.
 
-    It runs until SIGTERM, and finishes the requests that it has begun.
+    It runs until SIGTERM, and then finishes running requests.
     """
     settings: Settings = ctx.obj
     if given.pop("with_workers"):
@@ -115,7 +115,7 @@ def serve_with_workers(
 
 
 def is_verbose(ctx: click.Context) -> bool:
-    """Whether ``thoth -v`` was asked for."""
+    """Whether ``thoth -v`` is in use."""
     return bool(ctx.find_root().params.get("verbose"))
 
 
@@ -166,16 +166,16 @@ def _files(settings: Settings, tls: _Tls, host: str) -> tuple[Path | None, Path 
 
 
 def _checked(tls: _Tls) -> tuple[Path | None, Path | None]:
-    """The files of a certificate, after loading them.
+    """Return the files of a certificate, if it can be loaded.
 
-    :raises InvalidArgument: if they cannot be used
+    :raises InvalidArgument: otherwise
     """
     import ssl
 
     if tls.certificate is not None:
         try:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            # With an empty password an encrypted key is refused; nobody is asked for its password.
+            # With an empty password, an encrypted key fails instead of asking for a password.
             context.load_cert_chain(tls.certificate, tls.key, password="")
         except OSError as error:
             raise InvalidArgument(f"--tls-cert and --tls-key: {error}") from error
@@ -195,7 +195,7 @@ def _address(host: str, listener: socket.socket, tls: bool) -> str:
               multiple=True, help="Take jobs from this queue.  [default: all]")  # fmt: skip
 @click.option("--metrics-dir", type=click.Path(file_okay=False, path_type=Path),
               help="Folder where the processes share their numbers for /metrics.")  # fmt: skip
-@click.option("--alone", is_flag=True, hidden=True, help="Be one of the processes that take jobs.")
+@click.option("--alone", is_flag=True, hidden=True, help="Run as a child of another worker.")
 @click.pass_context
 def worker(
     ctx: click.Context,
@@ -232,7 +232,7 @@ def queue_sets(processes: int) -> list[list[QueueName]]:
     from api.jobs.queue import QueueName
 
     people, inspections = [QueueName.PEOPLE], [QueueName.INSPECTIONS]
-    # Projection into the graph is a bulk job: it must not wait for an inspection of hours.
+    # Projection into the graph is a bulk job, and must not wait hours for an inspection.
     others = [QueueName.BULK, QueueName.FETCHES]
     if processes == 1:
         return [[*people, *others, *inspections]]
@@ -256,7 +256,7 @@ def workers_of(sets: Sequence[Sequence[QueueName]]) -> list[ChildProcess]:
 def supervise(
     settings: Settings, children: Sequence[ChildProcess], metrics_dir: Path | None
 ) -> int:
-    """Keep ``children`` and embedded stores running until a signal; restarts are counted."""
+    """Keep ``children`` and embedded stores running until a signal, and count restarts."""
     from api.metrics_files import metrics_folder
     from api.server.store_watchdog import keeping_stores
     from api.server.supervisor import Supervisor
@@ -305,12 +305,12 @@ def ensure_stores(settings: Settings) -> None:
 
 
 def metrics_root(settings: Settings, chosen: Path | None) -> Path:
-    """The folder that all processes of a home share, unless another one was given."""
+    """Return the folder for metrics; by default, all processes of a home share one."""
     return chosen or settings.home / "run" / "metrics"
 
 
 def command(*arguments: str) -> tuple[str, ...]:
-    """A ``thoth`` command for a child process with this interpreter."""
+    """Return the command line of a ``thoth`` command with this interpreter."""
     # -P: the current folder may have packages named like ours.
     return (sys.executable, "-P", "-m", "cli", *arguments)
 
@@ -323,7 +323,8 @@ def command(*arguments: str) -> tuple[str, ...]:
 def audit(settings: Settings, limit: int, as_json: bool) -> None:
     """List the requests that wrote something.
 
-    Each line has the moment, the token, the address, the route, the status and what was made.
+    Each line has the time, the token, the client's address, the route, the status and the created
+    or changed object.
     """
     from graph.migrate import migrated_stores
     from graph.record.audit import latest_writes

@@ -66,9 +66,9 @@ def stacks(
 ) -> None:
     """Compare the speed of measured stacks.
 
-    Stacks are compared where they were measured alike: by the same indicator and parameters on the
-    same class of hardware. With --self-check the exit code is 1 if more differences are claimed
-    than the error rate allows.
+    Stacks are compared if they were measured by the same indicator, with the same parameters and
+    on the same hardware class. With --self-check, the exit code is 1 if more differences are
+    claimed than the error rate allows.
     """
     from adviser.reports.notes import refused_text
     from adviser.scoring.verdicts import family_text
@@ -79,11 +79,11 @@ def stacks(
 
     settings: Settings = context.obj
     if baseline == "":
-        raise InvalidArgument("--baseline: an empty digest names no stack")
+        raise InvalidArgument("--baseline: the digest is empty; `thoth stacks` shows digests")
     if hardware is not None and ":" not in hardware:
         hardware = f"sha256:{hardware}"  # tables print digests without the algorithm
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
-        # Rows are streamed: they have to be read while the connection is open.
+        # Rows are streamed, so they must be read while the connection is open.
         observations = list(
             measured_observations(connection, indicator=indicator, hardware=hardware)
         )
@@ -215,7 +215,7 @@ def _further(further: FurtherJobs) -> str:
 
 
 def _cells(stack: StackResult, unit: Multiple, *, left_out: bool) -> list[str]:
-    """All cells of a row but the verdict."""
+    """Return all cells of a row except the verdict."""
     median, variation, comparison = stack.median_rate, stack.variation, stack.comparison
     return [
         shown(stack.label, _LONGEST_TITLE),
@@ -250,7 +250,7 @@ def _verdict(comparison: Comparison) -> Styled:
 
 
 def _missing(comparison: Comparison) -> Iterator[str]:
-    """What an undetermined comparison needs."""
+    """Return what is needed for a verdict."""
     from adviser.scoring.sample_needs import Need
 
     if comparison.hosts == 0:

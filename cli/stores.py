@@ -46,7 +46,7 @@ def up(ctx: click.Context, as_json: bool, serve: bool, port: int | None) -> int:
 
 
 def _serve(ctx: click.Context, started: list[Started], port: int | None) -> int:
-    """Serve until a signal, then stop the stores, if this command started them."""
+    """Serve until a signal. Then stop the stores that this command started."""
     from cli.service import serve_with_workers
     from graph.embedded.stores import EmbeddedStores
 
@@ -136,7 +136,7 @@ def migrate(settings: Settings, as_json: bool) -> None:
 
 
 def _external(settings: Settings) -> list[str]:
-    """Names of the stores that run elsewhere."""
+    """Return the names of the external stores."""
     embedded = {"PostgreSQL": settings.embedded_database, "the graph": settings.embedded_graph}
     return [name for name, here in embedded.items() if not here]
 
@@ -159,10 +159,10 @@ def _described(store: StoreStatus) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """One store, as it answers.
+    """State of one store.
 
     :param url: without the password; ``None`` for an embedded store that is down
-    :param problem: why it counts as down, or what is wrong with its schema or its requests
+    :param problem: why it is down, or what is wrong with its schema or its requests
     :param size_bytes: size of its data; ``None`` if the store does not report it
     """
 
@@ -180,7 +180,7 @@ class StoreStatus:
 
 
 def inventory(settings: Settings) -> list[StoreStatus]:
-    """Both stores, PostgreSQL first; takes at most the connect timeout for each."""
+    """Return the state of both stores, PostgreSQL first, within the connect timeout of each."""
     from graph.embedded.arcadedb import ArcadeDB
     from graph.embedded.postgresql import PostgreSQL
     from graph.engine import GRAPH, POSTGRESQL
@@ -258,7 +258,7 @@ def _with_schema(status: StoreStatus, query: Callable[[], SchemaState]) -> Store
 
 
 def _size_of(folder: Path) -> int:
-    """Bytes of the files in a folder; files that disappear meanwhile are not counted."""
+    """Return the size of a folder in bytes; files that disappear meanwhile do not count."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:

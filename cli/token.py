@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.console import moment_text, print_json
+from cli.help_pages import CommandGroup
 from cli.options import EnumChoice, as_json_option
 from common.errors import InvalidArgument
 from common.settings import Settings
@@ -22,7 +23,7 @@ _LONGEST = timedelta(days=3650)
 _NAME_LENGTH = 100
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def token() -> None:
     """Tokens with which clients use the service."""
 
@@ -32,7 +33,7 @@ def token() -> None:
 @click.option("--scope", "scopes", type=EnumChoice("graph.record.tokens:Scope"),
               multiple=True, required=True, help="What it allows; repeat for more.")  # fmt: skip
 @click.option(
-    "--expires", help="How long it is valid, such as 12h, 30d or 8w.  [default: for ever]"
+    "--expires", help="How long the token is valid, such as 12h, 30d or 8w.  [default: forever]"
 )
 @as_json_option
 @click.pass_obj
@@ -95,7 +96,7 @@ def revoke(settings: Settings, token_id: str, as_json: bool) -> None:
 
 
 def duration(text: str) -> timedelta:
-    """``30d`` and the like.
+    """Parse a duration such as ``30d``.
 
     :raises InvalidArgument: if the text is anything else, or more than ten years
 

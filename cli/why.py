@@ -10,8 +10,8 @@ import click
 
 from cli.console import print_canonical_json, print_lines, print_note
 from cli.options import (
+    advice_request_of,
     as_json_option,
-    asked_of,
     dependencies,
     fetch,
     project_path,
@@ -97,9 +97,9 @@ def _explained(
     explain: Callable[[Advice, ResolverWorker], Explanation],
     more: Sequence[Dependency] = (),
 ) -> tuple[Explanation, list[str]]:
-    """Answer the request of a project, and explain the answer.
+    """Advise on a project, and explain the result.
 
-    :param more: requirements to read knowledge of besides those of the project
+    :param more: requirements besides those of the project
     :returns: the explanation, and notes about versions that were never read
     """
     from adviser.advise import advise
@@ -113,22 +113,22 @@ def _explained(
     from graph.migrate import migrated_stores
 
     with ResolverWorker() as worker:
-        asked = asked_of(settings, path, given)
+        request = advice_request_of(settings, path, given)
         with migrated_stores(settings) as stores:
             if given["fetch"]:
-                fetch(stores, asked, more)
-            asked = on_hardware(stores, asked, given["hardware"])
-            print_note(asked.hardware_note)
-            snapshot, evidence = knowledge(stores, asked, more=more)
+                fetch(stores, request, more)
+            request = on_hardware(stores, request, given["hardware"])
+            print_note(request.hardware_note)
+            snapshot, evidence = knowledge(stores, request, more=more)
             listed = listed_unread(stores, snapshot)
-        message = missing_message(asked, snapshot)
+        message = missing_message(request, snapshot)
         print_note(without_fetch_hint(message) if message and given["fetch"] else message)
         advice = advise(
-            asked, snapshot, evidence, resolver=worker.resolve, threads=given["threads"]
+            request, snapshot, evidence, resolver=worker.resolve, threads=given["threads"]
         )
         explanation = explain(advice, worker)
     conflict = explanation.conflict
-    unread = unfetched_in(conflict, asked, snapshot, listed) if conflict else ()
+    unread = unfetched_in(conflict, request, snapshot, listed) if conflict else ()
     return explanation, [version.message for version in unread]
 
 
@@ -148,7 +148,7 @@ def _print(
 
 
 def presence_lines(it: PackagePresence) -> Iterator[str]:
-    """Why a package is in the advised stack."""
+    """Explain why a package is in the advised stack."""
     if it.no_stack:
         limit = "meets the request" if it.conflict else "was found within the limit"
         yield f"{it.name} is in no advised stack: no stack {limit}"
@@ -168,7 +168,7 @@ def presence_lines(it: PackagePresence) -> Iterator[str]:
 
 
 def forced_lines(it: ForcedStack) -> Iterator[str]:
-    """What it costs to force a version into the stack or out of it."""
+    """Explain the cost of forcing a version into the stack or out of it."""
     from adviser.explain import ForcedOutcome
 
     if it.outcome is ForcedOutcome.ADVISED:

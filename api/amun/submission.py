@@ -12,16 +12,14 @@ from flask import Response, request
 
 from adviser.projects.indexes import public_text, public_values
 from api import analyses
-from api.authentication import token
 from api.credential_removal import public_file
 from api.errors import ApiError, ProblemType, not_found
 from api.jobs.inspections import folder_of, options_of
-from api.jobs.queue import QueueJob, QueueName
 from api.project_files import address_problem, list_problem, toml_problem
 from api.service import service
 from common import __version__
 from common.errors import InvalidFile
-from graph.record.analyses import Analysis, AnalysisKind, NewAnalysis, analysis_of
+from graph.record.analyses import Analysis, AnalysisKind, analysis_of
 from pis.amun.inspect import inspections_of
 from pis.amun.launchers import Inspection
 from pis.amun.schema import InvalidSpecification, SpecificationProblem
@@ -76,9 +74,9 @@ def _of_environment(variables: Any) -> Iterator[SpecificationProblem]:
 
 
 def _of_lock(python: Any) -> Iterator[SpecificationProblem]:
-    given = python if isinstance(python, Mapping) else {}
+    fields = python if isinstance(python, Mapping) else {}
     for key, check in (("requirements_txt", list_problem), ("pylock_toml", toml_problem)):
-        if not isinstance(text := given.get(key), str):
+        if not isinstance(text := fields.get(key), str):
             continue
         problem = check([text]) or address_problem([text])
         if problem is None and key == "requirements_txt":
@@ -158,25 +156,22 @@ def submitted(value: dict[str, Any]) -> tuple[Analysis, Inspection]:
     """
     submission = token_hex(16)
     inspection = checked(value, submission)
-    client = token()
-    new = NewAnalysis(
-        inspection.inspection_id,
+    analysis, _ = analyses.submit(
         AnalysisKind.INSPECTION,
         {"specification": value, "submission": submission},
-        parameters_of(inspection),
         submission,
-        client.token_id if client else None,
+        parameters=parameters_of(inspection),
+        force=True,
+        analysis_id=inspection.inspection_id,
     )
-    job = QueueJob("inspections.run", QueueName.INSPECTIONS, {"analysis_id": new.analysis_id})
-    analysis, _ = analyses.submit(new, job, force=True)
     return analysis, inspection
 
 
 def parameters_of(inspection: Inspection) -> dict[str, Any]:
     """The specification as it runs, without the content of script, files and lock."""
-    given = inspection.specification.document
-    kept = {k: v for k, v in given.items() if k not in ("script", "files", "python")}
-    return {**kept, "script_sha256": inspection.script.sha256}
+    document = inspection.specification.document
+    parameters = {k: v for k, v in document.items() if k not in ("script", "files", "python")}
+    return {**parameters, "script_sha256": inspection.script.sha256}
 
 
 def existing_inspection(inspection_id: str) -> Analysis:

@@ -44,15 +44,15 @@ def make_advice(worker: WorkerContext, analysis: Analysis, document: dict[str, A
             stored = report_document_of(connection, analysis.analysis_id)
         if stored is not None:
             return stored
-        asked = _on_hardware(stores, request)
-        made = answer(
-            stores, asked, worker.resolver.resolve,
+        stack_request = _on_hardware(stores, request)
+        answered = answer(
+            stores, stack_request, worker.resolver.resolve,
             reader=worker.known_of, advice_id=analysis.analysis_id,
         )  # fmt: skip
-        report = store(stores, made, lambda it: worker.service.queue.enqueue(it, PROJECT_SOON))
-    _tell(made, debug=asked.options.debug)
+        report = store(stores, answered, lambda it: worker.service.queue.enqueue(it, PROJECT_SOON))
+    _tell(answered, debug=stack_request.options.debug)
     # Not part of the report, which depends on request and data only.
-    queued = fetch_lacking(worker, made.advice) if request.may_fetch else None
+    queued = fetch_lacking(worker, answered.advice) if request.may_fetch else None
     if queued is not None:
         log_for_client(str(queued))
         with worker.service.writing() as connection:
@@ -60,22 +60,22 @@ def make_advice(worker: WorkerContext, analysis: Analysis, document: dict[str, A
     return report
 
 
-def _tell(made: Answer, *, debug: bool) -> None:
+def _tell(answered: Answer, *, debug: bool) -> None:
     """Log the outcome for the client; with ``debug`` also the duration of each step."""
-    result = made.report["result"]
+    result = answered.report["result"]
     search = result["report"]["search"]
     log_for_client(
         f"{search['candidates']} versions may be chosen, {search['refused']} are refused by rules"
     )
     if debug:
-        for step, seconds in made.timings.items():
+        for step, seconds in answered.timings.items():
             log_for_client(f"{step.removesuffix('_s')}: {seconds:.3f} s")
     status = result["report"]["certificate"]["status"]
     log_for_client(f"{status}: {result['error_msg']}" if result["error"] else status)
 
 
 def _on_hardware(stores: Stores, request: AdviceRequest) -> StackRequest:
-    """The adviser's request with its hardware class: never that of the worker's own machine."""
+    """Return the adviser's request with its hardware class, never that of the worker's machine."""
     if request.hardware_prefix is not None:
         return on_hardware(stores, request.asked, request.hardware_prefix)
     if not request.described_hardware:
@@ -98,23 +98,23 @@ def matching_hardware(
     always of one class, and the report names it.
 
     :param jobs: measured on each class, by digest
-    :returns: ``None`` if no processor is described, or nothing was measured on one like it
+    :returns: ``None`` if no processor is described, or no class matches
     """
-    wanted = {field: described.get(name) for name, field in _CPU.items()}
-    if None in wanted.values():
+    identity = {field: described.get(name) for name, field in _CPU.items()}
+    if None in identity.values():
         return None
     matching = [
         row
         for row in recorded
         if jobs.get(row.digest)
-        and all(str(row.identity.get(name)) == str(value) for name, value in wanted.items())
+        and all(str(row.identity.get(name)) == str(value) for name, value in identity.items())
         and _has_gpu(row, described.get("gpu_model"))
     ]
     return min((row.digest for row in matching), key=lambda it: (-jobs[it], it), default=None)
 
 
 def _has_gpu(row: RecordedHardware, model: object) -> bool:
-    """Whether a class has the GPU that is named, or none if none is."""
+    """Whether a class has the named GPU; without a name, whether it has no GPU."""
     names = [str(gpu.get("name", "")).lower() for gpu in row.identity.get("gpus") or ()]
     if not model:
         return not names
@@ -147,10 +147,10 @@ def explain_why_not(worker: WorkerContext, analysis: Analysis, request: dict[str
     :returns: the identifier of the result's document
     :raises InvalidArgument: if there is no such advice
     """
-    (wanted,) = parse_dependencies([request["requirement"]])
+    (requirement,) = parse_dependencies([request["requirement"]])
     with worker.service.stores() as stores:
-        asked, *_ = request_in(recorded(stores, request["advice_id"]))
-        snapshot, evidence = knowledge(stores, asked, more=[wanted])
-    advice = advise(asked, snapshot, evidence, resolver=worker.resolver.resolve)
-    explanation = why_not(advice, wanted, resolver=worker.resolver.resolve)
+        stack_request, *_ = request_in(recorded(stores, request["advice_id"]))
+        snapshot, evidence = knowledge(stores, stack_request, more=[requirement])
+    advice = advise(stack_request, snapshot, evidence, resolver=worker.resolver.resolve)
+    explanation = why_not(advice, requirement, resolver=worker.resolver.resolve)
     return store_result(worker, analysis, {"advice_id": request["advice_id"], **plain(explanation)})

@@ -197,28 +197,28 @@ class _LogLines(logging.Handler):
 @contextmanager
 def _logged(worker: WorkerContext, analysis: Analysis) -> Iterator[_End]:
     """Store what this module logs within the block as the log of the analysis."""
-    kept = _LogLines()
+    lines = _LogLines()
 
     def end(state: AnalysisState, reason: str | None = None, *, result: str | None = None) -> None:
         if reason is not None:
             _LOG.error(reason)
         with worker.service.writing() as connection:
-            kept.store(connection, analysis.analysis_id)
+            lines.store(connection, analysis.analysis_id)
             finish(
                 connection, analysis.analysis_id, state, reason=reason, result_document_id=result
             )
-        kept.lines.clear()
+        lines.lines.clear()
 
-    _LOG.addHandler(kept)
+    _LOG.addHandler(lines)
     level, _LOG.level = _LOG.level, logging.INFO
     try:
         yield end
     finally:
         _LOG.level = level
-        _LOG.removeHandler(kept)
-        if kept.lines:
+        _LOG.removeHandler(lines)
+        if lines.lines:
             with worker.service.writing() as connection:
-                kept.store(connection, analysis.analysis_id)
+                lines.store(connection, analysis.analysis_id)
 
 
 #: Of all of them; what is in one depends on the kind of its analysis.

@@ -126,8 +126,8 @@ def _held(worker: WorkerContext) -> Connection | None:
 
 
 def _analysis_of(job: Job) -> str | None:
-    found = job.task_kwargs.get("analysis_id")
-    return found if isinstance(found, str) else None
+    analysis_id = job.task_kwargs.get("analysis_id")
+    return analysis_id if isinstance(analysis_id, str) else None
 
 
 def _give_up(worker: WorkerContext, analysis_id: str | None, reason: str) -> None:
@@ -150,8 +150,8 @@ def _forget_old(worker: WorkerContext) -> None:
     _in_batches(worker, UPLOAD, lambda it: forget_documents(it, UPLOAD, KEPT, BATCH))
     requests, writes = settings.keep_requests_days, settings.keep_audit_days
     if requests is not None:
-        kept = timedelta(days=requests)
-        _in_batches(worker, "request", lambda it: forget_analyses(it, kept, BATCH))
+        retention = timedelta(days=requests)
+        _in_batches(worker, "request", lambda it: forget_analyses(it, retention, BATCH))
     if writes is not None:
         age = timedelta(days=writes)
         _in_batches(worker, "write", lambda it: forget_writes(it, age, BATCH))
@@ -165,7 +165,7 @@ def _in_batches(
     for _ in range(MOST_BATCHES):
         try:
             with worker.service.writing() as connection:
-                found, gone = forget(connection)
+                count, gone = forget(connection)
         except IntegrityError:
             # A concurrent transaction referred to a row of the batch.
             named += 1
@@ -176,8 +176,8 @@ def _in_batches(
         for document_id in gone:
             with worker.service.writing() as connection:
                 forget_body(connection, worker.settings, document_id)
-        deleted += found
-        if found < BATCH:
+        deleted += count
+        if count < BATCH:
             break
     if deleted:
         _LOG.info("forgotten", extra={"what": what, "count": deleted})

@@ -57,7 +57,7 @@ def ingest_upload(worker: WorkerContext, analysis: Analysis, request: Mapping[st
         raise InvalidArgument("the upload has been deleted: send it again")
     if digest_bytes(body) != request["document_id"]:
         raise DamagedDocument(request["document_id"], "its body has another SHA-256")
-    # Named by its content: ingesting the same content again replaces its quarantine entries.
+    # Named by its digest, so that a second ingest of the same content replaces its quarantine.
     name = request["document_id"].removeprefix("sha256:")
     path = worker.settings.home / "uploads" / f"{name}{request['suffix']}"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,17 +72,19 @@ def ingest_upload(worker: WorkerContext, analysis: Analysis, request: Mapping[st
 
 
 def _refuse_whole(result: Mapping[str, Any]) -> None:
-    """:raises InvalidArgument: if the upload itself was refused, or all of it left the archive"""
+    """:raises InvalidArgument: if the upload is refused, or all its paths leave the archive"""
     refusals = result["refusals"]
     nothing = not result["new"] + result["known"]
     leaving = nothing and all(it["reason"] == Reason.ARCHIVE_PATH for it in refusals)
-    found = next((it for it in refusals if not it["place"] or leaving), None)
-    if found is None:
+    refusal = next((each for each in refusals if not each["place"] or leaving), None)
+    if refusal is None:
         return
-    at = ", ".join(filter(None, (found["place"], found["field"])))
-    words = f"the upload is refused: {found['reason']}: {at + ': ' if at else ''}{found['message']}"
+    at = ", ".join(filter(None, (refusal["place"], refusal["field"])))
+    message = (
+        f"the upload is refused: {refusal['reason']}: {at + ': ' if at else ''}{refusal['message']}"
+    )
     taken = "" if nothing else f" ({result['new']} inspections before it were taken in)"
-    raise InvalidArgument(words + taken)
+    raise InvalidArgument(message + taken)
 
 
 def lock_of(settings: Settings, content: str) -> FileLock:

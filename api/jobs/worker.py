@@ -73,7 +73,7 @@ class _RunningWorker:
     worker: WorkerContext
     queues: Sequence[QueueName]
     name: str
-    told: asyncio.Event = field(default_factory=asyncio.Event)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
     worker_id: int | None = None
     job: Job | None = None
 
@@ -108,36 +108,36 @@ class _RunningWorker:
             _LOG.info("job_put_back", extra={"job": job.id, "task": job.task_name})
 
 
-async def _work(hand: _RunningWorker) -> None:
+async def _work(running: _RunningWorker) -> None:
     """Run jobs until a signal to stop, connecting again whenever the queue was unavailable."""
-    told = hand.told
+    stopping = running.stopping
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
-    guarding = asyncio.create_task(guard(hand.worker.watch))
-    while not told.is_set():
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    guarding = asyncio.create_task(guard(running.worker.watch))
+    while not stopping.is_set():
         try:
-            await _work_once(hand)
+            await _work_once(running)
         except ConnectorException as error:
             _LOG.warning("queue_away", extra={"error": str(error.__cause__ or error).strip()[:200]})
         with suppress(TimeoutError):
-            await asyncio.wait_for(told.wait(), PAUSE_S)
+            await asyncio.wait_for(stopping.wait(), PAUSE_S)
     guarding.cancel()
 
 
-async def _work_once(hand: _RunningWorker) -> None:
+async def _work_once(running: _RunningWorker) -> None:
     """Run jobs until a signal to stop or until the queue is unavailable."""
-    app, told = hand.app, hand.told
+    app, stopping = running.app, running.stopping
     async with app.open_async():
         # Its end could not be stored while the queue was unavailable.
         with suppress(ProjectError):
-            await asyncio.to_thread(hand.put_back)
+            await asyncio.to_thread(running.put_back)
         working = asyncio.create_task(
             app.run_worker_async(
-                queues=[it.value for it in hand.queues],
-                name=hand.name,
+                queues=[it.value for it in running.queues],
+                name=running.name,
                 concurrency=1,
-                additional_context={CONTEXT: hand.worker},
-                worker_middleware=[hand.take],
+                additional_context={CONTEXT: running.worker},
+                worker_middleware=[running.take],
                 update_heartbeat_interval=HEARTBEAT_S,
                 stalled_worker_timeout=DEAD_AFTER_S,
                 delete_jobs=DeleteJobCondition.SUCCESSFUL,
@@ -147,11 +147,11 @@ async def _work_once(hand: _RunningWorker) -> None:
         )
         beside = [
             asyncio.create_task(it)
-            for it in (keep_returning(app, hand.worker), hand.show_life(), told.wait())
+            for it in (keep_returning(app, running.worker), running.show_life(), stopping.wait())
         ]
         await asyncio.wait((working, beside[-1]), return_when=asyncio.FIRST_COMPLETED)
-        if told.is_set():
-            await _stop(hand, working)
+        if stopping.is_set():
+            await _stop(running, working)
         with suppress(asyncio.CancelledError):
             await working
         for it in beside:
@@ -159,12 +159,12 @@ async def _work_once(hand: _RunningWorker) -> None:
         await asyncio.gather(*beside, return_exceptions=True)
 
 
-async def _stop(hand: _RunningWorker, working: asyncio.Task[None]) -> None:
+async def _stop(running: _RunningWorker, working: asyncio.Task[None]) -> None:
     """Let the running job finish; if that takes too long, return it and end the process."""
     working.cancel()
     await asyncio.wait((working,), timeout=GRACE_S)
     if not working.done():
         with suppress(ProjectError):
-            await asyncio.to_thread(hand.put_back)
+            await asyncio.to_thread(running.put_back)
         # A thread cannot be ended, only the process.
         leave(0)

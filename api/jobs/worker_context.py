@@ -1,4 +1,4 @@
-"""What a worker keeps between jobs: connections, solver process, data, and time limits of jobs."""
+"""State that a worker keeps between jobs: connections, solver process, data, running jobs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class JobTimeouts:
-    """Which jobs are under way, and until when each may be."""
+    """Running jobs with their deadlines."""
 
     def __init__(self) -> None:
         self._until: dict[object, tuple[str, float]] = {}
@@ -48,13 +48,13 @@ class JobTimeouts:
             del self._until[key]
 
     def overdue(self) -> str | None:
-        """The name of a job that is at it for too long."""
+        """Return the name of a job that has exceeded its time limit, if any."""
         now = time.monotonic()
         return next((name for name, until in list(self._until.values()) if now > until), None)
 
 
 def leave(status: int = 1) -> None:
-    """End this process although a thread of it may go on for ever."""
+    """End this process, even if one of its threads never returns."""
     sys.stderr.flush()
     os._exit(status)
 
@@ -69,10 +69,10 @@ async def guard(
     end()
 
 
-#: Maximum number of kept items, such as versions and readings. Measured: 1 to 1.6 KB each, so
-#: at most 80 MB, or what the last request needs if that is more.
+#: Maximum number of cached items, such as versions and readings. Each takes 1 to 1.6 KB, so the
+#: cache has at most 80 MB, unless the last request alone needs more.
 KEPT_ITEMS = 50_000
-#: Items that a request without any data counts as.
+#: Number of items that a request without data counts as.
 _EACH = 10
 
 
@@ -107,25 +107,25 @@ class WorkerContext:
         self, stores: Stores, roots: Iterable[str], environment: Environment
     ) -> tuple[Snapshot, Evidence]:
         """The snapshot of requirements and its evidence; read again only after a change."""
-        wanted = tuple(sorted(roots))
-        key, position = (wanted, environment), _position(stores)
-        kept = self._known.pop(key, None)
+        names = tuple(sorted(roots))
+        key, position = (names, environment), _position(stores)
+        known = self._known.pop(key, None)
         with watchdog(GRAPH, self.settings.query_timeout_s * 2):
-            if kept is not None and is_current(
-                stores.driver, kept.snapshot, database=stores.database
+            if known is not None and is_current(
+                stores.driver, known.snapshot, database=stores.database
             ):
-                snapshot = kept.snapshot
+                snapshot = known.snapshot
             else:
                 snapshot = load_snapshot(
-                    stores.driver, wanted, environment, database=stores.database
+                    stores.driver, names, environment, database=stores.database
                 )
-        if kept is None or kept.snapshot is not snapshot or kept.position != position:
+        if known is None or known.snapshot is not snapshot or known.position != position:
             with stores.engine.connect() as connection:
                 evidence = evidence_for(connection, snapshot, datetime.now(UTC))
-            kept = _KeptKnowledge(snapshot, evidence, position)
-        self._known[key] = kept
+            known = _KeptKnowledge(snapshot, evidence, position)
+        self._known[key] = known
         self._forget_most()
-        return kept.snapshot, kept.evidence
+        return known.snapshot, known.evidence
 
     def _forget_most(self) -> None:
         """Drop the least recently used data beyond :data:`KEPT_ITEMS`."""
@@ -141,6 +141,6 @@ class WorkerContext:
 
 
 def _position(stores: Stores) -> Sequence[object]:
-    """What evidence depends on: the changes of the record, and the day."""
+    """Return what evidence depends on: the position of the record, and the day."""
     with stores.engine.connect() as connection:
         return changes(connection), datetime.now(UTC).date()

@@ -22,15 +22,13 @@ from api.authentication import needs
 from api.credential_removal import public_project
 from api.errors import not_found
 from api.index_policy import refuse_foreign_indexes
-from api.jobs.queue import QueueJob, QueueName
 from api.project_files import MAX_FILES, MAX_NAME, ProjectFiles, check_name
 from api.resources.base import Resources
-from api.resources.requests import ForceQuerySchema, RequestSchema, accepted
+from api.resources.requests import ForceQuerySchema, RequestSchema, submit
 from api.schema_fields import StrictSchema, described, no_nul
 from api.service import service
 from common.environments import Environment, environment
 from common.errors import InvalidArgument
-from common.formats.json_documents import digest
 from common.settings import Settings
 from graph.record.advice import report_document_of
 from graph.record.analyses import AnalysisKind
@@ -39,7 +37,7 @@ from graph.record.tokens import Scope
 Text = TypeVar("Text")
 Value = TypeVar("Value")
 
-#: Platform of a request that names none; never that of the machine that serves.
+#: Platform of a request that names none; never that of the server.
 _PLATFORM = "linux_x86_64"
 #: Maximum length of one file and of one list.
 _MAX_TEXT = 3 * 1024**2
@@ -57,7 +55,7 @@ def _names(description: str, example: str) -> fields.List[Any]:
     )
 
 
-class WhereSchema(StrictSchema):
+class EnvironmentSchema(StrictSchema):
     """Environment in which a stack is to run."""
 
     python = fields.String(
@@ -112,7 +110,7 @@ class ProjectSchema(StrictSchema):
         validate=validate.Range(1, 20),
         metadata=described("Number of stacks to return, best first.", 1),
     )
-    environment = fields.Nested(WhereSchema, load_default=dict)
+    environment = fields.Nested(EnvironmentSchema, load_default=dict)
     dev = fields.Boolean(
         load_default=False, metadata=described("Include development requirements.", False)
     )
@@ -180,11 +178,13 @@ class AdviceRequestsResource(MethodView):
             "count": body["count"],
             "files": sorted(body["files"]),
         }
-        new = analyses.new_analysis(
-            AnalysisKind.ADVICE, request.to_document(), parameters, request.cache_key
+        return submit(
+            AnalysisKind.ADVICE,
+            request.to_document(),
+            request.cache_key,
+            parameters=parameters,
+            force=query.get("force", False),
         )
-        job = QueueJob("advice.make", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
-        return accepted(*analyses.submit(new, job, force=query.get("force", False)))
 
 
 @blueprint.route("/advice/<string:advice_id>/replay")
@@ -193,10 +193,7 @@ class ReplaysResource(MethodView):
     @blueprint.response(202, RequestSchema)
     def post(self, advice_id: str) -> Any:
         """Answer a recorded request again with the data of that time, and compare the reports."""
-        parameters = {"advice_id": _existing(advice_id)}
-        new = analyses.new_analysis(AnalysisKind.REPLAY, parameters, parameters, digest(parameters))
-        job = QueueJob("advice.replay", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
-        return accepted(*analyses.submit(new, job, force=True))
+        return submit(AnalysisKind.REPLAY, {"advice_id": _existing(advice_id)}, force=True)
 
 
 @blueprint.route("/advice/<string:advice_id>/why-not")
@@ -207,19 +204,15 @@ class WhyNotResource(MethodView):
     def post(self, query: dict[str, Any], advice_id: str) -> Any:
         """Request what a requirement would change in the stack, or why it cannot be met."""
         _parsed(parse_dependencies, [query["requirement"]], "requirement")
-        parameters = {"advice_id": _existing(advice_id), "requirement": query["requirement"]}
-        new = analyses.new_analysis(
-            AnalysisKind.WHY_NOT, parameters, parameters, digest(parameters)
-        )
-        job = QueueJob("advice.why_not", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
-        return accepted(*analyses.submit(new, job, force=query.get("force", False)))
+        question = {"advice_id": _existing(advice_id), "requirement": query["requirement"]}
+        return submit(AnalysisKind.WHY_NOT, question, force=query.get("force", False))
 
 
 def _existing(advice_id: str) -> str:
     """:raises ApiError: 404 if there is no such advice"""
     with service().reading() as connection:
-        known = report_document_of(connection, advice_id)
-    if known is None:
+        report = report_document_of(connection, advice_id)
+    if report is None:
         raise not_found("advice", advice_id)
     return advice_id
 
@@ -227,7 +220,7 @@ def _existing(advice_id: str) -> str:
 def advice_request(
     settings: Settings, body: Mapping[str, Any], *, may_fetch: bool
 ) -> AdviceRequest:
-    """Parse a request for advice; a number of days counts from now.
+    """Parse a request for advice. Ages in days are relative to now.
 
     :raises InvalidFile: naming file, field and remedy
     :raises InvalidArgument: naming the field
@@ -257,12 +250,12 @@ def advice_request(
         labels=fields["labels"],
         time_s=fields["time_limit_s"],
     )
-    where = fields["environment"]
-    asked = StackRequest(
-        project, _environment(project, where), RecommendationType(fields["type"]), options
+    described = fields["environment"]
+    request = StackRequest(
+        project, _environment(project, described), RecommendationType(fields["type"]), options
     )
-    _ = asked.roots  # refuses invalid requirements and extras before anything is stored
-    return AdviceRequest(asked, hardware_prefix=where.get("hardware"), may_fetch=may_fetch)
+    _ = request.roots  # rejects invalid requirements and extras before anything is stored
+    return AdviceRequest(request, hardware_prefix=described.get("hardware"), may_fetch=may_fetch)
 
 
 def _parsed(parse: Callable[[Text], Value], text: Text, field: str) -> Value:
@@ -273,13 +266,13 @@ def _parsed(parse: Callable[[Text], Value], text: Text, field: str) -> Value:
         raise InvalidArgument(f"{field}: {error}") from error
 
 
-def _environment(project: Project, given: Mapping[str, Any]) -> Environment:
-    """The requested environment; without a Python, the project's if that is a full version."""
-    platform, cuda = given.get("platform") or _PLATFORM, given.get("cuda")
-    python = given.get("python")
+def _environment(project: Project, described: Mapping[str, Any]) -> Environment:
+    """Return the requested environment; the default Python is the project's if it is complete."""
+    platform, cuda = described.get("platform") or _PLATFORM, described.get("cuda")
+    python = described.get("python")
     if python is None and project.python is not None:
         try:
             return environment(project.python, platform, cuda)
         except InvalidArgument:
-            pass  # a project may name less than a version, such as "3"
+            pass  # a project may give an incomplete version, such as "3"
     return environment(python, platform, cuda)

@@ -36,13 +36,13 @@ def answer_within(seconds: float, ask: Callable[[], T]) -> T:
 
     :raises StoreUnavailable: after ``seconds``, including the wait for a free thread
     """
-    asked = _pool.submit(ask)
+    future = _pool.submit(ask)
     try:
-        return asked.result(seconds)
+        return future.result(seconds)
     except TimeoutError:
-        if asked.done():  # raised by `ask` itself
+        if future.done():  # raised by `ask` itself
             raise
-        asked.cancel()
+        future.cancel()
         hint = "see `thoth status`"
         raise StoreUnavailable(GRAPH, f"no answer for {seconds:.0f} s", hint) from None
 
@@ -95,13 +95,13 @@ class CypherResource(MethodView):
     @needs(Scope.CYPHER)
     @blueprint.arguments(CypherSchema)
     @blueprint.response(200, RowsSchema)
-    def post(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def post(self, body: dict[str, Any]) -> dict[str, Any]:
         """Run a read-only query within limits of time and rows."""
         wrote_nothing()
         settings = service().settings
-        timeout_s = _within("timeout_s", asked["timeout_s"], settings.query_timeout_s)
-        row_limit = int(_within("limit", asked["limit"], settings.query_row_limit))
-        query = asked["query"].strip().removesuffix(";").rstrip()
+        timeout_s = _within("timeout_s", body["timeout_s"], settings.query_timeout_s)
+        row_limit = int(_within("limit", body["limit"], settings.query_row_limit))
+        query = body["query"].strip().removesuffix(";").rstrip()
         if not query:
             raise ApiError(400, ProblemType.INVALID_QUERY, "the query is empty")
         with service().reading() as connection:
@@ -112,16 +112,16 @@ class CypherResource(MethodView):
         def ask() -> QueryResult:
             with open_reader(settings) as driver:
                 return run_query(
-                    driver, query, asked["parameters"],
+                    driver, query, body["parameters"],
                     timeout_s=timeout_s, row_limit=row_limit, database=graph_database(settings),
                 )  # fmt: skip
 
         return as_document(answer_within(longest_s, ask))
 
 
-def _within(field: str, wanted: float | None, most: float) -> float:
-    if wanted is not None and wanted > most:
+def _within(field: str, value: float | None, most: float) -> float:
+    if value is not None and value > most:
         raise ApiError(
             400, ProblemType.INVALID_REQUEST, f"{field}: at most {most:g} on this service"
         )
-    return most if wanted is None else wanted
+    return most if value is None else value

@@ -8,15 +8,12 @@ from typing import Any
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
-from api import analyses
 from api.authentication import needs
 from api.errors import not_found
-from api.jobs.fetching import TASK
-from api.jobs.queue import QueueJob, QueueName
 from api.paging import Cursor, freshness, page
 from api.request_context import reading
 from api.resources.base import Resources, filters, members, package_name
-from api.resources.requests import ForceQuerySchema, RequestSchema, accepted
+from api.resources.requests import ForceQuerySchema, RequestSchema, submit
 from api.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
@@ -34,7 +31,6 @@ from api.schema_fields import (
     texts,
 )
 from api.service import service
-from common.formats.json_documents import digest
 from common.index.configuration import index_of
 from common.releases import ReleaseState
 from graph.record.analyses import AnalysisKind
@@ -237,8 +233,6 @@ class FetchesResource(MethodView):
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Request that packages and their dependencies are fetched from a configured index."""
         index = index_of(service().settings, body["index"]).name
-        roots_of(body["requirements"])  # refuses invalid requirements before anything is stored
-        parameters = {**body, "index": index}
-        new = analyses.new_analysis(AnalysisKind.FETCH, parameters, parameters, digest(parameters))
-        job = QueueJob(TASK, QueueName.BULK, {"analysis_id": new.analysis_id})
-        return accepted(*analyses.submit(new, job, force=query.get("force", False)))
+        roots_of(body["requirements"])  # rejects invalid requirements before anything is stored
+        request = {**body, "index": index}
+        return submit(AnalysisKind.FETCH, request, force=query.get("force", False))

@@ -20,7 +20,7 @@ from api.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     PageSchema,
-    QuerySchema,
+    StrictSchema,
     choice,
     count,
     filter_text,
@@ -38,7 +38,7 @@ from graph.record.tokens import Scope
 from graph.record.vulnerabilities import VulnerabilityFilter, browse_vulnerabilities
 
 
-class ReleaseQuerySchema(QuerySchema):
+class ReleaseQuerySchema(StrictSchema):
     """Selects the index that serves a release."""
 
     index = fields.String(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -14,7 +15,7 @@ from api.authentication import require
 from api.errors import not_found
 from api.resources.base import Resources, members
 from api.schema_fields import (
-    QuerySchema,
+    StrictSchema,
     choice,
     count,
     filter_flag,
@@ -30,7 +31,7 @@ from graph.record.tokens import Scope
 _STATES = ["pending", "running", "succeeded", "failed", "error"]
 
 
-class ForceQuerySchema(QuerySchema):
+class ForceQuerySchema(StrictSchema):
     """Controls the cache."""
 
     force = filter_flag("Do not answer from the cache.")
@@ -103,18 +104,21 @@ class RequestLogResource(MethodView):
             log = log_of(connection, analysis.analysis_id)
         return {
             "analysis_id": analysis.analysis_id,
-            "lines": [orjson.loads(it) for it in log.splitlines()],
+            "lines": [orjson.loads(line) for line in log.splitlines()],
         }
 
 
-def accepted(analysis: Analysis, cached: bool) -> tuple[dict[str, Any], int, dict[str, str]]:
-    """The response to a new request: 202 with its state and address."""
-    where = url_for("v2-requests.RequestResource", analysis_id=analysis.analysis_id)
-    return request_document(analysis, cached=cached), 202, {"Location": where}
+def submit(
+    kind: AnalysisKind, request: Mapping[str, Any], cache_key: str | None = None, **options: Any
+) -> Any:
+    """Submit a request by :func:`api.analyses.submit`, and answer 202 with its state and URL."""
+    analysis, cached = analyses.submit(kind, request, cache_key, **options)
+    location = url_for("v2-requests.RequestResource", analysis_id=analysis.analysis_id)
+    return request_document(analysis, cached=cached), 202, {"Location": location}
 
 
 def request_document(analysis: Analysis, *, cached: bool = False) -> dict[str, Any]:
-    """A request as :class:`RequestSchema` has it."""
+    """Return a request in the format of :class:`RequestSchema`."""
     name = analysis.analysis_id
     has_result = analysis.result_document_id is not None
     result = url_for("v2-requests.RequestResultResource", analysis_id=name) if has_result else None

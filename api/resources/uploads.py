@@ -10,14 +10,12 @@ from flask.views import MethodView
 from marshmallow import Schema
 from sqlalchemy import Connection
 
-from api import analyses
 from api.audit import wrote, wrote_nothing
 from api.authentication import needs
 from api.errors import ApiError, ProblemType
-from api.jobs.queue import QueueJob, QueueName
 from api.jobs.uploads import PROJECT, upload_id
 from api.resources.base import Resources
-from api.resources.requests import ForceQuerySchema, RequestSchema, accepted
+from api.resources.requests import ForceQuerySchema, RequestSchema, submit
 from api.schema_fields import count, texts
 from api.service import service
 from common.formats.json_documents import digest_bytes
@@ -74,28 +72,26 @@ class UploadsResource(MethodView):
             raise ApiError(400, ProblemType.INVALID_REQUEST, "the body is empty")
         suffix = _suffix(body)
         if suffix == ".json" and len(body) <= AT_ONCE_BYTES:
-            return _taken_in(body)
-        return _left_to_a_worker(body, suffix, force=query.get("force", False))
+            return _ingest(body)
+        return _enqueue(body, suffix, force=query.get("force", False))
 
 
-def _taken_in(body: bytes) -> Response:
+def _ingest(body: bytes) -> Response:
     """Ingest all inspections of a document, or none.
 
     :raises InvalidDocument: for the first invalid inspection
     """
-    found = list(parse_inspections(RawDocument(_SOURCE, data=body)))
-    for it in found:
-        if isinstance(it, RefusedDocument):
-            raise it.error
-    deliveries = [
-        InspectionDelivery(it, _SOURCE) for it in found if not isinstance(it, RefusedDocument)
-    ]
-    into = service()
-    with into.writing() as connection:
-        new = add_inspections(connection, into.settings, deliveries).documents
+    deliveries = []
+    for inspection in parse_inspections(RawDocument(_SOURCE, data=body)):
+        if isinstance(inspection, RefusedDocument):
+            raise inspection.error
+        deliveries.append(InspectionDelivery(inspection, _SOURCE))
+    stores = service()
+    with stores.writing() as connection:
+        new = add_inspections(connection, stores.settings, deliveries).documents
         if new:
-            into.queue.enqueue(connection, PROJECT)
-    documents = [str(each.document.document_id) for each in deliveries]
+            stores.queue.enqueue(connection, PROJECT)
+    documents = [str(delivery.document.document_id) for delivery in deliveries]
     counts = {"new": len(new), "known": len(documents) - len(new)}
     if new:
         others = f" and {len(documents) - 1} more" if documents[1:] else ""
@@ -107,19 +103,17 @@ def _taken_in(body: bytes) -> Response:
     return response
 
 
-def _left_to_a_worker(body: bytes, suffix: str, *, force: bool) -> Any:
-    """Store the upload with its request, in one transaction."""
+def _enqueue(body: bytes, suffix: str, *, force: bool) -> Any:
+    """Store the upload with its request in one transaction; a worker ingests it."""
     content = digest_bytes(body)
-    asked = {"document_id": content, "suffix": suffix, "bytes": len(body)}
-    new = analyses.new_analysis(AnalysisKind.UPLOAD, asked, asked, content)
-    document_id = upload_id(new.analysis_id)
-    document = DeliveredDocument(document_id, UPLOAD, "upload-1", new.analysis_id, body)
 
-    def keep(connection: Connection) -> None:
+    def store_body(connection: Connection, analysis_id: str) -> None:
+        document_id = upload_id(analysis_id)
+        document = DeliveredDocument(document_id, UPLOAD, "upload-1", analysis_id, body)
         add_documents(connection, service().settings, [document])
 
-    job = QueueJob("uploads.ingest", QueueName.BULK, {"analysis_id": new.analysis_id})
-    return accepted(*analyses.submit(new, job, force=force, also=keep))
+    upload = {"document_id": content, "suffix": suffix, "bytes": len(body)}
+    return submit(AnalysisKind.UPLOAD, upload, content, force=force, also=store_body)
 
 
 def _suffix(body: bytes) -> str:

@@ -49,44 +49,48 @@ def self_signed(folder: Path, more_names: Iterable[str] = ()) -> Certificate:
     path, key_path = folder / "certificate.pem", folder / "key.pem"
     names = _names(more_names)
     with FileLock(folder / "lock", mode=0o600):
-        made = _usable(path, key_path, names)
-        if made is None:
+        certificate = _usable(path, key_path, names)
+        if certificate is None:
             key = ec.generate_private_key(ec.SECP256R1())
-            made = _made(key, names)
+            certificate = _create(key, names)
             # The key first: an old certificate beside it does not match and is replaced.
             write_private(key_path, _pem_of(key))
-            write_private(path, made.public_bytes(serialization.Encoding.PEM).decode())
+            write_private(path, certificate.public_bytes(serialization.Encoding.PEM).decode())
         # The folder may have been copied without its modes.
         key_path.chmod(0o600)
-    digest = made.fingerprint(hashes.SHA256()).hex(":").upper()
-    return Certificate(path, key_path, digest, made.not_valid_after_utc)
+    digest = certificate.fingerprint(hashes.SHA256()).hex(":").upper()
+    return Certificate(path, key_path, digest, certificate.not_valid_after_utc)
 
 
 def _names(more: Iterable[str]) -> list[x509.GeneralName]:
-    found: list[x509.GeneralName] = []
+    addresses: list[x509.GeneralName] = []
     for name in dict.fromkeys(["localhost", "127.0.0.1", "::1", socket.gethostname(), *more]):
         try:
-            found.append(x509.IPAddress(ip_address(name)))
+            addresses.append(x509.IPAddress(ip_address(name)))
         except ValueError:
             if name.isascii():
-                found.append(x509.DNSName(name))
-    return found
+                addresses.append(x509.DNSName(name))
+    return addresses
 
 
 def _usable(
     path: Path, key_path: Path, names: Iterable[x509.GeneralName]
 ) -> x509.Certificate | None:
     try:
-        found = x509.load_pem_x509_certificate(path.read_bytes())
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
         key = serialization.load_pem_private_key(key_path.read_bytes(), None)
-        held = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        recorded = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (OSError, ValueError, TypeError, x509.ExtensionNotFound):
         return None
-    matches = key.public_key() == found.public_key() and set(names) <= set(held)
-    return found if matches and found.not_valid_after_utc - _LEFT > datetime.now(UTC) else None
+    matches = key.public_key() == certificate.public_key() and set(names) <= set(recorded)
+    return (
+        certificate
+        if matches and certificate.not_valid_after_utc - _LEFT > datetime.now(UTC)
+        else None
+    )
 
 
-def _made(key: ec.EllipticCurvePrivateKey, names: list[x509.GeneralName]) -> x509.Certificate:
+def _create(key: ec.EllipticCurvePrivateKey, names: list[x509.GeneralName]) -> x509.Certificate:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Thoth, self-signed")])
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     now = datetime.now(UTC)

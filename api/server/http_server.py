@@ -56,14 +56,14 @@ def listen(host: str, port: int) -> socket.socket:
     :raises ServiceFailed: if the address cannot be used
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = addresses[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
         # The message of Python repeats the address.
-        words = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        message = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         hint = "choose another --port or --host, or stop what listens there"
-        raise ServiceFailed(_NAME, f"{host}, port {port}: {words or error}", hint) from error
+        raise ServiceFailed(_NAME, f"{host}, port {port}: {message or error}", hint) from error
 
 
 def is_private(listener: socket.socket) -> bool:

@@ -65,13 +65,13 @@ class Supervisor:
     restarted: Callable[[ChildProcess], None] = lambda _child: None
     grace_s: float = GRACE_S
     _signals: int = 0
-    _kept: list[_SupervisedChild] = field(default_factory=list)
+    _children: list[_SupervisedChild] = field(default_factory=list)
 
     def run(self) -> int:
         """:returns: 0 after a signal, else the exit code of the essential child that ended"""
-        asked = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        before = {number: signal.signal(number, self._told) for number in asked}
-        self._kept = [_SupervisedChild(child) for child in self.children]
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        before = {number: signal.signal(number, self._on_signal) for number in numbers}
+        self._children = [_SupervisedChild(child) for child in self.children]
         try:
             return self._watch()
         finally:
@@ -79,43 +79,43 @@ class Supervisor:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _told(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._signals += 1
 
     def _watch(self) -> int:
         while not self._signals:
-            for kept in self._kept:
-                code = self._look_after(kept)
+            for supervised in self._children:
+                code = self._check(supervised)
                 if code is not None:
                     return code
             time.sleep(_LOOK_S)
         return 0
 
-    def _look_after(self, kept: _SupervisedChild) -> int | None:
+    def _check(self, supervised: _SupervisedChild) -> int | None:
         """Start a child that is due; returns the exit code of an essential child that ended."""
         now = time.monotonic()
-        if kept.process is None:
-            if now >= kept.due:
-                kept.process, kept.started = _start(kept.child), now
+        if supervised.process is None:
+            if now >= supervised.due:
+                supervised.process, supervised.started = _start(supervised.child), now
             return None
-        code = kept.process.poll()
+        code = supervised.process.poll()
         if code is None:
             return None
-        kept.process = None
-        if kept.child.essential:
-            _LOG.error("child_ended", extra={"child": kept.child.name, "exit_code": code})
+        supervised.process = None
+        if supervised.child.essential:
+            _LOG.error("child_ended", extra={"child": supervised.child.name, "exit_code": code})
             return code if code > 0 else 1
-        kept.deaths = 1 if now - kept.started > _LIVED_S else kept.deaths + 1
-        kept.due = now + backoff_s(kept.deaths)
-        pause_s = backoff_s(kept.deaths)
-        fields = {"child": kept.child.name, "exit_code": code, "again_in_s": pause_s}
+        supervised.deaths = 1 if now - supervised.started > _LIVED_S else supervised.deaths + 1
+        supervised.due = now + backoff_s(supervised.deaths)
+        pause_s = backoff_s(supervised.deaths)
+        fields = {"child": supervised.child.name, "exit_code": code, "again_in_s": pause_s}
         _LOG.warning("child_ended", extra=fields)
-        self.restarted(kept.child)
+        self.restarted(supervised.child)
         return None
 
     def _end(self) -> None:
         """Terminate all children; kill them after the grace period or at a second signal."""
-        running = [it.process for it in self._kept if it.process is not None]
+        running = [it.process for it in self._children if it.process is not None]
         for process in running:
             process.terminate()
         until = time.monotonic() + self.grace_s

@@ -1,4 +1,4 @@
-"""What the ``thamos`` client lists: systems, indexes, modules and images."""
+"""Listings for the ``thamos`` client: systems, indexes, modules and images."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def imports(query: dict[str, str]) -> dict[str, Any]:
 
 
 def _no_provider(import_name: str, namesakes: Sequence[VersionHead]) -> ApiError:
-    """The error for an unknown module, with the command that would add it.
+    """Return the error for an unknown module, with the command that adds it.
 
     :param namesakes: newest release of the package with the module's name, if there is one
     """

@@ -188,17 +188,17 @@ def versions(query: dict[str, Any]) -> dict[str, Any]:
 @blueprint.alt_response(404, "NOT_FOUND")
 def list_dependencies(query: dict[str, Any]) -> dict[str, Any]:
     """List the dependencies of a release: all, or those that apply or do not apply on a system."""
-    wanted = query.get("marker_evaluation_result")
-    if wanted is not None and not {"os_name", "os_version", "python_version"} <= query.keys():
+    expected = query.get("marker_evaluation_result")
+    if expected is not None and not {"os_name", "os_version", "python_version"} <= query.keys():
         message = "marker_evaluation_result: needs os_name, os_version and python_version"
         raise ApiError(400, ProblemType.INVALID_REQUEST, message)
     with reading() as (connection, _):
         dependencies = list(_dependencies(_release(connection, query).requirements))
-    if wanted is not None:
+    if expected is not None:
         system = {"name": query["os_name"], "version": query["os_version"]}
         described = {"python_version": query["python_version"], "operating_system": system}
         compiler = CandidateBuilder(environment_of(described))
-        dependencies = [it for it in dependencies if _holds(it, compiler) is wanted]
+        dependencies = [it for it in dependencies if _holds(it, compiler) is expected]
     return {"parameters": query, "dependencies": dependencies}
 
 
@@ -259,14 +259,14 @@ def pages() -> Any:
 
 
 def _release(connection: Connection, query: dict[str, Any]) -> VersionDetail:
-    """The release that is wanted about.
+    """Return the requested release.
 
-    :raises ApiError: 404 if it is not known
+    :raises ApiError: 404 if it is unknown
     """
     name = canonicalize_name(query["name"])
-    wanted = query["index"].rstrip("/")
+    index_url = query["index"].rstrip("/")
     indexes = configured_indexes(service().settings).items()
-    index = next((key for key, it in indexes if it.url.rstrip("/") == wanted), wanted)
+    index = next((key for key, it in indexes if it.url.rstrip("/") == index_url), index_url)
     purl = purl_of(connection, name, query["version"], index)
     release = None if purl is None else version_detail(connection, purl)
     if release is None:
@@ -275,7 +275,7 @@ def _release(connection: Connection, query: dict[str, Any]) -> VersionDetail:
 
 
 def _dependencies(requirements: Iterable[Requirement]) -> Iterator[dict[str, Any]]:
-    """Dependencies, repeated for each extra that a requirement belongs to."""
+    """Return dependencies; those of several extras are repeated for each extra."""
     for it in requirements:
         if it.name is not None:
             for extra in it.for_extras or (None,):

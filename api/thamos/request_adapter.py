@@ -1,4 +1,4 @@
-"""Bodies and queries of the ``thamos`` client as the requests that a worker gets."""
+"""Converts bodies and queries of the ``thamos`` client to the requests that workers process."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def advice_request(
         justification=_notes(fields, "justification"),
     )
     kind = RecommendationType(query["recommendation_type"])
-    asked = StackRequest(project, environment_of(described), kind, options)
-    _ = asked.roots  # refuses invalid requirements before anything is stored
+    stack_request = StackRequest(project, environment_of(described), kind, options)
+    _ = stack_request.roots  # rejects invalid requirements before anything is stored
     hardware = described.get("hardware")
     usage = (fields.get("library_usage") or {}).get("report") or {}
     return AdviceRequest(
-        asked,
+        stack_request,
         described_hardware=hardware if isinstance(hardware, Mapping) else {},
         may_fetch=may_fetch,
         origin=_sender(query, "origin", token),
@@ -115,7 +115,7 @@ def _project(settings: Settings, body: Mapping[str, Any]) -> Project:
 def _with_source(settings: Settings, project: Project) -> Project:
     """Add the service's default index to a Pipfile that names none.
 
-    Otherwise a client would install from an index of its own choice without being told.
+    Otherwise, a client would silently install from an index of its own choice.
     """
     index = configured_indexes(settings).get(DEFAULT_INDEX)
     if project.indexes or project.manifest is None or index is None or index.is_local:
@@ -132,13 +132,13 @@ def _with_source(settings: Settings, project: Project) -> Project:
 
 
 def _notes(fields: Mapping[str, Any], name: str) -> tuple[dict[str, str], ...]:
-    """Notes that a client wants before the report's own, with the keys that clients expect.
+    """Return notes of the client, which precede the report's own, with the keys it expects.
 
     :raises InvalidArgument: naming the invalid note
     """
     notes = []
-    for position, given in enumerate(fields.get(name) or ()):
-        note = {key: value for key, value in given.items() if value is not None}
+    for position, note_fields in enumerate(fields.get(name) or ()):
+        note = {key: value for key, value in note_fields.items() if value is not None}
         if not all(isinstance(it, str) for it in note.values()):
             raise InvalidArgument(f"{name}[{position}]: the values of a note must be strings")
         if note.get("type", "INFO") not in _NOTE_TYPES:
@@ -153,26 +153,28 @@ def _sender(query: Mapping[str, Any], name: str, token: Token | None) -> str | N
 
 
 def environment_of(described: Mapping[str, Any] | None) -> Environment:
-    """The environment of a runtime environment as ``thamos`` describes it.
+    """Convert a runtime environment of ``thamos``.
 
-    A known distribution sets the C library; without one the platform is ``linux_<machine>``.
-    Missing fields are never taken from the machine that serves.
+    A known distribution determines the C library; without one, the platform is
+    ``linux_<machine>``. Missing fields never default to those of the server.
 
     :raises InvalidArgument: naming the invalid field
     """
-    given = described or {}
-    python = _string(given, "python_version")
-    wanted = _platform(given)
-    machine = next((it for it in MACHINES if wanted and wanted.endswith(it)), "x86_64")
-    system = given.get("operating_system") or {}
+    described_fields = described or {}
+    python = _string(described_fields, "python_version")
+    platform_text = _platform(described_fields)
+    machine = next(
+        (it for it in MACHINES if platform_text and platform_text.endswith(it)), "x86_64"
+    )
+    system = described_fields.get("operating_system") or {}
     if not isinstance(system, Mapping):
         raise InvalidArgument("runtime_environment.operating_system: not an object")
     platform = None
     if (name := _string(system, "name")) is not None:
         platform = platform_of(name, _string(system, "version"), machine)
-    if platform is None and wanted is not None and "-" not in wanted:
-        platform = wanted
-    cuda = _string(given, "cuda_version")
+    if platform is None and platform_text is not None and "-" not in platform_text:
+        platform = platform_text
+    cuda = _string(described_fields, "cuda_version")
     if cuda is not None:
         cuda = ".".join(cuda.split(".")[:2])  # 12.4 of 12.4.1
     try:
@@ -181,9 +183,9 @@ def environment_of(described: Mapping[str, Any] | None) -> Environment:
         raise InvalidArgument(f"runtime_environment: {error}") from error
 
 
-def _platform(given: Mapping[str, Any]) -> str | None:
-    """The platform; old clients send a list with the text, or with its letters."""
-    platform = given.get("platform")
+def _platform(described_fields: Mapping[str, Any]) -> str | None:
+    """Return the platform. Old clients send a list with the text, or with its letters."""
+    platform = described_fields.get("platform")
     if isinstance(platform, list):
         whole = bool(platform) and len(str(platform[0])) > 1
         platform = platform[0] if whole else "".join(map(str, platform))
@@ -192,8 +194,8 @@ def _platform(given: Mapping[str, Any]) -> str | None:
     return platform or None
 
 
-def _string(given: Mapping[str, Any], name: str) -> str | None:
-    value = given.get(name)
+def _string(described_fields: Mapping[str, Any], name: str) -> str | None:
+    value = described_fields.get(name)
     if value is None or value == "":
         return None
     if not isinstance(value, (str, int, float)) or isinstance(value, bool):

@@ -12,7 +12,6 @@ from adviser.scoring.criteria import RecommendationType
 from api import analyses
 from api.authentication import needs, require_token, token
 from api.errors import ApiError, ProblemType
-from api.jobs.queue import QueueJob, QueueName
 from api.project_files import MAX_MANIFEST, check_constraints, check_lock
 from api.routes import Routes
 from api.schema_fields import LenientSchema, ResultDocumentSchema
@@ -189,7 +188,7 @@ provenance_routes = Routes(
     description="Checks where the files of a lock come from.",
 )
 
-#: Parameters of the query that answers repeat; the origin is not among them.
+#: Query parameters that responses repeat; the origin is not among them.
 _PARAMETERS = ("recommendation_type", "dev", "debug", "force")
 
 
@@ -208,12 +207,7 @@ class ThamosAdviceResource(MethodView):
         request = advice_request(
             service().settings, query, body, token(), may_fetch=analyses.may_fetch()
         )
-        parameters = {name: query[name] for name in _PARAMETERS}
-        new = analyses.new_analysis(
-            AnalysisKind.ADVICE, request.to_document(), parameters, request.cache_key
-        )
-        job = QueueJob("advice.make", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
-        return analyses.submitted_document(new, job, force=query["force"])
+        return _submit(AnalysisKind.ADVICE, request.to_document(), request.cache_key, query)
 
 
 @provenance_routes.route("")
@@ -227,15 +221,24 @@ class ProvenanceRequestsResource(MethodView):
         _require_token_for_protected(body)
         settings = service().settings
         request = provenance_request(settings, query, body, token())
-        allowed = {name: it.url for name, it in configured_indexes(settings).items()}
-        new = analyses.new_analysis(
-            AnalysisKind.PROVENANCE,
-            request.to_document(),
-            {"debug": query["debug"], "force": query["force"]},
-            request.cache_key(allowed),
-        )
-        job = QueueJob("provenance.check", QueueName.PEOPLE, {"analysis_id": new.analysis_id})
-        return analyses.submitted_document(new, job, force=query["force"])
+        allowed = {name: index.url for name, index in configured_indexes(settings).items()}
+        cache_key = request.cache_key(allowed)
+        return _submit(AnalysisKind.PROVENANCE, request.to_document(), cache_key, query)
+
+
+def _submit(
+    kind: AnalysisKind, request: dict[str, Any], cache_key: str, query: dict[str, Any]
+) -> dict[str, Any]:
+    parameters = {name: query[name] for name in _PARAMETERS if name in query}
+    analysis, cached = analyses.submit(
+        kind, request, cache_key, parameters=parameters, force=query["force"]
+    )
+    return {
+        "analysis_id": analysis.analysis_id,
+        "cached": cached,
+        "authenticated": token() is not None,
+        "parameters": dict(analysis.parameters),
+    }
 
 
 def _require_token_for_protected(body: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The linear algebra libraries in this process: threads and build, asked by ctypes."""
+"""Threads and build of the linear algebra libraries in this process, read by ctypes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPELLINGS = tuple(itertools.product(("scipy_", ""), ("64_", "_64", "")))
 
 
 def _loaded_libraries() -> list[ctypes.CDLL]:
-    """BLAS libraries that this process has loaded; none where there is no ``/proc``."""
+    """BLAS libraries that this process has loaded; none without ``/proc``."""
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -27,7 +27,7 @@ def _loaded_libraries() -> list[ctypes.CDLL]:
 
 
 def _functions(name: str) -> Iterator[Any]:
-    """``openblas_<name>`` in each loaded OpenBLAS, however it is spelled there."""
+    """``openblas_<name>`` in each loaded OpenBLAS, with any prefix or suffix."""
     for library in _loaded_libraries():
         for prefix, suffix in _SPELLINGS:
             function = getattr(library, f"{prefix}openblas_{name}{suffix}", None)
@@ -53,7 +53,7 @@ def set_blas_threads(threads: int) -> None:
 
 
 def blas_threads() -> int | None:
-    """Threads of the loaded BLAS, the most if there are several, ``None`` if none says."""
+    """Threads of the loaded BLAS, the maximum if there are several; ``None`` if unknown."""
     told = [int(function()) for function in _functions("get_num_threads")]
     mkl = _mkl_function("MKL_Get_Max_Threads")
     if mkl is not None:

@@ -8,7 +8,7 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def cpu_cache_bytes() -> int:
-    """All last-level caches together, in bytes; 0 where the kernel does not tell."""
+    """Total size of the last-level caches in bytes; 0 if the kernel does not report it."""
     sizes: dict[tuple[int, str], int] = {}
     for folder in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cache/index[0-9]*"):
         level, shared, size = (

@@ -1,4 +1,4 @@
-"""Whether a product of matrices is right: a few elements against a float64 reference."""
+"""Checks a product of matrices: compares a few elements with a float64 reference."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from pis.indicators.errors import WrongResult
 from pis.indicators.frameworks import ROUNDOFF, ROUNDOFF_TF32, Framework
 
-#: Rows and columns to look at: the corners and the middle find a product that was cut short,
-#: transposed or shifted.
+#: Rows and columns to compare: the corners and the middle reveal a truncated, transposed or
+#: shifted product.
 _LOOKS = 3
 
 
@@ -57,9 +57,9 @@ def compare(
     roundoffs: tuple[float, float],
     where: str,
 ) -> None:
-    """Refuse ``found`` unless it is ``row`` · ``column`` within rounding.
+    """Check that ``found`` is ``row`` · ``column`` within rounding errors.
 
-    :param roundoffs: of what is stored, of the running sum; zeros ask for equality
+    :param roundoffs: unit roundoff of the stored type and of the running sum; zero means equality
     """
     wanted = math.fsum(map(_product, row, column))
     norms = math.sqrt(math.fsum(it * it for it in row) * math.fsum(it * it for it in column))

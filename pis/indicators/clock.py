@@ -1,4 +1,4 @@
-"""How fine the clock is, and what reading it costs."""
+"""Resolution of the clock, and the cost of reading it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 from statistics import median
 
-#: A repetition lasts at least so many ticks, so that rounding stays below 5 %.
+#: Minimum number of ticks of a repetition, so that the rounding error is below 5 %.
 TICKS = 20
-#: … and so many times what reading the clock costs, so that reading stays below 0.1 %.
+#: Minimum duration of a repetition in readings of the clock, so that reading costs below 0.1 %.
 READS = 1000
 
 #: Resolution of CUDA events (CUDA Runtime API, cudaEventElapsedTime: "around 0.5 microseconds").
@@ -17,9 +17,9 @@ _CUDA_EVENT_TICK_NS = 500
 
 @dataclass(frozen=True)
 class Clock:
-    """A clock as it was found.
+    """The measured properties of a clock.
 
-    :param tick_ns: smallest step that was seen
+    :param tick_ns: smallest observed step
     :param read_ns: median cost of one reading
     """
 
@@ -29,7 +29,7 @@ class Clock:
 
     @property
     def shortest_s(self) -> float:
-        """How long a repetition lasts at least.
+        """Minimum duration of a repetition.
 
         >>> Clock("perf_counter", 100, 50).shortest_s
         5e-05
@@ -38,7 +38,7 @@ class Clock:
 
 
 def clock_of(name: str, readings: int = 2000) -> Clock:
-    """Look at the clock for a millisecond or so.
+    """Measure the clock for about a millisecond.
 
     :param name: ``perf_counter`` or ``cuda_event``, whose readings the host clock stands in for
     """

@@ -1,4 +1,4 @@
-"""One convolution as each library does it, ready to be called again and again.
+"""One convolution in each library, as a function to call repeatedly.
 
 All give TensorFlow's result: where ``SAME`` needs more zeros after the input than before
 it, they are put there explicitly. The input has the shape ``Convolution.input_shape``, the

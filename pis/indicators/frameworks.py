@@ -1,4 +1,4 @@
-"""What indicators ask of the library that they measure."""
+"""The interface between indicators and the libraries that they measure."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Framework:
 
 
 def repeated(call: Callable[[], Any], calls: int) -> Any:
-    """Call so often, with nothing else in the loop; the last output.
+    """Call ``calls`` times, with nothing else in the loop, and return the last output.
 
     Earlier outputs are dropped at once, so that the library can use their memory again.
     """

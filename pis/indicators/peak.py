@@ -88,7 +88,7 @@ class Peak:
 
 
 def peak_of(kind: str, parameters: dict[str, Any], framework: Any) -> Peak | None:
-    """The bound of this machine for one measurement, ``None`` where none is known.
+    """Return the upper bound of this machine for one measurement; ``None`` if unknown.
 
     :param kind: ``compute``, ``memory`` or ``none``
     """

@@ -1,4 +1,4 @@
-"""The matrix product of each library, as one call without anything around it."""
+"""The matrix product of each library, as one function to call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stack of recurrent layers as each library runs it, weights given.
+"""A stack of recurrent layers in each library, with given weights.
 
 Inputs are (steps, batch, inputs), outputs (steps, batch, hidden). Each layer's weights are
 those that ``recurrent_weights`` made on the device.

@@ -1,4 +1,4 @@
-"""How far a result may be from its float64 reference."""
+"""Tolerance of a result compared with its float64 reference."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pis.indicators.frameworks import ROUNDOFF, ROUNDOFF_TF32, Framework
 
 
 def heed_cudnn(framework: Framework) -> None:
-    """Let ``framework.tf32`` say what holds for cuDNN, which convolves and runs recurrent layers.
+    """Set ``framework.tf32`` to cuDNN's switch; cuDNN computes convolutions and recurrent layers.
 
     PyTorch has a switch for it besides that of matrix products; cuDNN's is on unless turned off
     (``torch.backends.cudnn.allow_tf32``). The tolerance of checks and the peak depend on it.

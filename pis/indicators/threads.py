@@ -1,4 +1,4 @@
-"""How many CPU threads to use, said to every library before it is imported."""
+"""Sets the number of CPU threads of all libraries before they are imported."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def available_cpus() -> int:
 
 
 def _cgroup_quota() -> float | None:
-    """CPUs that the control group grants, ``None`` without a limit (cgroup v2, then v1)."""
+    """CPU quota of the control group; ``None`` without a limit (cgroup v2, then v1)."""
     words = _read("/sys/fs/cgroup/cpu.max").split()
     if len(words) != 2:
         base = "/sys/fs/cgroup/cpu/cpu.cfs_"

@@ -1,4 +1,4 @@
-"""Warm-up and repetitions of one work."""
+"""Warm-up and timing of repetitions."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import Any, Protocol
 from pis.indicators.clock import Clock
 from pis.indicators.errors import Unsupported
 
-#: Fewest repetitions that a median and a spread are taken of.
+#: Minimum number of repetitions for a median and a spread.
 _FEWEST = 9
-#: Most of them, however short they are: a document must stay readable.
+#: Maximum number of repetitions, so that a document stays readable.
 MOST_REPETITIONS = 10_000
-#: A repetition lasts at least this share of the minimal time: no more repetitions than one reads.
+#: Minimum share of the minimum time for one repetition, which limits their number.
 _SHARE = 1 / 50
 #: The time has settled when two windows of this many repetitions agree in the median within 2 %.
 _WINDOW = 5
 _SETTLED = 0.02
-#: A repetition so many times longer than needed is long enough, whatever held it up.
+#: A repetition that took this many times the minimum is long enough, even if it was interrupted.
 _CLEAR = 20
 #: Warm-up ends here on a machine that never settles.
 _WARM_UP_S = 3.0
@@ -56,8 +56,8 @@ class Timing:
 class Plan:
     """How long to measure.
 
-    :param repetitions: exactly so many, 0 for as many as ``min_time_s`` needs
-    :param calls: in a repetition, 0 for as many as the clock needs
+    :param repetitions: number of repetitions, 0 for as many as ``min_time_s`` needs
+    :param calls: calls per repetition, 0 for as many as the clock needs
     """
 
     min_time_s: float
@@ -97,7 +97,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _calls(timed: Timed, plan: Plan) -> int:
-    """Calls a repetition: as asked, or doubled until a repetition is long enough."""
+    """Return the calls per repetition: as requested, else doubled until it is long enough."""
     if plan.calls:
         seconds = max(timed(plan.calls)[0], timed(plan.calls)[0])
         if seconds < plan.clock.shortest_s:
@@ -119,7 +119,7 @@ def _calls(timed: Timed, plan: Plan) -> int:
 
 
 def _more_calls(calls: int, warm: Sequence[float], plan: Plan) -> int:
-    """As many calls as the settled time needs: the first ones may have been far slower."""
+    """Return the calls that the settled time needs; the first ones may have been far slower."""
     if plan.calls or not warm:
         return calls
     return max(calls, math.ceil(calls * _shortest_s(plan) / median(warm[-_WINDOW:])))

@@ -20,7 +20,7 @@ STEPS = 20
 
 
 def train_works(framework: Framework, values: dict[str, Any]) -> Iterator[Work]:
-    """Forward, backward and update on one batch, again and again."""
+    """Repeated training steps on one batch: forward, backward, update."""
     network = network_of(framework, values)
     steps = {"torch": torch_step, "tensorflow": tensorflow_step}
     step = steps[framework.name](framework, network)
@@ -71,7 +71,7 @@ def tensorflow_step(framework: Framework, network: Network) -> Callable[[], Any]
 
 
 class TrainingCheck:
-    """Refuses a training whose loss is no number or does not fall below the first one."""
+    """Rejects a training whose loss is NaN or does not fall below the first one."""
 
     def __init__(self, framework: Framework, step: Callable[[], Any]) -> None:
         self._framework = framework

@@ -1,4 +1,4 @@
-"""A small transformer that names a token for each token, in PyTorch and in TensorFlow.
+"""A small transformer that predicts a token for each token, in PyTorch and in TensorFlow.
 
 An encoder without mask (Vaswani et al. 2017, arXiv:1706.03762), normalised before each
 block (Xiong et al. 2020, arXiv:2002.04745), GELU, four times as wide inside, no dropout.

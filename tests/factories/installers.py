@@ -51,10 +51,10 @@ class Provider(resolvelib.AbstractProvider[Dependency, Any, Any]):
             yield Dependency(version.name, f"=={version.version}")
         for it in version.requires:
             if it.extra == extra:
-                yield from asked_of(self._universe, it)
+                yield from advice_request_of(self._universe, it)
 
 
-def asked_of(universe: Universe, it: Dependency) -> Iterator[Dependency]:
+def advice_request_of(universe: Universe, it: Dependency) -> Iterator[Dependency]:
     """What a dependency is to resolvelib: the package, and the package with each extra."""
     text = universe.asked(it)
     yield Dependency(it.name, text)
@@ -64,7 +64,7 @@ def asked_of(universe: Universe, it: Dependency) -> Iterator[Dependency]:
 
 def resolved(universe: Universe, max_rounds: int = 20_000) -> dict[str, str] | None:
     """The versions that backtracking finds, ``None`` if there are none."""
-    roots = [one for root in universe.roots for one in asked_of(universe, root)]
+    roots = [one for root in universe.roots for one in advice_request_of(universe, root)]
     resolver = resolvelib.Resolver(Provider(universe), resolvelib.BaseReporter())
     try:
         found = resolver.resolve(roots, max_rounds=max_rounds)

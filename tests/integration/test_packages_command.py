@@ -78,14 +78,14 @@ def test_a_closure_is_added_shown_and_projected(stores: Stores, index: Index) ->
 def test_what_is_unknown_is_said_so(settings: Settings) -> None:
     assert thoth_json(settings, "packages", "status") == {"days": 7, "indexes": []}
     done = thoth(settings, "packages", "show", "app")
-    assert (done.returncode, "nothing is known of app" in done.stderr) == (1, True)
+    assert (done.returncode, "no package is called 'app'" in done.stderr) == (1, True)
     assert thoth_json(settings, "packages", "refresh")["indexes"] == []
 
 
 def test_a_missing_package_is_named_and_not_watched(settings: Settings, index: Index) -> None:
     done = thoth(settings, "packages", "add", "app", "nowhere", "--index", "local", **at(index))
     assert done.returncode == 1
-    assert "nowhere, which was asked for" in done.stderr
+    assert "nowhere, which was requested" in done.stderr
     assert "not watched   nowhere" in done.stderr
     watched = thoth_json(settings, "packages", "watch", "list")
     assert [it["name"] for it in watched] == ["app"]
@@ -210,7 +210,7 @@ def test_the_nightly_run_refreshes_what_is_known(stores: Stores, index: Index) -
     assert (crawled["read"], crawled["events"]) == ({"solved": 2}, {"new_release": 1})
     assert report["graph"] == {"lag": 0, "error": None}
     done = thoth(settings, "ingest", "nightly", **at(index))
-    assert (done.returncode, "3 asked for at local" in done.stdout) == (0, True)
+    assert (done.returncode, "3 requested from local" in done.stdout) == (0, True)
     assert verify(stores.engine, stores.driver, database=stores.database).equal
 
 

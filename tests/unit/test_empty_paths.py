@@ -27,5 +27,5 @@ def test_an_empty_path_is_refused(
     monkeypatch.setenv("THOTH_HOME", str(tmp_path / "home"))
     result = CliRunner().invoke(thoth, arguments)
     assert result.exit_code == 2
-    assert "empty path" in result.output
+    assert "the path is empty" in result.output
     assert not (tmp_path / "home").exists()

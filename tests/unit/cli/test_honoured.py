@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adviser.advise import advise
-from cli.options import asked_of
+from cli.options import advice_request_of
 from common.settings import Settings
 from tests.factories.asked import GIVEN, NOTHING
 from tests.factories.universes import Index, snapshot_of
@@ -67,7 +67,7 @@ def test_an_option_is_honoured(
 ) -> None:
     settings = Settings.from_env({"THOTH_HOME": str(tmp_path), "PACKAGE_INDEXES": INDEXES})
     (tmp_path / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
-    asked = asked_of(settings, tmp_path, GIVEN | given)
+    asked = advice_request_of(settings, tmp_path, GIVEN | given)
     requirements = (it.text for it in asked.requirements)
     advice = advise(asked, snapshot_of(INDEX, requirements, asked.environment), NOTHING)
     assert advice.best is not None

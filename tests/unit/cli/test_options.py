@@ -18,7 +18,14 @@ from adviser.projects.project import Project, ProjectFormat, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestIndex
 from cli.advise import advise
-from cli.options import asked_environment, asked_of, dependencies, labels, moment, project_path
+from cli.options import (
+    advice_request_of,
+    dependencies,
+    labels,
+    moment,
+    project_path,
+    requested_environment,
+)
 from cli.project_files import (
     read_lock_file,
     read_project,
@@ -89,7 +96,7 @@ def test_options_become_the_request(settings: Settings, tmp_path: Path) -> None:
         "overrides": ("jinja2>=3",), "prereleases": ("Flask_X",), "allowed": ("CVE-1",),
         "older_than": "2026-01-02", "labels": "team=blue",
     }  # fmt: skip
-    found = asked_of(settings, path, given, count=3)
+    found = advice_request_of(settings, path, given, count=3)
     options = found.options
     assert found.kind is RecommendationType.STABLE
     assert options.count == 3
@@ -106,21 +113,21 @@ def test_options_become_the_request(settings: Settings, tmp_path: Path) -> None:
 def test_a_project_says_its_python_and_an_option_wins(settings: Settings, tmp_path: Path) -> None:
     pipfile = '[packages]\nflask = "*"\n[requires]\npython_version = "3.12"\n'
     project = read_project(folder(tmp_path, Pipfile=pipfile))
-    assert asked_environment(project, GIVEN | {"python": None}).python_version == "3.12"
-    assert asked_environment(project, GIVEN).python_version == "3.11"
+    assert requested_environment(project, GIVEN | {"python": None}).python_version == "3.12"
+    assert requested_environment(project, GIVEN).python_version == "3.11"
 
 
 def test_a_project_that_names_this_hosts_minor_version_means_this_very_python() -> None:
     host = host_environment()
     named = Project("Pipfile", ProjectFormat.PIPFILE, python=host.python_version)
     here = GIVEN | {"python": None, "platform": None}
-    assert asked_environment(named, here) == host
+    assert requested_environment(named, here) == host
     first = f"{host.python_version}.0"
-    assert asked_environment(named, GIVEN | {"python": None}).python_full_version == first
+    assert requested_environment(named, GIVEN | {"python": None}).python_full_version == first
     exact = replace(named, python=first)
-    assert asked_environment(exact, here).python_full_version == first
+    assert requested_environment(exact, here).python_full_version == first
     other = replace(named, python="3.8")
-    assert asked_environment(other, here).python_full_version == "3.8.0"
+    assert requested_environment(other, here).python_full_version == "3.8.0"
 
 
 @pytest.mark.parametrize("text", ["", "7 weeks", "2026-13-01", "d"])
@@ -148,21 +155,23 @@ def test_what_bounds_a_package_has_no_extras(
 ) -> None:
     path = folder(tmp_path, requirements__in="flask\n")
     with pytest.raises(InvalidArgument, match="has extras"):
-        asked_of(settings, path, GIVEN | {option: ("numpy[x]<2",)})
+        advice_request_of(settings, path, GIVEN | {option: ("numpy[x]<2",)})
 
 
 def test_all_overrides_of_a_package_count(settings: Settings, tmp_path: Path) -> None:
     path = folder(tmp_path, requirements__in="flask\n")
-    found = asked_of(settings, path, GIVEN | {"overrides": ("numpy>=2", "numpy<2.2")})
+    found = advice_request_of(settings, path, GIVEN | {"overrides": ("numpy>=2", "numpy<2.2")})
     assert found.options.overrides == {"numpy": "<2.2,>=2"}
 
 
 def test_a_project_says_how_new_releases_may_be(settings: Settings, tmp_path: Path) -> None:
     text = "[project]\nname='me'\ndependencies=['flask']\n[tool.uv]\nexclude-newer='2024-01-31'\n"
     path = folder(tmp_path, pyproject__toml=text)
-    found = asked_of(settings, path, GIVEN).options.published_before
+    found = advice_request_of(settings, path, GIVEN).options.published_before
     assert found == datetime(2024, 2, 1, tzinfo=UTC)
-    found = asked_of(settings, path, GIVEN | {"older_than": "2025-01-01"}).options.published_before
+    found = advice_request_of(
+        settings, path, GIVEN | {"older_than": "2025-01-01"}
+    ).options.published_before
     assert found == datetime(2025, 1, 1, tzinfo=UTC)
 
 
@@ -170,9 +179,9 @@ def test_a_python_that_the_project_excludes_is_refused(settings: Settings, tmp_p
     text = "[project]\nname='me'\nrequires-python='>=3.12'\ndependencies=['flask']\n"
     path = folder(tmp_path, pyproject__toml=text)
     with pytest.raises(InvalidFile, match=r"requires >=3\.12") as caught:
-        asked_of(settings, path, GIVEN)
+        advice_request_of(settings, path, GIVEN)
     assert "--python" in (caught.value.hint or "")
-    assert asked_of(settings, path, GIVEN | {"python": "3.12"}).roots
+    assert advice_request_of(settings, path, GIVEN | {"python": "3.12"}).roots
 
 
 def test_a_label_without_a_value_is_refused() -> None:
@@ -258,7 +267,7 @@ def test_files_are_read_of_the_folder_alone(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgument, match="there is no"):
+    with pytest.raises(InvalidArgument, match="no such file or folder"):
         read_project(tmp_path / "nowhere")
     with pytest.raises(InvalidArgument, match="is a folder"):
         read_lock_file(tmp_path)

@@ -1,0 +1,56 @@
+"""Help pages that are never cut off and fit narrow terminals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import click
+
+#: Below this width, definitions are below their terms instead of beside them.
+_NARROW = 60
+
+
+class HelpFormatter(click.HelpFormatter):
+    """Writes definitions below their terms if the terminal is narrow."""
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        if self.width >= _NARROW:
+            super().write_dl(rows, col_max, col_spacing)
+            return
+        for term, definition in rows:
+            for line in _broken(term, self.width - self.current_indent):
+                self.write(f"{'':{self.current_indent}}{line}\n")
+            with self.indentation(), self.indentation():
+                self.write_text(definition)
+
+
+def _broken(term: str, width: int) -> list[str]:
+    """Break a long term after blanks and between the values of a choice.
+
+    >>> _broken("--type [latest|stable]", 16)
+    ['--type [latest|', '    stable]']
+    """
+    lines = [""]
+    for part in re.findall(r"[^ |]+[ |]*", term):
+        if lines[-1] and len(lines[-1] + part.rstrip()) > width:
+            lines.append("    ")
+        lines[-1] += part
+    return [line.rstrip() for line in lines]
+
+
+class CommandGroup(click.Group):
+    """A group whose help shows the whole first sentence of each command."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, command.get_short_help_str(1000)) for name, command in commands if command]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+
+# The class is an attribute of every context, and subcommands do not inherit it from their group.
+click.Context.formatter_class = HelpFormatter
