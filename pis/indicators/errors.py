@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class Unsupported(Exception):
-    """The library, the device or the machine does not support the request: exit code 2."""
+    """The library, the device or the machine cannot do what was asked: exit code 2."""
 
 
 class WrongResult(Exception):
-    """The result of a library or the measured rate cannot be correct: exit code 1."""
+    """A library's answer, or the rate that was measured, cannot be true: exit code 1."""
