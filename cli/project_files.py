@@ -10,7 +10,7 @@ from pathlib import Path
 
 from adviser.projects.documents import MAX_BYTES
 from adviser.projects.locks import ProjectLock, read_lock, require_pins
-from adviser.projects.parsing import PROJECT_FILES, parse_project, wanted_files
+from adviser.projects.parsing import PROJECT_FILES, missing_includes, parse_project
 from adviser.projects.project import Project
 from common.errors import InvalidArgument, InvalidDocument, InvalidFile
 
@@ -103,7 +103,7 @@ def _folder_of(path: Path) -> tuple[Path, str | None]:
 
 def _with_included(folder: Path, files: dict[str, bytes]) -> dict[str, bytes]:
     known = frozenset[str]()
-    while wanted := wanted_files(files, known):
+    while wanted := missing_includes(files, known):
         known = frozenset(files)
         found = {it: _content(folder, it) for it in sorted(wanted) if (folder / it).is_file()}
         if not found:

@@ -1,4 +1,4 @@
-"""Bytes of a project's files as text, TOML and JSON, within bounds."""
+"""Decode the files of a project as text, TOML or JSON, within limits."""
 
 from __future__ import annotations
 
@@ -14,62 +14,66 @@ from common.formats.file_fields import inside, refuse, shown
 from common.formats.json_documents import out_of_bounds
 from common.reasons import Reason
 
-#: Of one file. The largest real locks, with every hash of a thousand packages, have 5 MB.
+#: Largest size of a file. The largest real locks, with all hashes of 1,000 packages, have 5 MB.
 MAX_BYTES = 8 * 2**20
-#: Of all files of a project, and how many there may be.
+#: Largest size of all files of a project together.
 MAX_TOTAL_BYTES = 16 * 2**20
+#: Largest number of files of a project.
 MAX_FILES = 200
-#: Requirements and constraints of a project, and packages of a lock.
+#: Largest number of requirements and constraints of a project, and of packages in a lock.
 MAX_REQUIREMENTS = 10_000
-#: Deeper tables and dotted keys are none that people write; reading them takes the stack.
+#: Nobody writes deeper tables or dotted keys, and reading them would exhaust the stack.
 _MAX_DEPTH = 100
 
 _HEADERS = (
     (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
+    (
+        codecs.BOM_UTF32_LE,
+        "utf-32-le",
+    ),  # before UTF-16: its mark starts with that of UTF-16
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _CODING = re.compile(rb"coding[:=]\s*([-\w.]+)")
-#: What else a requirements file may say that it is in (PEP 263).
+#: Encodings that a requirements file may declare (PEP 263).
 _ENCODINGS = frozenset({"utf-8", "ascii", "iso8859-1", "iso8859-15", "cp1252", "cp1251", "cp1250"})
 _CONVERT = "save it as UTF-8"
 
 
 def check_sizes(files: Mapping[str, bytes]) -> None:
-    """Refuse what is larger than any project is.
+    """Refuse projects with too many or too large files.
 
-    :raises InvalidFile: naming the file
+    :raises InvalidFile: with the name of the file
     """
     if len(files) > MAX_FILES:
         refuse(
             Reason.OUT_OF_RANGE,
-            f"{len(files)} files, where at most {MAX_FILES} are read",
+            f"{len(files)} files; the limit is {MAX_FILES}",
             f"{min(files)}:$",
-            "give only the manifest, its lock and what they include",
+            "pass only the manifest, its lock and the files that they include",
         )
     for name, data in files.items():
         if len(data) > MAX_BYTES:
             refuse(
                 Reason.FILE_TOO_LARGE,
-                f"{len(data)} bytes, where at most {MAX_BYTES} are read",
+                f"{len(data)} bytes; the limit is {MAX_BYTES}",
                 f"{name}:$",
-                "check that this is the file that was meant",
+                "check that this is the right file",
             )
     if (total := sum(map(len, files.values()))) > MAX_TOTAL_BYTES:
         refuse(
             Reason.FILE_TOO_LARGE,
-            f"{total} bytes in all files, where at most {MAX_TOTAL_BYTES} are read",
+            f"{total} bytes in all files; the limit is {MAX_TOTAL_BYTES}",
             f"{max(files, key=lambda it: len(files[it]))}:$",
-            "give only the manifest, its lock and what they include",
+            "pass only the manifest, its lock and the files that they include",
         )
 
 
 def text_of(name: str, data: bytes) -> str:
-    """Text in UTF-8, or in what a mark at its beginning says.
+    """Decode text in UTF-8, or in the encoding of its byte order mark.
 
-    :raises InvalidFile: if it is not that
+    :raises InvalidFile: if it is not valid in that encoding
     """
     for mark, encoding in _HEADERS:
         if data.startswith(mark):
@@ -78,18 +82,18 @@ def text_of(name: str, data: bytes) -> str:
 
 
 def requirements_text_of(name: str, data: bytes) -> str:
-    """The same; one of the first two lines may name an encoding in a comment, as for pip."""
+    """Like :func:`text_of`; a comment in the first two lines may name an encoding, as in pip."""
     if not data.startswith(tuple(mark for mark, _ in _HEADERS)):
         for line in data.split(b"\n", 2)[:2]:
-            if line.startswith(b"#") and (found := _CODING.search(line)):
-                return _decoded(name, data, _encoding(name, found[1].decode("ascii", "replace")))
+            if line.startswith(b"#") and (match := _CODING.search(line)):
+                return _decoded(name, data, _encoding(name, match[1].decode("ascii", "replace")))
     return text_of(name, data)
 
 
 def toml_of(name: str, data: bytes) -> dict[str, Any]:
-    """A TOML document.
+    """Parse a TOML document.
 
-    :raises InvalidFile: naming line and column
+    :raises InvalidFile: with line and column
     """
     text = text_of(name, data)
     _check_depth(name, text)
@@ -98,26 +102,26 @@ def toml_of(name: str, data: bytes) -> dict[str, Any]:
     except RecursionError:
         _too_deep(name)
     except ValueError as error:
-        refuse(Reason.INVALID_TOML, str(error)[:300], f"{name}:$", "correct it at that place")
+        refuse(Reason.INVALID_TOML, str(error)[:300], f"{name}:$", "correct the file there")
     _check_values(name, value)
     return value
 
 
 def json_of(name: str, data: bytes) -> Any:
-    """A JSON document.
+    """Parse a JSON document.
 
-    :raises InvalidFile: naming line and column
+    :raises InvalidFile: with line and column
     """
     try:
         value = orjson.loads(text_of(name, data))
     except orjson.JSONDecodeError as error:
-        refuse(Reason.INVALID_JSON, str(error)[:300], f"{name}:$", "make the lock again")
+        refuse(Reason.INVALID_JSON, str(error)[:300], f"{name}:$", "create the lock again")
     _check_values(name, value)
     return value
 
 
 def _check_values(name: str, value: Any) -> None:
-    """Refuse what no digest and no store takes, whatever key it is under."""
+    """Refuse values that cannot be stored, such as NUL characters, under any key."""
     wrong = out_of_bounds(value)
     if wrong is None:
         return
@@ -125,7 +129,7 @@ def _check_values(name: str, value: Any) -> None:
     if "nested" in message:
         _too_deep(name)
     reason = Reason.NUL_CHARACTER if "NUL" in message else Reason.OUT_OF_RANGE
-    refuse(reason, message, inside(name, place or "$"), "correct it at that place")
+    refuse(reason, message, inside(name, place or "$"), "correct the file there")
 
 
 def _decoded(name: str, data: bytes, encoding: str) -> str:
@@ -133,35 +137,42 @@ def _decoded(name: str, data: bytes, encoding: str) -> str:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         refuse(
-            Reason.NOT_UTF8, f"byte {error.start} is not text in {encoding}", f"{name}:$", _CONVERT
+            Reason.NOT_UTF8, f"byte {error.start} is not valid {encoding}", f"{name}:$", _CONVERT
         )
     if "\0" in text:
-        refuse(Reason.NUL_CHARACTER, "has a NUL character in it", f"{name}:$", _CONVERT)
+        refuse(Reason.NUL_CHARACTER, "contains a NUL character", f"{name}:$", _CONVERT)
     return text
 
 
-def _encoding(name: str, said: str) -> str:
+def _encoding(name: str, declared: str) -> str:
     try:
-        encoding = codecs.lookup(said).name
+        encoding = codecs.lookup(declared).name
     except (LookupError, ValueError):
         encoding = ""
     if encoding not in _ENCODINGS:
-        refuse(Reason.NOT_UTF8, f"its encoding {shown(said)} is not read", f"{name}:$", _CONVERT)
+        refuse(
+            Reason.NOT_UTF8,
+            f"the encoding {shown(declared)} is not supported",
+            f"{name}:$",
+            _CONVERT,
+        )
     return encoding
 
 
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
-#: From where a key begins; within one, every part would be tried again.
+#: Matches from the start of a key only; otherwise every part would be tried as a start.
 _DEEP_KEY = re.compile(rf"(?<![\w\-.\"'])(?:{_PART}[ \t]*\.){{{_MAX_DEPTH}}}")
-#: Without it a part looks like the beginning of a key.
-_BEHIND_DOT = re.compile(r"(?<=\.)[ \t]+")
+#: Space after a dot, which makes a part look like the start of a key.
+_SPACE_AFTER_DOT = re.compile(r"(?<=\.)[ \t]+")
 
 
 def _check_depth(name: str, text: str) -> None:
-    """A key of n parts costs n² steps, so there is a bound to them."""
-    if _DEEP_KEY.search(_BEHIND_DOT.sub("", text)):
+    """Refuse keys with many parts: parsing a key of n parts takes n² steps."""
+    if _DEEP_KEY.search(_SPACE_AFTER_DOT.sub("", text)):
         _too_deep(name)
 
 
 def _too_deep(name: str) -> NoReturn:
-    refuse(Reason.NESTED_TOO_DEEP, "nested too deep", f"{name}:$", "no real file is; check it")
+    refuse(
+        Reason.NESTED_TOO_DEEP, "nested too deep", f"{name}:$", "check that this is the right file"
+    )

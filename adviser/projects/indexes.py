@@ -9,18 +9,18 @@ from urllib.parse import urlsplit
 
 from adviser.projects.project import ProjectIndex, WarningCode
 from adviser.projects.requirement_parsing import ParseContext
-from common.formats.file_fields import refuse, shown
+from common.formats.file_fields import refuse, shown, text_in
 from common.formats.requirements_files import has_variable
 from common.reasons import Reason
 from common.redaction import without_secrets
 
 _VARIABLE = r"\$(?:\{\w+\}|\w+)"
-_ADDRESS = re.compile(r"://[^\s\"<>]*")
+_URL = re.compile(r"://[^\s\"<>]*")
 #: User, password and query that consist of variables only, and therefore reveal nothing.
 _USER = re.compile(rf"(?<=\A://){_VARIABLE}(?::{_VARIABLE})?@")
 _QUERY = re.compile(rf"\?[\w.-]+={_VARIABLE}(?:&[\w.-]+={_VARIABLE})*(?=#|\Z)")
-#: What no address has in it unencoded; up to there alone one could be recognised.
-_NO_ADDRESS = re.compile(r"[\s\"<>]")
+#: Characters that a URL cannot contain unencoded; matching would stop at them.
+_NOT_IN_URLS = re.compile(r"[\s\"<>]")
 
 
 def index_named(name: str, url: str, at: str, context: ParseContext, **facts: bool) -> ProjectIndex:
@@ -31,29 +31,40 @@ def index_named(name: str, url: str, at: str, context: ParseContext, **facts: bo
     if has_variable(url):
         context.warn(
             WarningCode.VARIABLE_NOT_EXPANDED,
-            f"the address of the index {shown(name)} has a variable, which is not expanded",
+            f"the URL of the index {shown(name)} has a variable, which is not expanded",
             at,
         )
-    return ProjectIndex(name, public_address(url, at, context), **facts)
+    return ProjectIndex(name, public_url(url, at, context), **facts)
 
 
-def public_address(url: str, at: str, context: ParseContext) -> str:
-    """:func:`public_text` of an address, told if there was more in it.
+def required_url(table: Mapping[str, Any], at: str) -> str:
+    """The ``url`` of an index in a table.
 
-    :raises InvalidFile: if it is no address
+    :raises InvalidFile: if it is missing
+    """
+    url = text_in(table, "url", at)
+    if url is None:
+        refuse(Reason.MISSING_FIELD, "an index without a url", at, "add its url")
+    return url
+
+
+def public_url(url: str, at: str, context: ParseContext) -> str:
+    """:func:`public_text` of a URL, with a warning if it had credentials.
+
+    :raises InvalidFile: if it is not a URL
     """
     public = public_text(url)
     try:
         parts = urlsplit(public)
     except ValueError:
         parts = None
-    whole = parts is not None and parts.scheme and (parts.netloc or parts.path.startswith("/"))
-    if not whole or _NO_ADDRESS.search(url.strip()):
+    complete = parts is not None and parts.scheme and (parts.netloc or parts.path.startswith("/"))
+    if not complete or _NOT_IN_URLS.search(url.strip()):
         refuse(
             Reason.OUT_OF_RANGE,
-            "the address of an index is not a URL",
+            "not the URL of an index",
             at,
-            "write it whole, such as https://index.example/simple",
+            "write the full URL, such as https://index.example/simple",
         )
     if public != url:
         context.warn_of_credentials(public, at)
@@ -68,7 +79,7 @@ def public_text(text: str) -> str:
     >>> public_text("https://${NAME}:${WORD}@h.example/simple")
     'https://${NAME}:${WORD}@h.example/simple'
     """
-    return _ADDRESS.sub(_public, text) if "://" in text else text
+    return _URL.sub(_public, text) if "://" in text else text
 
 
 def public_values(value: Any) -> Any:
@@ -80,9 +91,9 @@ def public_values(value: Any) -> Any:
     return [public_values(it) for it in value] if isinstance(value, list) else value
 
 
-def _public(found: re.Match[str]) -> str:
-    user, query = _USER.search(found[0]), _QUERY.search(found[0])
-    public = without_secrets(_USER.sub("", found[0]))
+def _public(match: re.Match[str]) -> str:
+    user, query = _USER.search(match[0]), _QUERY.search(match[0])
+    public = without_secrets(_USER.sub("", match[0]))
     if query is not None:
         before, hash_sign, fragment = public.partition("#")
         public = before + query[0] + hash_sign + fragment

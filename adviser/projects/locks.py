@@ -11,7 +11,7 @@ from packaging.pylock import Package
 from packaging.version import InvalidVersion, Version
 
 from adviser.projects.documents import check_sizes, json_of, toml_of
-from adviser.projects.indexes import index_named, public_address
+from adviser.projects.indexes import index_named, public_url
 from adviser.projects.project import (
     NonIndexPackage,
     ProjectIndex,
@@ -46,7 +46,7 @@ from common.formats.requirements_files import pinned
 from common.reasons import Reason
 from common.releases import MAX_REQUIREMENT_LENGTH, parse_requirement
 
-_MAKE_AGAIN = "make the lock again"
+_MAKE_AGAIN = "create the lock again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +101,9 @@ def require_pins(lock: ProjectLock) -> ProjectLock:
     if lock.unpinned is not None:
         refuse(
             Reason.INVALID_REQUIREMENT,
-            f"{shown(lock.unpinned.text)} names no single version, so this is no lock",
+            f"{shown(lock.unpinned.text)} does not pin a version, so this is not a lock",
             lock.unpinned.origin,
-            "lock it first, such as by `thoth advise --format requirements`",
+            "create a lock first, for example with `thoth advise --format requirements`",
         )
     return lock
 
@@ -178,9 +178,9 @@ def _pipfile_indexes(
         at = f"{name}:_meta.sources[{number}]"
         url = text_in(source, "url", at)
         if url is not None:
-            called = text_in(source, "name", at) or f"source-{number + 1}"
+            index = text_in(source, "name", at) or f"source-{number + 1}"
             verified = flag_in(source, "verify_ssl", at, True)
-            yield index_named(called, url, at, context, verify_ssl=verified, default=number == 0)
+            yield index_named(index, url, at, context, verify_ssl=verified, default=number == 0)
 
 
 def _sections(
@@ -246,7 +246,7 @@ def _pylock_entry(
         context.leave_out(WarningCode(entry.source), entry.name, at, local=entry.local)
         return None
     if entry.index is not None:
-        entry = replace(entry, index=public_address(entry.index, at, context))
+        entry = replace(entry, index=public_url(entry.index, at, context))
     return _checked(entry, entry.name, at, context)
 
 

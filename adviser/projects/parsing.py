@@ -6,8 +6,6 @@ import posixpath
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from packaging.utils import canonicalize_name
-
 from adviser.projects.documents import check_sizes, requirements_text_of, toml_of
 from adviser.projects.locks import ProjectLock, is_pylock, lock_of
 from adviser.projects.pipfile import read_pipfile
@@ -28,13 +26,13 @@ from common.terminal import first_few
 PIPFILE, PIPFILE_LOCK, PYPROJECT = "Pipfile", "Pipfile.lock", "pyproject.toml"
 REQUIREMENTS_IN, REQUIREMENTS_TXT = "requirements.in", "requirements.txt"
 CONSTRAINTS = "constraints.txt"
-#: Requirements of development, by the names that people give such files.
+#: Common names of files with requirements for development, in order of precedence.
 DEVELOPMENT_FILES = tuple(
     f"{stem}.{ending}"
     for ending in ("in", "txt")
     for stem in ("requirements-dev", "requirements_dev", "dev-requirements", "dev_requirements")
 )
-#: What is looked for in a project's folder, beside ``pylock.toml`` and ``pylock.NAME.toml``.
+#: Files that are read from a project's folder, besides ``pylock.NAME.toml``.
 PROJECT_FILES = (
     PIPFILE, PIPFILE_LOCK, PYPROJECT, "pylock.toml", REQUIREMENTS_IN, REQUIREMENTS_TXT,
     CONSTRAINTS, *DEVELOPMENT_FILES,
@@ -46,42 +44,42 @@ def parse_project(
     name: str | None = None,
     manifest_hashes: Collection[str] = (),
 ) -> Project:
-    """Read what a project asks for, and its lock.
+    """Read the requirements of a project and its lock.
 
-    The manifest is the first there is of ``Pipfile``, ``pyproject.toml`` (if it has ``[project]``
-    or groups), ``requirements.in`` and ``requirements.txt``; without one, a lock's packages are
-    asked for in any version. ``constraints.txt`` bounds all of them.
+    The manifest is the first existing file of ``Pipfile``, ``pyproject.toml`` (if it has
+    ``[project]`` or groups), ``requirements.in`` and ``requirements.txt``. Without a manifest, the
+    packages of a lock are required in any version. ``constraints.txt`` always applies.
 
     :param files: content by path within the project's folder, with ``/``; nothing else is read
-    :param name: the file that a person named, which is then the manifest
-    :param manifest_hashes: of the Pipfile as it was before passwords were taken out of it
-    :raises InvalidFile: naming file, field and remedy
+    :param name: file to use as the manifest
+    :param manifest_hashes: hashes of the Pipfile before credentials were removed from it
+    :raises InvalidFile: with file, field and remedy
     """
     check_sizes(files)
     context = ParseContext()
     project = _read(files, name or _manifest(files), context)
     if manifest_hashes and project.format is ProjectFormat.PIPFILE:
         project = replace(project, manifest_hashes=tuple(manifest_hashes))
-    project = _bounded(_with_lock(project, files, context), files, context)
-    _tell_of_doubles(project, context)
+    project = _with_constraints(_with_lock(project, files, context), files, context)
+    _warn_of_duplicates(project, context)
     return replace(project, warnings=tuple(context.warnings))
 
 
-def wanted_files(files: Mapping[str, bytes], known: Collection[str] = ()) -> frozenset[str]:
-    """Included files that are not among those given; call again with them.
+def missing_includes(files: Mapping[str, bytes], known: Collection[str] = ()) -> frozenset[str]:
+    """Included files that are missing from ``files``; call again after adding them.
 
-    :param known: which of the files were looked at before, and need not be read again
+    :param known: files that were examined by an earlier call
     :raises InvalidFile: if an include leaves the project's folder, or a file cannot be read
     """
     check_sizes(files)
     return frozenset(
-        wanted
+        include
         for name, data in files.items()
         if name not in known and _is_requirements(name)
         for line in lines_of(requirements_text_of(name, data), name)
         for option in ("--requirement", "--constraint")
         for value in line.values(option)
-        if (wanted := included(value, name, f"{name}:{line.number}")) not in files
+        if (include := included(value, name, f"{name}:{line.number}")) not in files
     )
 
 
@@ -91,45 +89,46 @@ def _is_requirements(name: str) -> bool:
 
 def _manifest(files: Mapping[str, bytes]) -> str:
     """The name of the manifest."""
-    found = [it for it in (PIPFILE, PYPROJECT, REQUIREMENTS_IN, REQUIREMENTS_TXT) if it in files]
-    if PYPROJECT in found and not has_requirements(toml_of(PYPROJECT, files[PYPROJECT])):
-        found.remove(PYPROJECT)
-    found += _pylocks(files) + [it for it in (PIPFILE_LOCK,) if it in files]
-    if not found and len(others := [it for it in files if _is_requirements(it)]) == 1:
-        found = others
-    if not found and PYPROJECT in files:
-        found = [PYPROJECT]  # which tells what is missing from it
-    if not found:
+    manifests = (PIPFILE, PYPROJECT, REQUIREMENTS_IN, REQUIREMENTS_TXT)
+    candidates = [it for it in manifests if it in files]
+    if PYPROJECT in candidates and not has_requirements(toml_of(PYPROJECT, files[PYPROJECT])):
+        candidates.remove(PYPROJECT)
+    candidates += _pylocks(files) + [it for it in (PIPFILE_LOCK,) if it in files]
+    if not candidates and len(others := [it for it in files if _is_requirements(it)]) == 1:
+        candidates = others
+    if not candidates and PYPROJECT in files:
+        candidates = [PYPROJECT]  # reading it gives an error with what is missing
+    if not candidates:
         names = first_few(sorted(files), 5) or "no file"
         refuse(
             Reason.MISSING_FIELD,
-            f"nothing says what is required: {names}",
+            f"no file lists requirements: {names}",
             "project:$",
-            f"there should be one of {PIPFILE}, {PYPROJECT} with [project], {REQUIREMENTS_IN} and "
+            f"add a {PIPFILE}, a {PYPROJECT} with [project], a {REQUIREMENTS_IN} or a "
             f"{REQUIREMENTS_TXT}",
         )
-    return found[0]
+    return candidates[0]
 
 
 def _pylocks(files: Iterable[str]) -> list[str]:
-    """``pylock.toml`` first."""
+    """Names of locks by PEP 751, ``pylock.toml`` first."""
     return sorted(filter(is_pylock, files), key=lambda it: (it != "pylock.toml", it))
 
 
 def _read(files: Mapping[str, bytes], name: str, context: ParseContext) -> Project:
     if name not in files:
-        refuse(Reason.UNREADABLE, "is not there", f"{name}:$", "check the path")
+        refuse(Reason.UNREADABLE, "does not exist", f"{name}:$", "check the path")
     base = posixpath.basename(name)
     if base == PIPFILE:
         return read_pipfile(toml_of(name, files[name]), name, context)
     if base == PIPFILE_LOCK or is_pylock(base):
-        return _of_lock(lock_of(name, files, context), context)
+        return _project_of_lock(lock_of(name, files, context), context)
     if base.endswith(".toml"):
         content = toml_of(name, files[name])
         if not has_requirements(content):
             _refuse_settings(name, "poetry" in str(content.get("tool", "")))
         return read_pyproject(content, name, context)
-    return _of_requirements(name, files, context)
+    return _project_of_requirements(name, files, context)
 
 
 def _refuse_settings(name: str, poetry: bool) -> None:
@@ -137,16 +136,18 @@ def _refuse_settings(name: str, poetry: bool) -> None:
         Reason.MISSING_FIELD,
         "has neither [project] nor [dependency-groups]",
         f"{name}:$",
-        "Poetry's own table is not read: move the dependencies to [project], or export a "
-        "requirements file" if poetry else "list what is required in project.dependencies",
+        "Poetry's table [tool.poetry] is not read: move the dependencies to [project], or export a "
+        "requirements file" if poetry else "list the requirements in project.dependencies",
     )  # fmt: skip
 
 
-def _of_requirements(name: str, files: Mapping[str, bytes], context: ParseContext) -> Project:
+def _project_of_requirements(
+    name: str, files: Mapping[str, bytes], context: ParseContext
+) -> Project:
     listed = read_requirements(name, files, context)
     dev = RequirementList()
     for other in DEVELOPMENT_FILES:
-        # The first is the source, and of the same name with .txt its lock.
+        # Only the first is read: a .txt file beside an .in file is its lock.
         if other in files and other != name:
             dev = read_requirements(other, files, context)
             break
@@ -163,25 +164,25 @@ def _of_requirements(name: str, files: Mapping[str, bytes], context: ParseContex
     )
 
 
-def _of_lock(lock: ProjectLock, context: ParseContext) -> Project:
-    """A lock by itself: what nothing else in it requires is asked for, in any version."""
+def _project_of_lock(lock: ProjectLock, context: ParseContext) -> Project:
+    """A project that requires, in any version, the packages that no other package requires."""
     required = {name for it in lock.entries for name in it.dependencies}
     roots = [it for it in lock.entries if it.name not in required] or list(lock.entries)
     context.warn(
         WarningCode.LOCK_ONLY,
-        f"only a lock was given: {len({it.name for it in roots})} of its packages are asked for, "
-        "in any version; give the manifest, too",
+        f"no manifest was given: {len({it.name for it in roots})} packages of the lock are "
+        "required in any version; add the manifest for exact requirements",
         f"{lock.source}:$",
     )
     always = {(it.name, it.marker) for it in roots if not it.dev}
-    asked = [
+    requirements = [
         (it.dev, ProjectRequirement(it.name, "", it.extras, it.marker, it.index, origin=it.origin))
         for it in roots
         if not (it.dev and (it.name, it.marker) in always)
     ]
     return Project(
-        requirements=tuple(it for dev, it in asked if not dev),
-        dev=tuple(it for dev, it in asked if dev),
+        requirements=tuple(it for dev, it in requirements if not dev),
+        dev=tuple(it for dev, it in requirements if dev),
         indexes=lock.indexes,
         format=ProjectFormat.LOCK,
         source=lock.source,
@@ -197,14 +198,16 @@ def _with_lock(project: Project, files: Mapping[str, bytes], context: ParseConte
     for name in names:
         if chosen is not None:
             context.warn(
-                WarningCode.FILE_IGNORED, f"{chosen.source} is taken as the lock", f"{name}:$"
+                WarningCode.FILE_IGNORED,
+                f"not read, because {chosen.source} is used as the lock",
+                f"{name}:$",
             )
             continue
         if not files[name].strip():
             context.warn(WarningCode.LOCK_INCOMPLETE, "the lock is empty", f"{name}:$")
             continue
         own = name == project.source and project.format is ProjectFormat.REQUIREMENTS
-        # Read before as a manifest: its warnings are told already.
+        # A file that was read as the manifest has given its warnings already.
         lock = lock_of(name, files, ParseContext() if name == project.source else context)
         if own and not lock.complete:
             continue
@@ -224,7 +227,7 @@ def _with_lock(project: Project, files: Mapping[str, bytes], context: ParseConte
 
 
 def _lock_names(project: Project, files: Mapping[str, bytes]) -> list[str]:
-    """Names of locks, those of the manifest's own tool first."""
+    """Names of locks; locks by the tool of the manifest come first."""
     if project.format is ProjectFormat.LOCK:
         return [project.source]
     pipfile = [it for it in (PIPFILE_LOCK,) if it in files]
@@ -235,8 +238,8 @@ def _lock_names(project: Project, files: Mapping[str, bytes]) -> list[str]:
     if project.format is ProjectFormat.PYPROJECT:
         return pylocks + compiled + pipfile
     own = project.source.removesuffix(".in") + ".txt" if project.source.endswith(".in") else None
-    mine = [it for it in (own or project.source,) if it in files]
-    return mine + [it for it in pylocks + pipfile if it not in mine]
+    first = [it for it in (own or project.source,) if it in files]
+    return first + [it for it in pylocks + pipfile if it not in first]
 
 
 def _usable(lock: ProjectLock, project: Project, context: ParseContext) -> ProjectLock | None:
@@ -245,25 +248,27 @@ def _usable(lock: ProjectLock, project: Project, context: ParseContext) -> Proje
     if not lock.complete and lock.source.endswith(".txt"):
         context.warn(
             WarningCode.FILE_IGNORED,
-            f"not every line names one version, so it is no lock of {project.source}",
+            f"not used as the lock of {project.source}, because not every line pins a version",
             at,
         )
         return None
     if any(it.code is WarningCode.LOCK_INCOMPLETE for it in lock.elsewhere):
         context.warn(
             WarningCode.LOCK_INCOMPLETE,
-            "it leaves versions open, so it is no baseline: lock the project again",
+            "not used as a baseline, because it leaves versions open: lock the project again",
             at,
         )
         return None
     if not lock.complete:
         context.warn(
-            WarningCode.LOCK_INCOMPLETE, "packages from no index are left out of the baseline", at
+            WarningCode.LOCK_INCOMPLETE,
+            "packages that do not come from an index are left out of the baseline",
+            at,
         )
     if _is_outdated(lock, project):
         context.warn(
             WarningCode.LOCK_OUTDATED,
-            f"it was made for another {project.source}: lock again for an exact baseline",
+            f"made for another {project.source}: lock again for an exact baseline",
             at,
         )
     return lock
@@ -279,7 +284,9 @@ def _is_outdated(lock: ProjectLock, project: Project) -> bool:
     return lock.manifest_hash not in project.manifest_hashes
 
 
-def _bounded(project: Project, files: Mapping[str, bytes], context: ParseContext) -> Project:
+def _with_constraints(
+    project: Project, files: Mapping[str, bytes], context: ParseContext
+) -> Project:
     if CONSTRAINTS in files and project.source != CONSTRAINTS:
         listed = read_requirements(CONSTRAINTS, files, context, constraint=True)
         known = {(it.name, it.specifier, it.marker) for it in project.constraints}
@@ -295,21 +302,21 @@ def _bounded(project: Project, files: Mapping[str, bytes], context: ParseContext
     if pins and None not in pins and project.format is not ProjectFormat.LOCK:
         context.warn(
             WarningCode.ALL_PINNED,
-            "every requirement names one version, so there is little to choose: bounds such as "
+            "every requirement pins a version, so there is little to choose: ranges such as "
             "`>=3,<4` leave room for advice",
             f"{project.source}:$",
         )
     return project
 
 
-def _tell_of_doubles(project: Project, context: ParseContext) -> None:
-    for asked in (project.requirements, project.dev):
+def _warn_of_duplicates(project: Project, context: ParseContext) -> None:
+    for requirements in (project.requirements, project.dev):
         seen: dict[str, ProjectRequirement] = {}
-        for it in asked:
-            first = seen.setdefault(canonicalize_name(it.name), it)
-            if first is not it and first.marker == it.marker:
+        for requirement in requirements:
+            first = seen.setdefault(requirement.name, requirement)
+            if first is not requirement and first.marker == requirement.marker:
                 context.warn(
                     WarningCode.ASKED_TWICE,
-                    f"{shown(it.name)} is also asked for at {first.origin}; both count",
-                    it.origin,
+                    f"{shown(requirement.name)} is also required at {first.origin}; both count",
+                    requirement.origin,
                 )

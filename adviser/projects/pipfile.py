@@ -11,7 +11,13 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from adviser.projects.indexes import index_named, public_address, public_text, public_values
+from adviser.projects.indexes import (
+    index_named,
+    public_text,
+    public_url,
+    public_values,
+    required_url,
+)
 from adviser.projects.project import (
     Project,
     ProjectFormat,
@@ -19,7 +25,7 @@ from adviser.projects.project import (
     ProjectRequirement,
     WarningCode,
 )
-from adviser.projects.requirement_parsing import ParseContext, parse_asked
+from adviser.projects.requirement_parsing import ParseContext, parse_project_requirement
 from common.formats.file_fields import (
     flag_in,
     inside,
@@ -61,9 +67,11 @@ def read_pipfile(manifest: Mapping[str, Any], name: str, context: ParseContext) 
     """
     indexes = _indexes(manifest, name, context)
     pipenv = table_in(manifest, "pipenv", name)
-    welcome = _welcome(manifest, name) | _welcome(pipenv, f"{name}:pipenv")
+    prereleases = _allowed_prereleases(manifest, name) | _allowed_prereleases(
+        pipenv, f"{name}:pipenv"
+    )
     sections = {
-        key: _section(manifest, key, name, indexes, welcome, context)
+        key: _section(manifest, key, name, indexes, prereleases, context)
         for key in manifest
         if key not in _OTHER_TABLES
     }
@@ -74,7 +82,7 @@ def read_pipfile(manifest: Mapping[str, Any], name: str, context: ParseContext) 
         dev=sections.pop(_DEVELOP, ()),
         groups=sections,
         indexes=indexes,
-        prereleases=welcome,
+        prereleases=prereleases,
         all_prereleases=flag_in(pipenv, "allow_prereleases", f"{name}:pipenv"),
         format=ProjectFormat.PIPFILE,
         source=name,
@@ -92,8 +100,8 @@ def _default_source() -> dict[str, Any]:
     return {"name": DEFAULT_INDEX, "url": public_index_url(), "verify_ssl": True}
 
 
-def _welcome(table: Mapping[str, Any], at: str) -> frozenset[str]:
-    """Packages in ``thoth.allow_prereleases`` of a table."""
+def _allowed_prereleases(table: Mapping[str, Any], at: str) -> frozenset[str]:
+    """Packages that ``thoth.allow_prereleases`` of a table allows pre-releases of."""
     thoth, thoth_at = table_in(table, "thoth", at), inside(at, "thoth")
     allowed = table_in(thoth, "allow_prereleases", thoth_at)
     allowed_at = inside(thoth_at, "allow_prereleases")
@@ -120,10 +128,8 @@ def pipfile_hash(manifest: Mapping[str, Any], *, as_written: bool = False) -> st
         "develop": {},
     }
     for key, section in manifest.items():
-        named = sections.get(key, key)
-        if key in _NOT_HASHED:
-            continue
-        data[named] = section if as_written else _normalised(section)
+        if key not in _NOT_HASHED:
+            data[sections.get(key, key)] = section if as_written else _normalised(section)
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -171,38 +177,37 @@ def _normalised(section: Any) -> Any:
     return {canonicalize_name(key): value for key, value in section.items()}
 
 
-def _entries(asked: tuple[ProjectRequirement, ...]) -> dict[str, Any]:
+def _entries(requirements: tuple[ProjectRequirement, ...]) -> dict[str, Any]:
     """Entries of a Pipfile; several requirements of a package are merged."""
     entries: dict[str, Any] = {}
-    for it in asked:
+    for requirement in requirements:
         entry = {
-            "version": it.specifier or "*",
-            "extras": list(it.extras),
-            "markers": it.marker,
-            "index": it.index,
+            "version": requirement.specifier or "*",
+            "extras": list(requirement.extras),
+            "markers": requirement.marker,
+            "index": requirement.index,
         }
         entry = {key: value for key, value in entry.items() if value}
-        before = entries.get(it.name)
-        if before is None:
-            entries[it.name] = entry
-        elif before != entry:
-            entries[it.name] = _both(before, entry)
+        name = requirement.name
+        first = entries.setdefault(name, entry)
+        if first != entry:
+            entries[name] = _merged(first, entry)
     return {
         name: entry["version"] if entry.keys() == {"version"} else entry
         for name, entry in sorted(entries.items())
     }
 
 
-def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Merge two requirements of a package; the result is wider if their markers differ."""
-    same = one.get("markers") == other.get("markers")
-    bounds = sorted({one["version"], other["version"]} - {"*"}) if same else []
-    extras = sorted({*one.get("extras", ()), *other.get("extras", ())})
+    same = first.get("markers") == second.get("markers")
+    bounds = sorted({first["version"], second["version"]} - {"*"}) if same else []
+    extras = sorted({*first.get("extras", ()), *second.get("extras", ())})
     merged = {
         "version": ",".join(bounds) or "*",
         "extras": extras,
-        "markers": one.get("markers") if same else None,
-        "index": one.get("index") or other.get("index"),
+        "markers": first.get("markers") if same else None,
+        "index": first.get("index") or second.get("index"),
     }
     return {key: value for key, value in merged.items() if value}
 
@@ -213,19 +218,17 @@ def _indexes(
     indexes: dict[str, ProjectIndex] = {}
     for number, source in enumerate(tables_in(manifest, "source", name)):
         at = f"{name}:source[{number}]"
-        url = text_in(source, "url", at)
-        if url is None:
-            refuse(Reason.MISSING_FIELD, "an index without a url", at, "add its url")
-        called = text_in(source, "name", at) or f"source-{number + 1}"
-        if called in indexes:
+        url = required_url(source, at)
+        index = text_in(source, "name", at) or f"source-{number + 1}"
+        if index in indexes:
             refuse(
                 Reason.CONFLICTING_FIELDS,
-                f"two indexes are called {shown(called)}",
+                f"two indexes have the name {shown(index)}",
                 at,
-                "give each a name of its own",
+                "rename one of them",
             )
-        indexes[called] = index_named(
-            called, url, at, context,
+        indexes[index] = index_named(
+            index, url, at, context,
             verify_ssl=flag_in(source, "verify_ssl", at, True), default=number == 0,
         )  # fmt: skip
     return tuple(indexes.values())
@@ -236,27 +239,26 @@ def _section(
     key: str,
     name: str,
     indexes: tuple[ProjectIndex, ...],
-    welcome: frozenset[str],
+    prereleases: frozenset[str],
     context: ParseContext,
 ) -> tuple[ProjectRequirement, ...]:
     section = table_in(manifest, key, name)
-    at, seen, asked = inside(name, key), dict[str, str](), list[ProjectRequirement]()
+    at, seen = inside(name, key), dict[str, str]()
+    requirements: list[ProjectRequirement] = []
     for package, entry in section.items():
         here = inside(at, package)
         if (first := seen.setdefault(canonicalize_name(package), package)) != package:
             refuse(
                 Reason.CONFLICTING_FIELDS,
-                f"{shown(first)} and {shown(package)} are one package",
+                f"{shown(first)} and {shown(package)} are the same package",
                 here,
-                "keep one of the two",
+                "keep one of them",
             )
-        if (one := _entry(package, entry, here, indexes, context)) is not None:
-            asked.append(_welcoming(one, welcome))
-    return tuple(asked)
-
-
-def _welcoming(asked: ProjectRequirement, welcome: frozenset[str]) -> ProjectRequirement:
-    return replace(asked, prereleases=True) if asked.name in welcome else asked
+        requirement = _entry(package, entry, here, indexes, context)
+        if requirement is not None:
+            allowed = True if requirement.name in prereleases else None
+            requirements.append(replace(requirement, prereleases=allowed))
+    return tuple(requirements)
 
 
 def _entry(
@@ -272,25 +274,28 @@ def _entry(
             return None
     for key in entry.keys() - _KNOWN:
         context.warn(
-            WarningCode.OPTION_IGNORED, f"{shown(key)} has no meaning for advice", inside(at, key)
+            WarningCode.OPTION_IGNORED, f"{shown(key)} has no effect on advice", inside(at, key)
         )
     version = text_in(entry, "version", at) or ""
     if not _BEGINS_WITH_OPERATOR.match(version):
         refuse(
             Reason.INVALID_REQUIREMENT,
-            f"{shown(version)} is not a bound of versions",
+            f"{shown(version)} is not a version specifier",
             at,
-            f"write `=={version[:40]}` for that version alone, `*` for any",
+            f"write `=={version[:40]}` for this version only, or `*` for any",
         )
     extras = texts_in(entry, "extras", at)
-    asked = parse_asked(_pep508(package, version, extras, _marker(entry, at)), at, context)
-    return asked if asked is None else _from_index(asked, entry, at, indexes, context)
+    text = _pep508(package, version, extras, _marker(entry, at))
+    requirement = parse_project_requirement(text, at, context)
+    if requirement is None:
+        return None
+    return replace(requirement, index=_index(entry, at, indexes, context))
 
 
 def _pep508(package: str, version: str, extras: list[str], marker: str) -> str:
     bounds = "" if version.strip() == "*" else version
-    named = f"[{','.join(extras)}]" if extras else ""
-    return f"{package}{named}{bounds}{f' ; {marker}' if marker else ''}"
+    suffix = f"[{','.join(extras)}]" if extras else ""
+    return f"{package}{suffix}{bounds}{f' ; {marker}' if marker else ''}"
 
 
 def _marker(entry: Mapping[str, Any], at: str) -> str:
@@ -302,26 +307,23 @@ def _marker(entry: Mapping[str, Any], at: str) -> str:
     return " and ".join(parts)
 
 
-def _from_index(
-    asked: ProjectRequirement,
-    entry: Mapping[str, Any],
-    at: str,
-    indexes: tuple[ProjectIndex, ...],
-    context: ParseContext,
-) -> ProjectRequirement:
+def _index(
+    entry: Mapping[str, Any], at: str, indexes: tuple[ProjectIndex, ...], context: ParseContext
+) -> str | None:
+    """The name of the index of an entry, which may give its URL instead."""
     index = text_in(entry, "index", at)
     if index is None:
-        return asked
+        return None
     if "://" in index:
-        index = public_address(index, at, context)
+        index = public_url(index, at, context)
         index = next((it.name for it in indexes if _same(it.url, index)), index)
     if index not in {it.name for it in indexes}:
         context.warn(
             WarningCode.UNKNOWN_INDEX,
-            f"the index {shown(index)} is none of the project's sources",
+            f"the index {shown(index)} is not one of the project's sources",
             inside(at, "index"),
         )
-    return replace(asked, index=index)
+    return index
 
 
 def _same(url: str, other: str) -> bool:

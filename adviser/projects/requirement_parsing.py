@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from packaging.markers import UndefinedComparison
 
@@ -17,7 +17,7 @@ from adviser.projects.project import (
     ProjectWarning,
     WarningCode,
 )
-from common.formats.file_fields import refuse, shown
+from common.formats.file_fields import inside, refuse, shown, texts_in
 from common.formats.locks import marker_holds
 from common.formats.requirements_files import has_variable, is_remote, kind_of_reference
 from common.reasons import Reason
@@ -25,11 +25,11 @@ from common.redaction import holds_user, without_secrets
 from common.releases import Requirement, parse_requirement
 
 _HASH = re.compile(r"[a-z0-9_]{2,16}:[0-9a-f]{2,128}\Z")
-_WHAT = {
+_DESCRIPTIONS = {
     WarningCode.EDITABLE: "an editable install",
-    WarningCode.LOCAL_PATH: "a path",
+    WarningCode.LOCAL_PATH: "a local path",
     WarningCode.REPOSITORY: "a repository",
-    WarningCode.ADDRESS: "an address",
+    WarningCode.ADDRESS: "a URL",
 }
 #: Environment for a trial evaluation of markers.
 _ANY_ENVIRONMENT = {
@@ -72,11 +72,11 @@ class ParseContext:
         public = without_secrets(what)
         beside = _is_local(code, what) if local is None else local
         self.elsewhere.append(NonIndexPackage(public[:200], code, beside, at))
-        # Already public: a second pass would take the quote for a part of the URL.
+        # The text is already public; a second pass would treat the quote as part of the URL.
         self._add(
             code,
-            f"{shown(public)} is {_WHAT[code]}: it stays as it is and is not "
-            "advised on, nor is what it needs",
+            f"{shown(public)} is {_DESCRIPTIONS[code]}: it is left as it is, and neither it "
+            "nor its dependencies are part of the advice",
             at,
         )
         if holds_user(what) and public != what:
@@ -89,7 +89,7 @@ class ParseContext:
         """
         self._add(
             WarningCode.CREDENTIALS_REMOVED,
-            f"credentials in the address of {shown(public)} were removed: keep them in variables "
+            f"credentials in the URL {shown(public)} were removed: keep them in variables "
             "or a keyring",
             at,
         )
@@ -119,11 +119,13 @@ class ParseContext:
                 Reason.OUT_OF_RANGE,
                 f"more than {MAX_REQUIREMENTS} requirements",
                 at,
-                "check what is included: real projects have fewer",
+                "check the included files: real projects have fewer",
             )
 
 
-def parse_asked(text: str, at: str, context: ParseContext) -> ProjectRequirement | None:
+def parse_project_requirement(
+    text: str, at: str, context: ParseContext
+) -> ProjectRequirement | None:
     """Parse a requirement by PEP 508; ``None``, with a warning, for a direct reference.
 
     :raises InvalidFile: if it is invalid
@@ -141,6 +143,21 @@ def parse_asked(text: str, at: str, context: ParseContext) -> ProjectRequirement
     )
 
 
+def parse_requirement_list(
+    table: Mapping[str, Any], key: str, at: str, context: ParseContext
+) -> tuple[ProjectRequirement, ...]:
+    """Parse the requirements in a list of a table; direct references are left out.
+
+    :param at: path of the table
+    :raises InvalidFile: at an invalid requirement
+    """
+    parsed = (
+        parse_project_requirement(text, f"{inside(at, key)}[{number}]", context)
+        for number, text in enumerate(texts_in(table, key, at))
+    )
+    return tuple(it for it in parsed if it is not None)
+
+
 def check_marker(marker: str | None, at: str) -> None:
     """Refuse a marker that can be parsed but not evaluated, such as ``os_name ~= "nt"``."""
     fault = None if marker is None else _marker_fault(marker)
@@ -149,7 +166,7 @@ def check_marker(marker: str | None, at: str) -> None:
             Reason.INVALID_REQUIREMENT,
             f"the marker {shown(marker)} cannot be evaluated: {fault}",
             at,
-            "see PEP 508 for what markers compare",
+            "see PEP 508 for the operators of markers",
         )
 
 
@@ -164,7 +181,7 @@ def _marker_fault(marker: str) -> str | None:
 
 
 def checked_hashes(hashes: Sequence[str], at: str) -> tuple[str, ...]:
-    """``algorithm:digits``, sorted, none twice.
+    """Hashes as ``algorithm:digits``, sorted and without duplicates.
 
     :raises InvalidFile: at an invalid hash
     """
@@ -188,7 +205,7 @@ def _is_local(code: WarningCode, what: str) -> bool:
 
 
 def _refuse(parsed: Requirement, at: str) -> NoReturn:
-    hint = "write it as PEP 508 says, such as `flask[async]>=3,<4; python_version < '3.13'`"
+    hint = "use the form of PEP 508, such as `flask[async]>=3,<4; python_version < '3.13'`"
     if has_variable(parsed.raw):
         hint = "variables are not expanded: write the value"
     refuse(

@@ -14,7 +14,7 @@ from adviser.projects.project import ProjectIndex, ProjectRequirement, WarningCo
 from adviser.projects.requirement_parsing import (
     ParseContext,
     checked_hashes,
-    parse_asked,
+    parse_project_requirement,
 )
 from common.formats.file_fields import refuse, shown
 from common.formats.locks import LockEntry
@@ -29,7 +29,7 @@ from common.formats.requirements_files import (
 from common.reasons import Reason
 
 #: Options about installation and hashes, which need no warning.
-_OF_NO_EFFECT = frozenset({"--require-hashes", "--no-require-hashes", "--prefer-binary"})
+_NO_EFFECT = frozenset({"--require-hashes", "--no-require-hashes", "--prefer-binary"})
 
 
 @dataclass(slots=True)
@@ -113,19 +113,19 @@ class _Reader:
         for option in ("--config-settings", "--global-option", "--install-option"):
             if line.values(option):
                 self._ignored(option, at)
-        asked = parse_asked(line.requirement, at, self._context)
-        if asked is None:
+        requirement = parse_project_requirement(line.requirement, at, self._context)
+        if requirement is None:
             return
         if constraint:
-            self._constraint(asked, at)
+            self._constraint(requirement, at)
             return
-        self.listed.requirements.append(asked)
+        self.listed.requirements.append(requirement)
         hashes = checked_hashes(line.values("--hash"), at)
-        if (version := pinned(asked.specifier)) is not None:
+        if (version := pinned(requirement.specifier)) is not None:
             self.listed.pins.append(
                 LockEntry(
-                    asked.name, version, hashes, asked.marker,
-                    extras=asked.extras, origin=at,
+                    requirement.name, version, hashes, requirement.marker,
+                    extras=requirement.extras, origin=at,
                 )
             )  # fmt: skip
         elif hashes:
@@ -135,15 +135,15 @@ class _Reader:
                 at,
             )
 
-    def _constraint(self, asked: ProjectRequirement, at: str) -> None:
-        if asked.extras:
+    def _constraint(self, constraint: ProjectRequirement, at: str) -> None:
+        if constraint.extras:
             refuse(
                 Reason.INVALID_REQUIREMENT,
-                f"a constraint with extras: {shown(asked.text)}",
+                f"a constraint with extras: {shown(constraint.text)}",
                 at,
-                "constraints install nothing: ask for extras in the requirements",
+                "constraints install nothing: list extras in the requirements",
             )
-        self.listed.constraints.append(asked)
+        self.listed.constraints.append(constraint)
 
     def _options(self, line: Line, constraint: bool, at: str, path: tuple[str, ...]) -> None:
         for option, value in line.options:
@@ -171,15 +171,14 @@ class _Reader:
             self._ignored(option, at)
             if is_remote(value):
                 number = len(listed.places) + 1
-                called = f"find-links-{number}"
-                listed.places.append(index_named(called, value, at, self._context))
+                listed.places.append(index_named(f"find-links-{number}", value, at, self._context))
         elif option == "--pre":
             listed.all_prereleases = True
         elif option == "--all-releases":
             names = {it.strip() for it in value.split(",")}
             listed.all_prereleases |= ":all:" in names
             listed.prereleases |= {canonicalize_name(it) for it in names - {":all:", ":none:"}}
-        elif option not in _OF_NO_EFFECT:
+        elif option not in _NO_EFFECT:
             self._ignored(option, at)
 
     def _ignored(self, option: str, at: str) -> None:
@@ -189,7 +188,7 @@ class _Reader:
 def included(value: str, includer: str, at: str) -> str:
     """The name of an included file, relative to the folder of the project.
 
-    :raises InvalidFile: if it lies outside that folder, or is an address
+    :raises InvalidFile: if it lies outside that folder, or is a URL
 
     >>> included("../base.txt", "requirements/dev.txt", "")
     'base.txt'

@@ -1,4 +1,4 @@
-"""``[tool.uv]`` of a ``pyproject.toml``: where packages come from, and bounds for all of them."""
+"""``[tool.uv]`` of a ``pyproject.toml``: indexes, sources, constraints and overrides."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from adviser.projects.indexes import index_named
+from adviser.projects.indexes import index_named, required_url
 from adviser.projects.project import ProjectIndex, ProjectRequirement, WarningCode
-from adviser.projects.requirement_parsing import ParseContext, parse_asked
+from adviser.projects.requirement_parsing import ParseContext, parse_requirement_list
 from common.formats.file_fields import (
     flag_in,
     inside,
-    refuse,
     shown,
     table_in,
     tables_in,
     text_in,
     texts_in,
 )
-from common.reasons import Reason
 
-_Asked = tuple[ProjectRequirement, ...]
+_Requirements = tuple[ProjectRequirement, ...]
 
 _ELSEWHERE = {
     "git": WarningCode.REPOSITORY, "path": WarningCode.LOCAL_PATH,
@@ -32,8 +30,8 @@ _ELSEWHERE = {
 }  # fmt: skip
 
 
-#: What else of uv's settings changes which versions it takes.
-_NOT_FOLLOWED = (
+#: Settings that change which versions uv selects, and that are not supported here.
+_UNSUPPORTED = (
     "exclude-newer-package", "index-strategy", "resolution", "find-links", "no-index",
     "dependency-metadata",
 )  # fmt: skip
@@ -41,15 +39,16 @@ _NOT_FOLLOWED = (
 
 @dataclass(frozen=True, slots=True)
 class UvTable:
-    """What ``[tool.uv]`` adds to a project.
+    """The content of ``[tool.uv]``.
 
     :param index_of: index by package
-    :param elsewhere: packages that no index serves: kind, where from, place
+    :param elsewhere: packages that do not come from an index, each with the kind of its source, a
+        description, and the place in the file
     """
 
-    dev: _Asked = ()
-    constraints: _Asked = ()
-    overrides: _Asked = ()
+    dev: _Requirements = ()
+    constraints: _Requirements = ()
+    overrides: _Requirements = ()
     removed: frozenset[str] = frozenset()
     published_before: datetime | None = None
     indexes: tuple[ProjectIndex, ...] = ()
@@ -57,31 +56,35 @@ class UvTable:
     index_of: Mapping[str, str] = field(default_factory=dict)
     elsewhere: Mapping[str, tuple[WarningCode, str, str]] = field(default_factory=dict)
 
-    def placed(self, asked: Iterable[ProjectRequirement], context: ParseContext) -> _Asked:
-        """Requirements with their index; those from elsewhere are left out and told."""
+    def with_indexes(
+        self, requirements: Iterable[ProjectRequirement], context: ParseContext
+    ) -> _Requirements:
+        """Requirements with their index; others are left out with a warning."""
         kept = []
-        for it in asked:
-            if it.name in self.elsewhere:
-                context.leave_out(*self.elsewhere[it.name])
+        for requirement in requirements:
+            if requirement.name in self.elsewhere:
+                context.leave_out(*self.elsewhere[requirement.name])
             else:
-                kept.append(replace(it, index=self.index_of.get(it.name)))
+                kept.append(replace(requirement, index=self.index_of.get(requirement.name)))
         return tuple(kept)
 
 
 def read_uv(content: Mapping[str, Any], name: str, context: ParseContext) -> UvTable:
-    """What counts for advice; what else would change the choice is told.
+    """Read the settings that matter for advice; unsupported settings give a warning.
 
-    :raises InvalidFile: naming the entry
+    :raises InvalidFile: with the path of the entry
     """
     at = f"{name}:tool.uv"
     table = table_in(table_in(content, "tool", name), "uv", f"{name}:tool")
-    _tell_of_others(table, at, context)
+    _warn_of_unsupported(table, at, context)
     index_of, elsewhere = _sources(table_in(table, "sources", at), f"{at}.sources", context)
     return UvTable(
-        dev=_lines(table, "dev-dependencies", at, context),
-        constraints=_lines(table, "constraint-dependencies", at, context),
+        dev=parse_requirement_list(table, "dev-dependencies", at, context),
+        constraints=parse_requirement_list(table, "constraint-dependencies", at, context),
         overrides=_overrides(table, at, context),
-        removed=frozenset(it.name for it in _lines(table, "exclude-dependencies", at, context)),
+        removed=frozenset(
+            it.name for it in parse_requirement_list(table, "exclude-dependencies", at, context)
+        ),
         published_before=_published_before(table, at, context),
         indexes=_indexes(table, at, context),
         all_prereleases=text_in(table, "prerelease", at) == "allow",
@@ -90,22 +93,12 @@ def read_uv(content: Mapping[str, Any], name: str, context: ParseContext) -> UvT
     )
 
 
-def _lines(table: Mapping[str, Any], key: str, at: str, context: ParseContext) -> _Asked:
-    lines = (
-        parse_asked(text, f"{inside(at, key)}[{number}]", context)
-        for number, text in enumerate(texts_in(table, key, at))
-    )
-    return tuple(it for it in lines if it is not None)
-
-
 def _indexes(table: Mapping[str, Any], at: str, context: ParseContext) -> tuple[ProjectIndex, ...]:
-    found = []
+    indexes = []
     for number, entry in enumerate(tables_in(table, "index", at)):
         here = f"{at}.index[{number}]"
-        url = text_in(entry, "url", here)
-        if url is None:
-            refuse(Reason.MISSING_FIELD, "an index without a url", here, "add its url")
-        found.append(
+        url = required_url(entry, here)
+        indexes.append(
             index_named(
                 text_in(entry, "name", here) or f"index-{number + 1}", url, here, context,
                 default=flag_in(entry, "default", here), explicit=flag_in(entry, "explicit", here),
@@ -113,50 +106,56 @@ def _indexes(table: Mapping[str, Any], at: str, context: ParseContext) -> tuple[
         )  # fmt: skip
     for number, url in enumerate(texts_in(table, "extra-index-url", at)):
         here = f"{at}.extra-index-url[{number}]"
-        found.append(index_named(f"extra-{number + 1}", url, here, context))
-    url = text_in(table, "index-url", at)
-    if url is not None and not any(it.default for it in found):
-        found.append(index_named("index-url", url, f"{at}.index-url", context, default=True))
+        indexes.append(index_named(f"extra-{number + 1}", url, here, context))
+    default_url = text_in(table, "index-url", at)
+    if default_url is not None and not any(it.default for it in indexes):
+        indexes.append(
+            index_named("index-url", default_url, f"{at}.index-url", context, default=True)
+        )
     # uv searches its default index last.
-    return tuple(sorted(found, key=lambda it: it.default))
+    return tuple(sorted(indexes, key=lambda it: it.default))
 
 
-def _overrides(table: Mapping[str, Any], at: str, context: ParseContext) -> _Asked:
-    overrides = _lines(table, "override-dependencies", at, context)
-    for it in overrides:
-        if it.extras:
+def _overrides(table: Mapping[str, Any], at: str, context: ParseContext) -> _Requirements:
+    overrides = parse_requirement_list(table, "override-dependencies", at, context)
+    for override in overrides:
+        if override.extras:
             context.warn(
                 WarningCode.OPTION_IGNORED,
-                f"the extras of {shown(it.text)} count only where the project itself asks for it",
-                it.origin,
+                f"the extras of {shown(override.text)} count only where the project itself "
+                "requires the package",
+                override.origin,
             )
     return overrides
 
 
 def _published_before(table: Mapping[str, Any], at: str, context: ParseContext) -> datetime | None:
-    """A moment as it is, a day to its end; what counts from now says nothing that stays."""
-    said, here = text_in(table, "exclude-newer", at), f"{at}.exclude-newer"
-    if said is None:
+    """The time of ``exclude-newer``; a date means the end of that day.
+
+    Durations are refused with a warning, because their meaning changes from day to day.
+    """
+    text, here = text_in(table, "exclude-newer", at), f"{at}.exclude-newer"
+    if text is None:
         return None
     try:
-        if len(said) == len("2026-01-31"):
-            day = date.fromisoformat(said) + timedelta(days=1)
+        if len(text) == len("2026-01-31"):
+            day = date.fromisoformat(text) + timedelta(days=1)
             return datetime.combine(day, time(), UTC)
-        moment = datetime.fromisoformat(said)
-        return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+        instant = datetime.fromisoformat(text)
+        return instant.replace(tzinfo=instant.tzinfo or UTC).astimezone(UTC)
     except (ValueError, OverflowError):
         context.warn(
             WarningCode.OPTION_IGNORED,
-            f"{shown(said)} is neither a day nor a time: `--older-than 7d` asks for the same",
+            f"{shown(text)} is neither a date nor a time: use `--older-than 7d` instead",
             here,
         )
         return None
 
 
-def _tell_of_others(table: Mapping[str, Any], at: str, context: ParseContext) -> None:
-    for key in _NOT_FOLLOWED:
+def _warn_of_unsupported(table: Mapping[str, Any], at: str, context: ParseContext) -> None:
+    for key in _UNSUPPORTED:
         if table.get(key):
-            message = f"{key} is not followed, so uv may choose other versions"
+            message = f"{key} is not supported, so uv may choose other versions"
             context.warn(WarningCode.OPTION_IGNORED, message, f"{at}.{key}")
     for host in texts_in(table, "allow-insecure-host", at):
         context.warn_of_host(host, f"{at}.allow-insecure-host")
@@ -176,8 +175,8 @@ def _sources(
             if "marker" in entry or len(entries) > 1:
                 context.warn(
                     WarningCode.OPTION_IGNORED,
-                    "a source for some environments only is not followed: the package counts as "
-                    "one of the other indexes",
+                    "a source for some environments only is not supported: the package is taken "
+                    "from the other indexes",
                     here,
                 )
             elif code is not None:

@@ -18,7 +18,7 @@ from adviser.locks.lock_model import (
     LockOptions,
 )
 from adviser.projects.locks import read_lock
-from adviser.projects.parsing import PROJECT_FILES, parse_project, wanted_files
+from adviser.projects.parsing import PROJECT_FILES, missing_includes, parse_project
 from adviser.projects.project import Project
 from adviser.stack_request import selected_requirements
 from common.environments import environment
@@ -135,7 +135,7 @@ def check_project(given: dict[str, bytes]) -> None:
 @settings(max_examples=examples(400), deadline=None)
 def test_any_files_give_a_project_or_an_error_that_helps(given: dict[str, bytes]) -> None:
     check_project(given)
-    check(lambda: wanted_files(given))
+    check(lambda: missing_includes(given))
 
 
 @given(st.sampled_from(NAMES), contents)

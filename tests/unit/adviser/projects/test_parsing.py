@@ -53,7 +53,7 @@ def test_a_named_file_is_the_manifest() -> None:
     project = parse_project(files, "sub/reqs.txt")
     assert (names(project), project.source) == (["x"], "sub/reqs.txt")
     assert names(parse_project({"any.txt": b"y"})) == ["y"]
-    with pytest.raises(InvalidFile, match="not there"):
+    with pytest.raises(InvalidFile, match="does not exist"):
         parse_project(files, "none.txt")
 
 
@@ -169,7 +169,7 @@ def test_sizes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         {"requirements.txt": b" " * 50, "Pipfile": b" " * 50},
         {f"{n}.txt": b"" for n in range(4)},
     ):
-        with pytest.raises(InvalidFile, match="at most"):
+        with pytest.raises(InvalidFile, match="the limit is"):
             parse_project(files)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adviser.projects.parsing import parse_project, wanted_files
+from adviser.projects.parsing import missing_includes, parse_project
 from adviser.projects.project import Project, WarningCode
 from adviser.stack_request import selected_requirements
 from common.errors import InvalidFile
@@ -87,10 +87,10 @@ def test_only_given_files_are_included(name: str) -> None:
 
 def test_what_to_read_next_is_told() -> None:
     files = {"requirements.txt": b"-r a/b.txt\n-c c.txt\n", "a/b.txt": b"-r d.txt\n"}
-    assert wanted_files(files) == {"c.txt", "a/d.txt"}
-    assert wanted_files(files | {"c.txt": b"", "a/d.txt": b""}) == frozenset()
+    assert missing_includes(files) == {"c.txt", "a/d.txt"}
+    assert missing_includes(files | {"c.txt": b"", "a/d.txt": b""}) == frozenset()
     more = files | {"c.txt": b"-r e.txt", "a/d.txt": b""}
-    assert wanted_files(more, known=files.keys()) == {"e.txt"}
+    assert missing_includes(more, known=files.keys()) == {"e.txt"}
 
 
 @pytest.mark.parametrize(
