@@ -77,10 +77,10 @@ def may_serve(place: IndexLocation, address: FileAddress) -> bool:
     )
 
 
-#: Reported once for all files of a package on the same host.
-_UNKNOWN_PLACE = "check with --live, or name the host in PACKAGE_FILE_HOSTS if it is meant"
-#: A mirror has other URLs than the index.
-_MIRRORED = "check it where that index itself is read: this machine reads it by a mirror"
+#: Remedy for files on an unknown host; reported once for each host of a package.
+_UNKNOWN_HOST = "check with --live, or add the host to PACKAGE_FILE_HOSTS if it is intended"
+#: Remedy for files of a mirrored index, because a mirror has other URLs.
+_MIRRORED = "check it on a machine that reads the index itself: this one reads a mirror"
 
 
 def file_issues(
@@ -89,56 +89,56 @@ def file_issues(
     """Issues with the URLs and sizes that a lock gives for its files."""
     named = served.index_of(locked.index)
     ours = [it for it in listings if it.index == named] or list(listings)
-    for it in locked.files:
-        tell = partial(
-            issue_of, package=locked.name, version=locked.version,
-            digest=f"sha256:{it.sha256}" if it.sha256 else None,
-        )  # fmt: skip
+    for file in locked.files:
         sizes = {
-            file.size_bytes
+            it.size_bytes
             for listing in ours
-            for file in listing.files
-            if it.sha256 and file.sha256 == it.sha256 and file.size_bytes is not None
+            for it in listing.files
+            if file.sha256 and it.sha256 == file.sha256 and it.size_bytes is not None
         }
-        if it.size_bytes is not None and sizes and it.size_bytes not in sizes:
-            message = f"the lock gives {it.filename} {it.size_bytes} bytes, and it has {max(sizes)}"
-            yield tell(IssueId.INVALID_ARTIFACT_SIZE, message)
-        if it.url is not None:
-            yield from _of_address(locked, it, it.url, ours, served)
+        if file.size_bytes is not None and sizes and file.size_bytes not in sizes:
+            size = f"{file.size_bytes} bytes in the lock, but {max(sizes)} on the index"
+            message = f"{file.filename} has {size}"
+            yield issue_of(
+                IssueId.INVALID_ARTIFACT_SIZE, message, package=locked.name, version=locked.version,
+                digest=f"sha256:{file.sha256}" if file.sha256 else None,
+            )  # fmt: skip
+        if file.url is not None:
+            yield from _url_issues(locked, file, file.url, ours, served)
 
 
-def _of_address(
+def _url_issues(
     locked: LockEntry,
     file: LockedFile,
     url: str,
     ours: Sequence[ReleaseListing],
     served: KnownIndexes,
 ) -> Iterator[ProvenanceIssue]:
-    tell = partial(issue_of, package=locked.name, version=locked.version)
-    place = address_of(url)
-    where = url.partition("://")[0] + "://" + (place.host if place else "")
-    if place is not None and place.scheme in ("http", "ftp"):
-        message = f"the lock takes files from {where}, which is not reached by verified https"
-        yield tell(IssueId.INSECURE_SOURCE, message)
+    issue = partial(issue_of, package=locked.name, version=locked.version)
+    address = address_of(url)
+    origin = url.partition("://")[0] + "://" + (address.host if address else "")
+    if address is not None and address.scheme in ("http", "ftp"):
+        message = f"the lock uses files from {origin} without verified HTTPS"
+        yield issue(IssueId.INSECURE_SOURCE, message)
     known = [
         (it.index, it.addresses[name])
         for it in ours
         for name in sorted(_names_of(file, it) & it.addresses.keys())
     ]
-    if place is not None and any(address_of(it) == place for _, it in known):
+    if address is not None and any(address_of(it) == address for _, it in known):
         return
     at = tuple(sorted({it.index for it in ours}))
     mirrored = any(_is_mirrored(locked, served.places.get(it)) for it in at)
     if known and not mirrored:
-        index, address = known[0]
-        message = f"the lock takes {file.filename} from {url}, and {index} serves it at {address}"
+        index, true_url = known[0]
+        message = f"the lock uses {url} for {file.filename}, but {index} serves it at {true_url}"
         digest = f"sha256:{file.sha256}" if file.sha256 else None
-        yield tell(IssueId.ARTIFACT_DIFFERENT_SOURCE, message, indexes=at, digest=digest)
+        yield issue(IssueId.ARTIFACT_DIFFERENT_SOURCE, message, indexes=at, digest=digest)
     # Packages that no index has are reported elsewhere.
-    elif at and (mirrored or not any(_may_serve(it, place, served) for it in ours)):
-        message = f"whether {served.shown_all(at)} serves files at {where} is not known"
-        found = tell(IssueId.UNVERIFIABLE, message, indexes=at, level=NoteLevel.WARNING)
-        yield replace(found, remedy=_MIRRORED if mirrored else _UNKNOWN_PLACE)
+    elif at and (mirrored or not any(_may_serve(it, address, served) for it in ours)):
+        message = f"it is unknown whether {served.shown_all(at)} serves files from {origin}"
+        unknown = issue(IssueId.UNVERIFIABLE, message, indexes=at, level=NoteLevel.WARNING)
+        yield replace(unknown, remedy=_MIRRORED if mirrored else _UNKNOWN_HOST)
 
 
 def _names_of(file: LockedFile, listing: ReleaseListing) -> set[str]:
@@ -149,8 +149,8 @@ def _names_of(file: LockedFile, listing: ReleaseListing) -> set[str]:
 
 def _is_mirrored(locked: LockEntry, place: IndexLocation | None) -> bool:
     """Whether a lock names the URL of an index that this machine reads through a mirror."""
-    said, ours = address_of(locked.index or ""), address_of(place.url) if place else None
-    return bool(said and ours and said.scheme and said.host != ours.host)
+    named, ours = address_of(locked.index or ""), address_of(place.url) if place else None
+    return bool(named and ours and named.scheme and named.host != ours.host)
 
 
 def _may_serve(listing: ReleaseListing, address: FileAddress | None, served: KnownIndexes) -> bool:
@@ -159,8 +159,8 @@ def _may_serve(listing: ReleaseListing, address: FileAddress | None, served: Kno
         return False
     place = served.places.get(listing.index)
     others = map(address_of, listing.addresses.values())
-    there = any(it and (it.scheme, it.host) == (address.scheme, address.host) for it in others)
-    return there or (place is not None and may_serve(place, address))
+    known = any(it and (it.scheme, it.host) == (address.scheme, address.host) for it in others)
+    return known or (place is not None and may_serve(place, address))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,18 +225,17 @@ class KnownIndexes:
 
 
 def check_lock(project: Project, served: KnownIndexes) -> list[ProvenanceIssue]:
-    """Issues of the lock of a project: errors first, then by package.
+    """Issues of the lock of a project, errors first, then by package.
 
     All entries are checked, for every environment and section.
     """
-    issues = [*_of_project(project, served)]
+    issues = [*_project_issues(project, served)]
     names = project.lock_source is None or names_indexes(project.lock_source)
     for it in sorted(project.lock_entries, key=lambda it: (it.name, it.version, it.origin)):
         listings = served.listings.get((it.name, it.version), ())
-        issues += _of_package(it, listings, served, names)
+        issues += _package_issues(it, listings, served, names)
         issues += file_issues(it, listings, served)
-    for other in project.lock_elsewhere:
-        issues.append(_of_elsewhere(other))
+    issues += map(_non_index_issue, project.lock_elsewhere)
     levels = list(reversed(NoteLevel))
     # Entries for different environments often name the same files.
     return sorted(
@@ -244,7 +243,7 @@ def check_lock(project: Project, served: KnownIndexes) -> list[ProvenanceIssue]:
     )
 
 
-def _of_project(project: Project, served: KnownIndexes) -> Iterator[ProvenanceIssue]:
+def _project_issues(project: Project, served: KnownIndexes) -> Iterator[ProvenanceIssue]:
     for warning in project.warnings:
         if warning.code is WarningCode.LOCK_OUTDATED:
             yield issue_of(IssueId.INVALID_LOCK_HASH, f"{warning.field}: {warning.message}")
@@ -253,10 +252,10 @@ def _of_project(project: Project, served: KnownIndexes) -> Iterator[ProvenanceIs
     for index in dict.fromkeys((*project.indexes, *project.lock_indexes)):
         name = served.index_at(index)
         if name not in served.allowed:
-            message = f"the index {index.name} ({index.url}) is not among those that are allowed"
+            message = f"the index {index.name} ({index.url}) is not allowed"
             yield issue_of(IssueId.SOURCE_NOT_WHITELISTED, message, indexes=(name,))
         if _is_insecure(index):
-            message = f"the index {index.name} ({index.url}) is not reached by verified https"
+            message = f"the index {index.name} ({index.url}) is used without verified HTTPS"
             yield issue_of(IssueId.INSECURE_SOURCE, message, indexes=(name,))
 
 
@@ -264,52 +263,54 @@ def _is_insecure(index: ProjectIndex) -> bool:
     return urlsplit(index.url).scheme in ("http", "ftp") or not index.verify_ssl
 
 
-def _of_elsewhere(it: NonIndexPackage) -> ProvenanceIssue:
-    if it.code is WarningCode.LOCK_INCOMPLETE:
-        return issue_of(IssueId.UNVERIFIABLE, f"{it.origin}: {it.what} leaves its version open")
-    message = f"{it.origin}: {it.what} comes from no index, so nothing is known of it"
+def _non_index_issue(package: NonIndexPackage) -> ProvenanceIssue:
+    subject = f"{package.origin}: {package.what}"
+    if package.code is WarningCode.LOCK_INCOMPLETE:
+        return issue_of(IssueId.UNVERIFIABLE, f"{subject} leaves its version open")
+    message = f"{subject} does not come from an index, so its files are unknown"
     # Files beside the lock belong to the project.
-    return issue_of(IssueId.UNVERIFIABLE, message, level=NoteLevel.WARNING if it.local else None)
+    level = NoteLevel.WARNING if package.local else None
+    return issue_of(IssueId.UNVERIFIABLE, message, level=level)
 
 
-def _of_package(
+def _package_issues(
     locked: LockEntry, listings: Sequence[ReleaseListing], served: KnownIndexes, names: bool
 ) -> Iterator[ProvenanceIssue]:
     name, named = locked.name, served.index_of(locked.index)
-    tell = partial(issue_of, package=name, version=locked.version)
+    issue = partial(issue_of, package=name, version=locked.version)
     if named is not None and named not in served.allowed:
-        message = f"it is locked to {served.as_locked(locked)}, which is not allowed"
-        yield tell(IssueId.SOURCE_NOT_WHITELISTED, message, indexes=(named,))
+        message = f"the lock names {served.as_locked(locked)}, which is not allowed"
+        yield issue(IssueId.SOURCE_NOT_WHITELISTED, message, indexes=(named,))
     if not listings:
-        yield tell(IssueId.MISSING_PACKAGE, "no index is known to have it")
+        yield issue(IssueId.MISSING_PACKAGE, "no known index has this version")
         return
     checked = [it for it in locked.hashes if it.startswith("sha256:")]
     if not checked:
-        yield tell(IssueId.NO_HASH, "it is locked without a SHA-256, so no file of it is checked")
+        yield issue(IssueId.NO_HASH, "the lock has no SHA-256 for it, so its files are not checked")
         if named is not None and all(it.index != named for it in listings):
             at = tuple(sorted(it.index for it in listings))
             where = served.shown_all(at)
-            message = f"the lock says {served.as_locked(locked)}, and it is on {where} only"
-            yield tell(IssueId.ARTIFACT_DIFFERENT_SOURCE, message, indexes=at)
+            message = f"the lock names {served.as_locked(locked)}, but only {where} has it"
+            yield issue(IssueId.ARTIFACT_DIFFERENT_SOURCE, message, indexes=at)
     for text in checked:
-        yield from _of_file(locked, text, listings, served, names)
+        yield from _hash_issues(locked, text, listings, served, names)
     for text in locked.hashes if checked else ():
         if text not in checked:
             # Installers accept a file that matches any one of the hashes.
-            message = "indexes are known by SHA-256 only, and a file may be taken by this hash"
-            yield tell(IssueId.UNVERIFIABLE, message, digest=text)
+            message = "this hash is not a SHA-256 and cannot be checked, but installers accept it"
+            yield issue(IssueId.UNVERIFIABLE, message, digest=text)
     ours = [it for it in listings if it.index == named] or list(listings)
     for it in ours:
         if it.yanked:
             why = f": {it.yanked_reason}" if it.yanked_reason else ""
-            yield tell(IssueId.YANKED, f"it was taken back{why}", indexes=(it.index,))
+            yield issue(IssueId.YANKED, f"it was yanked{why}", indexes=(it.index,))
     if named is None and len(listings) > 1 and len({_hashes(it) for it in listings}) > 1:
-        message = "indexes serve different files under this version, and the lock names none"
+        message = "indexes serve different files of this version, and the lock names no index"
         at = tuple(sorted(it.index for it in listings))
-        yield tell(IssueId.DIFFERENT_ARTIFACTS_ON_SOURCES, message, indexes=at)
+        yield issue(IssueId.DIFFERENT_ARTIFACTS_ON_SOURCES, message, indexes=at)
 
 
-def _of_file(
+def _hash_issues(
     locked: LockEntry,
     text: str,
     listings: Sequence[ReleaseListing],
@@ -317,7 +318,7 @@ def _of_file(
     names: bool,
 ) -> Iterator[ProvenanceIssue]:
     named = served.index_of(locked.index)
-    tell = partial(issue_of, package=locked.name, version=locked.version, digest=text)
+    issue = partial(issue_of, package=locked.name, version=locked.version, digest=text)
     wanted = text.removeprefix("sha256:")
     has = [it for it in listings if wanted in _hashes(it)]
     at = tuple(sorted(it.index for it in has))
@@ -325,29 +326,29 @@ def _of_file(
         had = [it for it in listings if any(file.sha256 == wanted for file in it.gone)]
         unknown = [it for it in listings if not it.complete]
         if had:
-            message = f"{had[0].index} offers this file no more"
-            yield tell(IssueId.ARTIFACT_GONE, message)
+            message = f"{had[0].index} no longer offers this file"
+            yield issue(IssueId.ARTIFACT_GONE, message)
         elif unknown:
-            message = f"not all files of it on {unknown[0].index} are known"
-            yield tell(IssueId.FILES_UNKNOWN, message)
+            message = f"not all of its files on {unknown[0].index} are known"
+            yield issue(IssueId.FILES_UNKNOWN, message)
         else:
             message = "no index serves a file with this hash"
-            yield tell(IssueId.INVALID_ARTIFACT_HASH, message)
+            yield issue(IssueId.INVALID_ARTIFACT_HASH, message)
         return
     if named is not None and named not in at:
         message = (
-            f"the lock says {served.as_locked(locked)}, and the file is on {served.shown_all(at)}"
+            f"the lock names {served.as_locked(locked)}, but the file is on {served.shown_all(at)}"
         )
-        yield tell(IssueId.ARTIFACT_DIFFERENT_SOURCE, message, indexes=at)
+        yield issue(IssueId.ARTIFACT_DIFFERENT_SOURCE, message, indexes=at)
     elif named is None and DEFAULT_INDEX not in at:
-        message = f"the lock names no index, and the file is on {served.shown_all(at)} only"
+        message = f"the lock names no index, and only {served.shown_all(at)} has the file"
         # Locks of this format cannot name an index; the hash excludes other files.
         level = None if names else NoteLevel.INFO
-        yield tell(IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE, message, indexes=at, level=level)
+        yield issue(IssueId.ARTIFACT_POSSIBLE_DIFFERENT_SOURCE, message, indexes=at, level=level)
     files = [file for it in has for file in it.files if file.sha256 == wanted]
     if all(file.attested is False for file in files):
         message = f"{files[0].filename} has no attestation"
-        yield tell(IssueId.NOT_ATTESTED, message, indexes=at)
+        yield issue(IssueId.NOT_ATTESTED, message, indexes=at)
 
 
 def _hashes(listing: ReleaseListing) -> frozenset[str]:

@@ -12,11 +12,13 @@ import orjson
 from adviser.advise import Advice, advise, assessed, is_settled
 from adviser.reports.checking import (
     BROKEN,
+    OTHER_VERSION,
     AdviceInputs,
     ReportCheck,
     check_report,
     differences,
     expect_schema,
+    other_version,
     shortened,
 )
 from adviser.reports.documents import (
@@ -31,6 +33,7 @@ from adviser.reports.serialization import unpacked
 from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.assessments import Claim
 from adviser.stack_request import StackRequest
+from common import __version__
 from common.errors import InvalidArgument, InvalidDocument
 from common.formats.json_documents import (
     canonical_json,
@@ -46,9 +49,9 @@ from graph.record.advice import advice_of
 from graph.snapshot import Snapshot
 
 _VERIFIED = (
-    "that it is the recorded report, to the last leaf",
-    "that every version may be chosen and every requirement is met",
-    "scores, criteria, claims, notes and locks, worked out again",
+    "every value equals that of the recorded report",
+    "every version may be chosen and every requirement is met",
+    "scores, criteria, claims, notes and locks, computed again",
 )
 
 
@@ -124,17 +127,22 @@ def _material(stored: StoredAdvice) -> AdviceInputs:
 def why_it_may_differ(stored: StoredAdvice, again: Advice) -> str | None:
     """Why a replay may differ, as text; ``None`` if it must be identical.
 
-    A search that ended at its limit may give another result in another run. This applies to the
-    recorded and the new search, and to the search for the baseline.
+    Another version of Thoth may weigh or word advice differently. A search that ended at its limit
+    may give another result in another run; this applies to the recorded and the new search, and to
+    the search for the baseline.
 
     :raises InvalidDocument: if the recorded report is invalid
     """
     with _followed():
-        inner = orjson.loads(stored.report)["result"]["report"]
+        report = orjson.loads(stored.report)
+        inner = report["result"]["report"]
         conflict = inner["conflict"]
-        told = inner["certificate"]["settled"] or (conflict is not None and conflict["minimal"])
+        settled = inner["certificate"]["settled"] or (conflict is not None and conflict["minimal"])
         baseline_settled = inner["baseline"].get("settled", True)
-    if not told or not is_settled(again.resolution):
+        author = other_version(report)
+    if author is not None:
+        return f"it was written by Thoth {author}, and this is {__version__}"
+    if not settled or not is_settled(again.resolution):
         return "the search ended at its limit"
     if not baseline_settled or not again.baseline_settled:
         return "the search for the baseline ended at its limit"
@@ -216,17 +224,23 @@ def check_recorded(
 def check_stored(stored: StoredAdvice, report: dict[str, Any]) -> ReportCheck:
     """Check a report against the recorded one, which is verified as well.
 
+    The report of another version of Thoth is only compared with the recorded one, because this
+    version may weigh or word the same advice differently.
+
     :raises InvalidDocument: if the report has another schema version
     """
     expect_schema(report)
-    material = _material(stored)
     with _followed():
         true = orjson.loads(stored.report)
+        author = other_version(true)
         problems = [f"not as recorded: {it}" for it in shortened(differences(report, true))]
         if digest(true["result"]) != stored.head.result_digest:
             problems.append("the recorded report is not the one that its digest names")
+    if author is not None:
+        return ReportCheck(tuple(problems), _VERIFIED[:1], (f"{OTHER_VERSION} {author}",))
+    material = _material(stored)
     try:
         problems += check_report(report, material)
     except InvalidDocument as error:
-        problems.append(f"it cannot be followed: {error}")
+        problems.append(f"it cannot be evaluated: {error}")
     return ReportCheck(tuple(dict.fromkeys(problems)), _VERIFIED)

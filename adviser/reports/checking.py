@@ -32,6 +32,7 @@ from adviser.resolver.results import (
     SearchLimit,
 )
 from adviser.stack_request import StackRequest
+from common import __version__
 from common.errors import InvalidDocument
 from common.formats.json_documents import canonical_json, digest, fault_in
 from common.packages import Purl
@@ -51,31 +52,31 @@ def differences(actual: Any, expected: Any, place: str = "") -> Iterator[str]:
     :param actual: the document to check
 
     >>> list(differences({"a": [1, 2]}, {"a": [1, 3]}))
-    ['a[1] is 2, and not 3']
+    ['a[1] is 2 instead of 3']
     """
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         for key in sorted(actual.keys() | expected.keys()):
             inner = f"{place}.{key}" if place else key
             if key not in expected:
-                yield f"{inner} should not be there"
+                yield f"{inner} is unexpected"
             elif key not in actual:
                 yield f"{inner} is missing"
             else:
                 yield from differences(actual[key], expected[key], inner)
     elif _is_list(actual) and _is_list(expected):
         if len(actual) != len(expected):
-            yield f"{place} has {len(actual)} entries, and not {len(expected)}"
-        for number, (one, other) in enumerate(zip(actual, expected, strict=False)):
-            yield from differences(one, other, f"{place}[{number}]")
+            yield f"{place} has {len(actual)} entries instead of {len(expected)}"
+        for number, (entry, other) in enumerate(zip(actual, expected, strict=False)):
+            yield from differences(entry, other, f"{place}[{number}]")
     elif type(actual) is not type(expected) or actual != expected:
-        yield f"{place} is {_short(actual)}, and not {_short(expected)}"
+        yield f"{place} is {_short(actual)} instead of {_short(expected)}"
 
 
 def shortened(problems: Iterator[str]) -> Iterator[str]:
     """The first problems, and a message if there are more."""
     yield from islice(problems, _MAX_MESSAGES)
     if next(problems, None) is not None:
-        yield "and more of the kind"
+        yield "and more differences"
 
 
 def _is_list(value: Any) -> bool:
@@ -146,25 +147,36 @@ def expect_schema(report: Mapping[str, Any]) -> None:
         )
 
 
+#: Start of the statement about a report of another version of Thoth.
+OTHER_VERSION = "scores, criteria, claims, notes and locks: the report was written by Thoth"
+
+
+def other_version(report: Mapping[str, Any]) -> str | None:
+    """The version of Thoth that wrote a report; ``None`` if it is this version."""
+    version = str(report["metadata"].get("analyzer_version", "unknown"))
+    return None if version == __version__ else version
+
+
 def _problems(report: Mapping[str, Any], inputs: AdviceInputs) -> Iterator[str]:
     result, inner = report["result"], report["result"]["report"]
     certificate = inner["certificate"]
     if digest(result) != report["metadata"]["result_digest"]:
-        yield "the result is not the one that its metadata names"
+        yield "the digest in the metadata is not that of the result"
     if certificate["snapshot"] != inputs.snapshot.revision:
-        yield f"it rests on snapshot {certificate['snapshot']}, this is {inputs.snapshot.revision}"
+        named = certificate["snapshot"]
+        yield f"it is based on snapshot {named}, not on {inputs.snapshot.revision}"
     if certificate["evidence"] != inputs.evidence.revision:
-        yield "it rests on other evidence than this"
+        yield "it is based on other evidence"
     assessment = assessed(inputs.request, inputs.snapshot, inputs.evidence, inputs.baseline)
     universe = universe_for(inputs.request, inputs.snapshot, assessment)
     resolution = resolution_in(inner)
     wrong = check_resolution(universe, resolution)
     yield from wrong
     if resolution.status is ResolutionStatus.INFEASIBLE and resolution.conflict is None:
-        yield "infeasible, and no conflict is told"
+        yield "infeasible, but without a conflict"
     yield from _hash_problems(inner["products"], inputs.known)
     if wrong:
-        return  # a stack that may not be chosen cannot be written as a report
+        return  # no report can be written of a stack that may not be chosen
     advice = Advice(
         inputs.request, inputs.snapshot, inputs.evidence, inputs.baseline, assessment, universe,
         resolution, inputs.baseline_settled,
@@ -228,4 +240,4 @@ def _hash_problems(products: list[Mapping[str, Any]], known: ReleaseKnowledge) -
             files = known.files.get(purls.get(name, Purl("")), ())
             ours = {f"sha256:{it.sha256}" for it in files if it.sha256}
             for other in sorted(set(entry["hashes"]) - ours):
-                yield f"stack {number}: {name}: no file of it has the hash {json.dumps(other)}"
+                yield f"stack {number}: {name}: none of its files has the hash {json.dumps(other)}"

@@ -170,7 +170,7 @@ def failure_of(advice: Advice, known: ReleaseKnowledge) -> str | None:
         return None
     conflict = advice.resolution.conflict
     if conflict is None:
-        return f"no stack was found within the {advice.resolution.limit or 'time'} limit"
+        return f"the search found no stack within its {advice.resolution.limit or 'time'} limit"
     chain = "; ".join(step.message for step in conflict.steps)
     among = " of the versions that were read" if known.unread else ""
     return f"no stack{among} meets the request: {chain}"

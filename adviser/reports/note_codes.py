@@ -40,7 +40,7 @@ class NoteCode(StrEnum):
     UNREAD = "unread"
     #: The store has no advisories.
     NO_ADVISORIES = "no_advisories"
-    #: Observations that count for nothing because their documents were tampered with.
+    #: Observations that do not count, because their documents were changed.
     REFUSED_EVIDENCE = "refused_evidence"
     #: An option of the request that matches nothing.
     NO_EFFECT = "no_effect"

@@ -106,10 +106,8 @@ def product_notes(advice: Advice, stack: ResolvedStack) -> list[ReportNote]:
     ]
     if stack is advice.best and advice.request.locked == stack.versions():
         proven = advice.resolution.status is ResolutionStatus.OPTIMAL
-        nothing = (
-            "there is nothing better" if proven else "within the limit nothing better was found"
-        )
-        message = f"the project has this stack already: {nothing} to change to"
+        better = "no stack is better" if proven else "the search found no better one in its limit"
+        message = f"the project already has this stack; {better}"
         notes.insert(0, ReportNote(NoteCode.STAY, NoteLevel.INFO, message))
     return list(dict.fromkeys(notes))
 
@@ -145,7 +143,7 @@ def _version_note(
     grounds = _grounds(advice, rationale)
     parts = [rationale.message, *(it.message for it in grounds[:_GROUNDS])]
     if grounds[_GROUNDS:]:
-        parts.append(f"and {len(grounds) - _GROUNDS} more such findings")
+        parts.append(f"and {len(grounds) - _GROUNDS} more findings of this kind")
     return ReportNote(
         rationale.place.value,
         NoteLevel.INFO,
@@ -176,7 +174,7 @@ def _environment(advice: Advice) -> ReportNote:
     environment, hardware = advice.request.environment, advice.request.hardware
     # A Python version without a patch number means the first patch release.
     first = environment.python_full_version.endswith(".0")
-    assumed = f"; {environment.python_full_version} is assumed" if first else ""
+    assumed = f"; assuming Python {environment.python_full_version}" if first else ""
     label = advice.request.hardware_name
     if label is None and hardware:
         # Requests of earlier versions have no name.
@@ -189,8 +187,9 @@ def _environment(advice: Advice) -> ReportNote:
 
 
 def _project(advice: Advice) -> Iterator[ReportNote]:
-    for it in advice.request.project.warnings:
-        yield ReportNote(project_code(it.code), NoteLevel.WARNING, f"{it.field}: {it.message}")
+    for warning in advice.request.project.warnings:
+        message = f"{warning.field}: {warning.message}"
+        yield ReportNote(project_code(warning.code), NoteLevel.WARNING, message)
 
 
 def _indexes(advice: Advice) -> Iterator[ReportNote]:
@@ -199,38 +198,43 @@ def _indexes(advice: Advice) -> Iterator[ReportNote]:
     used |= {it.called for it in advice.request.options.indexes}
     for name in sorted(used - known):
         message = (
-            f"nothing is configured for the index {name!r}, so what is there is not known; "
-            "`--index` takes packages from others"
+            f"the index {name!r} is not configured here, so its packages are unknown; "
+            "`--index` selects other indexes"
         )
         yield ReportNote(NoteCode.INDEX_UNKNOWN, NoteLevel.WARNING, message)
     for name, refused in advice.universe.refused.items():
         # If no index in use has the package, the conflict reports that.
         others = {it.message for it in refused if _is_elsewhere(it)}
         for message in sorted(others):
-            text = f"{name}: {message}; the same name elsewhere never wins"
+            text = f"{name}: {message}; packages of this name on other indexes are ignored"
             yield ReportNote(NoteCode.OTHER_INDEX, NoteLevel.WARNING, text, name)
 
 
-def _is_elsewhere(it: RefusedVersion) -> bool:
-    return it.reason is RequestRule.OTHER_INDEX and it.rule.startswith("from ")
+def _is_elsewhere(refused: RefusedVersion) -> bool:
+    return refused.reason is RequestRule.OTHER_INDEX and refused.rule.startswith("from ")
 
 
 def _limits(advice: Advice) -> Iterator[ReportNote]:
     resolution, count = advice.resolution, advice.request.options.count
     if resolution.status is ResolutionStatus.UNKNOWN:
-        message = f"the {resolution.limit or 'time'} limit was reached before any stack was found"
+        message = (
+            f"the search reached its {resolution.limit or 'time'} limit before it found a stack"
+        )
         yield ReportNote(NoteCode.LIMIT, NoteLevel.ERROR, message)
     elif resolution.status is ResolutionStatus.FEASIBLE:
         message = (
-            f"the {resolution.limit or 'time'} limit was reached: the best stack so far; "
-            f"another may be better by {(resolution.gap or 0) / SCALE:.2f} points at most"
+            f"the search reached its {resolution.limit or 'time'} limit: this is the best stack so "
+            f"far, and another may be better by at most {(resolution.gap or 0) / SCALE:.2f} points"
         )
         yield ReportNote(NoteCode.LIMIT, NoteLevel.WARNING, message)
     elif resolution.stacks and not resolution.settled and not resolution.complete:
-        message = "the stack is proven best, but the time for telling it from equals was spent"
+        message = (
+            "no stack scores better, which is proven; the search reached its limit before it could "
+            "choose among stacks of the same score"
+        )
         yield ReportNote(NoteCode.LIMIT, NoteLevel.INFO, message)
     if resolution.complete and resolution.stacks and len(resolution.stacks) < count:
-        message = f"there are {len(resolution.stacks)} stacks, {count} were wanted"
+        message = f"only {len(resolution.stacks)} of {count} requested stacks exist"
         yield ReportNote(NoteCode.FEW_STACKS, NoteLevel.INFO, message)
 
 
@@ -274,9 +278,9 @@ def _measured(coverage: Coverage, hardware: str | None) -> str:
     where = " on this hardware" if hardware is not None else ""
     measured = coverage.measured if where else coverage.measured + coverage.measured_elsewhere
     if not measured:
-        return f"No stack of this project was measured{where}."
+        return f"no package of this stack was measured in this version{where}"
     packages = "package was" if coverage.packages == 1 else "packages were"
-    return f"{measured} of {coverage.packages} {packages} measured in this version{where}."
+    return f"{measured} of {coverage.packages} {packages} measured in this version{where}"
 
 
 def _sources(advice: Advice) -> ReportNote:
@@ -286,27 +290,28 @@ def _sources(advice: Advice) -> ReportNote:
         for it in advice.assessment.coverage.sources
     ]
     date = f"as of {advice.evidence.as_of:%Y-%m-%d}"
-    message = f"{date}; last read or told: {', '.join(known)}" if known else date
+    message = f"{date}; last update of each source: {', '.join(known)}" if known else date
     return ReportNote(NoteCode.SOURCES, NoteLevel.INFO, message)
 
 
 def _next_jobs(advice: Advice) -> Iterator[ReportNote]:
     claims = next_claims(advice.assessment.claims)
     if claims:
-        many = f"{len(claims)} comparisons are" if len(claims) > 1 else "one comparison is"
+        count = f"{len(claims)} comparisons are" if len(claims) > 1 else "one comparison is"
         details = "; ".join(map(_further, claims[:_NEXT]))
         yield ReportNote(
-            NoteCode.NEXT_JOBS, NoteLevel.INFO, f"{many} open, to measure next: {details}"
+            NoteCode.NEXT_JOBS, NoteLevel.INFO, f"{count} undetermined; measure next: {details}"
         )
 
 
 def _further(claim: Claim) -> str:
     ours, theirs = (str(purl).partition("@")[2] for purl in (claim.purl, claim.baseline_purl))
-    chance = f" ({claim.chance:.0%} chance of a claim)" if claim.chance else ""
-    lacks = f", {claim.jobs_missing} and {claim.baseline_jobs_missing} more jobs"
-    if claim.needs is not Need.JOBS:
-        lacks = need_text(claim)
-    return f"{claim.package} {ours} next to {theirs} in {claim.indicator}{lacks}{chance}"
+    chance = f" ({claim.chance:.0%} chance of a verdict)" if claim.chance else ""
+    needs = need_text(claim)
+    if claim.needs is Need.JOBS:
+        more = f"{claim.jobs_missing} more jobs of {ours}"
+        needs = f", {more} and {claim.baseline_jobs_missing} of {theirs}"
+    return f"{claim.package} {ours} against {theirs} in {claim.indicator}{needs}{chance}"
 
 
 def _conflict(advice: Advice) -> Iterator[ReportNote]:
@@ -321,17 +326,17 @@ def _conflict(advice: Advice) -> Iterator[ReportNote]:
 
 
 def refused_text(count: int) -> str:
-    """Say that observations were refused as evidence, and where the reason is.
+    """A message that observations do not count as evidence, and where the reason is.
 
     >>> refused_text(1)
-    '1 observation is refused, since its document was tampered with: `thoth ingest quarantine`'
+    '1 observation is ignored, because its document was changed: see `thoth ingest quarantine`'
     """
     subject = (
-        "1 observation is refused, since its document was"
+        "1 observation is ignored, because its document was"
         if count == 1
-        else f"{count} observations are refused, since their documents were"
+        else f"{count} observations are ignored, because their documents were"
     )
-    return f"{subject} tampered with: `thoth ingest quarantine`"
+    return f"{subject} changed: see `thoth ingest quarantine`"
 
 
 def gap_notes(advice: Advice) -> Iterator[ReportNote]:
@@ -353,7 +358,7 @@ def _advisories(advice: Advice) -> Iterator[ReportNote]:
     # If the request refuses vulnerable versions, an empty list would look like a clean result.
     level = NoteLevel.WARNING if advice.request.kind.refuses_vulnerable else NoteLevel.INFO
     message = (
-        "no advisories are known, so that no version counts as vulnerable, whether it is or not: "
+        "the store has no advisories, so vulnerable versions are not recognised: "
         "`thoth advisories sync --osv` reads them"
     )
     yield ReportNote(NoteCode.NO_ADVISORIES, level, message)
@@ -368,7 +373,7 @@ def _refused_evidence(advice: Advice) -> Iterator[ReportNote]:
 def _prereleases(advice: Advice) -> Iterator[ReportNote]:
     known = {*advice.snapshot.packages, *advice.snapshot.missing}
     for name in sorted(advice.request.options.prereleases - known):
-        message = f"pre-releases of {name} are welcome, and nothing asks for {name}"
+        message = f"pre-releases of {name} are allowed, but nothing requires {name}"
         yield ReportNote(NoteCode.NO_EFFECT, NoteLevel.WARNING, message, name)
 
 
@@ -382,11 +387,11 @@ def _allowed(advice: Advice) -> Iterator[ReportNote]:
     for identifier in sorted(advice.request.options.allowed_vulnerabilities):
         allowed = AllowList([identifier], advice.evidence.vulnerabilities)
         if not any(map(allowed.accepts, vulnerabilities)):
-            message = f"{identifier} is allowed, and no version here is known to be affected by it"
+            message = f"{identifier} is allowed, but no version here is known to be affected by it"
             yield ReportNote(NoteCode.NO_EFFECT, NoteLevel.WARNING, message)
 
 
-#: Rules that remove a release without a mention of the package in the request.
+#: Rules that can remove a release although the request does not name the package.
 _UNSEEN = frozenset({RequestRule.PUBLISHED, RequestRule.POLICY, RequestRule.EXCLUSION})
 #: Maximum number of refused releases in a message.
 _NAMED = 3
@@ -405,12 +410,12 @@ def _extras(advice: Advice, choice: Choice, candidate: Candidate) -> Iterator[Re
         extra for it in advice.universe.roots if it.name == choice.name for extra in it.extras
     }
     chosen = f"{choice.name} {choice.version}"
-    offered = f"it offers {', '.join(candidate.extras) or 'none'}"
+    offered = f"it has {', '.join(candidate.extras) or 'none'}"
     for extra in sorted(set(choice.extras) - set(candidate.extras)):
         yield ReportNote(
             NoteCode.EXTRA_MISSING,
             NoteLevel.WARNING if extra in requested else NoteLevel.INFO,
-            f"{chosen} has no extra {extra!r}, which brings nothing: {offered}",
+            f"{chosen} has no extra {extra!r}, so nothing is installed for it: {offered}",
             choice.name,
             choice.version,
         )
@@ -437,8 +442,8 @@ def _prerelease(
     yield ReportNote(
         NoteCode.ONLY_PRERELEASES,
         NoteLevel.WARNING,
-        f"{name} {choice.version} is a pre-release that nobody asks for, as the request leaves no "
-        f"release that would do: {', '.join(releases)}",
+        f"{name} {choice.version} is a pre-release, because the request excludes every suitable "
+        f"release: {', '.join(releases)}",
         name,
         choice.version,
     )

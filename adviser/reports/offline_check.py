@@ -14,7 +14,14 @@ from typing import Any
 
 import orjson
 
-from adviser.reports.checking import BROKEN, ReportCheck, expect_schema, resolution_in
+from adviser.reports.checking import (
+    BROKEN,
+    OTHER_VERSION,
+    ReportCheck,
+    expect_schema,
+    other_version,
+    resolution_in,
+)
 from adviser.reports.serialization import unpacked
 from adviser.resolver.admission import choosable, universe_of
 from adviser.resolver.checker import check_resolution, check_stack
@@ -30,12 +37,12 @@ from common.reasons import Reason
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 
-_ITSELF = "that the report agrees with itself: digest, sums, order, bound, lock and stack"
-_FEASIBLE = "that every version may be chosen and every requirement is met, by the snapshot"
+_ITSELF = "the report is consistent: digest, sums, order, bound, lock and stack"
+_FEASIBLE = "every version may be chosen and every requirement is met, by the snapshot"
 _SCORED = "scores and their order, by the snapshot and the evidence"
 _RECORD = (
-    "that nothing was edited, the hashes and addresses of files, the project's manifest, and the "
-    "proof that nothing is better: this machine has no record of the advice"
+    "unedited content, the hashes and URLs of files, the project's manifest, and the proof that no "
+    "stack is better: this machine has no record of the advice"
 )
 
 
@@ -43,6 +50,8 @@ def check_offline(
     report: Mapping[str, Any], snapshot: Snapshot | None = None, evidence: Evidence | None = None
 ) -> ReportCheck:
     """Check a report whose advice is not in the record.
+
+    Scores are only verified if this version of Thoth wrote the report.
 
     :param snapshot: the snapshot that the report names, if it is available
     :param evidence: the evidence that the report names, if it is available
@@ -62,9 +71,9 @@ def _checked(
     problems, verified, unverified = list(_by_itself(report)), [_ITSELF], []
     named, based = certificate["snapshot"], certificate["evidence"]
     if snapshot is not None and snapshot.revision != named:
-        problems.append(f"it rests on snapshot {named}, not on {snapshot.revision}")
+        problems.append(f"it is based on snapshot {named}, not on {snapshot.revision}")
     if evidence is not None and evidence.revision != based:
-        problems.append(f"it rests on evidence {based}, not on {evidence.revision}")
+        problems.append(f"it is based on evidence {based}, not on {evidence.revision}")
     if snapshot is None:
         unverified.append(f"{_FEASIBLE}: it needs snapshot {named} (--snapshot)")
         unverified.append(f"{_SCORED}: it needs both")
@@ -72,9 +81,11 @@ def _checked(
     parameters = report["result"]["parameters"]
     rules = unpacked(orjson.dumps(parameters["rules"]), ResolverRequest)
     resolution = resolution_in(inner)
-    if evidence is None:
+    author = other_version(report)
+    if evidence is None or author is not None:
         problems += _unfeasible(resolution, snapshot, rules)
-        unverified.append(f"{_SCORED}: it needs evidence {based} (--evidence)")
+        needed = f"{_SCORED}: it needs evidence {based} (--evidence)"
+        unverified.append(needed if author is None else f"{OTHER_VERSION} {author}")
     else:
         problems += _unscored(resolution, snapshot, evidence, parameters, inner["baseline"], rules)
         verified.append(_SCORED)
@@ -123,7 +134,7 @@ def _unscored(
 def _by_itself(report: Mapping[str, Any]) -> Iterator[str]:
     result, inner = report["result"], report["result"]["report"]
     if digest(result) != report["metadata"]["result_digest"]:
-        yield "the result is not the one that its metadata names"
+        yield "the digest in the metadata is not that of the result"
     resolution = resolution_in(inner)
     yield from _certificate_problems(resolution)
     for number, product in enumerate(inner["products"], 1):
@@ -136,29 +147,29 @@ def _certificate_problems(resolution: Resolution) -> Iterator[str]:
     if bool(resolution.stacks) != (
         resolution.status in (ResolutionStatus.OPTIMAL, ResolutionStatus.FEASIBLE)
     ):
-        yield f"{resolution.status} does not go with {len(resolution.stacks)} stacks"
+        yield f"the status is {resolution.status}, but there are {len(resolution.stacks)} stacks"
     if resolution.status is ResolutionStatus.INFEASIBLE and resolution.conflict is None:
-        yield "infeasible, and no conflict is told"
+        yield "infeasible, but without a conflict"
     if resolution.stacks and resolution.objective != resolution.stacks[0].score:
-        yield "the objective is not the first stack's score"
+        yield "the objective is not the score of the first stack"
     if resolution.stacks and (resolution.bound == resolution.objective) != (
         resolution.status is ResolutionStatus.OPTIMAL
     ):
-        yield "optimal is what reaches its bound, and nothing else"
+        yield "the status must be optimal if, and only if, the objective reaches the bound"
     keys = [(-it.score, it.passed_over) for it in resolution.stacks]
-    if any(one > other for one, other in pairwise(keys)):
-        yield "the stacks are out of order"
+    if any(key > following for key, following in pairwise(keys)):
+        yield "the stacks are not sorted by score"
 
 
-def _lock_is_of_the_stack(product: Mapping[str, Any]) -> bool:
+def _lock_matches_stack(product: Mapping[str, Any]) -> bool:
     locked = product["project"]["requirements_locked"]
     entries = {**locked["default"], **locked["develop"]}
     versions = {it["name"]: f"=={it['version']}" for it in product["packages"]}
     return not entries or {name: it["version"] for name, it in entries.items()} == versions
 
 
-def _graph_is_of_the_stack(product: Mapping[str, Any]) -> bool:
-    names = sorted(one["name"] for one in product["packages"])
+def _graph_matches_stack(product: Mapping[str, Any]) -> bool:
+    names = sorted(it["name"] for it in product["packages"])
     nodes = product["dependency_graph"]["nodes"]
     manifest = product["project"]["requirements"]
     request = {*manifest["packages"], *manifest["dev-packages"]}
@@ -182,11 +193,11 @@ def _score(package: Mapping[str, Any]) -> int:
 #: Conditions that every product meets, with the message if it does not.
 _PRODUCT: tuple[tuple[Callable[[Mapping[str, Any]], bool], str], ...] = (
     (_adds_up, "the score is not the sum of its contributions"),
-    (_criteria_add_up, "the criteria do not add up to the choices"),
+    (_criteria_add_up, "the contributions of the criteria do not add up"),
     (
-        lambda it: it["passed_over"] == sum(one["place"] for one in it["packages"]),
-        "it does not pass over as many versions as its choices",
+        lambda product: product["passed_over"] == sum(it["place"] for it in product["packages"]),
+        "the number of versions passed over is not the sum over its packages",
     ),
-    (_graph_is_of_the_stack, "the dependency graph has other packages"),
-    (_lock_is_of_the_stack, "the lock has other versions than the stack"),
+    (_graph_matches_stack, "the dependency graph has other packages than the stack"),
+    (_lock_matches_stack, "the lock has other versions than the stack"),
 )

@@ -38,19 +38,23 @@ class UnfetchedVersions:
     @property
     def message(self) -> str:
         """What is missing and which command fetches it."""
-        more = f"{self.count} more that nobody has read, {self.newest} the newest"
-        if self.count == 1:
-            more = f"one more that nobody has read, {self.newest}"
-        known = "the one known version" if self.known == 1 else f"the {self.known} known versions"
-        return f"{self.name}: infeasible among {known}; {self.index} lists {more}: {self._remedy}"
+        known = "1 version that was" if self.known == 1 else f"{self.known} versions that were"
+        more = (
+            f"1 more, {self.newest}"
+            if self.count == 1
+            else f"{self.count} more, {self.newest} first"
+        )
+        covered = f"the conflict covers the {known} read"
+        return f"{self.name}: {covered}; {self.index} lists {more}: {self._remedy}"
 
     @property
     def _remedy(self) -> str:
         at = "" if self.index == DEFAULT_INDEX else f" --index {self.index}"
         if self.wanted is not None:
-            return f"`thoth packages add '{self.name}{self.wanted}'{at}`, or --fetch, reads it"
+            return f"`thoth packages add '{self.name}{self.wanted}'{at}` or --fetch reads it"
         every = self.known + self.count
-        return f"`thoth packages add {self.name} --max-versions {every}{at}` reads them"
+        them = "it" if self.count == 1 else "them"
+        return f"`thoth packages add {self.name} --max-versions {every}{at}` reads {them}"
 
 
 def unfetched_in(
@@ -96,8 +100,10 @@ def _unfetched(
     if not left:
         return None
     read = by_index[index]
-    met = any(all(admits(text, it) for text in own) for it in read if version_of(it) is not None)
-    wanted = None if met else ",".join(filter(None, own))
+    satisfied = any(
+        all(admits(text, it) for text in own) for it in read if version_of(it) is not None
+    )
+    wanted = None if satisfied else ",".join(filter(None, own))
     return UnfetchedVersions(name, index, len(left), left[0], len(read), wanted)
 
 
@@ -158,7 +164,7 @@ def _is_prerelease(text: str) -> bool:
 
 
 #: Start of the hint in a message.
-_REMEDY = ": `thoth advise --fetch` reads it"
+_REMEDY = ": `thoth advise --fetch` reads"
 
 #: Maximum number of names in a message.
 _SHOWN = 10
@@ -176,20 +182,20 @@ def missing_message(request: StackRequest, snapshot: Snapshot) -> str | None:
     """
     if not snapshot.missing:
         return None
-    problem = "nothing is known yet of what is asked for"
+    problem = "the store has none of the required packages"
     if not knows_nothing(snapshot):
-        problem = f"not known yet: {_shortened(snapshot.missing, ', ')}"
+        problem = f"not in the store: {_shortened(snapshot.missing, ', ')}"
     commands = " and ".join(_commands(request, snapshot.missing))
     if not commands:
-        return f"{problem}; no index that it comes from is configured here (PACKAGE_INDEXES)"
-    return f"{problem}{_REMEDY} from the indexes first, as {commands} would"
+        return f"{problem}; no index for them is configured here (PACKAGE_INDEXES)"
+    return f"{problem}{_REMEDY} them first, like {commands}"
 
 
 def without_fetch_hint(message: str) -> str:
     """The message without the hint, for when ``--fetch`` was given and found nothing.
 
-    >>> without_fetch_hint("not known yet: web: `thoth advise --fetch` reads it from …")
-    'not known yet: web'
+    >>> without_fetch_hint("not in the store: web: `thoth advise --fetch` reads them first")
+    'not in the store: web'
     """
     return message.partition(_REMEDY)[0]
 

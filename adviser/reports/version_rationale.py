@@ -77,10 +77,10 @@ class VersionRationales:
         passed = self._universe.packages[choice.name][: choice.place]
         if not passed:
             return self._unusable(choice) or Rationale(RationaleCode.NEWEST, "the newest release")
-        plain = [it for it in passed if not it.yanked and not self._uninvited(it)]
+        plain = [it for it in passed if not it.yanked and not self._is_unrequested_prerelease(it)]
         if not plain:
-            state = "taken back" if passed[0].yanked else "a pre-release that nobody asked for"
-            text = f"{passed[0].version} is {state}"
+            state = "was yanked" if passed[0].yanked else "is a pre-release, and none was requested"
+            text = f"{passed[0].version} {state}"
             return Rationale(RationaleCode.NOT_INVITED, text, passed[0].version, passed[0].purl)
         newest = plain[0]
         return (
@@ -90,7 +90,7 @@ class VersionRationales:
             or self._differs(newest)
             or Rationale(
                 RationaleCode.WHOLE_STACK,
-                f"the stack is better as a whole than with {newest.version}",
+                f"the stack as a whole scores better than with {newest.version}",
                 newest.version,
                 newest.purl,
             )
@@ -112,23 +112,23 @@ class VersionRationales:
     def requirement_text(self, requirer: str, dependency: Dependency) -> str:
         """A requirement as text, such as ``flask 3.0 requires click>=8``, with its override."""
         name = dependency.name
-        wanted = f"{name}{dependency.specifier}{self._instead(name)}"
+        wanted = f"{name}{dependency.specifier}{self._override_text(name)}"
         if not requirer:
-            return f"the request asks for {wanted}"
+            return f"the request requires {wanted}"
         return f"{requirer} {self._versions[requirer]} requires {wanted}"
 
-    def _uninvited(self, it: Candidate) -> bool:
+    def _is_unrequested_prerelease(self, it: Candidate) -> bool:
         return it.prerelease and it.name not in self._universe.prereleases
 
     def _held(self, choice: Choice, newest: Candidate) -> Rationale | None:
-        if (instead := self._universe.overrides.get(choice.name)) is not None:
-            if admits(instead, newest.version):
+        if (override := self._universe.overrides.get(choice.name)) is not None:
+            if admits(override, newest.version):
                 return None
-            message = f"the request overrides {choice.name} to {instead}"
+            message = f"the request overrides {choice.name} to {override}"
             return Rationale(RationaleCode.HELD_BACK, message, newest.version, newest.purl)
-        for requirer, it in self.requirers(choice.name):
-            if not admits(self._universe.asked(it), newest.version):
-                message = self.requirement_text(requirer, it)
+        for requirer, dependency in self.requirers(choice.name):
+            if not admits(self._universe.asked(dependency), newest.version):
+                message = self.requirement_text(requirer, dependency)
                 return Rationale(RationaleCode.HELD_BACK, message, newest.version, newest.purl)
         return None
 
@@ -148,16 +148,18 @@ class VersionRationales:
         if criterion.name == "performance" and standing is not None:
             text = standing.reason
         else:
-            text = f"{newest.version} scores {gain / SCALE:.2f} points less by {criterion.name}"
+            text = f"{newest.version} scores {gain / SCALE:.2f} points less for {criterion.name}"
         return Rationale(RationaleCode.SCORES_BETTER, text, newest.version, newest.purl)
 
     def _needs(self, newest: Candidate) -> Rationale | None:
         for dependency in newest.requirements(self._extras[newest.name]):
             version, text = self._versions.get(dependency.name), self._universe.asked(dependency)
             if version is None or not admits(text, version):
-                has = "the stack has none" if version is None else f"the stack has {version}"
-                wanted = f"{dependency.name}{dependency.specifier}{self._instead(dependency.name)}"
-                message = f"{newest.version} requires {wanted}, and {has}"
+                has = f"no {dependency.name}" if version is None else f"{dependency.name} {version}"
+                wanted = (
+                    f"{dependency.name}{dependency.specifier}{self._override_text(dependency.name)}"
+                )
+                message = f"{newest.version} requires {wanted}, but the stack has {has}"
                 return Rationale(RationaleCode.NEEDS_OTHERS, message, newest.version, newest.purl)
         return None
 
@@ -165,13 +167,13 @@ class VersionRationales:
         """A better stack already has the newer version, so this stack differs from it."""
         for number, versions in enumerate(self._above, 1):
             if versions.get(newest.name) == newest.version:
-                message = f"differs from the stacks above: stack {number} has {newest.version}"
+                message = f"stacks must differ, and stack {number} has {newest.version}"
                 return Rationale(RationaleCode.DIFFERS, message, newest.version, newest.purl)
         return None
 
-    def _instead(self, name: str) -> str:
-        instead = self._universe.overrides.get(name)
-        return "" if instead is None else f" (overridden to {name}{instead})"
+    def _override_text(self, name: str) -> str:
+        specifier = self._universe.overrides.get(name)
+        return "" if specifier is None else f" (overridden to {name}{specifier})"
 
     def _unusable(self, choice: Choice) -> Rationale | None:
         """The newest excluded version, if it is newer."""

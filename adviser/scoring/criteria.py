@@ -86,8 +86,8 @@ class _Line:
 _TABLE = (
     _Line(
         "performance", "natural log of the ratio of rates",
-        "pessimistic bound of what measurements settled against the baseline, mean over"
-        " indicators; nothing where nothing is settled",
+        "settled difference to the fastest version that could be chosen: its lower bound, mean over"
+        " indicators; 0 if nothing is settled",
         performance=100.0,
     ),
     _Line(
@@ -97,7 +97,7 @@ _TABLE = (
         latest=0.1, stable=0.2, testing=0.05, performance=0.1, security=10.0, penalty=True,
     ),
     _Line(
-        "yanked", "yanked version", "whether its publisher took it back",
+        "yanked", "yanked version", "whether its publisher yanked it",
         latest=10.0, stable=10.0, testing=10.0, performance=10.0, security=10.0, penalty=True,
     ),
     _Line(
@@ -106,17 +106,17 @@ _TABLE = (
     ),
     _Line(
         "maturity", "share of the first 30 days",
-        "how much of its first 30 days is still to come; all of it if nobody knows",
+        "share of its first 30 days that is still ahead; 1 if its upload time is unknown",
         stable=5.0, security=0.5, penalty=True,
     ),
     _Line(
         "maintenance", "version superseded within its series",
-        "whether a later release of the same series, such as 1.4.x, mended something",
+        "whether its series, such as 1.4.x, has a later release",
         stable=1.0, performance=0.2, security=1.0,
     ),
     _Line(
         "freshness", "share of the package's releases",
-        "how many releases of the package are newer, as a share of all",
+        "number of newer releases of the package, as a share of all its releases",
         latest=1.0, stable=0.2, testing=1.0, performance=0.1, security=0.2,
     ),
     _Line(

@@ -107,17 +107,19 @@ def _confounded(claims: Iterable[Claim]) -> Iterator[Justification]:
 
 
 def _missing(name: str) -> Justification:
-    message = f"{name} is asked for, and no version of it is known"
+    message = f"{name} is required, but the store has no version of it"
     return Justification(JustificationCode.MISSING, NoteLevel.ERROR, message, name)
 
 
 def _unsolvable(name: str) -> Justification:
-    message = f"no version of {name} tells what it requires without being built"
+    message = (
+        f"the requirements of {name} are unknown, because each of its versions must be built first"
+    )
     return Justification(JustificationCode.UNSOLVABLE, NoteLevel.WARNING, message, name)
 
 
 def _baseline_unavailable(text: str) -> Justification:
-    message = f"{text} cannot be installed here, so that nothing is compared with it"
+    message = f"{text} is not among the candidate versions, so nothing is compared with it"
     return Justification(
         JustificationCode.BASELINE_UNAVAILABLE, NoteLevel.WARNING, message, text.partition("==")[0]
     )
@@ -150,7 +152,7 @@ def _of_package(
 ) -> Iterator[Justification]:
     last = last_release(candidates)
     if last is not None and as_of - last > UNMAINTAINED_AFTER:
-        message = f"nothing of {name} that fits was released since {last:%Y-%m-%d}"
+        message = f"{name} has had no suitable release since {last:%Y-%m-%d}"
         yield Justification(JustificationCode.UNMAINTAINED, NoteLevel.WARNING, message, name)
 
 
@@ -159,17 +161,17 @@ def _of_vulnerabilities(
 ) -> Iterator[Justification]:
     for vulnerability in candidate.vulnerabilities:
         severity = severity_of(vulnerability)
-        harm = known.get(vulnerability.id)
-        summary = f": {harm.summary}" if harm and harm.summary else ""
+        details = known.get(vulnerability.id)
+        summary = f": {details.summary}" if details and details.summary else ""
         accepted = allowed.accepts(vulnerability)
         message = (
             f"{candidate.name} {candidate.version} is affected by {vulnerability.id}"
             f" ({severity or 'unrated'}){', which is allowed' if accepted else ''}{summary}"
         )
-        grave = severity in _SEVERE and not accepted
+        severe = severity in _SEVERE and not accepted
         yield Justification(
             JustificationCode.VULNERABILITY_ALLOWED if accepted else JustificationCode.VULNERABLE,
-            NoteLevel.ERROR if grave else NoteLevel.INFO if accepted else NoteLevel.WARNING,
+            NoteLevel.ERROR if severe else NoteLevel.INFO if accepted else NoteLevel.WARNING,
             message, candidate.name, candidate.purl, VULNERABILITY_PAGE.format(vulnerability.id),
             (vulnerability.id,),
         )  # fmt: skip
@@ -186,7 +188,7 @@ def claim_note(claim: Claim) -> Justification:
     subject = claim.package or "the measured stack"
     versions = ""
     if claim.purl and claim.baseline_purl:
-        versions = f" {_quoted_version(claim.purl)} next to {_quoted_version(claim.baseline_purl)}"
+        versions = f" {_version_text(claim.purl)} against {_version_text(claim.baseline_purl)}"
     measured = f"{_measure(claim)} on {claim.hardware_label}"
     summary = f"{subject}{versions}: {_verdict_text(claim)} in {measured}"
     jobs = f"{claim.jobs} and {claim.baseline_jobs} jobs"
@@ -212,34 +214,38 @@ def need_text(claim: Claim) -> str:
     more = max(claim.jobs_missing, claim.baseline_jobs_missing)
     texts = {
         None: "",
-        Need.JOBS: f", about {_jobs(claim.jobs_missing + claim.baseline_jobs_missing)} would tell",
+        Need.JOBS: f", about {_jobs(claim)} would settle it",
         Need.TURNS: (
-            ", as nothing tells what a run by itself does: run both in turns (`thoth inspect` with"
-            f" both specifications), {MIN_JOBS} jobs each or more"
+            ", because the difference between runs is unknown: run both in turns (`thoth inspect`"
+            f" with both specifications), at least {MIN_JOBS} jobs each"
         ),
-        Need.RUNS: f", about {more} more {'run' if more == 1 else 'runs'} of each would tell, or"
-        " jobs that run in turns",
-        Need.HERE: f" from elsewhere, {MIN_JOBS} jobs of each on this hardware would tell more",
-        Need.HOSTS: f", {_further_hosts(claim, more)} would tell",
+        Need.RUNS: f", about {more} more {'run' if more == 1 else 'runs'} of each would settle"
+        " it, or jobs that run in turns",
+        Need.HERE: (
+            ", because it was measured elsewhere:"
+            f" {MIN_JOBS} jobs of each on this hardware would tell more"
+        ),
+        Need.HOSTS: f", {_further_hosts(claim, more)} would settle it",
         Need.MARGIN: ", more than 1,000 jobs of each would be needed",
     }
     return texts[claim.needs]
 
 
-def _jobs(count: int) -> str:
+def _jobs(claim: Claim) -> str:
+    count = claim.jobs_missing + claim.baseline_jobs_missing
     return f"{count} more {'job' if count == 1 else 'jobs'}"
 
 
 def _further_hosts(claim: Claim, more: int) -> str:
     if claim.method is not Method.POOLED:
-        return f"{MIN_JOBS} jobs of each on one and the same host"
+        return f"{MIN_JOBS} jobs of each on the same host"
     hosts = more // MIN_JOBS
     return f"{MIN_JOBS} jobs of each on about {hosts} further {'host' if hosts == 1 else 'hosts'}"
 
 
 def _interval(claim: Claim) -> str:
     if not math.isfinite(claim.interval_high_pct):
-        return "no interval, as the error is not known"
+        return "no interval, because the error is unknown"
     if claim.verdict in (Verdict.FASTER, Verdict.SLOWER):
         observed = f"{claim.observed_pct:+.1f} % observed, "
     else:
@@ -263,12 +269,12 @@ def _restrictions(claim: Claim) -> str:
     if claim.left_out:
         parts.append(f"left out: {left_out_text(claim.left_out)}")
     if not claim.same_hardware:
-        parts.append("another hardware class than asked about")
+        parts.append("on another hardware class than requested")
     if not claim.same_python:
         parts.append(f"Python {claim.python_version or 'unknown'}")
     if claim.confounded:
         parts.append(
-            f"not scored, as {len(claim.differs)} packages differ: {', '.join(claim.differs)}"
+            f"not scored, because {len(claim.differs)} packages differ: {', '.join(claim.differs)}"
         )
     return f"; {'; '.join(parts)}" if parts else ""
 
@@ -277,5 +283,5 @@ def _restrictions(claim: Claim) -> str:
 _SHOWN_PARAMETERS = ("device", "dtype", "size", "batch", "threads")
 
 
-def _quoted_version(purl: Purl) -> str:
+def _version_text(purl: Purl) -> str:
     return purl.partition("@")[2].partition("?")[0]

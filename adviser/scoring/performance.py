@@ -446,7 +446,7 @@ class _Table:
             return PerformanceStanding()
         ours, theirs = self.gain(rival, baseline), self.gain(version, baseline)
         if theirs is None and ours is not None and ours > 0:
-            alone = f"{version_of_purl(version)} was not measured beside them"
+            alone = f"{version_of_purl(version)} was not compared with them"
             return PerformanceStanding(ours, f"{self._largest(rival, baseline)}; {alone}")
         if ours is None and theirs is not None and theirs < 0:
             return PerformanceStanding(-theirs, self._largest(baseline, version))

@@ -195,7 +195,7 @@ class TestAdvise:
         # A second time there is a lock, which is better by nothing.
         project.done("advise", "--dev")
         assert json.loads(project.read("Pipfile.lock")) == lock
-        assert "the project has this stack already" in project.done("results")
+        assert "the project already has this stack" in project.done("results")
 
     @pytest.mark.parametrize("kind", ["latest", "stable", "testing", "performance", "security"])
     def test_every_recommendation_type_is_known(self, small: Project, kind: str) -> None:

@@ -18,6 +18,7 @@ from adviser.reports.documents import (
 )
 from adviser.reports.serialization import packed
 from adviser.scoring.criteria import RecommendationType
+from common import __version__
 from graph.advice import AdviceHead, StoredAdvice
 from graph.evidence import Evidence
 from tests.factories.asked import INDEX, asked, known_for, snapshot_for
@@ -25,7 +26,7 @@ from tests.factories.evidence import Bench, jobs
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "report.schema.json"
 METADATA = {
-    "analyzer": "adviser", "analyzer_version": "1", "hostname": "host",
+    "analyzer": "adviser", "analyzer_version": __version__, "hostname": "host",
     "thoth_deployment_name": "local", "datetime": "2026-01-01T00:00:00+00:00",
     "document_id": "adviser-260101000000-00000000000000aa", "timestamp": 1, "duration": 0.5,
     "timings": {"search_s": 0.01}, "arguments": {}, "os_release": {},

@@ -127,7 +127,7 @@ def test_a_report_is_checked_and_a_forged_one_found_out(
     done = thoth(known.settings, "advise", "check", str(path))
     assert done.returncode == 1
     assert "core 1.0 may not be chosen" in done.stdout
-    assert 'packages[0].version is "1.0", and not "1.1"' in done.stdout
+    assert 'packages[0].version is "1.0" instead of "1.1"' in done.stdout
     identifier = held["metadata"]["document_id"]
     done = thoth(known.settings, "replay", identifier, "--known", str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -135,11 +135,11 @@ def test_a_report_is_checked_and_a_forged_one_found_out(
     path.write_text(json.dumps(held), encoding="utf-8")
     done = thoth(known.settings, "advise", "check", str(path))
     assert done.returncode == 2
-    assert "not verified: that every version may be chosen" in done.stdout
+    assert "not verified: every version may be chosen" in done.stdout
     files = ("--snapshot", f"{tmp_path}/snapshot.json", "--evidence", f"{tmp_path}/evidence.json")
     done = thoth(known.settings, "advise", "check", str(path), *files)
     assert done.returncode == 2
-    assert "verified: that every version may be chosen" in done.stdout
+    assert "verified: every version may be chosen" in done.stdout
     assert done.stdout.count("not verified: ") == 1
     path.write_text("{}", encoding="utf-8")
     done = thoth(known.settings, "advise", "check", str(path))

@@ -61,7 +61,7 @@ def test_folders_files_and_options_that_cannot_be_used_are_exit_code_2(
     users.write_text("root:x:0:0:root:/root:/bin/bash\n", encoding="utf-8")
     at = str(tmp_path / "requirements.txt")
     for arguments, words in (
-        (("advise", str(tmp_path / "empty")), "nothing says what is required"),
+        (("advise", str(tmp_path / "empty")), "no file lists requirements"),
         (("advise", at, "--extra", "nope"), "has no extra 'nope'"),
         (("advise", at, "--group", "nope"), "has no group 'nope'"),
         (("advise", str(users)), "is not a requirement"),
@@ -102,8 +102,8 @@ def test_a_conflict_among_what_was_read_is_not_told_as_proof(
         assert done.returncode == 1, done.stderr
         (told,) = json.loads(done.stdout)["unread"]
         assert told == (
-            "core: infeasible among the one known version; pypi lists one more that nobody has "
-            "read, 1.0: `thoth packages add 'core==1.0'`, or --fetch, reads it"
+            "core: the conflict covers the 1 version that was read; pypi lists 1 more, 1.0: "
+            "`thoth packages add 'core==1.0'` or --fetch reads it"
         )
         # What no version is, none that is read would be either.
         done = thoth(stores.settings, "why-not", "core==9", *at, "--json", **where)
@@ -134,7 +134,7 @@ def test_without_advisories_nothing_looks_clean(known: Stores, tmp_path: Path) -
     (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
     done = thoth(known.settings, "advise", str(tmp_path), *WHERE, "--type", "security")
     assert done.returncode == 0, done.stderr
-    assert "warning: no advisories are known" in done.stdout
+    assert "warning: the store has no advisories" in done.stdout
     assert "advisories never" in done.stdout
 
 
@@ -149,7 +149,7 @@ def test_advisories_that_could_not_be_read_are_still_not_known(
     assert done.returncode == 1
     assert "not recorded: no advisory about a Python package was read" in done.stdout
     done = thoth(known.settings, "advise", str(tmp_path), *WHERE, "--type", "security")
-    assert "warning: no advisories are known" in done.stdout
+    assert "warning: the store has no advisories" in done.stdout
     assert "`thoth advisories sync --osv` reads them" in " ".join(done.stdout.split())
     done = thoth(known.settings, "advisories", "status")
     assert "sources          none" in done.stdout

@@ -85,7 +85,7 @@ def test_without_it_an_empty_store_says_what_to_do(
     done = thoth(stores.settings, "advise", str(project), *WHERE, **at(index))
     assert done.returncode == 1
     (line,) = [it for it in done.stdout.splitlines() if "--fetch" in it]
-    assert "nothing is known yet of what is asked for: `thoth advise --fetch`" in line
+    assert "the store has none of the required packages: `thoth advise --fetch`" in line
     assert "`thoth packages add app`" in line
     assert index.paths == []
 

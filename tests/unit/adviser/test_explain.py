@@ -74,7 +74,7 @@ def test_why_leads_from_the_request_to_the_package() -> None:
     }
     told = why(advised(asked("app\nside\n"), index), "leaf")
     assert told.version == "2"
-    assert told.path == ("the request asks for side", "side 1 requires leaf<3")
+    assert told.path == ("the request requires side", "side 1 requires leaf<3")
     assert set(told.askers) == {"mid 1 requires leaf>=1", "side 1 requires leaf<3"}
     assert told.without is not None
     assert told.without.outcome is ForcedOutcome.CONFLICT
@@ -82,7 +82,7 @@ def test_why_leads_from_the_request_to_the_package() -> None:
     assert told.otherwise.changes == (VersionChange("leaf", "2", "1"),)
     longer = why(advised(asked("app\n"), index), "leaf")
     assert longer.path == (
-        "the request asks for app",
+        "the request requires app",
         "app 1 requires mid",
         "mid 1 requires leaf>=1",
     )

@@ -328,7 +328,7 @@ def test_two_indexes_of_one_name_are_told_by_their_addresses() -> None:
     )
     (told,) = [it for it in found if it.id is IssueId.ARTIFACT_DIFFERENT_SOURCE]
     assert told.justification == (
-        "the lock says pypi (https://else.example/simple), and the file is on "
+        "the lock names pypi (https://else.example/simple), but the file is on "
         "pypi (https://index.example/simple)"
     )
 

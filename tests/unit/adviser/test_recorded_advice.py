@@ -9,6 +9,7 @@ import pytest
 
 from adviser.answering.recorded_advice import why_it_may_differ
 from adviser.resolver.results import ResolutionStatus
+from common import __version__
 from tests.factories.reports import (
     made,
     report_of,
@@ -30,6 +31,13 @@ def test_a_replay_that_ended_at_its_limit_may_differ() -> None:
     unsettled = replace(ADVICE.resolution, settled=False, status=ResolutionStatus.FEASIBLE)
     assert why_it_may_differ(record, replace(ADVICE, resolution=unsettled)) == SEARCH
     assert why_it_may_differ(record, replace(ADVICE, baseline_settled=False)) == BASELINE
+
+
+def test_a_replay_by_another_version_may_differ() -> None:
+    report = copy.deepcopy(REPORT)
+    report["metadata"]["analyzer_version"] = "0.0.1"
+    reason = why_it_may_differ(stored_report(ADVICE, report), ADVICE)
+    assert reason == f"it was written by Thoth 0.0.1, and this is {__version__}"
 
 
 @pytest.mark.parametrize(("key", "words"), [("certificate", SEARCH), ("baseline", BASELINE)])

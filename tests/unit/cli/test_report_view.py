@@ -77,14 +77,14 @@ def test_a_vulnerability_that_decided_is_named() -> None:
     text = shown(report_of(advise(request, snap, NOTHING)), 200)
     (row,) = [line for line in text.splitlines() if line.startswith("core")]
     assert row.split()[1] == "1.1"
-    assert "2.0 scores 1.00 points less by security" in row
+    assert "2.0 scores 1.00 points less for security" in row
     assert "core 2.0 is affected by CVE-2024-1 (critical)" in row
 
 
 def test_what_was_asked_of_the_indexes_just_now_is_not_to_be_asked_again() -> None:
     report = report_of(advised(asked("web\nnowhere\n")))
     text = shown(report, 200, fetched=True)
-    assert "warning: not known yet: nowhere" in text.splitlines()
+    assert "warning: not in the store: nowhere" in text.splitlines()
     assert "--fetch" not in text
     assert "--fetch" in shown(report, 200)
 
@@ -96,7 +96,7 @@ def test_versions_that_the_environment_excludes_are_known_too() -> None:
 
 def test_the_day_of_what_is_known_is_shown() -> None:
     text = shown(report_of(kept()), 300)
-    assert "info: as of 2026-01-01; last read or told: pypi 2026-01-01" in text
+    assert "info: as of 2026-01-01; last update of each source: pypi 2026-01-01" in text
 
 
 def test_the_nearest_measured_stack_is_for_those_who_ask_for_details() -> None:
@@ -122,7 +122,7 @@ def test_that_there_is_nothing_to_change_to_is_told_first() -> None:
     files = {"requirements.in": "core\n", "requirements.txt": "core==2.0\n"}
     text = shown(report_of(advised(asked(files=files))))
     assert text.startswith("info: ")
-    assert "there is nothing better" in text.splitlines()[0]
+    assert "no stack is better" in text.splitlines()[0]
 
 
 def test_every_stack_has_its_number() -> None:

@@ -137,7 +137,7 @@ def test_what_is_added_or_gone_is_found_out() -> None:
     less["metadata"]["result_digest"] = digest(less["result"])
     record = stored_report(ADVICE, REPORT)
     (problem,) = check_stored(record, more).problems
-    assert problem == "not as recorded: metadata.signed_by should not be there"
+    assert problem == "not as recorded: metadata.signed_by is unexpected"
     assert any("stack_info has" in it for it in check_stored(record, less).problems)
 
 
@@ -235,7 +235,21 @@ def test_another_snapshot_or_other_evidence_is_named() -> None:
     other = made("web\n")
     found = check_offline(REPORT, other.snapshot, Evidence(as_of=datetime(2026, 1, 1, tzinfo=UTC)))
     assert any(other.snapshot.revision in it for it in found.problems)
-    assert any("it rests on evidence" in it for it in found.problems)
+    assert any("it is based on evidence" in it for it in found.problems)
+
+
+def test_the_report_of_another_version_is_only_compared_with_the_record() -> None:
+    older = copy.deepcopy(REPORT)
+    older["metadata"]["analyzer_version"] = "0.0.1"
+    older["result"]["report"]["stack_info"][0]["message"] = "worded as of old"
+    older["metadata"]["result_digest"] = digest(older["result"])
+    record = stored_report(ADVICE, older)
+    result = check_stored(record, older)
+    assert (result.problems, len(result.verified), len(result.unverified)) == ((), 1, 1)
+    assert result.unverified[0].endswith("the report was written by Thoth 0.0.1")
+    assert check_stored(record, REPORT).problems
+    offline = check_offline(older, ADVICE.snapshot, ADVICE.evidence)
+    assert (offline.problems, len(offline.verified), len(offline.unverified)) == ((), 2, 2)
 
 
 def test_a_report_can_be_read_back_as_it_was_written() -> None:

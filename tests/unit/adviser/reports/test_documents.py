@@ -148,7 +148,7 @@ def stays(lock: str, **options: Any) -> list[list[str]]:
 def test_only_the_best_stack_is_one_to_stay_with() -> None:
     best, second = "core==1.1\ntool==1.0\nweb==2.0\n", "core==1.0\ntool==1.0\nweb==2.0\n"
     (first,), *others = stays(best, count=3)
-    assert "there is nothing better to change to" in first
+    assert "no stack is better" in first
     assert others == [[], []]
     assert stays(second, count=3) == [[], [], []]
 
@@ -164,7 +164,7 @@ def test_without_a_proof_nothing_better_is_not_claimed() -> None:
         advice.resolution, status=ResolutionStatus.FEASIBLE, bound=1, limit=SearchLimit.TIME
     )
     (product,) = report_of(replace(advice, resolution=unproven))["result"]["report"]["products"]
-    assert "nothing better was found" in product["justification"][0]["message"]
+    assert "found no better one" in product["justification"][0]["message"]
 
 
 def test_a_second_stack_without_its_lock_fails_nothing() -> None:
@@ -271,12 +271,12 @@ def _other_snapshot(report: dict[str, Any]) -> None:
     ("forge", "words"),
     [
         (_other_version, "core 1.1 is not within >=2"),
-        (_better_score, "products[0].score is 0.0, and not"),
+        (_better_score, "products[0].score is 0.0 instead of"),
         (_better_bound, "optimal is what reaches its bound"),
         (_package_gone, "is required and missing"),
-        (_other_hash, "core: no file of it has the hash"),
-        (_other_lock, 'core.version is "==2.0", and not "==1.1"'),
-        (_other_snapshot, "it rests on snapshot"),
+        (_other_hash, "core: none of its files has the hash"),
+        (_other_lock, 'core.version is "==2.0" instead of "==1.1"'),
+        (_other_snapshot, "it is based on snapshot"),
     ],
 )
 def test_a_forged_report_is_found_out(forge: Any, words: str) -> None:
@@ -293,8 +293,8 @@ def test_a_result_that_was_touched_is_not_the_one_that_its_metadata_names() -> N
     report = report_of(advice)
     report["result"]["error_msg"] = "all is well"
     assert problems(report, advice) == [
-        "the result is not the one that its metadata names",
-        'result.error_msg is "all is well", and not null',
+        "the digest in the metadata is not that of the result",
+        'result.error_msg is "all is well" instead of null',
     ]
 
 
@@ -342,7 +342,7 @@ def test_an_open_comparison_says_how_many_jobs_are_missing_and_is_to_be_measured
     assert it["jobs"] == it["baseline_jobs"] > 0
     assert 0 < it["chance"] < 1
     (note,) = [one for one in inner["stack_info"] if one["code"] == "next_jobs"]
-    assert f"{it['jobs']} and {it['jobs']} more jobs" in note["message"]
+    assert f"{it['jobs']} more jobs of 1.0 and {it['jobs']} of 1.1" in note["message"]
     assert problems(report, advice) == []
 
 

@@ -57,14 +57,14 @@ def test_names_without_effect_are_told() -> None:
 def test_versions_that_the_request_admits_and_nobody_read_are_told() -> None:
     (found,) = unread("core<1\n", {"core": ["0.9", "0.8", "1.2"]})
     assert (found.count, found.newest, found.known, found.wanted) == (2, "0.9", 3, "<1")
-    assert "`thoth packages add 'core<1'`, or --fetch" in found.message
+    assert "`thoth packages add 'core<1'` or --fetch" in found.message
 
 
 def test_what_the_conflict_rules_out_read_or_not_is_not_told() -> None:
     assert unread("web>=3\ntool\n", {"core": ["1.5", "2.5"], "web": ["0.1"]}) == ()
     (found,) = unread("web>=3\ntool\n", {"core": ["1.5"], "tool": ["0.9"]})
     assert (found.name, found.wanted) == ("tool", None)
-    assert "`thoth packages add tool --max-versions 2` reads them" in found.message
+    assert "`thoth packages add tool --max-versions 2` reads it" in found.message
 
 
 def test_prereleases_that_nobody_welcomes_are_not_missed() -> None:

@@ -57,7 +57,7 @@ def test_a_search_without_time_says_so() -> None:
 def test_fewer_stacks_than_wanted_are_told() -> None:
     notes = stack_notes(advised(asked("tool\n", count=9)))
     (note,) = [it for it in notes if it.code == NoteCode.FEW_STACKS]
-    assert note.message == "there are 2 stacks, 9 were wanted"
+    assert note.message == "only 2 of 9 requested stacks exist"
 
 
 def test_warnings_of_the_projects_reader_are_passed_on() -> None:
@@ -80,30 +80,33 @@ def measured(*stacks: str) -> Evidence:
 def test_the_share_of_measured_packages_is_one_plain_sentence() -> None:
     near = measured("web==3.0 core==1.1", "web==1.0 core==1.0")
     assert message(NoteCode.COVERAGE, asked("web\n"), near) == (
-        "1 of 2 packages were measured in this version on this hardware."
+        "1 of 2 packages were measured in this version on this hardware"
     )
     exact = message(NoteCode.COVERAGE, asked("web\n"), measured("web==3.0 core==2.0"))
-    assert exact == "2 of 2 packages were measured in this version on this hardware."
+    assert exact == "2 of 2 packages were measured in this version on this hardware"
 
 
 @pytest.mark.parametrize("evidence", [NOTHING, measured("web==1.0 core==1.0")])
 def test_that_nothing_of_a_stack_was_measured_is_one_plain_sentence(evidence: Evidence) -> None:
     assert message(NoteCode.COVERAGE, asked("web\n"), evidence) == (
-        "No stack of this project was measured on this hardware."
+        "no package of this stack was measured in this version on this hardware"
     )
 
 
 def test_hardware_that_is_not_known_is_no_hardware_on_which_nothing_was_measured() -> None:
     nowhere = asked("web\n", hardware=None)
     assert message(NoteCode.COVERAGE, nowhere, measured("web==3.0 core==2.0")) == (
-        "2 of 2 packages were measured in this version."
+        "2 of 2 packages were measured in this version"
     )
-    assert message(NoteCode.COVERAGE, nowhere) == "No stack of this project was measured."
+    assert (
+        message(NoteCode.COVERAGE, nowhere)
+        == "no package of this stack was measured in this version"
+    )
 
 
 def test_how_old_the_knowledge_is_is_told() -> None:
     assert message(NoteCode.SOURCES, asked()) == (
-        "as of 2026-01-01; last read or told: pypi 2026-01-01"
+        "as of 2026-01-01; last update of each source: pypi 2026-01-01"
     )
     never = replace(NOTHING, sources={"advisories": None})
     assert message(NoteCode.SOURCES, asked(), never).endswith("advisories never")
@@ -113,7 +116,7 @@ def test_how_old_the_knowledge_is_is_told() -> None:
 def test_a_patch_level_that_nobody_named_is_told(full: str, told: bool) -> None:
     where = replace(ENVIRONMENT, python_full_version=full)
     text = message(NoteCode.ENVIRONMENT, replace(asked(), environment=where))
-    assert text.endswith(f"; {full} is assumed") == told
+    assert text.endswith(f"; assuming Python {full}") == told
 
 
 def test_without_a_stack_nothing_is_said_of_how_much_of_it_was_measured() -> None:
@@ -126,9 +129,12 @@ def test_without_a_stack_nothing_is_said_of_how_much_of_it_was_measured() -> Non
 @pytest.mark.parametrize(
     ("needs", "words"),
     [
-        (Need.JOBS, "PiMatmul, 5 and 6 more jobs"),
-        (Need.RUNS, "PiMatmul, about 6 more runs of each would tell, or jobs that run in turns"),
-        (Need.HOSTS, "PiMatmul, 5 jobs of each on one and the same host would tell"),
+        (Need.JOBS, "PiMatmul, 5 more jobs of 3 and 6 of 2"),
+        (
+            Need.RUNS,
+            "PiMatmul, about 6 more runs of each would settle it, or jobs that run in turns",
+        ),
+        (Need.HOSTS, "PiMatmul, 5 jobs of each on the same host would settle it"),
         (Need.TURNS, "run both in turns (`thoth inspect` with both specifications)"),
     ],
 )

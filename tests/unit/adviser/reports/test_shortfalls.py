@@ -80,13 +80,13 @@ def test_a_prerelease_that_is_asked_for_or_alone_anyway_is_no_surprise(
 def test_an_extra_that_there_is_not_is_told() -> None:
     (note,) = notes(advised(asked("web[nosuch,speed]\n"), INDEX), "extra_missing", "web")
     assert note["message"] == (
-        "web 1.0 has no extra 'nosuch', which brings nothing: it offers all, speed"
+        "web 1.0 has no extra 'nosuch', so nothing is installed for it: it has all, speed"
     )
     assert note["type"] == "WARNING"
     (note,) = notes(advised(asked("web[all]\n"), INDEX), "extra_missing", "web")
     assert note["type"] == "INFO"
     (note,) = notes(advised(asked("web[speed]\n"), INDEX), "extra_missing")
-    assert note["message"].endswith("'never', which brings nothing: it offers none")
+    assert note["message"].endswith("'never', so nothing is installed for it: it has none")
     assert notes(advised(asked("web[speed]\n"), INDEX), "extra_missing", "web") == []
 
 

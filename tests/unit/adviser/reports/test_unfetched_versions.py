@@ -34,8 +34,8 @@ def test_an_empty_store_is_told_once_with_what_to_do() -> None:
     told = [it for it in notes if it.code not in (NoteCode.ENVIRONMENT, NoteCode.CONFLICT)]
     assert [(it.code, it.type.value) for it in told[-1:]] == [("fetch", "ERROR")]
     assert told[-1].message == (
-        "nothing is known yet of what is asked for: `thoth advise --fetch` reads it from the "
-        "indexes first, as `thoth packages add tool web` would"
+        "the store has none of the required packages: `thoth advise --fetch` reads them first, "
+        "like `thoth packages add tool web`"
     )
     assert not {"package_missing", "coverage"} & {it.code for it in notes}
 
@@ -43,7 +43,7 @@ def test_an_empty_store_is_told_once_with_what_to_do() -> None:
 def test_some_that_are_missing_are_named() -> None:
     notes = stack_notes(advised(asked("web\nnowhere\n")))
     (note,) = [it for it in notes if it.code == NoteCode.FETCH]
-    assert note.message.startswith("not known yet: nowhere: `thoth advise --fetch`")
+    assert note.message.startswith("not in the store: nowhere: `thoth advise --fetch`")
     assert "package_missing" in {it.code for it in notes}
     assert NoteCode.FETCH not in {it.code for it in stack_notes(advised())}
 
@@ -59,5 +59,5 @@ def test_an_index_that_is_not_configured_has_no_remedy_but_that() -> None:
     request = asked(files=FILES, indexes=(MAIN, unknown))
     message = missing_message(request, snapshot_for(request, INDEX)) or ""
     assert message == (
-        "not known yet: mine; no index that it comes from is configured here (PACKAGE_INDEXES)"
+        "not in the store: mine; no index for them is configured here (PACKAGE_INDEXES)"
     )

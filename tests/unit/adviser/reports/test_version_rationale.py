@@ -37,7 +37,7 @@ def test_who_holds_a_version_back_is_named() -> None:
 def test_the_request_itself_is_named_first() -> None:
     found = rationale(advised(asked("web<3\n")), "web")
     assert found == Rationale(
-        RationaleCode.HELD_BACK, "the request asks for web<3", "3.0", Purl("pkg:pypi/web@3.0")
+        RationaleCode.HELD_BACK, "the request requires web<3", "3.0", Purl("pkg:pypi/web@3.0")
     )
 
 
@@ -58,13 +58,13 @@ def test_a_further_stack_differs_from_those_above_and_is_not_said_to_be_better()
     second = advice.resolution.stacks[1]
     found = rationales_of(advice, second).rationale(second.choices[0])
     assert found.place is RationaleCode.DIFFERS
-    assert found.message == "differs from the stacks above: stack 1 has 2.0"
+    assert found.message == "stacks must differ, and stack 1 has 2.0"
 
 
 def test_what_a_newer_one_would_need_is_named() -> None:
     found = rationale(advised(), "web")
     assert found.place is RationaleCode.NEEDS_OTHERS
-    assert found.message == "3.0 requires core>=2, and the stack has 1.1"
+    assert found.message == "3.0 requires core>=2, but the stack has core 1.1"
 
 
 def test_a_newer_one_that_cannot_run_here_is_named_with_the_reason() -> None:
@@ -84,8 +84,8 @@ def test_an_excluded_newer_one_is_named_with_the_rule() -> None:
 @pytest.mark.parametrize(
     ("release", "version", "words"),
     [
-        ({"yanked": True}, "2.0", "2.0 is taken back"),
-        ({}, "2.0rc1", "2.0rc1 is a pre-release that nobody asked for"),
+        ({"yanked": True}, "2.0", "2.0 was yanked"),
+        ({}, "2.0rc1", "2.0rc1 is a pre-release, and none was requested"),
     ],
 )
 def test_what_nobody_invited_is_named(release: dict[str, bool], version: str, words: str) -> None:

@@ -222,7 +222,7 @@ def test_a_stack_is_justified_by_what_is_in_it() -> None:
     fast = coded(found, "web==2.0", "core==1.1")
     assert set(fast) == {JustificationCode.FASTER, JustificationCode.UNMAINTAINED}
     message = fast[JustificationCode.FASTER].message
-    assert message.startswith("web 2.0 next to 2.1: 30.0 % faster in PiMatmul (size 512) on this")
+    assert message.startswith("web 2.0 against 2.1: 30.0 % faster in PiMatmul (size 512) on this")
     assert "+30.0 % observed, 95 % interval +2" in message
     assert "8 and 8 jobs" in message
     assert fast[JustificationCode.FASTER].evidence == found.claims[0].evidence
@@ -233,7 +233,7 @@ def test_a_claim_from_elsewhere_says_so() -> None:
     found = assessed(PERFORMANCE, evidence=measured(1.0, ELSEWHERE), target=Target(HERE, "3.12"))
     (note,) = (it for it in found.notes({purl("web==2.0")}) if it.code is JustificationCode.FASTER)
     assert "on another class" in note.message
-    assert note.message.endswith("; another hardware class than asked about; Python 3.11")
+    assert note.message.endswith("; on another hardware class than requested; Python 3.11")
 
 
 def test_where_too_few_jobs_ran_that_is_said_instead_of_an_interval() -> None:
@@ -244,8 +244,8 @@ def test_where_too_few_jobs_ran_that_is_said_instead_of_an_interval() -> None:
     (note,) = (
         it for it in found.notes({purl("web==2.0")}) if it.code is JustificationCode.UNDETERMINED
     )
-    assert "undetermined, about 8 more jobs would tell in PiMatmul" in note.message
-    assert note.message.endswith("(no interval, as the error is not known, 1 and 1 jobs)")
+    assert "undetermined, about 8 more jobs would settle it in PiMatmul" in note.message
+    assert note.message.endswith("(no interval, because the error is unknown, 1 and 1 jobs)")
 
 
 def test_confounded_gains_are_told_once_for_the_request() -> None:
@@ -255,7 +255,7 @@ def test_confounded_gains_are_told_once_for_the_request() -> None:
     found = assessed(PERFORMANCE, evidence=bench.evidence())
     (note,) = found.justifications
     assert note.code is JustificationCode.CONFOUNDED
-    assert note.message.endswith("not scored, as 2 packages differ: core, web")
+    assert note.message.endswith("not scored, because 2 packages differ: core, web")
     assert {row[0] for row in found.scores.values()} == {0}
 
 

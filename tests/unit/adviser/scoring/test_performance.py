@@ -247,7 +247,9 @@ def test_what_other_runs_show_of_nights_tells_what_one_run_of_each_is_worth() ->
     assert steady.verdict is Verdict.FASTER
     assert (wild.verdict, wild.needs) == (Verdict.UNDETERMINED, Need.RUNS)
     assert wild.jobs_missing > 0
-    assert "more runs of each would tell, or jobs that run in turns" in claim_note(wild).message
+    assert (
+        "more runs of each would settle it, or jobs that run in turns" in claim_note(wild).message
+    )
 
 
 def test_ten_runs_of_each_are_ten_and_not_a_hundred_jobs() -> None:
@@ -354,7 +356,7 @@ def test_elsewhere_on_two_hosts_and_on_the_border_no_number_of_jobs_is_made_up()
         pooled.measure(pooled.stack("fast==2"), jobs(gain, 40), host=host)
     (claim,) = claims_about(pooled, ["fast==1"], ["fast==2"])
     assert (claim.method, claim.needs) == (Method.POOLED, Need.HOSTS)
-    more = f"5 jobs of each on about {claim.jobs_missing // 5} further hosts would tell"
+    more = f"5 jobs of each on about {claim.jobs_missing // 5} further hosts would settle it"
     assert more in claim_note(claim).message
     border = Bench()
     border.measure(border.stack("fast==1"), jobs(count=400))
