@@ -1,1 +1,5 @@
-"""Gets advice out of evidence, with no I/O of its own below the commands."""
+"""Give advice: read projects, resolve stacks, score them and write reports.
+
+The entry point is :func:`adviser.advise.advise`. Only ``answering`` and ``verification`` use
+stores.
+"""

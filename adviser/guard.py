@@ -63,7 +63,7 @@ class MissingKnowledge:
 
 @dataclass(frozen=True, slots=True)
 class VersionVulnerability:
-    """A vulnerability of a version in one lock that the other lock is not known to have.
+    """A vulnerability that affects a version of one lock, but no known version of the other.
 
     :param severity: ``None`` if unknown
     """
@@ -215,11 +215,11 @@ def versions_without_candidate(
     The snapshot does not have their vulnerabilities.
     """
     return [
-        (it.name, versions[it.name])
-        for it in changes_of(old, new)
+        (change.name, versions[change.name])
+        for change in changes_of(old, new)
         for versions in (old, new)
-        if it.name in versions
-        and not isinstance(_known(snapshot, it.name, versions[it.name]), Candidate)
+        if change.name in versions
+        and not isinstance(_known(snapshot, change.name, versions[change.name]), Candidate)
     ]
 
 
@@ -249,11 +249,11 @@ def _known(snapshot: Snapshot, name: str, version: str) -> Candidate | Excluded 
     return next((it for it in listed if _same(it.version, version)), None)
 
 
-def _same(one: str | None, other: str | None) -> bool:
+def _same(version: str | None, other: str | None) -> bool:
     """Whether two strings denote the same version; ``1.0`` equals ``1.0.0``."""
-    if one == other or one is None or other is None:
-        return one == other
-    parsed = version_of(one)
+    if version == other or version is None or other is None:
+        return version == other
+    parsed = version_of(version)
     return parsed is not None and parsed == version_of(other)
 
 
@@ -291,13 +291,15 @@ def _is_settled(claim: Claim) -> bool:
 
 
 def _only_in(
-    one: _Side, other: _Side, changes: Iterable[VersionChange]
+    side: _Side, other: _Side, changes: Iterable[VersionChange]
 ) -> Iterator[VersionVulnerability]:
     for name in (it.name for it in changes):
         known = {it.id for it in other.vulnerabilities_of(name)}
-        for it in sorted(one.vulnerabilities_of(name), key=lambda it: it.id):
-            if it.id not in known:
-                yield VersionVulnerability(name, one.versions[name], it.id, it.severity)
+        for vulnerability in sorted(side.vulnerabilities_of(name), key=lambda it: it.id):
+            if vulnerability.id not in known:
+                yield VersionVulnerability(
+                    name, side.versions[name], vulnerability.id, vulnerability.severity
+                )
 
 
 def _yanked(after: _Side, changes: Iterable[VersionChange]) -> Iterator[YankedVersion]:
@@ -313,7 +315,7 @@ def _missing_metadata(after: _Side, changes: Iterable[VersionChange]) -> Iterato
         if version is None or isinstance(known, Candidate):
             continue
         unread = known is None or known.reason is ExclusionReason.UNREAD
-        reason = "its metadata are not read" if unread or known is None else known.message
+        reason = "its metadata were not read" if unread or known is None else known.message
         remedy = f"thoth packages add '{name}=={version}'" if unread else None
         yield MissingKnowledge(MissingKind.METADATA, name, f"{name} {version}: {reason}", remedy)
 
@@ -325,7 +327,7 @@ def _missing_advisories(
         yield MissingKnowledge(
             MissingKind.ADVISORIES,
             None,
-            "no advisories are read, so no vulnerability is known",
+            "the store has no advisories, so vulnerabilities are unknown",
             "thoth advisories sync --osv",
         )
 

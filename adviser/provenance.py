@@ -231,10 +231,10 @@ def check_lock(project: Project, served: KnownIndexes) -> list[ProvenanceIssue]:
     """
     issues = [*_project_issues(project, served)]
     names = project.lock_source is None or names_indexes(project.lock_source)
-    for it in sorted(project.lock_entries, key=lambda it: (it.name, it.version, it.origin)):
-        listings = served.listings.get((it.name, it.version), ())
-        issues += _package_issues(it, listings, served, names)
-        issues += file_issues(it, listings, served)
+    for locked in sorted(project.lock_entries, key=lambda it: (it.name, it.version, it.origin)):
+        listings = served.listings.get((locked.name, locked.version), ())
+        issues += _package_issues(locked, listings, served, names)
+        issues += file_issues(locked, listings, served)
     issues += map(_non_index_issue, project.lock_elsewhere)
     levels = list(reversed(NoteLevel))
     # Entries for different environments often name the same files.
@@ -300,10 +300,10 @@ def _package_issues(
             message = "this hash is not a SHA-256 and cannot be checked, but installers accept it"
             yield issue(IssueId.UNVERIFIABLE, message, digest=text)
     ours = [it for it in listings if it.index == named] or list(listings)
-    for it in ours:
-        if it.yanked:
-            why = f": {it.yanked_reason}" if it.yanked_reason else ""
-            yield issue(IssueId.YANKED, f"it was yanked{why}", indexes=(it.index,))
+    for listing in ours:
+        if listing.yanked:
+            why = f": {listing.yanked_reason}" if listing.yanked_reason else ""
+            yield issue(IssueId.YANKED, f"it was yanked{why}", indexes=(listing.index,))
     if named is None and len(listings) > 1 and len({_hashes(it) for it in listings}) > 1:
         message = "indexes serve different files of this version, and the lock names no index"
         at = tuple(sorted(it.index for it in listings))

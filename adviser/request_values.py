@@ -1,7 +1,7 @@
-"""Values that a request is given as text: requirements, bounds, overrides and moments.
+"""Parse values of a request from text: requirements, constraints, overrides and times.
 
-Both doors of the product use this: the command line for its options and the API for its fields.
-Errors do not name the option or field; the caller knows it and adds it.
+The command line parses options with this, the API fields. Errors do not name the option or field;
+the caller adds it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def parse_dependencies(texts: Iterable[str]) -> tuple[Dependency, ...]:
     for text in texts:
         requirement = parse_requirement(text)
         if requirement.name is None or requirement.url or requirement.marker:
-            problem = requirement.problem or "nothing more"
+            problem = requirement.problem or "markers and URLs are not allowed"
             raise InvalidArgument(f"{text!r} is not a name with a specifier: {problem}")
         dependencies.append(Dependency(requirement.name, requirement.specifier, requirement.extras))
     return tuple(dependencies)
@@ -41,7 +41,7 @@ def parse_bounds(texts: Iterable[str]) -> tuple[Dependency, ...]:
     for bound in bounds:
         if bound.extras:
             extras = ",".join(bound.extras)
-            raise InvalidArgument(f"{bound.name}[{extras}] has extras: ask for them in the project")
+            raise InvalidArgument(f"{bound.name}[{extras}] has extras: list them in the project")
     return bounds
 
 

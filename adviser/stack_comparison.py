@@ -94,9 +94,11 @@ def measured_series(alike: Sequence[MeasuredObservation]) -> MeasuredSeries:
     Drift and instability are handled by the same functions as in advice.
     """
     by_stack = defaultdict(list)
-    for it in alike:
-        unlocked = (it.component or "", it.component_version or "")
-        by_stack[it.reading.stack, *(() if it.reading.stack else unlocked)].append(it)
+    for observation in alike:
+        unlocked = (observation.component or "", observation.component_version or "")
+        by_stack[
+            observation.reading.stack, *(() if observation.reading.stack else unlocked)
+        ].append(observation)
     series = alike[0].series
     history = history_of(series, (it.reading for it in alike if it.reading.stack != UNKNOWN_STACK))
     known: list[StackJobs] = []
@@ -237,8 +239,8 @@ def identical_pairs(observations: Iterable[MeasuredObservation]) -> SelfCheck:
 def all_series(observations: Iterable[MeasuredObservation]) -> list[MeasuredSeries]:
     """The observations by series: one comparison key and one version of Python each."""
     by_series = defaultdict(list)
-    for it in observations:
-        by_series[it.series.comparison_key, it.series.python_version].append(it)
+    for row in observations:
+        by_series[row.series.comparison_key, row.series.python_version].append(row)
     return [measured_series(alike) for alike in by_series.values()]
 
 
@@ -285,13 +287,16 @@ def _group(
         others = [stack for stack in measured.known if stack is not base]
         results = [
             replace(
-                _result(stack, one),
+                _result(stack, comparison),
                 left_out=jobs_left_out(
                     measured.history,
-                    [(base.digest or "", one.baseline_used), (stack.digest or "", one.used)],
+                    [
+                        (base.digest or "", comparison.baseline_used),
+                        (stack.digest or "", comparison.used),
+                    ],
                 ),
             )
-            for stack, one in zip(others, comparisons, strict=True)
+            for stack, comparison in zip(others, comparisons, strict=True)
         ]
         stacks = _by_speed([_result(base), *results])
     return StackGroup(
@@ -315,13 +320,13 @@ def _group(
 
 def _baseline_of(known: Sequence[StackJobs], prefix: str | None) -> tuple[StackJobs | None, str]:
     if not known:
-        return None, "no stack is known"
+        return None, "the versions of all stacks are unknown"
     named = [stack for stack in known if prefix and _starts(stack.digest, prefix)]
     if len(named) > 1:
         names = ", ".join(str(stack.digest) for stack in named)
         raise UnknownBaseline(f"{prefix!r} is the start of more than one digest: {names}")
     if named:
-        return named[0], "as asked"
+        return named[0], "as requested"
     newest = max(known, key=_release_order)
     if newest.version is None:
         reason = "most jobs; no version of the component is known"

@@ -30,21 +30,21 @@ def selected_requirements(
 
     :raises InvalidFile: if the project has no such extra or group; the hint lists those it has
     """
-    asked = [*project.requirements, *(project.dev if dev else ())]
+    requirements = [*project.requirements, *(project.dev if dev else ())]
     for kind, known, wanted in (
         ("extra", project.extras, extras), ("group", project.groups, groups)
     ):  # fmt: skip
         for name in wanted:
-            asked += _named(project, kind, known, name)
+            requirements += _named(project, kind, known, name)
     # Requirements that differ only in their origin count once; the first origin is kept.
     first: dict[ProjectRequirement, ProjectRequirement] = {}
-    for it in asked:
+    for it in requirements:
         first.setdefault(replace(it, origin=""), it)
     return tuple(first.values())
 
 
 def overridden(
-    asked: Iterable[ProjectRequirement],
+    requirements: Iterable[ProjectRequirement],
     overrides: Iterable[ProjectRequirement],
     markers: Mapping[str, str],
 ) -> tuple[ProjectRequirement, ...]:
@@ -52,15 +52,15 @@ def overridden(
 
     A requirement keeps its own marker. If none of its overrides holds, it is removed.
     """
-    instead: dict[str, list[ProjectRequirement]] = {}
-    for it in overrides:
-        held = instead.setdefault(it.name, [])
-        if it.holds(markers):
-            held.append(it)
+    replacements: dict[str, list[ProjectRequirement]] = {}
+    for override in overrides:
+        held = replacements.setdefault(override.name, [])
+        if override.holds(markers):
+            held.append(override)
     return tuple(
         replace(it, specifier=other.specifier, extras=other.extras) if other is not it else it
-        for it in asked
-        for other in instead.get(it.name, [it])
+        for it in requirements
+        for other in replacements.get(it.name, [it])
     )
 
 
@@ -74,17 +74,17 @@ def check_python(project: Project, markers: Mapping[str, str]) -> None:
     if wanted is not None and not SpecifierSet(wanted).contains(python, prereleases=True):
         refuse(
             Reason.CONFLICTING_FIELDS,
-            f"Python {python} is asked about, and the project requires {wanted}",
+            f"the request is for Python {python}, but the project requires {wanted}",
             f"{project.source}:requires-python",
-            "ask about a Python that it admits (`--python`), or change the bound",
+            "choose another Python with `--python`, or change the specifier",
         )
 
 
 def _named(
     project: Project, kind: str, known: Mapping[str, tuple[ProjectRequirement, ...]], name: str
 ) -> tuple[ProjectRequirement, ...]:
-    found = known.get(name, known.get(canonicalize_name(name)))
-    if found is None:
+    requirements = known.get(name, known.get(canonicalize_name(name)))
+    if requirements is None:
         raise InvalidFile(
             Reason.MISSING_FIELD,
             f"has no {kind} {shown(name)}",
@@ -92,7 +92,7 @@ def _named(
             field=f"{kind}s",
             hint=f"it has {first_few(sorted(known), 20) or 'none'}",
         )
-    return found
+    return requirements
 
 
 #: Default limits of a search.
@@ -170,7 +170,7 @@ class StackRequest:
 
     :param hardware: digest of the hardware class that the stack will run on, if known
     :param hardware_name: its name for a person, such as ``AMD EPYC, 2 CPUs``
-    :param hardware_note: text for a person if nothing was measured on that class
+    :param hardware_note: message if nothing was measured on that class
     """
 
     project: Project
@@ -190,10 +190,10 @@ class StackRequest:
         """
         project, options, markers = self.project, self.options, self.environment.markers
         check_python(project, markers)
-        asked = selected_requirements(
+        requirements = selected_requirements(
             project, dev=options.dev, extras=options.extras, groups=options.groups
         )
-        kept = (it for it in asked if it.name not in project.removed)
+        kept = (it for it in requirements if it.name not in project.removed)
         return overridden(kept, self._overrides, markers)
 
     @property
@@ -230,24 +230,24 @@ class StackRequest:
         markers = self.environment.markers
         held = [it for it in self.requirements if it.holds(markers)]
         bounds = [it for it in project.constraints if it.holds(markers)]
-        instead: dict[str, list[ProjectRequirement]] = {it.name: [] for it in self._overrides}
+        overrides: dict[str, list[ProjectRequirement]] = {it.name: [] for it in self._overrides}
         for it in self._overrides:
             if it.holds(markers):
-                instead[it.name].append(it)
-        welcome = {it.name for it in (*held, *bounds) if it.prereleases}
+                overrides[it.name].append(it)
+        prereleases = {it.name for it in (*held, *bounds) if it.prereleases}
         return ResolverRequest(
             roots=self.roots,
             constraints=(*(it.dependency for it in bounds), *options.constraints),
             exclusions=options.exclusions,
             overrides={
-                **{name: _all_of(it) for name, it in instead.items() if it},
+                **{name: _all_of(it) for name, it in overrides.items() if it},
                 **options.overrides,
             },
-            removed=project.removed | {name for name, it in instead.items() if not it},
+            removed=project.removed | {name for name, it in overrides.items() if not it},
             bare=frozenset(
-                name for name, it in instead.items() if it and not any(o.extras for o in it)
+                name for name, it in overrides.items() if it and not any(o.extras for o in it)
             ),
-            prereleases=project.prereleases | options.prereleases | frozenset(welcome),
+            prereleases=project.prereleases | options.prereleases | frozenset(prereleases),
             all_prereleases=project.all_prereleases or self.kind.admits_prereleases,
             published_before=options.published_before,
             published_after=options.published_after,

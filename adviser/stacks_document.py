@@ -48,12 +48,12 @@ def _group_document(group: StackGroup) -> dict[str, Any]:
         "unknown_stacks": [_stack_document(stack, group.unit) for stack in group.unknown],
         "next_jobs": [
             {
-                "label": it.candidate,
-                "jobs": it.jobs,
-                "baseline_jobs": it.baseline_jobs,
-                "chance": it.chance,
+                "label": further.candidate,
+                "jobs": further.jobs,
+                "baseline_jobs": further.baseline_jobs,
+                "chance": further.chance,
             }
-            for it in group.next_jobs
+            for further in group.next_jobs
         ],
     }
 

@@ -1,4 +1,4 @@
-"""Verify recorded advice against its report and its inputs: a part of ``thoth record verify``."""
+"""Verify recorded advice against its report and its inputs, for ``thoth record verify``."""
 
 from __future__ import annotations
 
@@ -9,23 +9,14 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, any_, select
 
-from adviser.answering.recorded_advice import (
-    check_stored,
-    claims_in,
-    replayed,
-    why_it_may_differ,
-)
+from adviser.answering.recorded_advice import check_stored, claims_in, replayed, why_it_may_differ
 from adviser.reports.checking import BROKEN
 from adviser.reports.record_links import head_of, links_in
 from common import __version__
 from common.errors import DamagedDocument, InvalidDocument
 from common.formats.json_documents import fault_in
 from common.reasons import Reason
-from graph.advice import (
-    AdviceHead,
-    AdviceLinks,
-    StoredAdvice,
-)
+from graph.advice import AdviceHead, AdviceLinks, StoredAdvice
 from graph.record.advice import advice_of, request_row
 from graph.record.claims import claim_rows
 from graph.record.postgresql import texts
@@ -41,12 +32,7 @@ from graph.tables import (
     RequestRow,
     StackPackage,
 )
-from graph.verification.comparison import (
-    RecordDifference,
-    compare_rows,
-    shown,
-    unreadable,
-)
+from graph.verification.comparison import RecordDifference, compare_rows, shown, unreadable
 from graph.verification.documents import StoredDocument
 from graph.verification.run import VerificationRun, Verifier
 
@@ -58,7 +44,7 @@ _CLAIMS = (AdviceClaim, ClaimPackage)
 
 
 class AdviceVerifier(Verifier):
-    """Compares advice by its reports."""
+    """Compares recorded advice with its report, and with its inputs if this version wrote it."""
 
     def compare(
         self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]
@@ -87,7 +73,7 @@ class AdviceVerifier(Verifier):
                 for problem in problems or ():
                     yield RecordDifference(
                         document.document_id, "advice", head.advice_id, "report_document_id",
-                        shown(problem), "what the request, the snapshot and the evidence give",
+                        shown(problem), "the result of the request, the snapshot and the evidence",
                     )  # fmt: skip
                 into = whole if problems == [] else by_report
                 into[document.document_id] = _rows(
@@ -98,7 +84,7 @@ class AdviceVerifier(Verifier):
 
 
 def _recorded(connection: Connection, documents: Sequence[StoredDocument]) -> dict[str, list[str]]:
-    """The requests that each report answers; none if the advice has been deleted since."""
+    """The requests that each report answers; none for deleted advice."""
     table = AdviceRow
     query = select(table.report_document_id, table.request_document_id).where(
         table.report_document_id == any_(texts(it.document_id for it in documents))
@@ -126,16 +112,16 @@ def _check_inputs(
     except DamagedDocument:
         return None, links  # the damaged document itself is reported
     if stored is None:
-        return ["it is recorded under another identifier"], links
+        return ["the advice is recorded under another identifier"], links
     try:
         problems = [*check_stored(stored, dict(report)).problems, *_replay_problems(run, stored)]
         run.counts["advice_checked"] += 1
         if problems:
             return problems, links
-        asked, claims = claims_in(stored)
-        return [], links_in(report["result"], claims, asked)
+        request, claims = claims_in(stored)
+        return [], links_in(report["result"], claims, request)
     except InvalidDocument as error:
-        return [f"it cannot be followed: {error}"], links
+        return [f"the advice cannot be evaluated: {error}"], links
 
 
 def _replay_problems(run: VerificationRun, stored: StoredAdvice) -> Iterator[str]:
@@ -145,7 +131,7 @@ def _replay_problems(run: VerificationRun, stored: StoredAdvice) -> Iterator[str
     run.counts["advice_replayed"] += 1
     advice, again = replayed(stored)
     if again != stored.report and why_it_may_differ(stored, advice) is None:
-        yield "a replay gives another report"
+        yield "a replay gives a different report"
 
 
 def _rows(
@@ -158,9 +144,9 @@ def _rows(
     """Every row of an advice and its report, by column."""
     values = {field.name: getattr(head, field.name) for field in fields(AdviceHead)}
     rows: _Rows = [(AdviceRow, {**values, "report_document_id": document_id})]
-    for rank, it in enumerate(links.stacks, 1):
-        rows += stack_rows(it.stack, document_id)
-        advised = {"rank": rank, "stack_digest": it.stack.digest, "score": it.score}
+    for rank, stack in enumerate(links.stacks, 1):
+        rows += stack_rows(stack.stack, document_id)
+        advised = {"rank": rank, "stack_digest": stack.stack.digest, "score": stack.score}
         rows.append((AdvisedStack, {"advice_id": head.advice_id, **advised}))
     # Evidence may name observations that are not in the record.
     query = select(ObservationRow.observation_id).where(

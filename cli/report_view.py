@@ -15,8 +15,8 @@ _MOST_MEASUREMENTS, _MOST_VULNERABILITIES = 2, 2
 #: Maximum number of packages shown in which the nearest measured stack differs.
 _MOST_DIFFERENCES = 10
 _SCORE_EXPLAINED = (
-    "The score is the sum of the contributions, at most 0. Penalties contribute weight × value. All "
-    "other criteria contribute weight × (value - value of the package's best version), so the best "
+    "The score is the sum of the contributions, at most 0. Penalties contribute weight × value. "
+    "Others contribute weight × (value - value of the package's best version), so the best "
     "version contributes 0: docs/reference/recommendation-types.md"
 )
 

@@ -73,7 +73,7 @@ def _followed() -> Iterator[None]:
     try:
         yield
     except BROKEN as error:
-        message = f"the recorded advice cannot be followed: {fault_in(error)}"
+        message = f"the recorded advice cannot be evaluated: {fault_in(error)}"
         raise InvalidDocument(Reason.UNREADABLE, message) from error
 
 

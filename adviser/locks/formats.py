@@ -26,8 +26,8 @@ from adviser.locks.lock_model import (
     LockOptions,
     UnwritableLock,
     fits,
+    has_matching_name,
     hashes_of,
-    is_named_well,
     locked_files,
 )
 from adviser.projects.indexes import public_text
@@ -49,16 +49,15 @@ def pipfile_lock_document(
     the Pipfile has its own section for packages that nothing else needs. A package belongs to the
     first section whose requirements reach it through the dependencies of the stack.
 
-    :raises UnwritableLock: if a package has no file that can be locked, or comes from an index that
-        has no address
+    :raises UnwritableLock: if a package has no file that can be locked, or its index has no URL
     """
     manifest = pipfile_of(project, options.indexes)
     sources = [dict(it) for it in manifest["source"]]
     index_of = _Sources(sources, options)
     entries = {it.name: _entry(it, index_of.name_of(it), options) for it in stack}
-    placed = _placed(stack, project)
     sections = {
-        section: {name: entries[name] for name in names} for section, names in placed.items()
+        section: {name: entries[name] for name in names}
+        for section, names in _names_by_section(stack, project).items()
     }
     return {
         "_meta": {
@@ -81,37 +80,41 @@ class _Sources:
 
     def __init__(self, sources: list[dict[str, Any]], options: LockOptions) -> None:
         self._sources, self._options = sources, options
-        self._found: dict[str, str | None] = {}
+        self._names: dict[str, str | None] = {}
 
     def name_of(self, chosen: LockablePackage) -> str | None:
         """Source of the package's index; a missing source is added."""
-        if chosen.index not in self._found:
-            self._found[chosen.index] = self._search(chosen.index)
-        return self._found[chosen.index]
+        if chosen.index not in self._names:
+            self._names[chosen.index] = self._search(chosen.index)
+        return self._names[chosen.index]
 
     def _search(self, index: str) -> str | None:
-        address = self._options.indexes.get(index, "").rstrip("/")
+        url = self._options.indexes.get(index, "").rstrip("/")
         for source in self._sources:
-            if address and str(source.get("url", "")).rstrip("/") == address:
+            if url and str(source.get("url", "")).rstrip("/") == url:
                 return source.get("name")
         for source in self._sources:
             if source.get("name") == index:
                 return index
         if index == DEFAULT_INDEX:
             return self._sources[0].get("name") if self._sources else None
-        if not address:
-            raise UnwritableLock(
-                f"the index {index} has no address here",
-                "`PACKAGE_INDEXES` or uv's configuration gives it one",
-            )
+        if not url:
+            raise _without_url(index)
         self._sources.append(
             {
                 "name": index,
-                "url": public_text(address),
-                "verify_ssl": address.startswith("https"),
+                "url": public_text(url),
+                "verify_ssl": url.startswith("https"),
             }
         )
         return index
+
+
+def _without_url(index: str) -> UnwritableLock:
+    return UnwritableLock(
+        f"the URL of the index {index} is unknown here",
+        "set it in `PACKAGE_INDEXES` or in uv's configuration",
+    )
 
 
 def _entry(chosen: LockablePackage, source: str | None, options: LockOptions) -> dict[str, Any]:
@@ -125,21 +128,21 @@ def _entry(chosen: LockablePackage, source: str | None, options: LockOptions) ->
     return {key: value for key, value in entry.items() if value is not None}
 
 
-def _placed(stack: Sequence[LockablePackage], project: Project) -> dict[str, list[str]]:
+def _names_by_section(stack: Sequence[LockablePackage], project: Project) -> dict[str, list[str]]:
     """Names by section; each name in the first section that needs it.
 
     Names that no section reaches belong to ``default``: a stack has no superfluous packages.
     """
     needs = {it.name: it.dependencies for it in stack}
     sections: dict[str, list[str]] = {"default": [], "develop": []}
-    asked: dict[str, Iterable[ProjectRequirement]] = {
+    direct: dict[str, Iterable[ProjectRequirement]] = {
         "default": project.requirements,
         "develop": project.dev,
     }
     if project.manifest is not None:
-        asked |= project.groups
+        direct |= project.groups
     left = set(needs)
-    for section, requirements in asked.items():
+    for section, requirements in direct.items():
         reached = _reached([it.name for it in requirements], needs) & left
         left -= reached
         if reached or section in sections:
@@ -149,14 +152,14 @@ def _placed(stack: Sequence[LockablePackage], project: Project) -> dict[str, lis
 
 
 def _reached(roots: Iterable[str], needs: Mapping[str, Iterable[str]]) -> set[str]:
-    found: set[str] = set()
+    reached: set[str] = set()
     pending = [it for it in roots if it in needs]
     while pending:
         name = pending.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             pending += [it for it in needs[name] if it in needs]
-    return found
+    return reached
 
 
 _PYLOCK_VERSION = Version("1.0")
@@ -191,18 +194,18 @@ def environment_marker(environment: Environment) -> Marker:
 def _package(
     chosen: LockablePackage, stack: Sequence[LockablePackage], options: LockOptions
 ) -> Package:
-    files = [it for it in locked_files(chosen, options) if is_named_well(it, chosen)]
-    placed = [it for it in files if it.filename in chosen.urls]
+    files = [it for it in locked_files(chosen, options) if has_matching_name(it, chosen)]
+    known = [it for it in files if it.filename in chosen.urls]
     missing = [it for it in files if it.filename not in chosen.urls]
     needed = [it for it in missing if fits(it, options)]
-    if not placed or (needed and not any(fits(it, options) for it in placed)):
+    if not known or (needed and not any(fits(it, options) for it in known)):
         raise UnwritableLock(
-            f"{chosen.name} {chosen.version}: the address of its files is not known, and "
-            "pylock.toml names every file by one",
-            "ask for another format, such as requirements",
+            f"{chosen.name} {chosen.version}: the URLs of its files are unknown, but pylock.toml "
+            "requires them",
+            "choose another format, such as requirements",
         )
-    sdists = [it for it in placed if it.kind == "sdist"]
-    wheels = [it for it in placed if it.kind == "wheel"]
+    sdists = [it for it in known if it.kind == "sdist"]
+    wheels = [it for it in known if it.kind == "wheel"]
     index = options.indexes.get(chosen.index)
     names = {it.name for it in stack}
     required = sorted(names.intersection(chosen.dependencies) - {chosen.name})
@@ -213,13 +216,13 @@ def _package(
         requires_python=SpecifierSet(chosen.requires_python) if chosen.requires_python else None,
         dependencies=[{"name": name} for name in required] or None,
         index=public_text(index) if index else None,
-        wheels=[PackageWheel(**_facts(it, chosen)) for it in wheels] or None,
+        wheels=[PackageWheel(**_file_fields(it, chosen)) for it in wheels] or None,
         # Only one is allowed; ``.tar.gz`` sorts before ``.zip`` and is the standard.
-        sdist=PackageSdist(**_facts(sdists[0], chosen)) if sdists else None,
+        sdist=PackageSdist(**_file_fields(sdists[0], chosen)) if sdists else None,
     )
 
 
-def _facts(file: ReleaseFile, chosen: LockablePackage) -> dict[str, Any]:
+def _file_fields(file: ReleaseFile, chosen: LockablePackage) -> dict[str, Any]:
     uploaded = file.uploaded_at
     return {
         "name": file.filename,
@@ -243,9 +246,9 @@ def requirements_text(stack: Sequence[LockablePackage], options: LockOptions) ->
     :raises UnwritableLock: if a package has no file that can be locked, or its index no URL
     """
     lines = [_HEADER.format(label=options.environment.label), *_index_options(stack, options)]
-    for it in stack:
-        hashes = [f"    --hash={value}" for value in hashes_of(it, options)]
-        lines.append(" \\\n".join([_pinned(it, extras=True), *hashes]))
+    for chosen in stack:
+        hashes = [f"    --hash={value}" for value in hashes_of(chosen, options)]
+        lines.append(" \\\n".join([_pinned(chosen, extras=True), *hashes]))
     return "\n".join(lines) + "\n"
 
 
@@ -257,19 +260,16 @@ def constraints_text(stack: Sequence[LockablePackage], options: LockOptions) -> 
 
 
 def _pinned(chosen: LockablePackage, *, extras: bool) -> str:
-    named = f"[{','.join(sorted(chosen.extras))}]" if extras and chosen.extras else ""
+    suffix = f"[{','.join(sorted(chosen.extras))}]" if extras and chosen.extras else ""
     marker = f" ; {chosen.marker}" if chosen.marker else ""
-    return f"{chosen.name}{named}=={chosen.version}{marker}"
+    return f"{chosen.name}{suffix}=={chosen.version}{marker}"
 
 
 def _index_options(stack: Sequence[LockablePackage], options: LockOptions) -> Iterator[str]:
     used = {it.index for it in stack}
     order = [name for name in options.indexes if name in used]
     if missing := sorted(used - set(order) - {DEFAULT_INDEX}):
-        raise UnwritableLock(
-            f"the index {missing[0]} has no address here",
-            "`PACKAGE_INDEXES` or uv's configuration gives it one",
-        )
+        raise _without_url(missing[0])
     main = next(iter(order), None) if DEFAULT_INDEX not in used else None
     for name in order:
         url = public_text(options.indexes[name])

@@ -1,4 +1,4 @@
-"""What a lock is made of: the chosen packages with their files."""
+"""The input of lock writers: the chosen packages with their files."""
 
 from __future__ import annotations
 
@@ -110,18 +110,18 @@ def locked_files(chosen: LockablePackage, options: LockOptions) -> list[ReleaseF
     if not options.all_files:
         kept = [it for it in kept if fits(it, options)]
     if not kept:
-        what = "a wheel that fits and has a SHA-256" if usable else "a file with a SHA-256"
+        missing = "fitting wheel with a SHA-256" if usable else "file with a SHA-256"
         if options.published_before is not None:
-            what += f" from before {options.published_before:%Y-%m-%d}"
+            missing += f" from before {options.published_before:%Y-%m-%d}"
         raise UnwritableLock(
-            f"{chosen.name} {chosen.version}: {what} is not known",
-            "`thoth packages refresh` reads what its index says of its files",
+            f"{chosen.name} {chosen.version}: no {missing} is known",
+            "`thoth packages refresh` reads the files that its index lists",
         )
     return sorted(kept, key=lambda it: (it.kind != "wheel", it.filename))
 
 
-def _is_before(it: ReleaseFile, moment: datetime) -> bool:
-    return it.uploaded_at is not None and it.uploaded_at < moment
+def _is_before(file: ReleaseFile, moment: datetime) -> bool:
+    return file.uploaded_at is not None and file.uploaded_at < moment
 
 
 def hashes_of(chosen: LockablePackage, options: LockOptions) -> list[str]:
@@ -140,7 +140,7 @@ def fits(file: ReleaseFile, options: LockOptions) -> bool:
     return any(tag in options.environment.ranks for tag in tags)
 
 
-def is_named_well(file: ReleaseFile, chosen: LockablePackage) -> bool:
+def has_matching_name(file: ReleaseFile, chosen: LockablePackage) -> bool:
     """Whether a file name contains this package and version, as PEP 751 requires."""
     try:
         if file.kind == "wheel":

@@ -19,7 +19,7 @@ _URL = re.compile(r"://[^\s\"<>]*")
 #: User, password and query that consist of variables only, and therefore reveal nothing.
 _USER = re.compile(rf"(?<=\A://){_VARIABLE}(?::{_VARIABLE})?@")
 _QUERY = re.compile(rf"\?[\w.-]+={_VARIABLE}(?:&[\w.-]+={_VARIABLE})*(?=#|\Z)")
-#: Characters that a URL cannot contain unencoded; matching would stop at them.
+#: Characters that a URL cannot contain unencoded. A pattern for URLs would stop before them.
 _NOT_IN_URLS = re.compile(r"[\s\"<>]")
 
 

@@ -19,11 +19,7 @@ from adviser.projects.project import (
     ProjectWarning,
     WarningCode,
 )
-from adviser.projects.requirement_parsing import (
-    ParseContext,
-    check_marker,
-    checked_hashes,
-)
+from adviser.projects.requirement_parsing import ParseContext, check_marker, checked_hashes
 from adviser.projects.requirements_files import read_requirements
 from common.errors import InvalidDocument
 from common.formats.file_fields import (
@@ -36,12 +32,7 @@ from common.formats.file_fields import (
     text_in,
     wrong_type,
 )
-from common.formats.locks import (
-    LockEntry,
-    parse_pylock,
-    pipfile_lock_entry,
-    pylock_entry,
-)
+from common.formats.locks import LockEntry, parse_pylock, pipfile_lock_entry, pylock_entry
 from common.formats.requirements_files import pinned
 from common.reasons import Reason
 from common.releases import MAX_REQUIREMENT_LENGTH, parse_requirement

@@ -9,12 +9,7 @@ from dataclasses import replace
 from adviser.projects.documents import check_sizes, requirements_text_of, toml_of
 from adviser.projects.locks import ProjectLock, is_pylock, lock_of
 from adviser.projects.pipfile import read_pipfile
-from adviser.projects.project import (
-    Project,
-    ProjectFormat,
-    ProjectRequirement,
-    WarningCode,
-)
+from adviser.projects.project import Project, ProjectFormat, ProjectRequirement, WarningCode
 from adviser.projects.pyproject import has_requirements, read_pyproject
 from adviser.projects.requirement_parsing import ParseContext
 from adviser.projects.requirements_files import RequirementList, included, read_requirements

@@ -38,7 +38,7 @@ class WarningCode(StrEnum):
     ASKED_TWICE = "asked_twice"
     #: A lock was made for another manifest than the one beside it.
     LOCK_OUTDATED = "lock_outdated"
-    #: A lock with entries that do not count; a lock with open versions is no baseline.
+    #: Entries of a lock are ignored. A lock with open versions is not used as a baseline.
     LOCK_INCOMPLETE = "lock_incomplete"
     #: A lock was given without a manifest.
     LOCK_ONLY = "lock_only"

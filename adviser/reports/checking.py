@@ -219,20 +219,20 @@ def _sizes(inner: Mapping[str, Any]) -> ProblemSizes | None:
 def _stack(product: Mapping[str, Any]) -> ResolvedStack:
     choices = tuple(
         Choice(
-            name=it["name"],
-            version=it["version"],
-            purl=Purl(it["purl"]),
-            place=it["place"],
-            contributions=tuple(it["contributions"]),
-            extras=tuple(it["extras"]),
+            name=package["name"],
+            version=package["version"],
+            purl=Purl(package["purl"]),
+            place=package["place"],
+            contributions=tuple(package["contributions"]),
+            extras=tuple(package["extras"]),
         )
-        for it in product["packages"]
+        for package in product["packages"]
     )
     return ResolvedStack(choices, product["passed_over"])
 
 
 def _hash_problems(products: list[Mapping[str, Any]], known: ReleaseKnowledge) -> Iterator[str]:
-    """Hashes of the locks that no file of the locked version has: installers would trust them."""
+    """Messages about hashes in locks that no file of the locked version has."""
     for number, product in enumerate(products, 1):
         locked = product["project"]["requirements_locked"]
         purls = {it["name"]: Purl(it["purl"]) for it in product["packages"]}

@@ -15,19 +15,8 @@ from typing import Any
 
 from adviser.advise import Advice
 from adviser.locks.formats import render_lock
-from adviser.locks.lock_model import (
-    LockFile,
-    LockFormat,
-    UnwritableLock,
-)
-from adviser.reports.manifests import (
-    Files,
-    candidates_of,
-    chosen_of,
-    graph_of,
-    lock_options,
-    manifest_of,
-)
+from adviser.locks.lock_model import LockFile, LockFormat, UnwritableLock
+from adviser.reports.manifests import Files, chosen_of, graph_of, lock_options, manifest_of
 from adviser.reports.note_codes import NoteCode
 from adviser.reports.notes import (
     ReportNote,
@@ -41,6 +30,7 @@ from adviser.reports.notes import (
 )
 from adviser.reports.serialization import claim_document, plain
 from adviser.reports.unfetched_versions import UnfetchedVersions
+from adviser.reports.version_rationale import candidates_of
 from adviser.resolver.results import Conflict, ResolvedStack
 from adviser.scoring.assessments import Claim, NoteLevel
 from adviser.scoring.criteria import SCALE
@@ -202,11 +192,11 @@ def locks_of(advice: Advice, stack: ResolvedStack, known: ReleaseKnowledge) -> P
 
 def _missing_lock_notes(written: Sequence[ProductLocks]) -> Iterator[ReportNote]:
     """Notes about missing locks; an error for the best stack, a warning for the others."""
-    for number, it in enumerate(written, 1):
-        if it.problem is not None:
+    for number, locks in enumerate(written, 1):
+        if locks.problem is not None:
             stack = f"stack {number}: " if len(written) > 1 else ""
             level = NoteLevel.WARNING if number > 1 else NoteLevel.ERROR
-            yield ReportNote(NoteCode.NO_LOCK, level, f"{stack}{it.problem}")
+            yield ReportNote(NoteCode.NO_LOCK, level, f"{stack}{locks.problem}")
 
 
 def _product(advice: Advice, stack: ResolvedStack, written: ProductLocks) -> dict[str, Any]:
@@ -251,7 +241,7 @@ def _product(advice: Advice, stack: ResolvedStack, written: ProductLocks) -> dic
 
 def _packages(advice: Advice, stack: ResolvedStack) -> list[dict[str, Any]]:
     rationales = rationales_of(advice, stack)
-    candidates = candidates_of(advice, stack)
+    candidates = candidates_of(advice.universe, stack)
     yours = advice.request.locked or {}
     packages = []
     for choice in stack.choices:
@@ -289,17 +279,17 @@ def _criteria(advice: Advice, stack: ResolvedStack) -> list[dict[str, Any]]:
     """The criteria of a product; their contributions add up to its score."""
     criteria = []
     scores = advice.assessment.scores
-    for place, it in enumerate(advice.assessment.criteria):
+    for place, criterion in enumerate(advice.assessment.criteria):
         worth = sum(scores[choice.purl][place] for choice in stack.choices)
         total = sum(choice.contributions[place] for choice in stack.choices)
         criteria.append(
             {
-                "name": it.name,
-                "weight": it.weight,
-                "unit": it.unit,
-                "description": it.description,
-                "penalty": it.penalty,
-                "value": it.value(worth),
+                "name": criterion.name,
+                "weight": criterion.weight,
+                "unit": criterion.unit,
+                "description": criterion.description,
+                "penalty": criterion.penalty,
+                "value": criterion.value(worth),
                 "contribution": total / SCALE,
             }
         )

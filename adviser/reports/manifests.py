@@ -9,38 +9,29 @@ from adviser.advise import Advice
 from adviser.locks.lock_model import LockablePackage, LockOptions
 from adviser.projects.pipfile import pipfile_of
 from adviser.reports.serialization import plain
+from adviser.reports.version_rationale import candidates_of
 from adviser.resolver.results import ResolvedStack
 from common.packages import Purl
 from common.releases import ReleaseFile
-from graph.candidates import Candidate
 
 #: Files of releases by Package URL.
 Files = Mapping[Purl, tuple[ReleaseFile, ...]]
 
 
-def candidates_of(advice: Advice, stack: ResolvedStack) -> dict[str, Candidate]:
-    """The candidates of a stack by name."""
-    packages = advice.universe.packages
-    return {
-        it.name: next(candidate for candidate in packages[it.name] if candidate.purl == it.purl)
-        for it in stack.choices
-    }
-
-
 def dependencies_of(advice: Advice, stack: ResolvedStack) -> dict[str, tuple[str, ...]]:
     """For each package of a stack, the packages of the stack that it requires, sorted."""
-    candidates = candidates_of(advice, stack)
+    candidates = candidates_of(advice.universe, stack)
     return {
-        it.name: tuple(
+        choice.name: tuple(
             sorted(
                 {
                     wanted.name
-                    for wanted in candidates[it.name].requirements(it.extras)
-                    if wanted.name in candidates and wanted.name != it.name
+                    for wanted in candidates[choice.name].requirements(choice.extras)
+                    if wanted.name in candidates and wanted.name != choice.name
                 }
             )
         )
-        for it in stack.choices
+        for choice in stack.choices
     }
 
 
@@ -51,24 +42,24 @@ def chosen_of(
 
     :param urls: URLs of files by file name, if known
     """
-    candidates, needs = candidates_of(advice, stack), dependencies_of(advice, stack)
+    candidates, needs = candidates_of(advice.universe, stack), dependencies_of(advice, stack)
     known = urls or {}
     return [
         LockablePackage(
-            name=it.name,
-            version=it.version,
-            index=candidates[it.name].index,
-            files=files.get(it.purl, ()),
-            extras=it.extras,
-            dependencies=needs[it.name],
-            requires_python=candidates[it.name].requires_python,
+            name=choice.name,
+            version=choice.version,
+            index=candidates[choice.name].index,
+            files=files.get(choice.purl, ()),
+            extras=choice.extras,
+            dependencies=needs[choice.name],
+            requires_python=candidates[choice.name].requires_python,
             urls={
                 file.filename: known[file.filename]
-                for file in files.get(it.purl, ())
+                for file in files.get(choice.purl, ())
                 if file.filename in known
             },
         )
-        for it in stack.choices
+        for choice in stack.choices
     ]
 
 

@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from adviser.advise import Advice
-from adviser.reports.manifests import candidates_of
-from adviser.reports.note_codes import (
-    NoteCode,
-    link_of,
-    project_code,
-)
+from adviser.reports.note_codes import NoteCode, link_of, project_code
 from adviser.reports.unfetched_versions import UnfetchedVersions, knows_nothing, missing_message
 from adviser.reports.version_rationale import (
     Rationale,
     RationaleCode,
     VersionRationales,
+    candidates_of,
 )
 from adviser.resolver.results import Choice, ResolutionStatus, ResolvedStack
 from adviser.resolver.specifiers import admits, names_prerelease
@@ -399,10 +395,10 @@ _NAMED = 3
 
 def shortfall_notes(advice: Advice, stack: ResolvedStack) -> Iterator[ReportNote]:
     """Notes about pre-releases chosen for lack of a release, and about extras that do not exist."""
-    candidates = candidates_of(advice, stack)
-    for it in stack.choices:
-        yield from _extras(advice, it, candidates[it.name])
-        yield from _prerelease(advice, stack, it, candidates[it.name])
+    candidates = candidates_of(advice.universe, stack)
+    for choice in stack.choices:
+        yield from _extras(advice, choice, candidates[choice.name])
+        yield from _prerelease(advice, stack, choice, candidates[choice.name])
 
 
 def _extras(advice: Advice, choice: Choice, candidate: Candidate) -> Iterator[ReportNote]:

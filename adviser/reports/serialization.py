@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 def _converter() -> Converter:
     # Unknown keys come from a later version and must not be ignored.
-    made = Converter(forbid_extra_keys=True, prefer_attrib_converters=False)
-    made.register_unstructure_hook(datetime, as_json_time)
-    made.register_structure_hook(datetime, lambda text, _: _moment(text))
-    return made
+    converter = Converter(forbid_extra_keys=True, prefer_attrib_converters=False)
+    converter.register_unstructure_hook(datetime, as_json_time)
+    converter.register_structure_hook(datetime, lambda text, _: _moment(text))
+    return converter
 
 
 def _moment(text: str) -> datetime:
@@ -49,7 +49,7 @@ def plain(value: Any) -> Any:
 
 
 def unpacked(data: bytes, kind: type[T]) -> T:
-    """The dataclass that :func:`packed` serialized.
+    """Read a dataclass that :func:`packed` has written.
 
     :raises InvalidDocument: if it is not of this kind, or another version of this code wrote it
     """
@@ -60,9 +60,9 @@ def unpacked(data: bytes, kind: type[T]) -> T:
 
 
 def restored(value: Any, kind: type[T]) -> T:
-    """The dataclass of which :func:`plain` gave ``value``.
+    """The dataclass that :func:`plain` converted to ``value``.
 
-    :raises InvalidDocument: if it is none of this kind, or of another version of this code
+    :raises InvalidDocument: if it is not of this kind, or another version of this code wrote it
     """
     try:
         return _CONVERTER.structure(value, kind)

@@ -53,8 +53,8 @@ class UnfetchedVersions:
         if self.wanted is not None:
             return f"`thoth packages add '{self.name}{self.wanted}'{at}` or --fetch reads it"
         every = self.known + self.count
-        them = "it" if self.count == 1 else "them"
-        return f"`thoth packages add {self.name} --max-versions {every}{at}` reads {them}"
+        pronoun = "it" if self.count == 1 else "them"
+        return f"`thoth packages add {self.name} --max-versions {every}{at}` reads {pronoun}"
 
 
 def unfetched_in(
@@ -90,12 +90,12 @@ def _unfetched(
     prereleases |= any(map(names_prerelease, own))
     dated = _with_upload_time(name, index, snapshot)
     left = [
-        it
-        for it in listed.get(name, {}).get(index, ())
-        if all(admits(text, it) for text in own)
-        and all(any(admits(text, it) for text in texts) for texts in others)
-        and (prereleases or not _is_prerelease(it))
-        and not _is_too_old(it, dated, request.published_after)
+        version
+        for version in listed.get(name, {}).get(index, ())
+        if all(admits(text, version) for text in own)
+        and all(any(admits(text, version) for text in texts) for texts in others)
+        and (prereleases or not _is_prerelease(version))
+        and not _is_too_old(version, dated, request.published_after)
     ]
     if not left:
         return None
@@ -129,9 +129,9 @@ def _request_specifiers(
 def _conflict_specifiers(name: str, steps: Sequence[ConflictStep]) -> list[list[str]]:
     """Specifiers for a package, grouped by the package of the conflict that requires it."""
     specifiers: dict[str, list[str]] = {}
-    for it in steps:
-        if it.kind == "requires" and it.required == name:
-            specifiers.setdefault(it.name, []).append(it.specifier)
+    for step in steps:
+        if step.kind == "requires" and step.required == name:
+            specifiers.setdefault(step.name, []).append(step.specifier)
     return list(specifiers.values())
 
 

@@ -49,6 +49,14 @@ class Rationale:
     newer_purl: Purl | None = None
 
 
+def candidates_of(universe: Universe, stack: ResolvedStack) -> dict[str, Candidate]:
+    """The candidates of a stack by name."""
+    return {
+        choice.name: next(it for it in universe.packages[choice.name] if it.purl == choice.purl)
+        for choice in stack.choices
+    }
+
+
 class VersionRationales:
     """The reasons for the versions of one stack.
 
@@ -66,10 +74,7 @@ class VersionRationales:
         self._universe = universe
         self._assessment = assessment
         self._versions = stack.versions()
-        self._chosen = {
-            it.name: next(c for c in universe.packages[it.name] if c.purl == it.purl)
-            for it in stack.choices
-        }
+        self._chosen = candidates_of(universe, stack)
         self._extras = {it.name: it.extras for it in stack.choices}
 
     def rationale(self, choice: Choice) -> Rationale:
@@ -117,8 +122,8 @@ class VersionRationales:
             return f"the request requires {wanted}"
         return f"{requirer} {self._versions[requirer]} requires {wanted}"
 
-    def _is_unrequested_prerelease(self, it: Candidate) -> bool:
-        return it.prerelease and it.name not in self._universe.prereleases
+    def _is_unrequested_prerelease(self, candidate: Candidate) -> bool:
+        return candidate.prerelease and candidate.name not in self._universe.prereleases
 
     def _held(self, choice: Choice, newest: Candidate) -> Rationale | None:
         if (override := self._universe.overrides.get(choice.name)) is not None:

@@ -22,11 +22,7 @@ from adviser.scoring.performance import performance_of, performance_order
 from adviser.scoring.release_metadata import release_values
 from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
 from adviser.scoring.target import Target
-from adviser.scoring.vulnerability_policy import (
-    AllowList,
-    refusal_reason,
-    security_value,
-)
+from adviser.scoring.vulnerability_policy import AllowList, refusal_reason, security_value
 from common.packages import Purl
 from graph.candidates import Candidate, ExclusionReason
 from graph.evidence import Evidence
@@ -135,9 +131,9 @@ def _jobs(evidence: Evidence, series: Collection[int]) -> Counter[str]:
 def _hardware(evidence: Evidence, series: Collection[int]) -> dict[str, str]:
     """The hardware class on which each stack was measured most often in these series."""
     seen: dict[str, Counter[str]] = defaultdict(Counter)
-    for it in evidence.readings:
-        if it.series in series:
-            seen[it.stack][evidence.series[it.series].hardware_digest] += 1
+    for reading in evidence.readings:
+        if reading.series in series:
+            seen[reading.stack][evidence.series[reading.series].hardware_digest] += 1
     return {stack: min(them, key=lambda it: (-them[it], it)) for stack, them in seen.items()}
 
 
@@ -236,11 +232,11 @@ def _newest(candidates: Sequence[Candidate]) -> Candidate | None:
     return next(plain, candidates[0] if candidates else None)
 
 
-def _same(one: str, other: str) -> bool:
-    if one == other:
+def _same(version: str, other: str) -> bool:
+    if version == other:
         return True
     try:
-        return Version(one) == Version(other)
+        return Version(version) == Version(other)
     except InvalidVersion:
         return False
 
@@ -259,18 +255,24 @@ def _scores(
         values_by_release = release_values(
             candidates, evidence.as_of, prereleases=kind.admits_prereleases, harmful=harmful
         )
-        for it, released in values_by_release:
+        for candidate, released in values_by_release:
             values = {
                 **released,
-                "security": security_value(allow_list.held_against(it)),
-                "performance": -standings[it.purl].loss if it.purl in standings else 0.0,
+                "security": security_value(allow_list.held_against(candidate)),
+                "performance": -standings[candidate.purl].loss
+                if candidate.purl in standings
+                else 0.0,
             }
-            scores[it.purl] = tuple(line.contribution(values[line.name]) for line in criteria)
+            scores[candidate.purl] = tuple(
+                line.contribution(values[line.name]) for line in criteria
+            )
     return scores
 
 
 def _refused(snapshot: Snapshot, allow_list: AllowList) -> Iterator[tuple[Purl, str]]:
     for candidates in snapshot.packages.values():
-        for it in candidates:
-            if it.vulnerabilities and (reason := refusal_reason(allow_list.held_against(it))):
-                yield it.purl, reason
+        for candidate in candidates:
+            if candidate.vulnerabilities and (
+                reason := refusal_reason(allow_list.held_against(candidate))
+            ):
+                yield candidate.purl, reason

@@ -14,18 +14,9 @@ from typing import Any
 from adviser.scoring.arrays import BoolArray, FloatArray, np
 from adviser.scoring.effects import Effects, effects_of, per_cent
 from adviser.scoring.estimates import UNKNOWN_SERIES, Estimate, Method, SeriesSpread, estimates_of
-from adviser.scoring.sample_needs import (
-    JudgedFamily,
-    Need,
-    SampleNeed,
-)
+from adviser.scoring.sample_needs import JudgedFamily, Need, SampleNeed
 from adviser.scoring.samples import Sample
-from adviser.scoring.verdicts import (
-    ALPHA,
-    Judgements,
-    Verdict,
-    judge,
-)
+from adviser.scoring.verdicts import ALPHA, Judgements, Verdict, judge
 from common.errors import IncomparableSamples
 
 
@@ -260,12 +251,12 @@ def compare_all(groups: Sequence[ComparisonGroup], alpha: float = ALPHA) -> list
     :raises IncomparableSamples: if a comparison key differs from that of the baseline
     """
     members: list[FamilyMember] = []
-    for number, it in enumerate(groups):
-        _refuse_other_keys(it.baseline, it.candidates)
-        margin = math.log1p(smallest_difference(it.aa_history))
+    for number, group in enumerate(groups):
+        _refuse_other_keys(group.baseline, group.candidates)
+        margin = math.log1p(smallest_difference(group.aa_history))
         members += [
             FamilyMember(estimate, margin, number)
-            for estimate in estimates_of(it.baseline, it.candidates, it.spread)
+            for estimate in estimates_of(group.baseline, group.candidates, group.spread)
         ]
     if not members:
         return [[] for _ in groups]
@@ -273,10 +264,10 @@ def compare_all(groups: Sequence[ComparisonGroup], alpha: float = ALPHA) -> list
     places = iter(range(len(members)))
     return [
         [
-            _comparison((candidate.label, it.baseline.label), members[i].estimate, family, i)
-            for candidate, i in zip(it.candidates, places, strict=False)
+            _comparison((candidate.label, group.baseline.label), members[i].estimate, family, i)
+            for candidate, i in zip(group.candidates, places, strict=False)
         ]
-        for it in groups
+        for group in groups
     ]
 
 

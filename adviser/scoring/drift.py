@@ -58,9 +58,9 @@ def long_run_sd(values: Sequence[float]) -> float:
     :param values: three or more, in the order of time
     """
     taken = np.asarray(values, dtype=np.float64)
-    one, two = (_sd_of_differences(taken, lag) for lag in (1, 2))
-    correlation = min(_MAX_CORRELATION, max(0.0, (two / one) ** 2 - 1)) if one > 0 else 0.0
-    variance = one**2 / (1 - correlation)
+    lag_1, lag_2 = (_sd_of_differences(taken, lag) for lag in (1, 2))
+    correlation = min(_MAX_CORRELATION, max(0.0, (lag_2 / lag_1) ** 2 - 1)) if lag_1 > 0 else 0.0
+    variance = lag_1**2 / (1 - correlation)
     inflated = math.sqrt(variance * (1 + correlation) / (1 - correlation))
     changes = np.count_nonzero(np.abs(np.diff(taken)) > _ROUNDING)
     # If values hardly ever change, the gaps are steps and not the resolution of the clock.

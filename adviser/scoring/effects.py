@@ -43,6 +43,11 @@ class Effects:
             float(self.d[i]), float(self.standard_error[i]), float(self.degrees_of_freedom[i])
         )
 
+    def taken(self, places: NDArray[np.int64] | Sequence[int]) -> Effects:
+        """The effects at these indexes, in this order."""
+        chosen = np.asarray(places, dtype=np.int64)
+        return Effects(self.d[chosen], self.standard_error[chosen], self.degrees_of_freedom[chosen])
+
 
 @dataclass(frozen=True, slots=True)
 class Moments:

@@ -16,17 +16,8 @@ from adviser.scoring.comparisons import smallest_difference
 from adviser.scoring.drift import steps
 from adviser.scoring.effects import Variance
 from adviser.scoring.estimates import Method, SeriesSpread, effects_by_host, estimates_of
-from adviser.scoring.host_pooling import (
-    UNKNOWN_HOST_SPREAD,
-    HostSpread,
-    host_spread,
-)
-from adviser.scoring.samples import (
-    MIN_JOBS,
-    JobPlace,
-    Sample,
-    job_log_rate,
-)
+from adviser.scoring.host_pooling import UNKNOWN_HOST_SPREAD, HostSpread, host_spread
+from adviser.scoring.samples import MIN_JOBS, JobPlace, Sample, job_log_rate
 from adviser.scoring.variances import (
     UNKNOWN_SPREAD,
     RunSpread,
@@ -154,17 +145,17 @@ class History:
         number: list[int] = []
         stacks: list[int] = []
         last = 0
-        for them in self.jobs.values():
+        for jobs in self.jobs.values():
             runs: dict[tuple[str | None, str | None], int] = {}
             hosts: dict[str | None, int] = {}
             known = len(stacks)
-            for it in them:
-                place = it.place
+            for job in jobs:
+                place = job.place
                 run = runs.setdefault((place.host, place.run), known + len(runs))
                 if run == len(stacks):
                     stacks.append(hosts.setdefault(place.host, last + len(hosts)))
                 number.append(run)
-                rates.append(it.log_rate)
+                rates.append(job.log_rate)
             last += len(hosts)
         return run_spread(rates, number, stacks) if rates else UNKNOWN_SPREAD
 
@@ -190,8 +181,8 @@ class History:
     def identical_pairs(self) -> list[tuple[Sample, Sample]]:
         """Pairs of runs of one stack in the same turns on one host, older run first."""
         pairs = []
-        for stack, them in self.jobs.items():
-            for runs in _by_host([it for it in them if it.place.block is not None]).values():
+        for stack, jobs in self.jobs.items():
+            for runs in _by_host([it for it in jobs if it.place.block is not None]).values():
                 late = [(_blocks(run), run) for run in runs[-MAX_RUNS:]]
                 pairs += [
                     (self._sample(stack, theirs), self._sample(stack, ours))
@@ -206,8 +197,8 @@ class History:
         No run is in two pairs, and the runs of a pair did not share turns.
         """
         pairs = []
-        for stack, them in self.jobs.items():
-            for runs in _by_host(them).values():
+        for stack, jobs in self.jobs.items():
+            for runs in _by_host(jobs).values():
                 late = [run for run in runs if len(run) >= MIN_JOBS][-MAX_RUNS:]
                 pairs += [
                     (self._sample(stack, theirs), self._sample(stack, ours))
@@ -267,9 +258,13 @@ def history_of(series: Series, readings: Iterable[Reading]) -> History:
     jobs, left_out = jobs_of(readings)
     drifted = _last_steps(jobs)
     kept = {}
-    for stack, them in jobs.items():
-        late = tuple(it for it in them if _is_after_step(it, drifted)) if drifted else tuple(them)
-        left_out[stack] += [DRIFT] * (len(them) - len(late))
+    for stack, stack_jobs in jobs.items():
+        late = (
+            tuple(it for it in stack_jobs if _is_after_step(it, drifted))
+            if drifted
+            else tuple(stack_jobs)
+        )
+        left_out[stack] += [DRIFT] * (len(stack_jobs) - len(late))
         if late:
             kept[stack] = late
     reasons = {stack: tuple(sorted(them)) for stack, them in left_out.items() if them}
@@ -316,10 +311,10 @@ def _last_steps(jobs: Mapping[str, Sequence[MeasuredJob]]) -> dict[str | None, d
     its runs are examined, so that the results of a candidate never decide which jobs are left out.
     """
     runs: dict[str | None, dict[str, set[str | None]]] = defaultdict(lambda: defaultdict(set))
-    for stack, them in jobs.items():
-        for it in them:
-            if it.seen_at is not None:
-                runs[it.place.host][stack].add(it.place.run)
+    for stack, stack_jobs in jobs.items():
+        for job in stack_jobs:
+            if job.seen_at is not None:
+                runs[job.place.host][stack].add(job.place.run)
     last_steps = {}
     for host, stacks in runs.items():
         reference = max(stacks, key=lambda it: (len(stacks[it]), len(jobs[it]), it))

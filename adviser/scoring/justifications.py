@@ -9,11 +9,7 @@ from datetime import UTC, datetime
 
 from adviser.scoring.assessments import Claim, Justification, JustificationCode, NoteLevel
 from adviser.scoring.estimates import Method
-from adviser.scoring.release_metadata import (
-    RIPE_AFTER,
-    UNMAINTAINED_AFTER,
-    last_release,
-)
+from adviser.scoring.release_metadata import RIPE_AFTER, UNMAINTAINED_AFTER, last_release
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.samples import MIN_JOBS
 from adviser.scoring.stack_pairs import name_of
@@ -60,10 +56,10 @@ def justifications_of_stack(
         for purl in sorted(stack):
             name = name_of(purl)
             candidates = snapshot.packages.get(name, ())
-            for it in candidates:
-                if it.purl == purl:
-                    findings += _of_release(it, as_of)
-                    findings += _of_vulnerabilities(it, known, allowed)
+            for candidate in candidates:
+                if candidate.purl == purl:
+                    findings += _of_release(candidate, as_of)
+                    findings += _of_vulnerabilities(candidate, known, allowed)
             findings += _of_package(name, candidates, as_of)
             findings += map(claim_note, claims_by_purl.get(purl, ()))
         return tuple(findings)

@@ -46,14 +46,18 @@ def further_jobs(comparisons: Sequence[Comparison]) -> tuple[FurtherJobs, ...]:
     :param comparisons: all comparisons that were tested together, with the same baseline
     """
     ranked = []
-    for it, racing in zip(comparisons, still_in_the_race(comparisons), strict=True):
-        more = max(it.jobs_missing, it.baseline_jobs_missing)
-        if racing and more:
+    for comparison, possible in zip(comparisons, may_be_best(comparisons), strict=True):
+        more = max(comparison.jobs_missing, comparison.baseline_jobs_missing)
+        if possible and more:
             further = FurtherJobs(
-                it.candidate, it.baseline, it.jobs_missing, it.baseline_jobs_missing, it.chance
+                comparison.candidate,
+                comparison.baseline,
+                comparison.jobs_missing,
+                comparison.baseline_jobs_missing,
+                comparison.chance,
             )
-            size = abs(it.d) if it.chance else 0.0
-            ranked.append((-it.chance * size / more, more, further))
+            size = abs(comparison.d) if comparison.chance else 0.0
+            ranked.append((-comparison.chance * size / more, more, further))
     return tuple(it for *_, it in sorted(ranked, key=lambda it: (*it[:2], it[2].candidate)))
 
 
@@ -65,14 +69,16 @@ def next_claims(claims: Sequence[Claim]) -> tuple[Claim, ...]:
     best: dict[tuple[str | None, str, str], float] = defaultdict(lambda: -math.inf)
     here = [it for it in claims if it.purl is not None and it.here]
     for it in here:
-        best[_race(it)] = max(best[_race(it)], it.interval_low_pct)
-    racing = (it for it in here if max(it.jobs_missing, it.baseline_jobs_missing))
+        best[_competition(it)] = max(best[_competition(it)], it.interval_low_pct)
+    undetermined = (it for it in here if max(it.jobs_missing, it.baseline_jobs_missing))
     return tuple(
-        sorted((it for it in racing if it.interval_high_pct >= best[_race(it)]), key=_rank)
+        sorted(
+            (it for it in undetermined if it.interval_high_pct >= best[_competition(it)]), key=_rank
+        )
     )
 
 
-def _race(claim: Claim) -> tuple[str | None, str, str]:
+def _competition(claim: Claim) -> tuple[str | None, str, str]:
     return claim.package, claim.comparison_key, claim.baseline_stack
 
 
@@ -82,7 +88,7 @@ def _rank(claim: Claim) -> tuple[float, int, str, str]:
     return -claim.chance * size / more, more, claim.purl or "", claim.comparison_key
 
 
-def still_in_the_race(comparisons: Sequence[Comparison]) -> list[bool]:
+def may_be_best(comparisons: Sequence[Comparison]) -> list[bool]:
     """Whether each candidate may still be the best: its upper bound reaches the best lower bound.
 
     A candidate with an unknown error may always be the best.

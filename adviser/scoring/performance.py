@@ -10,16 +10,12 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from adviser.scoring.arrays import FloatArray, np
 from adviser.scoring.assessments import Claim, PerformanceStanding
-from adviser.scoring.comparisons import (
-    ComparisonFamily,
-    FamilyMember,
-    judge_family,
-)
+from adviser.scoring.comparisons import ComparisonFamily, FamilyMember, judge_family
 from adviser.scoring.effects import (
     MIN_JOBS_TO_TELL,
     Effects,
@@ -226,20 +222,21 @@ def _judged(
     family = judge_family(
         [
             FamilyMember(
-                it.estimate,
-                it.history.log_margin,
-                it.pair.series,
-                ELSEWHERE_SD * math.sqrt(target.distance(it.history.series)),
-                _SHARES[it.pair.role] / max(1, tested[it.pair.role]),
-                every or it.pair.role is Role.BASELINE,
+                member.estimate,
+                member.history.log_margin,
+                member.pair.series,
+                ELSEWHERE_SD * math.sqrt(target.distance(member.history.series)),
+                _SHARES[member.pair.role] / max(1, tested[member.pair.role]),
+                every or member.pair.role is Role.BASELINE,
             )
-            for it in compared
+            for member in compared
         ]
     )
     verdicts = family.judgements.verdicts
     shrunk = _expected(compared, family.effects)
     levels = np.where(family.tested, family.alpha, ALPHA)
-    bounds = lower_bounds(_sizes(family.effects), np.abs(shrunk), levels)
+    sizes = replace(family.effects, d=np.abs(family.effects.d))
+    bounds = lower_bounds(sizes, np.abs(shrunk), levels)
     judged = [
         _Judged(it, family, i, float(shrunk[i]), float(bounds[i])) for i, it in enumerate(compared)
     ]
@@ -255,10 +252,6 @@ def _judged(
     )
 
 
-def _sizes(effects: Effects) -> Effects:
-    return Effects(np.abs(effects.d), effects.standard_error, effects.degrees_of_freedom)
-
-
 def _expected(compared: Sequence[_Compared], effects: Effects) -> FloatArray:
     """Shrink each effect by what all comparisons of its series show."""
     shrunk = np.zeros(len(compared))
@@ -266,9 +259,7 @@ def _expected(compared: Sequence[_Compared], effects: Effects) -> FloatArray:
     for i, it in enumerate(compared):
         by_series[it.pair.series].append(i)
     for places in by_series.values():
-        alike = Effects(
-            effects.d[places], effects.standard_error[places], effects.degrees_of_freedom[places]
-        )
+        alike = effects.taken(places)
         shrunk[places] = shrunk_effects(alike, true_variance(alike))
     return shrunk
 
@@ -303,18 +294,18 @@ class _Judged:
 
 
 def _differences(judged: Iterable[_Judged]) -> Iterator[VersionDifference]:
-    for it in judged:
-        pair, series = it.compared.pair, it.compared.history.series
+    for member in judged:
+        pair, series = member.compared.pair, member.compared.history.series
         ours, theirs = pair.purl, pair.baseline_purl
-        if ours is not None and theirs is not None and it.compared.estimate.tested:
+        if ours is not None and theirs is not None and member.compared.estimate.tested:
             yield VersionDifference(
                 pair.differs[0],
                 ours,
                 theirs,
                 series.indicator,
                 series.comparison_key,
-                it.shrunk,
-                it.bound,
+                member.shrunk,
+                member.bound,
             )
 
 

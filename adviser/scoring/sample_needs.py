@@ -59,8 +59,8 @@ def effect_prior(effects: Effects) -> EffectPrior:
     log_weight = np.zeros(shares.shape)
     for place in np.argsort(np.abs(d) / error, kind="stable"):
         none = _density(d[place], error[place])
-        some = _density(d[place], np.hypot(error[place], sds))
-        log_weight += _log(shares * none + (1 - shares) * some)
+        different = _density(d[place], np.hypot(error[place], sds))
+        log_weight += _log(shares * none + (1 - shares) * different)
     weight = _exp(log_weight - log_weight.max())
     weight /= math.fsum(weight.ravel())
     sizes = (1 - shares) * weight
@@ -286,13 +286,13 @@ class JudgedFamily:
         """Predict further pairs, runs or hosts for the open comparisons of one series."""
         chosen = np.array(places)
         comparisons = OpenEffects(
-            _taken(self.effects, chosen),
+            self.effects.taken(chosen),
             np.array([_units(self.estimates[i]) for i in places], dtype=np.float64),
             self.log_margin[chosen],
             np.array([self.estimates[i].own_freedom for i in places]),
             self.alpha[chosen],
         )
-        seen = outlook(comparisons, effect_prior(_taken(self.effects, np.array(known))))
+        seen = outlook(comparisons, effect_prior(self.effects.taken(known)))
         return [
             (i, _further(self.estimates[i], int(seen.more[n]), float(seen.chance[n])))
             for n, i in enumerate(places)
@@ -316,12 +316,6 @@ def _further(estimate: Estimate, more: int, chance: float) -> SampleNeed:
     clustered = not estimate.pairs and so_far != (estimate.jobs, estimate.baseline_jobs)
     ours, theirs = (max(0, needed - each) for each in so_far)
     return SampleNeed(Need.RUNS if clustered else Need.JOBS, ours, theirs, chance)
-
-
-def _taken(effects: Effects, places: IntArray) -> Effects:
-    return Effects(
-        effects.d[places], effects.standard_error[places], effects.degrees_of_freedom[places]
-    )
 
 
 def _first_jobs(estimate: Estimate) -> SampleNeed:

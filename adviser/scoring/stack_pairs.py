@@ -84,9 +84,9 @@ class MeasuredStackIndex:
         """The stack that has ``new`` instead of ``old`` and is equal otherwise, if measured."""
         return self._by_sum.get((self._sums[digest] - _number(old) + _number(new)) % _MODULUS)
 
-    def differing(self, one: str, other: str) -> tuple[str, ...]:
+    def differing(self, first: str, other: str) -> tuple[str, ...]:
         """Names of the packages in which two stacks differ, sorted."""
-        return tuple(sorted({name_of(it) for it in self.members[one] ^ self.members[other]}))
+        return tuple(sorted({name_of(it) for it in self.members[first] ^ self.members[other]}))
 
     def shared(self, digest: str, stack: Collection[Purl]) -> int:
         """The number of versions that a measured stack and another stack have in common."""

@@ -355,9 +355,9 @@ def run_effects(ours: RunArms, theirs: RunArms, spread: RunSpread) -> Effects:
 def _moderated(own: Effects, ours: Moments, theirs: Moments, prior: VariancePrior) -> Effects:
     """The effects with the variance of each arm moderated by the same prior."""
     arms = []
-    for it in (ours, theirs):
-        own_freedom = np.where(it.jobs > 1, it.jobs - 1, 0.0)
-        arms.append(moderated(it.variance, own_freedom, [prior] * len(own_freedom)))
+    for arm in (ours, theirs):
+        own_freedom = np.where(arm.jobs > 1, arm.jobs - 1, 0.0)
+        arms.append(moderated(arm.variance, own_freedom, [prior] * len(own_freedom)))
     (our_variance, our_freedom), (their_variance, their_freedom) = arms
     with np.errstate(divide="ignore", invalid="ignore"):
         our_variance, their_variance = our_variance / ours.jobs, their_variance / theirs.jobs

@@ -44,7 +44,7 @@ class Verdict(StrEnum):
         return self in (Verdict.FASTER, Verdict.SLOWER)
 
 
-#: By their number in :attr:`Judgements.verdicts`.
+#: The verdicts, at the indexes that :attr:`Judgements.verdicts` uses.
 VERDICTS = (Verdict.UNDETERMINED, Verdict.EQUIVALENT, Verdict.SLOWER, Verdict.FASTER)
 
 

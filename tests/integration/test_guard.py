@@ -101,9 +101,9 @@ def test_a_gain_without_metadata_and_advisories_is_unknown(
     assert "faster: numpy 2.1.0 against 2.0.0" in done.stdout
     lines = [it for it in done.stdout.splitlines() if it.startswith("missing: ")]
     assert lines == [
-        "missing: numpy 2.1.0: its metadata are not read "
+        "missing: numpy 2.1.0: its metadata were not read "
         "(`thoth packages add 'numpy==2.1.0'` or --fetch)",
-        "missing: no advisories are read, so no vulnerability is known"
+        "missing: the store has no advisories, so vulnerabilities are unknown"
         " (`thoth advisories sync --osv`)",
     ]
     allowed = guard(measured, *locks, "--allow-unknown", "--json")

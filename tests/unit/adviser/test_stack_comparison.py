@@ -111,7 +111,7 @@ def test_another_baseline_can_be_asked_for(prefix: str) -> None:
     elsewhere = jobs(1e9, comparison_key="sha256:ee", indicator="PiConv2D")
     conv, matmul = compare_stacks(jobs(1e9) + jobs(2e9, **OLDER) + elsewhere, prefix)
     assert matmul.baseline is not None
-    assert (matmul.baseline.stack_digest, matmul.baseline_reason) == (OLD, "as asked")
+    assert (matmul.baseline.stack_digest, matmul.baseline_reason) == (OLD, "as requested")
     assert verdicts(matmul) == {"tensorflow 2.10.0 (aa020000)": "slower"}
     assert conv.baseline_reason.endswith(f"{prefix} was not measured here")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from adviser.scoring.comparisons import Comparison, compare_candidates
-from adviser.scoring.next_jobs import further_jobs, next_claims, still_in_the_race
+from adviser.scoring.next_jobs import further_jobs, may_be_best, next_claims
 from adviser.scoring.samples import Sample
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
@@ -48,10 +48,10 @@ def test_of_two_with_equal_chances_and_jobs_the_larger_difference_comes_first() 
 
 
 def test_who_cannot_win_any_more_is_out() -> None:
-    assert still_in_the_race([compared(0.3), compared(0.0), compared(0.29)]) == [True, False, True]
+    assert may_be_best([compared(0.3), compared(0.0), compared(0.29)]) == [True, False, True]
     (unknown,) = compare_candidates(Sample("b", (), "k"), [Sample("c", (0.1,), "k")])
-    assert still_in_the_race([compared(0.3), unknown]) == [True, True]
-    assert still_in_the_race([]) == []
+    assert may_be_best([compared(0.3), unknown]) == [True, True]
+    assert may_be_best([]) == []
 
 
 def test_the_comparison_that_jobs_tell_most_of_comes_first() -> None:
