@@ -123,13 +123,13 @@ def _offering(universe: Universe, wanted: Dependency) -> Universe:
     """The universe without versions that lack an extra of ``wanted``."""
     name, extras = wanted.name, set(wanted.extras)
     usable = universe.packages.get(name, ())
-    lacking = [it for it in usable if not extras.issubset(it.extras)]
-    if not lacking:
+    unsuitable = [it for it in usable if not extras.issubset(it.extras)]
+    if not unsuitable:
         return universe
     rule = f"versions of {name} without {', '.join(wanted.extras)}"
     refused = [
         RefusedVersion(it.version, RequestRule.EXCLUSION, "does not have the extra", it, rule)
-        for it in lacking
+        for it in unsuitable
     ]
     left = [it for it in usable if extras.issubset(it.extras)]
     return replace(

@@ -52,7 +52,7 @@ _REMEDIES = {
     IssueId.DIFFERENT_ARTIFACTS_ON_SOURCES: "name the index of the package in the lock",
     IssueId.NO_HASH: "lock it with hashes: `thoth advise --format requirements`",
     IssueId.UNVERIFIABLE: "take it from an index and lock it with a SHA-256, or check it yourself",
-    IssueId.ARTIFACT_GONE: "lock again: installing it anew would fail",
+    IssueId.ARTIFACT_GONE: "lock again: installing it again would fail",
     IssueId.YANKED: "choose another version; its publisher yanked this one",
     IssueId.NOT_ATTESTED: "no action needed; the publisher signs no provenance for it",
     IssueId.FILES_UNKNOWN: "fetch it with `thoth packages add`, or check with --live",

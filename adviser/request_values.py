@@ -59,7 +59,7 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
 def parse_moment(text: str | None, now: datetime) -> datetime | None:
     """Parse a date, a time, or a number of days before ``now``; without a zone it is UTC.
 
-    :raises InvalidArgument: if it is none of these
+    :raises InvalidArgument: if the text has another form
 
     >>> parse_moment("7d", datetime(2024, 3, 8, tzinfo=UTC)).isoformat()
     '2024-03-01T00:00:00+00:00'

@@ -121,7 +121,7 @@ class RequestIndex:
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """Options of a request beside its project.
+    """Options of a request in addition to its project.
 
     :param count: number of stacks, best first
     :param dev: include development requirements

@@ -111,6 +111,6 @@ def self_check_document(check: SelfCheck) -> dict[str, Any]:
         "faster": check.faster,
         "slower": check.slower,
         "intervals": check.settled,
-        "intervals_held": check.held,
+        "intervals_held": check.covering,
         "problems": list(check.problems),
     }

@@ -174,7 +174,7 @@ def _why(why: Mapping[str, Any]) -> str:
     if why["code"] != "scores_better":
         return str(why["message"])
     measurements = [
-        f"{why['newer']} ran at {it['observed_pct']:+.1f} % next to the baseline in"
+        f"{why['newer']}: {it['observed_pct']:+.1f} % against the baseline in"
         f" {it['indicator']} ({it['jobs']} and {it['baseline_jobs']} jobs)"
         for it in why.get("claims", ())
         if it["verdict"] != "undetermined" and it.get("beside_baseline", True)

@@ -275,7 +275,7 @@ def self_check_lines(check: SelfCheck) -> list[str]:
         return ["No stack was measured twice with five stable jobs: nothing can be checked."]
     result = (
         f"{check.comparisons} comparisons of stacks with themselves: {check.faster} called faster,"
-        f" {check.slower} called slower; {check.held} of {check.settled} intervals of 95 % include"
-        " no difference"
+        f" {check.slower} called slower; {check.covering} of {check.settled} 95 % intervals contain"
+        ' "no difference"'
     )
     return [result, *(f"problem: {problem}" for problem in check.problems)]

@@ -76,7 +76,7 @@ class LockFile:
 
 @dataclass(frozen=True, slots=True)
 class LockOptions:
-    """Options of a lock beside its packages.
+    """Options of a lock in addition to its packages.
 
     :param environment: the environment that the lock is for
     :param indexes: URL by name of this machine's indexes, in search order

@@ -169,7 +169,7 @@ def assess(
         lose by performance; all candidates by default
     """
     stacks = MeasuredStackIndex(evidence)
-    base, lost = _baseline_of(snapshot, baseline)
+    base, unavailable = _baseline_of(snapshot, baseline)
     versions = {name: [it.purl for it in them] for name, them in snapshot.packages.items()}
     measured = performance_of(evidence, stacks, base, versions, target)
     allow_list = AllowList(allowed, evidence.vulnerabilities)
@@ -196,7 +196,9 @@ def assess(
         refused=refused,
         baseline=base,
         coverage=covered,
-        justifications=request_notes(covered.missing, covered.unsolvable, lost, measured.claims),
+        justifications=request_notes(
+            covered.missing, covered.unsolvable, unavailable, measured.claims
+        ),
         coverage_of=coverages.of,
         notes=justifications_of_stack(
             snapshot, measured.claims, evidence.vulnerabilities, allow_list, evidence.as_of
@@ -213,7 +215,7 @@ def _baseline_of(
     pre-release.
     """
     baseline: dict[str, Purl] = {}
-    lost = []
+    unavailable = []
     for name, candidates in snapshot.packages.items():
         if versions is None:
             if (newest := _newest(candidates)) is not None:
@@ -221,10 +223,10 @@ def _baseline_of(
         elif name in versions:
             same = next((it for it in candidates if _same(it.version, versions[name])), None)
             if same is None:
-                lost.append(f"{name}=={versions[name]}")
+                unavailable.append(f"{name}=={versions[name]}")
             else:
                 baseline[name] = same.purl
-    return baseline, lost
+    return baseline, unavailable
 
 
 def _newest(candidates: Sequence[Candidate]) -> Candidate | None:

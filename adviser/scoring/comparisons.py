@@ -89,14 +89,14 @@ class ComparisonFamily:
     :param effects: effect of each, with a wider error if it was measured elsewhere
     :param tested: whether each had enough jobs, so that it counts
     :param alpha: share of α for each; 0 if it was not tested
-    :param lacks: what each needs for a verdict
+    :param needs: what each needs for a verdict
     """
 
     judgements: Judgements
     effects: Effects
     tested: BoolArray
     alpha: FloatArray
-    lacks: tuple[SampleNeed, ...]
+    needs: tuple[SampleNeed, ...]
 
     @property
     def size(self) -> int:
@@ -109,7 +109,7 @@ class ComparisonFamily:
         :param place: index of the member
         :param estimate: the member's estimate
         """
-        lack = self.lacks[place]
+        need = self.needs[place]
         return {
             "verdict": self.judgements.verdict(place),
             "p_value": float(self.judgements.p_value[place]),
@@ -118,10 +118,10 @@ class ComparisonFamily:
             "runs": estimate.runs,
             "baseline_runs": estimate.baseline_runs,
             "tested": estimate.tested,
-            "needs": lack.need,
-            "jobs_missing": lack.jobs,
-            "baseline_jobs_missing": lack.baseline_jobs,
-            "chance": lack.chance,
+            "needs": need.need,
+            "jobs_missing": need.jobs,
+            "baseline_jobs_missing": need.baseline_jobs,
+            "chance": need.chance,
             "method": estimate.method,
             "pairs": estimate.pairs,
             "hosts": estimate.hosts,
@@ -156,7 +156,7 @@ def judge_family(members: Sequence[FamilyMember], alpha: float = ALPHA) -> Compa
         alpha=shares,
         series=[it.series for it in members],
     )
-    return ComparisonFamily(judged, effects, tested, shares, tuple(family.lacks()))
+    return ComparisonFamily(judged, effects, tested, shares, tuple(family.needs()))
 
 
 #: The smallest difference of interest, as a share of the baseline's rate.
@@ -310,7 +310,7 @@ class SelfCheck:
     """The results of comparisons of identical stacks, where every claim is false.
 
     :param settled: number of comparisons with an interval
-    :param held: number of these intervals that contain "no difference"
+    :param covering: number of these intervals that contain "no difference"
     :param problems: messages; empty if the error rates are as promised
     """
 
@@ -318,13 +318,13 @@ class SelfCheck:
     faster: int
     slower: int
     settled: int
-    held: int
+    covering: int
     problems: tuple[str, ...]
 
     @property
     def coverage(self) -> float | None:
         """Share of intervals that contain "no difference"; ``None`` without any."""
-        return self.held / self.settled if self.settled else None
+        return self.covering / self.settled if self.settled else None
 
 
 def self_check(identical: Sequence[Comparison]) -> SelfCheck:
@@ -337,13 +337,13 @@ def self_check(identical: Sequence[Comparison]) -> SelfCheck:
     faster = sum(it.verdict is Verdict.FASTER for it in identical)
     slower = sum(it.verdict is Verdict.SLOWER for it in identical)
     known = [it for it in identical if it.degrees_of_freedom > 0]
-    held = sum(it.interval_low_pct <= 0 <= it.interval_high_pct for it in known)
+    covering = sum(it.interval_low_pct <= 0 <= it.interval_high_pct for it in known)
     problems = [
         *_too_many_claims(faster + slower, len(identical)),
         *_one_sided(faster, slower),
-        *_wrong_coverage(held, len(known)),
+        *_wrong_coverage(covering, len(known)),
     ]
-    return SelfCheck(len(identical), faster, slower, len(known), held, tuple(problems))
+    return SelfCheck(len(identical), faster, slower, len(known), covering, tuple(problems))
 
 
 def _too_many_claims(claims: int, comparisons: int) -> list[str]:
@@ -362,10 +362,13 @@ def _one_sided(faster: int, slower: int) -> list[str]:
     return [f"identical stacks were called faster {faster} times and slower {slower} times"]
 
 
-def _wrong_coverage(held: int, known: int) -> list[str]:
+def _wrong_coverage(covering: int, known: int) -> list[str]:
     from scipy.stats import binom  # slow, and needed only for a self-check
 
     low, high = COVERAGE
-    if not known or binom.ppf(_ALARM / 2, known, low) <= held <= binom.isf(_ALARM / 2, known, high):
+    if not known:
         return []
-    return [f"{held} of {known} intervals of 95 % hold what they should"]
+    fewest, most = binom.ppf(_ALARM / 2, known, low), binom.isf(_ALARM / 2, known, high)
+    if fewest <= covering <= most:
+        return []
+    return [f'{covering} of {known} 95 % intervals contain "no difference"']

@@ -68,18 +68,29 @@ def justifications_of_stack(
 
 
 def request_notes(
-    missing: Iterable[str], unsolvable: Iterable[str], lost: Iterable[str], claims: Iterable[Claim]
+    missing: Iterable[str],
+    unsolvable: Iterable[str],
+    unavailable: Iterable[str],
+    claims: Iterable[Claim],
 ) -> tuple[Justification, ...]:
     """Findings about a request, for any stack.
 
-    :param lost: requirements of the baseline without a candidate, such as ``numpy==1.26.4``
+    :param unavailable: requirements of the baseline without a candidate, such as ``numpy==1.26.4``
     """
-    return (
-        *(_missing(name) for name in missing),
-        *(_unsolvable(name) for name in unsolvable),
-        *(_baseline_unavailable(text) for text in lost),
-        *_confounded(claims),
-    )
+    notes = []
+    for name in missing:
+        message = f"{name} is required, but the store has no version of it"
+        notes.append(Justification(JustificationCode.MISSING, NoteLevel.ERROR, message, name))
+    for name in unsolvable:
+        message = (
+            f"the requirements of {name} are unknown, because each version must be built first"
+        )
+        notes.append(Justification(JustificationCode.UNSOLVABLE, NoteLevel.WARNING, message, name))
+    for text in unavailable:
+        code, name = JustificationCode.BASELINE_UNAVAILABLE, text.partition("==")[0]
+        message = f"{text} is not among the candidate versions, so nothing is compared with it"
+        notes.append(Justification(code, NoteLevel.WARNING, message, name))
+    return (*notes, *_confounded(claims))
 
 
 def _confounded(claims: Iterable[Claim]) -> Iterator[Justification]:
@@ -100,25 +111,6 @@ def _confounded(claims: Iterable[Claim]) -> Iterator[Justification]:
         yield Justification(
             JustificationCode.CONFOUNDED, NoteLevel.INFO, f"{message} none is scored"
         )
-
-
-def _missing(name: str) -> Justification:
-    message = f"{name} is required, but the store has no version of it"
-    return Justification(JustificationCode.MISSING, NoteLevel.ERROR, message, name)
-
-
-def _unsolvable(name: str) -> Justification:
-    message = (
-        f"the requirements of {name} are unknown, because each of its versions must be built first"
-    )
-    return Justification(JustificationCode.UNSOLVABLE, NoteLevel.WARNING, message, name)
-
-
-def _baseline_unavailable(text: str) -> Justification:
-    message = f"{text} is not among the candidate versions, so nothing is compared with it"
-    return Justification(
-        JustificationCode.BASELINE_UNAVAILABLE, NoteLevel.WARNING, message, text.partition("==")[0]
-    )
 
 
 def _of_release(candidate: Candidate, as_of: datetime) -> Iterator[Justification]:

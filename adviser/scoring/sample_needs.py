@@ -255,19 +255,19 @@ class JudgedFamily:
     alpha: FloatArray
     series: Sequence[int]
 
-    def lacks(self) -> list[SampleNeed]:
+    def needs(self) -> list[SampleNeed]:
         """What each comparison needs."""
-        lacks = [self._without_jobs(i) for i in range(len(self.estimates))]
+        needs = [self._without_jobs(i) for i in range(len(self.estimates))]
         by_series: dict[int, list[int]] = defaultdict(list)
         for i, number in enumerate(self.series):
             by_series[number].append(i)
         for places in by_series.values():
-            still_open = [i for i in places if lacks[i] is None]
+            still_open = [i for i in places if needs[i] is None]
             if still_open:
                 known = [i for i in places if self.estimates[i].tested]
-                for i, lack in self._with_jobs(still_open, known):
-                    lacks[i] = lack
-        return [it or _NOTHING for it in lacks]
+                for i, need in self._with_jobs(still_open, known):
+                    needs[i] = need
+        return [it or _NOTHING for it in needs]
 
     def _without_jobs(self, i: int) -> SampleNeed | None:
         """What a comparison needs without a prediction; ``None`` if a prediction is required."""

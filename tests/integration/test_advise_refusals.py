@@ -69,7 +69,7 @@ def test_folders_files_and_options_that_cannot_be_used_are_exit_code_2(
         (("advise", "check", "/bin/ls"), "not a report: it is not JSON"),
         (("provenance", str(broken)), "invalid_json"),
         (("guard", str(broken), at), "invalid_json"),
-        (("guard", str(tmp_path / "loose.txt"), str(tmp_path / "pinned.txt")), "is no lock"),
+        (("guard", str(tmp_path / "loose.txt"), str(tmp_path / "pinned.txt")), "is not a lock"),
         (("why", "core==2.0", "--project", at), "more than the name of a package"),
     ):
         done = thoth(stores.settings, *arguments)

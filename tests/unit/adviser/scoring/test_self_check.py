@@ -38,7 +38,7 @@ def test_intervals_that_lie_are_noticed_on_both_sides() -> None:
     wide = [replace(it, interval_low_pct=-100, interval_high_pct=100) for it in known]
     for lying, held in ((narrow, 0), (wide, 400)):
         (problem,) = self_check(lying).problems
-        assert problem == f"{held} of 400 intervals of 95 % hold what they should"
+        assert problem == f'{held} of 400 95 % intervals contain "no difference"'
 
 
 def test_nothing_compared_is_nothing_wrong() -> None:
