@@ -17,7 +17,7 @@ from adviser.scoring.stack_pairs import MeasuredStackIndex
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
 from common.environments import Environment
-from common.packages import MEASURED_PACKAGES, Purl, version_of
+from common.packages import MEASURED_PACKAGES, Purl, same_version
 from graph.candidates import Candidate, Excluded, ExclusionReason, KnownVulnerability
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
@@ -99,8 +99,8 @@ class GuardResult:
     :param missing: what is missing to judge the upgrade
     :param unmeasured: other changed packages whose two versions were not compared here; no
         indicator measures these, so they do not count as missing
-    :param refused: observations of these packages that count for nothing, because their documents
-        were tampered with
+    :param refused: observations of these packages that do not count, because their documents were
+        changed
     """
 
     changes: tuple[VersionChange, ...]
@@ -228,7 +228,7 @@ def changes_of(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[VersionC
     return tuple(
         VersionChange(name, new.get(name), old.get(name))
         for name in sorted(old.keys() | new.keys())
-        if not _same(old.get(name), new.get(name))
+        if not same_version(old.get(name), new.get(name))
     )
 
 
@@ -246,15 +246,7 @@ def _known(snapshot: Snapshot, name: str, version: str) -> Candidate | Excluded 
         *snapshot.packages.get(name, ()),
         *snapshot.excluded.get(name, ()),
     ]
-    return next((it for it in listed if _same(it.version, version)), None)
-
-
-def _same(version: str | None, other: str | None) -> bool:
-    """Whether two strings denote the same version; ``1.0`` equals ``1.0.0``."""
-    if version == other or version is None or other is None:
-        return version == other
-    parsed = version_of(version)
-    return parsed is not None and parsed == version_of(other)
+    return next((it for it in listed if same_version(it.version, version)), None)
 
 
 def _claims(

@@ -68,8 +68,8 @@ class MeasuredSeries:
     """Everything measured under one comparison key and one version of Python.
 
     :param known: stacks by digest
-    :param unknown: jobs of unknown stacks, by version of the component; several stacks may hide
-        in one, so they are not compared
+    :param unknown: jobs of unknown stacks, by version of the component; one version may
+        stand for several stacks, so they are not compared
     """
 
     series: Series
@@ -174,8 +174,8 @@ class StackGroup:
     :param stacks: known stacks including the baseline, fastest median first
     :param delta: δ, the smallest difference of interest, as a share of the baseline's rate
     :param next_jobs: undetermined comparisons, those first where more jobs are most useful
-    :param unknown: jobs of unknown stacks, by version of the component; several stacks may hide
-        in one, so they are not compared
+    :param unknown: jobs of unknown stacks, by version of the component; one version may
+        stand for several stacks, so they are not compared
     """
 
     comparison_key: str

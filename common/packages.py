@@ -163,3 +163,15 @@ def version_of(text: str) -> Version | None:
         return Version(text)
     except InvalidVersion:
         return None
+
+
+def same_version(first: str | None, second: str | None) -> bool:
+    """Whether two texts denote the same version; ``None`` equals only ``None``.
+
+    >>> same_version("1.0", "1.0.0"), same_version("1.0", None)
+    (True, False)
+    """
+    if first == second or first is None or second is None:
+        return first == second
+    parsed = version_of(first)
+    return parsed is not None and parsed == version_of(second)

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from packageurl import PackageURL
-from packaging.version import InvalidVersion, Version
 
 from adviser.scoring.assessments import (
     Assessment,
@@ -23,7 +22,7 @@ from adviser.scoring.release_metadata import release_values
 from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
 from adviser.scoring.target import Target
 from adviser.scoring.vulnerability_policy import AllowList, refusal_reason, security_value
-from common.packages import Purl
+from common.packages import Purl, same_version
 from graph.candidates import Candidate, ExclusionReason
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
@@ -221,7 +220,7 @@ def _baseline_of(
             if (newest := _newest(candidates)) is not None:
                 baseline[name] = newest.purl
         elif name in versions:
-            same = next((it for it in candidates if _same(it.version, versions[name])), None)
+            same = next((it for it in candidates if same_version(it.version, versions[name])), None)
             if same is None:
                 unavailable.append(f"{name}=={versions[name]}")
             else:
@@ -232,15 +231,6 @@ def _baseline_of(
 def _newest(candidates: Sequence[Candidate]) -> Candidate | None:
     plain = (it for it in candidates if not it.yanked and not it.prerelease)
     return next(plain, candidates[0] if candidates else None)
-
-
-def _same(version: str, other: str) -> bool:
-    if version == other:
-        return True
-    try:
-        return Version(version) == Version(other)
-    except InvalidVersion:
-        return False
 
 
 def _scores(

@@ -58,7 +58,7 @@ class PooledEffect:
 
 
 def host_spread(effects: Sequence[Sequence[Effect]]) -> HostSpread:
-    """Estimate τ² from several stacks: the median of their Q equals its median under chance.
+    """Estimate τ² so that the median of Q over several stacks equals its median under chance.
 
     The median, so that a stack that interacts with the host does not widen the errors of all
     others. τ² is 0 unless significantly many stacks differ beyond their errors (sign test, 5 %).

@@ -178,7 +178,7 @@ def claim_note(claim: Claim) -> Justification:
     if claim.purl and claim.baseline_purl:
         versions = f" {_version_text(claim.purl)} against {_version_text(claim.baseline_purl)}"
     measured = f"{_measure(claim)} on {claim.hardware_label}"
-    summary = f"{subject}{versions}: {_verdict_text(claim)} in {measured}"
+    summary = f"{subject}{versions}: {_verdict_text(claim)} in {measured}{need_text(claim)}"
     jobs = f"{claim.jobs} and {claim.baseline_jobs} jobs"
     if not claim.pairs and (claim.runs, claim.baseline_runs) != (claim.jobs, claim.baseline_jobs):
         jobs += f" of {claim.runs} and {claim.baseline_runs} runs"
@@ -190,7 +190,7 @@ def claim_note(claim: Claim) -> Justification:
 
 def _verdict_text(claim: Claim) -> str:
     if claim.verdict is Verdict.UNDETERMINED:
-        return f"undetermined{need_text(claim)}"
+        return "undetermined"
     if claim.verdict is Verdict.EQUIVALENT:
         return f"no difference beyond {claim.delta_pct:.1f} %"
     # Shrinking never changes the sign of a settled difference.

@@ -64,7 +64,7 @@ def further_jobs(comparisons: Sequence[Comparison]) -> tuple[FurtherJobs, ...]:
 def next_claims(claims: Sequence[Claim]) -> tuple[Claim, ...]:
     """Undetermined claims about one version on the target, the most useful to measure first.
 
-    Versions that can no longer be the best of their package in a measurement are left out of it.
+    A version is left out of measurements in which it can no longer be the best of its package.
     """
     best: dict[tuple[str | None, str, str], float] = defaultdict(lambda: -math.inf)
     here = [it for it in claims if it.purl is not None and it.here]

@@ -207,7 +207,7 @@ def test_a_pylock_says_which_environment_it_is_for() -> None:
 
 
 def test_a_pylock_needs_addresses_of_files_that_fit() -> None:
-    with pytest.raises(UnwritableLock, match=r"a 1\.0: the address of its files") as caught:
+    with pytest.raises(UnwritableLock, match=r"a 1\.0: the URLs of its files") as caught:
         text(LockFormat.PYLOCK, chosen("a", urls={}))
     assert "requirements" in (caught.value.hint or "")
     two = chosen("a", "1.0", ANY, "cp311-cp311-win_amd64")
@@ -249,7 +249,7 @@ def test_only_wheels_that_fit_if_that_is_wanted() -> None:
     assert made.count("--hash") == 1
     assert digest_of(one.files[0].filename) in made
     elsewhere = chosen("a", "1.0", "cp311-cp311-win_amd64")
-    with pytest.raises(UnwritableLock, match="a wheel that fits"):
+    with pytest.raises(UnwritableLock, match="no fitting wheel"):
         text(LockFormat.REQUIREMENTS, elsewhere, options=replace(OPTIONS, all_files=False))
 
 

@@ -233,7 +233,9 @@ def test_one_run_of_each_is_no_reason_to_claim_and_asks_for_turns() -> None:
     assert not math.isfinite(claim.interval_high_pct)
     assert claim.chance == 0
     message = claim_note(claim).message
-    assert "run both in turns (`thoth inspect` with both specifications), 5 jobs each" in message
+    assert (
+        "run both in turns (`thoth inspect` with both specifications), at least 5 jobs" in message
+    )
     assert "10 and 10 jobs of 1 and 1 runs" in message
 
 
