@@ -43,7 +43,7 @@ class Effects:
             float(self.d[i]), float(self.standard_error[i]), float(self.degrees_of_freedom[i])
         )
 
-    def taken(self, places: NDArray[np.int64] | Sequence[int]) -> Effects:
+    def taken(self, places: IntArray | Sequence[int]) -> Effects:
         """The effects at these indexes, in this order."""
         chosen = np.asarray(places, dtype=np.int64)
         return Effects(self.d[chosen], self.standard_error[chosen], self.degrees_of_freedom[chosen])

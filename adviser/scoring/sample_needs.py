@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from adviser.scoring.arrays import BoolArray, FloatArray, IntArray, np
+from adviser.scoring.arrays import BoolArray, FloatArray, np
 from adviser.scoring.effects import Effects
 from adviser.scoring.estimates import Estimate
 from adviser.scoring.samples import MIN_JOBS
