@@ -85,7 +85,7 @@ def prepare_here(
     if inspection.script.confined:
         _require_sandbox(log)
     elif inspection.script.trusted:
-        log.write("the script runs without a sandbox, as the current user: --trust-script")
+        log.write("the script runs as the current user, without a sandbox: --trust-script")
     try:
         environment = build_environment(
             specification.lock, settings, specification.python_version, on_line
