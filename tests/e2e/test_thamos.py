@@ -24,6 +24,7 @@ from ingest.native.environments import analyze_image
 from ingest.native.recorded_analyses import record_analysis
 from ingest.native.wheels import analyze_wheel
 from ingest.runs import run as ingest
+from tests.effort import slow
 from tests.factories.images import ROOT as SYSTEM
 from tests.factories.images import saved
 from tests.factories.native import layer
@@ -197,7 +198,9 @@ class TestAdvise:
         assert json.loads(project.read("Pipfile.lock")) == lock
         assert "the project already has this stack" in project.done("results")
 
-    @pytest.mark.parametrize("kind", ["latest", "stable", "testing", "performance", "security"])
+    @pytest.mark.parametrize(
+        "kind", ["latest", "performance", *slow(["stable", "testing", "security"])]
+    )
     def test_every_recommendation_type_is_known(self, small: Project, kind: str) -> None:
         result = shown(small.done("advise", "--no-write", "-t", kind, "-r", "old"))
         assert result["parameters"]["recommendation_type"] == kind

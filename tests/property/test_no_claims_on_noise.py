@@ -100,7 +100,8 @@ def test_a_true_gain_is_found_in_turns_and_over_ten_runs(stacks: int, how: dict[
 
 
 @pytest.mark.parametrize(
-    ("requests", "jobs"), [(300, 5), pytest.param(1000, 10, marks=pytest.mark.slow)]
+    ("requests", "jobs"),
+    [(100, 5), *(pytest.param(*it, marks=pytest.mark.slow) for it in ((300, 5), (1000, 10)))],
 )
 def test_of_requests_over_identical_stacks_hardly_any_carries_a_claim(
     requests: int, jobs: int
