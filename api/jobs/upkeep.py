@@ -160,7 +160,7 @@ def _forget_old(worker: WorkerContext) -> None:
 def _in_batches(
     worker: WorkerContext, what: str, forget: Callable[[Connection], tuple[int, list[str]]]
 ) -> None:
-    """Delete in transactions of one batch each until a batch is not full, then the bodies."""
+    """Delete batches, each in a transaction, until one is not full; then delete the bodies."""
     deleted = named = 0
     for _ in range(MOST_BATCHES):
         try:

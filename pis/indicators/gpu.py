@@ -1,4 +1,4 @@
-"""The GPU as the CUDA driver describes it, asked by ctypes."""
+"""The GPU as the CUDA driver describes it, read by ctypes."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def _measured(
 
 
 def _defining(work: Work, framework: Framework, values: dict[str, Any]) -> dict[str, Any]:
-    """What defines a measurement, and so whether another one can be compared with it."""
+    """The parameters that define a measurement; only equal ones are compared."""
     shared = {name: values[name] for name in ("device", "threads", "seed")}
     if framework.name == "tensorflow":
         shared["mode"] = framework.mode
@@ -187,7 +187,7 @@ def _defining(work: Work, framework: Framework, values: dict[str, Any]) -> dict[
 
 
 def _first(timed: Timed, framework: Framework) -> Any:
-    """Output of the first call: a library says here what it cannot do."""
+    """Output of the first call, in which a library reports what it does not support."""
     try:
         return timed(1)[1]
     except Exception as error:
@@ -200,7 +200,7 @@ def _first(timed: Timed, framework: Framework) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """The first line that tells; TensorFlow begins with a heading and where it happened."""
+    """The first informative line; TensorFlow begins with a heading and a location."""
     lines = [line.strip() for line in str(error).splitlines()]
     telling = (line for line in lines if line and not line.endswith(":") and line[0] != "<")
     return next(telling, type(error).__name__)

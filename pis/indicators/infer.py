@@ -33,7 +33,7 @@ def infer_works(framework: Framework, values: dict[str, Any]) -> Iterator[Work]:
 
 
 def torch_answer(framework: Framework, network: Network) -> Callable[[], Any]:
-    """The module without what is for training alone."""
+    """The module in evaluation mode, without gradients."""
     inference_mode = framework.module.inference_mode
     network.model.eval()
 

@@ -1,4 +1,4 @@
-"""Small networks with synthetic data, ready to be trained or asked.
+"""Small networks with synthetic data, for training and inference.
 
 Inputs and targets are random; the network can only learn them by heart, which is enough to
 see its loss fall.

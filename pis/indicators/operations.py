@@ -1,4 +1,4 @@
-"""How many operations a result takes: formula, source, a case worked by hand.
+"""Number of operations of a result: formula, source, and an example worked by hand.
 
 An addition and a multiplication are one operation each, also where hardware fuses them; loads,
 stores and conversions are none (as in LINPACK's count, Dongarra 1992).

@@ -46,7 +46,7 @@ class Parameter:
         return "--" + self.name.replace("_", "-")
 
     def checked(self, value: Any) -> Any:
-        """``value``, perhaps as text, in the parameter's type.
+        """Convert ``value``, which may be text, to the parameter's type.
 
         :raises ValueError: for a person, without the parameter's name
 

@@ -1,4 +1,4 @@
-"""The most that a device can do: a rate above it is an error of the measurement.
+"""Upper bounds of a device's rate; a higher rate is an error of the measurement.
 
 Each bound is loose on purpose: it lies above every device that its flags may stand for, so that
 it never refuses a true rate.
@@ -15,7 +15,7 @@ from typing import Any
 
 from pis.indicators.gpu import Gpu, gpu_of_cuda
 
-#: No CPU that is sold turns faster (Intel Core i9-14900KS: 6.2 GHz).
+#: Above the clock of every CPU on the market (Intel Core i9-14900KS: 6.2 GHz).
 MAX_CLOCK_HZ = 6.5e9
 
 #: FLOP a cycle and core in float32 by instruction set flag: two (on ARM four) vector units, each

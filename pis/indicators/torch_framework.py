@@ -99,7 +99,7 @@ def _setting(said: str, name: str) -> str | None:
 
 
 def _called(module: Any, path: str) -> Any:
-    """What the function at ``path`` returns, ``None`` where this version has none."""
+    """Call the function at ``path``; ``None`` if this version of PyTorch does not have it."""
     for name in path.split("."):
         module = getattr(module, name, None)
     return module() if module is not None else None
