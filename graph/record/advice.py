@@ -29,7 +29,7 @@ from graph.record.documents import (
     body_of,
 )
 from graph.record.packages import add_entries
-from graph.record.postgresql import texts
+from graph.record.postgresql import first_as, matching, texts
 from graph.record.stacks import add_stacks
 from graph.tables import (
     AdviceObservation,
@@ -43,6 +43,14 @@ from graph.tables import (
 
 #: Kinds of the documents of an advice; the name of each column starts with the last word.
 _KINDS = ("advice-request", "snapshot", "evidence", "advice-files", "report")
+#: The columns with these documents, in the same order.
+ADVICE_DOCUMENTS = (
+    AdviceRow.request_document_id,
+    AdviceRow.snapshot_document_id,
+    AdviceRow.evidence_document_id,
+    AdviceRow.files_document_id,
+    AdviceRow.report_document_id,
+)
 
 
 def add_advice(
@@ -111,22 +119,16 @@ def advice_of(connection: Connection, settings: Settings, advice_id: str) -> Sto
 
     :raises StoreUnavailable: if a document store cannot be read
     """
-    row = connection.execute(
-        select(AdviceRow.__table__, Document.schema_version)
-        .join(Document, Document.document_id == AdviceRow.report_document_id)
-        .where(AdviceRow.advice_id == advice_id)
-    ).one_or_none()
-    if row is None:
+    head = advice_named(connection, advice_id)
+    if head is None:
         return None
-    documents = (
-        row.request_document_id,
-        row.snapshot_document_id,
-        row.evidence_document_id,
-        row.files_document_id,
-        row.report_document_id,
-    )
+    query = select(Document.schema_version, *ADVICE_DOCUMENTS)
+    version, *documents = connection.execute(
+        query.join(Document, Document.document_id == AdviceRow.report_document_id)
+        .where(AdviceRow.advice_id == advice_id)
+    ).one()  # fmt: skip
     bodies = (body_of(connection, settings, it) or b"" for it in documents)
-    return StoredAdvice(_head(row), row.schema_version, *bodies)
+    return StoredAdvice(head, version, *bodies)
 
 
 def report_document_of(connection: Connection, advice_id: str) -> str | None:
@@ -136,26 +138,9 @@ def report_document_of(connection: Connection, advice_id: str) -> str | None:
 
 
 def latest_advice(connection: Connection, limit: int = 20) -> list[AdviceHead]:
-    """What was advised last, newest first."""
-    query = (
-        select(AdviceRow.__table__)
-        .order_by(AdviceRow.created_at.desc(), AdviceRow.advice_id)
-        .limit(limit)
-    )
-    return [_head(row) for row in connection.execute(query)]
-
-
-def _head(row: Any) -> AdviceHead:
-    return AdviceHead(
-        row.advice_id,
-        row.recommendation_type,
-        row.status,
-        row.snapshot_revision,
-        row.result_digest,
-        row.created_at,
-        row.python_version,
-        row.platform,
-    )
+    """The latest advice, newest first."""
+    query = _advice().order_by(AdviceRow.created_at.desc(), AdviceRow.advice_id)
+    return [AdviceHead(*row) for row in connection.execute(query.limit(limit))]
 
 
 def _expect_versions(connection: Connection, links: AdviceLinks) -> None:
@@ -261,15 +246,13 @@ def browse_advice(
     :param after: time and identifier of the last advice of the page before
     """
     row = AdviceRow
-    query = _advice()
-    for column, value in (
-        (row.recommendation_type, wanted.recommendation_type),
-        (row.status, wanted.status),
-        (row.python_version, wanted.python_version),
-        (row.platform, wanted.platform),
-    ):
-        if value is not None:
-            query = query.where(column == value)
+    values = {
+        row.recommendation_type: wanted.recommendation_type,
+        row.status: wanted.status,
+        row.python_version: wanted.python_version,
+        row.platform: wanted.platform,
+    }
+    query = _advice().where(*matching(values))
     if wanted.stack is not None:
         advised = select(AdvisedStack.advice_id).where(AdvisedStack.stack_digest == wanted.stack)
         query = query.where(row.advice_id.in_(advised))
@@ -283,8 +266,7 @@ def browse_advice(
 
 def advice_named(connection: Connection, advice_id: str) -> AdviceHead | None:
     """An advice as a list shows it, or ``None``."""
-    found = connection.execute(_advice().where(AdviceRow.advice_id == advice_id)).one_or_none()
-    return None if found is None else AdviceHead(*found)
+    return first_as(connection, _advice().where(AdviceRow.advice_id == advice_id), AdviceHead)
 
 
 def stacks_of(connection: Connection, advice_id: str) -> list[AdvisedStackHead]:

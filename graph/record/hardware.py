@@ -7,9 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from graph.evidence import (
-    RecordedHardware,
-)
+from graph.evidence import RecordedHardware
+from graph.record.postgresql import first_as
 from graph.tables import (
     HardwareRow,
     ObservationRow,
@@ -84,7 +83,5 @@ def browse_hardware(
 def hardware_named(connection: Connection, digest: str) -> HardwareHead | None:
     """A hardware class by its digest, or ``None``."""
     row = HardwareRow
-    found = connection.execute(
-        select(row.digest, row.label, row.identity, row.document_id).where(row.digest == digest)
-    ).one_or_none()
-    return None if found is None else HardwareHead(*found)
+    query = select(row.digest, row.label, row.identity, row.document_id)
+    return first_as(connection, query.where(row.digest == digest), HardwareHead)

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, case, func, literal, select
 
+from graph.record.postgresql import matching
 from graph.tables import (
     IndexProject,
     PackageEvent,
@@ -298,10 +299,8 @@ def browse_events(
 ) -> list[RecordedEvent]:
     """Events, the newest first; ``after`` is the last identifier of the page before."""
     row = PackageEvent
-    query = _RECORDED_EVENTS
-    for column, value in ((row.name, package), (row.index_name, index), (row.kind, kind)):
-        if value is not None:
-            query = query.where(column == value)
+    values = {row.name: package, row.index_name: index, row.kind: kind}
+    query = _RECORDED_EVENTS.where(*matching(values))
     if after is not None:
         query = query.where(row.event_id < after)
     return [RecordedEvent(*it) for it in connection.execute(query.limit(limit))]

@@ -36,7 +36,7 @@ from graph.record.bulk import (
 )
 from graph.record.documents import DeliveredDocument, add_documents
 from graph.record.packages import add_entries
-from graph.record.postgresql import texts
+from graph.record.postgresql import first_as, matching, texts
 from graph.record.stacks import add_stacks
 from graph.tables import (
     Base,
@@ -327,9 +327,7 @@ def browse_inspections(
     :param indicator: name of one that a job ran
     :param after: when the last one before came, and its identifier
     """
-    query = _inspections()
-    if stack is not None:
-        query = query.where(InspectionRow.stack_digest == stack)
+    query = _inspections().where(*matching({InspectionRow.stack_digest: stack}))
     seen = select(ObservationRow.document_id).where(
         ObservationRow.document_id == InspectionRow.document_id
     )
@@ -348,8 +346,7 @@ def browse_inspections(
 def inspection_named(connection: Connection, document_id: str) -> InspectionHead | None:
     """An inspection by the digest of its document, or ``None``."""
     query = _inspections().where(InspectionRow.document_id == document_id)
-    found = connection.execute(query).one_or_none()
-    return None if found is None else InspectionHead(*found)
+    return first_as(connection, query, InspectionHead)
 
 
 def inspection_summary(connection: Connection, document_id: str) -> InspectionSummary:

@@ -21,7 +21,7 @@ from graph.record.affected_versions import share_advisories
 from graph.record.bulk import insert_new
 from graph.record.documents import DeliveredDocument, add_documents
 from graph.record.packages import add_entries, add_unread_versions
-from graph.record.postgresql import texts
+from graph.record.postgresql import matching, texts
 from graph.tables import (
     ArtifactInterface,
     ArtifactRow,
@@ -257,6 +257,9 @@ def known_images(
 ) -> list[KnownImage]:
     """Analysed images, newest first."""
     table = NativeEnvironmentRow
+    values = {
+        table.os_name: wanted.os_name, table.os_version: wanted.os_version, table.name: wanted.name,
+    }  # fmt: skip
     query = (
         select(
             table.digest,
@@ -267,28 +270,16 @@ def known_images(
             Document.ingested_at,
         )
         .join(Document, Document.document_id == table.document_id)
-        .where(table.kind == "image")
+        .where(table.kind == "image", *matching(values))
     )
-    for column, value in (
-        (table.os_name, wanted.os_name),
-        (table.os_version, wanted.os_version),
-        (table.name, wanted.name),
-    ):
-        if value is not None:
-            query = query.where(column == value)
-    for column, value in (
-        (NativeInterfaceRow.library, wanted.library),
-        (NativeInterfaceRow.version, wanted.symbol),
-    ):
-        if value is not None:
-            provided = (
-                select(NativeEnvironmentInterface.digest)
-                .join(
-                    NativeInterfaceRow,
-                    NativeInterfaceRow.interface == NativeEnvironmentInterface.interface,
-                )
-                .where(column == value)
-            )
-            query = query.where(table.digest.in_(provided))
+    # Each condition on its own: the library and the symbol need not belong together.
+    provided = select(NativeEnvironmentInterface.digest).join(
+        NativeInterfaceRow, NativeInterfaceRow.interface == NativeEnvironmentInterface.interface
+    )
+    interface = {
+        NativeInterfaceRow.library: wanted.library, NativeInterfaceRow.version: wanted.symbol,
+    }  # fmt: skip
+    for condition in matching(interface):
+        query = query.where(table.digest.in_(provided.where(condition)))
     query = query.order_by(Document.ingested_at.desc(), table.digest).offset(offset).limit(limit)
     return [KnownImage(*row) for row in connection.execute(query)]

@@ -21,7 +21,8 @@ from graph.evidence import (
     Reading,
     Series,
 )
-from graph.record.postgresql import texts
+from graph.record.postgresql import first_as, matching, texts
+from graph.record.stacks import stacks_with
 from graph.tables import (
     HardwareRow,
     IndicatorRow,
@@ -265,26 +266,19 @@ def browse_observations(
 ) -> list[RecordedObservation]:
     """Observations in the order of their identifiers."""
     row, job = ObservationRow, InspectionRow
-    query = _observations()
-    for column, value in (
-        (row.hardware_digest, wanted.hardware),
-        (job.stack_digest, wanted.stack),
-        (row.outcome, wanted.outcome),
-        (row.document_id, wanted.inspection),
-        (row.comparison_key, wanted.comparison_key),
-    ):
-        if value is not None:
-            query = query.where(column == value)
+    values = {
+        row.hardware_digest: wanted.hardware,
+        job.stack_digest: wanted.stack,
+        row.outcome: wanted.outcome,
+        row.document_id: wanted.inspection,
+        row.comparison_key: wanted.comparison_key,
+    }
+    query = _observations().where(*matching(values))
     if wanted.indicator is not None:
         named = select(IndicatorRow.indicator_id).where(IndicatorRow.name == wanted.indicator)
         query = query.where(row.indicator_id.in_(named))
     if wanted.package is not None:
-        release = PackageVersionRow
-        holding = select(StackPackage.stack_digest).join(release, release.purl == StackPackage.purl)
-        holding = holding.where(release.name == wanted.package)
-        if wanted.version is not None:
-            holding = holding.where(release.version == wanted.version)
-        query = query.where(job.stack_digest.in_(holding))
+        query = query.where(job.stack_digest.in_(stacks_with(wanted.package, wanted.version)))
     if after is not None:
         query = query.where(row.observation_id > after)
     rows = connection.execute(query.order_by(row.observation_id).limit(limit))
@@ -294,8 +288,7 @@ def browse_observations(
 def observation_named(connection: Connection, observation_id: str) -> RecordedObservation | None:
     """An observation by its identifier, or ``None``."""
     query = _observations().where(ObservationRow.observation_id == observation_id)
-    found = connection.execute(query).one_or_none()
-    return None if found is None else RecordedObservation(*found)
+    return first_as(connection, query, RecordedObservation)
 
 
 def common_keys(
@@ -312,7 +305,7 @@ def common_keys(
     :param stacks: their digests
     """
     row, job = ObservationRow, InspectionRow
-    one, other = (
+    query, other = (
         select(row.comparison_key)
         .join(job, job.document_id == row.document_id)
         .where(
@@ -322,15 +315,13 @@ def common_keys(
         )
         for stack in stacks
     )
+    query = query.where(row.comparison_key.in_(other), *matching({row.hardware_digest: hardware}))
     if indicator is not None:
         named = select(IndicatorRow.indicator_id).where(IndicatorRow.name == indicator)
-        one = one.where(row.indicator_id.in_(named))
-    if hardware is not None:
-        one = one.where(row.hardware_digest == hardware)
+        query = query.where(row.indicator_id.in_(named))
     if after is not None:
-        one = one.where(row.comparison_key > after)
-    query = one.where(row.comparison_key.in_(other)).distinct().order_by(row.comparison_key)
-    return list(connection.scalars(query.limit(limit)))
+        query = query.where(row.comparison_key > after)
+    return list(connection.scalars(query.distinct().order_by(row.comparison_key).limit(limit)))
 
 
 def _observations() -> Select[*tuple[Any, ...]]:

@@ -5,22 +5,26 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import IntEnum, unique
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     ARRAY,
     BindParameter,
+    ColumnElement,
     Connection,
     Engine,
+    Executable,
     Text,
     bindparam,
     func,
     select,
 )
 from sqlalchemy.exc import DBAPIError
+
+Item = TypeVar("Item")
 
 #: Pause between two attempts to get a lock.
 _POLL_S = 0.1
@@ -30,10 +34,11 @@ LIMIT_BYTES = 800
 
 
 def storable(text: str) -> str:
-    """``text`` with bytes that are no characters, and NUL, written as escapes.
+    """``text`` as PostgreSQL can store and index it.
 
-    A file name may be any bytes; Python shows those that are not UTF-8 as lone surrogates.
-    Text above :data:`LIMIT_BYTES` is cut and ends in its digest, so that it stays distinct.
+    NUL and lone surrogates are written as escapes; Python uses lone surrogates for bytes in file
+    names that are not UTF-8. Text above :data:`LIMIT_BYTES` is cut, and its digest is appended to
+    keep it unique.
 
     >>> storable("caf\\udce9")
     'caf\\\\udce9'
@@ -46,12 +51,12 @@ def storable(text: str) -> str:
 
 
 def as_named(text: str) -> str:
-    """The name of a file of which :func:`storable` made ``text``, to open it again.
+    """Undo :func:`storable` for a file name, to open the file again.
 
     >>> as_named("caf\\\\udce9") == "caf\\udce9"
     True
     """
-    return _ESCAPED.sub(lambda found: chr(0xDC00 + int(found[1], 16)), text)
+    return _ESCAPED.sub(lambda match: chr(0xDC00 + int(match[1], 16)), text)
 
 
 def texts(values: Iterable[str]) -> BindParameter[Any]:
@@ -59,20 +64,34 @@ def texts(values: Iterable[str]) -> BindParameter[Any]:
     return bindparam(None, list(values), ARRAY(Text))
 
 
+def matching(values: Mapping[Any, object]) -> list[ColumnElement[bool]]:
+    """Conditions that columns equal their values; ``None`` matches everything.
+
+    :param values: by column
+    """
+    return [column == value for column, value in values.items() if value is not None]
+
+
+def first_as(connection: Connection, query: Executable, kind: Callable[..., Item]) -> Item | None:
+    """The only row of ``query`` as an object of ``kind``, or ``None`` without a row."""
+    row = connection.execute(query).one_or_none()
+    return None if row is None else kind(*row)
+
+
 @unique
 class AdvisoryLock(IntEnum):
-    """Keys of advisory locks; the number spells the name in ASCII where it can."""
+    """Keys of advisory locks; each number spells a word in ASCII."""
 
-    #: Held while versions (shared) or advisories (alone) are added.
+    #: Shared by transactions that add versions, exclusive in those that add advisories.
     ADVISORIES = 0x61647669
-    #: Held by the one process that projects.
+    #: Held by the only process that projects.
     PROJECTION = 0x70726F6A
-    #: Held by a process that migrates: "thoth".
+    #: Held by a process that migrates; spells "thoth".
     MIGRATION = 0x74686F7468
 
 
 def lock_transaction(connection: Connection, lock: AdvisoryLock, *, shared: bool = False) -> None:
-    """Hold an advisory lock until the transaction ends; a second call costs a round trip."""
+    """Hold an advisory lock until the transaction ends; one query, also if it is held already."""
     function = func.pg_advisory_xact_lock_shared if shared else func.pg_advisory_xact_lock
     connection.execute(select(function(lock.value)))
 
@@ -82,7 +101,7 @@ def lock_name(
 ) -> None:
     """:func:`lock_transaction` for a name of any length, such as an identifier.
 
-    :param namespace: keeps equal names of different things apart
+    :param namespace: equal names in different namespaces are different locks
     """
     function = func.pg_advisory_xact_lock_shared if shared else func.pg_advisory_xact_lock
     connection.execute(select(function(func.hashtextextended(name, namespace))))

@@ -26,7 +26,7 @@ from graph.record.known_releases import (
     requirements_of,
     spellings_of,
 )
-from graph.record.postgresql import texts
+from graph.record.postgresql import matching, texts
 from graph.tables import (
     AffectedVersion,
     IndexProject,
@@ -100,9 +100,9 @@ def browse_versions(
     :param after: version and index of the last release of the page before
     """
     row = PackageVersionRow
-    query = select(row.purl, row.version, row.index_name).where(row.name == name)
-    if index is not None:
-        query = query.where(row.index_name == index)
+    query = select(row.purl, row.version, row.index_name).where(
+        row.name == name, *matching({row.index_name: index})
+    )
     known = sorted(connection.execute(query), key=lambda it: it.index_name)
     known.sort(key=lambda it: _order(it.version), reverse=True)
     if after is not None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from sqlalchemy import Connection, any_, delete, exists, func, literal, select
 
-from graph.record.advice import forget_requests
+from graph.record.advice import ADVICE_DOCUMENTS, forget_requests
 from graph.record.claims import forget_claims
 from graph.record.documents import forgotten
 from graph.record.packages import add_entries
@@ -31,13 +31,6 @@ _NAMING = [
     for key in column.foreign_keys
     if key.target_fullname == "documents.document_id"
 ]
-_OF_ADVICE = (
-    AdviceRow.request_document_id,
-    AdviceRow.snapshot_document_id,
-    AdviceRow.evidence_document_id,
-    AdviceRow.files_document_id,
-    AdviceRow.report_document_id,
-)
 
 
 def forget_analyses(
@@ -102,7 +95,7 @@ def _forget_advice(connection: Connection, requests: Sequence[str]) -> set[str]:
     made = delete(AdviceClaim).where(AdviceClaim.advice_id == wanted)
     claims = set(connection.scalars(made.returning(AdviceClaim.claim_id)))
     query = delete(AdviceRow).where(AdviceRow.advice_id == wanted)
-    rows = connection.execute(query.returning(AdviceRow.advice_id, *_OF_ADVICE)).all()
+    rows = connection.execute(query.returning(AdviceRow.advice_id, *ADVICE_DOCUMENTS)).all()
     reports = forget_claims(connection, claims)
     gone = {
         "claim": reports,

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, any_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, any_, func, or_, select
 
 from common.inspection import Stack
 from graph.record.analyses import requested_by
 from graph.record.bulk import insert_new
 from graph.record.packages import add_unread_versions
-from graph.record.postgresql import texts
+from graph.record.postgresql import matching, texts
 from graph.record.vulnerabilities import KnownVersion
 from graph.tables import (
     AdvisedStack,
@@ -105,6 +105,16 @@ class StackVisibility:
 EVERYTHING = StackVisibility(everything=True)
 
 
+def stacks_with(package: str, version: str | None = None) -> Select[str]:
+    """Query for the digests of stacks that contain a package, in ``version`` if set."""
+    release = PackageVersionRow
+    return (
+        select(StackPackage.stack_digest)
+        .join(release, release.purl == StackPackage.purl)
+        .where(release.name == package, *matching({release.version: version}))
+    )
+
+
 def browse_stacks(
     connection: Connection,
     *,
@@ -121,14 +131,10 @@ def browse_stacks(
     :param measured: whether it was inspected
     :param seen_by: hides recommended stacks of other clients, which would reveal their projects
     """
-    row, release = StackRow, PackageVersionRow
+    row = StackRow
     query = select(row.digest, row.package_count, row.document_id)
     if package is not None:
-        holding = select(StackPackage.stack_digest).join(release, release.purl == StackPackage.purl)
-        holding = holding.where(release.name == package)
-        if version is not None:
-            holding = holding.where(release.version == version)
-        query = query.where(row.digest.in_(holding))
+        query = query.where(row.digest.in_(stacks_with(package, version)))
     seen = select(InspectionRow.document_id).where(InspectionRow.stack_digest == row.digest)
     if not seen_by.everything:
         own = select(AdvisedStack.stack_digest).where(

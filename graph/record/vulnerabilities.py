@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Select, any_, func, select
 
 from common.advisories import AdvisoryHead, AffectedPackage, Rating, Severity, VersionLine, worst
 from graph.record.affected_versions import stored_package
-from graph.record.postgresql import texts
+from graph.record.postgresql import matching, texts
 from graph.tables import (
     AdvisoryPackage,
     AdvisoryRow,
@@ -61,17 +61,18 @@ def merged(advisories: Collection[AdvisoryHead]) -> list[Vulnerability]:
     valid = [head for head in advisories if head.withdrawn_at is None]
     _join_all(parents, valid)
     named = {identifier for head in valid for identifier in _identifiers(head)}
-    homes: dict[str, str] = {}
+    #: An identifier in the group of each assigned advisory.
+    assigned: dict[str, str] = {}
     for head in advisories:
         known = [it for it in head.aliases if it in named]
         if head.withdrawn_at is None or head.advisory_id in named:
-            homes[head.advisory_id] = head.advisory_id
+            assigned[head.advisory_id] = head.advisory_id
         elif known:
-            homes[head.advisory_id] = min(known, key=preference)
-    _join_all(parents, [head for head in advisories if head.advisory_id not in homes])
+            assigned[head.advisory_id] = min(known, key=preference)
+    _join_all(parents, [head for head in advisories if head.advisory_id not in assigned])
     groups: dict[str, list[AdvisoryHead]] = defaultdict(list)
     for head in advisories:
-        groups[_root(parents, homes.get(head.advisory_id, head.advisory_id))].append(head)
+        groups[_root(parents, assigned.get(head.advisory_id, head.advisory_id))].append(head)
     return [_vulnerability(group) for group in groups.values()]
 
 
@@ -85,8 +86,8 @@ def preference(identifier: str) -> tuple[int, str]:
     >>> sorted(["PYSEC-2021-1", "GHSA-x", "OSV-1", "CVE-2021-9", "CVE-2021-10"], key=preference)
     ['CVE-2021-10', 'CVE-2021-9', 'GHSA-x', 'PYSEC-2021-1', 'OSV-1']
     """
-    places = (place for place, prefix in enumerate(_PREFERRED) if identifier.startswith(prefix))
-    return next(places, len(_PREFERRED)), identifier
+    ranks = (rank for rank, prefix in enumerate(_PREFERRED) if identifier.startswith(prefix))
+    return next(ranks, len(_PREFERRED)), identifier
 
 
 def _root(parents: dict[str, str], identifier: str) -> str:
@@ -141,11 +142,12 @@ class AdvisoryCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class PackageVulnerability:
-    """A vulnerability of a package.
+class VulnerabilityHead:
+    """A vulnerability as a list shows it.
 
-    :param packages: affected ranges and versions according to its advisories
-    :param versions: affected versions in the record
+    :param aliases: all its identifiers, its own included, sorted
+    :param score: CVSS base score, 0 to 10
+    :param withdrawn_at: set if all advisories are withdrawn
     """
 
     vulnerability_id: str
@@ -157,6 +159,17 @@ class PackageVulnerability:
     published_at: datetime | None
     modified_at: datetime | None
     withdrawn_at: datetime | None
+    document_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PackageVulnerability(VulnerabilityHead):
+    """A vulnerability of a package.
+
+    :param packages: affected ranges and versions according to its advisories
+    :param versions: affected versions in the record
+    """
+
     packages: tuple[AffectedPackage, ...]
     versions: tuple[str, ...]
 
@@ -202,43 +215,37 @@ def vulnerabilities_of(
             if any(line.affected(package) for package in packages)
         }
     versions = _versions(connection, project, list(claims))
-    row = VulnerabilityRow
-    rows = connection.execute(
-        select(
-            row.vulnerability_id, row.aliases, row.summary, row.severity, row.score, row.vector,
-            row.published_at, row.modified_at, row.withdrawn_at,
-        )
-        .where(row.vulnerability_id == any_(texts(claims)))
-    )  # fmt: skip
-    found = [
+    query = _select().where(VulnerabilityRow.vulnerability_id == any_(texts(claims)))
+    vulnerabilities = [
         PackageVulnerability(
-            it[0], tuple(it[1]), *it[2:], packages=tuple(claims[it[0]]),
-            versions=tuple(versions.get(it[0], ())),
+            **asdict(head),
+            packages=tuple(claims[head.vulnerability_id]),
+            versions=tuple(versions.get(head.vulnerability_id, ())),
         )
-        for it in rows
-        if version is None or it.withdrawn_at is None
-    ]  # fmt: skip
-    return sorted(found, key=_place)
+        for head in map(_head, connection.execute(query))
+        if version is None or head.withdrawn_at is None
+    ]
+    return sorted(vulnerabilities, key=_severity_order)
 
 
-def _place(it: PackageVulnerability) -> tuple[bool, int, float, str]:
-    """Sort key: by severity, then by score, which may be missing."""
+def _severity_order(it: PackageVulnerability) -> tuple[bool, int, float, str]:
+    """Sort key: by severity, then by score; vulnerabilities without them come last."""
     rank = -1 if it.severity is None else Severity(it.severity).rank
     return it.withdrawn_at is not None, -rank, -(it.score or 0.0), it.vulnerability_id
 
 
 def _claims(connection: Connection, name: str) -> dict[str, list[AffectedPackage]]:
-    """Affected packages by vulnerability; withdrawn advisories only if all are withdrawn."""
-    said = AdvisoryPackage
+    """Affected packages by vulnerability; withdrawn advisories count only if all are withdrawn."""
+    affected = AdvisoryPackage
     rows = connection.execute(
-        select(AdvisoryRow.vulnerability_id, said.name, said.ranges, said.versions)
-        .join(AdvisoryRow, AdvisoryRow.advisory_id == said.advisory_id)
+        select(AdvisoryRow.vulnerability_id, affected.name, affected.ranges, affected.versions)
+        .join(AdvisoryRow, AdvisoryRow.advisory_id == affected.advisory_id)
         .join(VulnerabilityRow)
         .where(
-            said.name == name,
+            affected.name == name,
             AdvisoryRow.withdrawn_at.is_(None) | VulnerabilityRow.withdrawn_at.is_not(None),
         )
-        .order_by(said.advisory_id, said.position)
+        .order_by(affected.advisory_id, affected.position)
     )
     claims: dict[str, list[AffectedPackage]] = {}
     for key, package, ranges, versions in rows:
@@ -258,31 +265,10 @@ def _versions(
         )
         .distinct()
     )
-    found: dict[str, list[str]] = {}
+    affected: dict[str, list[str]] = {}
     for key, version in connection.execute(query):
-        found.setdefault(key, []).append(version)
-    return {key: VersionLine(versions).ordered for key, versions in found.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class VulnerabilityHead:
-    """A vulnerability as a list shows it.
-
-    :param aliases: all its identifiers, its own included, sorted
-    :param score: CVSS base score, 0 to 10
-    :param withdrawn_at: set if all advisories are withdrawn
-    """
-
-    vulnerability_id: str
-    aliases: tuple[str, ...]
-    summary: str | None
-    severity: str | None
-    score: float | None
-    vector: str | None
-    published_at: datetime | None
-    modified_at: datetime | None
-    withdrawn_at: datetime | None
-    document_id: str
+        affected.setdefault(key, []).append(version)
+    return {key: VersionLine(versions).ordered for key, versions in affected.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +313,7 @@ def browse_vulnerabilities(
 ) -> list[VulnerabilityHead]:
     """Vulnerabilities in the order of their identifiers."""
     row, affected, version = VulnerabilityRow, AffectedVersion, PackageVersionRow
-    query = _select()
+    query = _select().where(*matching({row.severity: wanted.severity}))
     if wanted.package is not None:
         harmed = select(affected.vulnerability_id).join(version, version.purl == affected.purl)
         query = query.where(row.vulnerability_id.in_(harmed.where(version.name == wanted.package)))
@@ -336,8 +322,6 @@ def browse_vulnerabilities(
         query = query.where(row.vulnerability_id.in_(harmed))
     if wanted.alias is not None:
         query = query.where(row.aliases.op("@>")(texts([wanted.alias])))
-    if wanted.severity is not None:
-        query = query.where(row.severity == wanted.severity)
     if wanted.withdrawn is not None:
         gone = row.withdrawn_at
         query = query.where(gone.is_not(None) if wanted.withdrawn else gone.is_(None))
@@ -355,8 +339,8 @@ def vulnerability_named(connection: Connection, identifier: str) -> Vulnerabilit
         row.aliases.op("@>")(texts([identifier])),
     ):
         query = _select().where(condition).order_by(row.vulnerability_id).limit(1)
-        if (found := connection.execute(query).one_or_none()) is not None:
-            return _head(found)
+        if (match := connection.execute(query).one_or_none()) is not None:
+            return _head(match)
     return None
 
 
