@@ -156,8 +156,8 @@ def _rows(
         named = {"advice_id": head.advice_id, "observation_id": observation_id}
         rows.append((AdviceObservation, named))
     rows += claim_rows(connection, head.advice_id, document_id, links.claims)
-    if links.asked_for is not None:
-        rows.append((RequestRow, request_row(request_id, head, links.asked_for)))
+    if links.request is not None:
+        rows.append((RequestRow, request_row(request_id, head, links.request)))
     return rows
 
 

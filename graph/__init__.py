@@ -3,9 +3,9 @@
 import sys
 from types import ModuleType
 
-# The graph's driver loads NumPy and pandas where they are installed, half of a command's start,
-# for values that it is never handed here. What it has of them is this module; if a release of
-# it looks elsewhere, a start takes longer and nothing else changes.
+# The neo4j driver imports NumPy and pandas if they are installed, only to accept their values as
+# parameters. That takes half of the start-up time of a command, so an empty module stands in for
+# its import. If a later release imports them elsewhere, commands start more slowly, that is all.
 _absent = ModuleType("neo4j._optional_deps")
 vars(_absent).update(dict.fromkeys(("np", "pa", "pa_compute", "pd")))
 sys.modules.setdefault(_absent.__name__, _absent)

@@ -1,4 +1,4 @@
-"""An advice as the record keeps it: head, request, stacks and claims, without a driver."""
+"""Stored advice: head, request, recommended stacks and claims."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class AdviceLinks:
     :param evidence: identifiers in its claims and justifications; those that are not observations
         of the record are ignored
     :param claims: all claims, including claims about stacks that are not recommended
-    :param asked_for: ``None`` leaves the request out of the graph
+    :param request: ``None`` leaves the request out of the graph
     """
 
     stacks: Sequence[RecommendedStack] = ()
     evidence: Collection[str] = ()
     claims: Sequence[RecordedClaim] = ()
-    asked_for: AdviceRequestSummary | None = None
+    request: AdviceRequestSummary | None = None
 
 
 @dataclass(frozen=True, slots=True)

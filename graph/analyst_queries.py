@@ -33,7 +33,7 @@ _WRITES = re.compile(
     r"(?:Create|Merge|Set|Remove|Delete|DetachDelete|Foreach)(?![a-z])"
     r"|(?:CREATE|MERGE|SET|REMOVE|DELETE|DETACH DELETE|FOREACH)\b"
 )
-_READ_ONLY = "this session may only read"
+_READ_ONLY = "this session is read-only"
 
 _TIMED_OUT = ("Transaction.TransactionTimedOut", "Transaction.Terminated")
 _FORBIDDEN = ("Statement.AccessMode", "Security.Forbidden")
@@ -70,8 +70,8 @@ def open_reader(settings: Settings) -> Iterator[neo4j.Driver]:
     :raises StoreUnavailable: if the store does not answer
     """
     with graph_errors(settings), reader_driver(settings) as driver:
-        unguarded = settings.graph_url is not None and settings.graph_reader_user is None
-        if unguarded and dialect.is_arcadedb(driver):
+        may_write = settings.graph_url is not None and settings.graph_reader_user is None
+        if may_write and dialect.is_arcadedb(driver):
             raise InvalidSettings("GRAPH_READER_USER: ArcadeDB needs a user who may only read")
         yield driver
 
@@ -120,12 +120,12 @@ def run_query(
 
 @contextmanager
 def _transaction(session: neo4j.Session, timeout_s: float) -> Iterator[neo4j.Transaction]:
-    """A transaction that is always rolled back."""
+    """A transaction that is rolled back in any case."""
     transaction = session.begin_transaction(timeout=timeout_s)
     try:
         yield transaction
     finally:
-        # A terminated query raises once more here.
+        # After a terminated query, this raises the same error again.
         with suppress(Neo4jError):
             transaction.close()
 
@@ -150,16 +150,16 @@ def _end_on_arcadedb(driver: neo4j.Driver, database: str, mark: str) -> None:
 def _refuse_unwanted_steps(plan: neo4j.ResultSummary, query: str) -> None:
     steps = dialect.steps_of(plan, query)
     if not steps or any(step.kind.startswith(("Show", "Terminate")) for step in steps):
-        raise QueryRefused("refused: commands to the server are not for analysts")
+        raise QueryRefused("refused: server commands are not allowed")
     for step in steps:
         if _WRITES.match(step.kind):
-            raise QueryRefused(f"refused: the query writes, and {_READ_ONLY}")
+            raise QueryRefused(f"refused: the query writes, but {_READ_ONLY}")
         if step.kind == dialect.LOAD:
-            raise QueryRefused("refused: a query may not load files or addresses")
+            raise QueryRefused("refused: a query may not load files or URLs")
         if step.kind == dialect.PROCEDURE and step.name.lower() not in PROCEDURES:
             raise QueryRefused(
-                f"refused: {step.name or 'a procedure'} is not on the list of procedures",
-                f"these are: {', '.join(sorted(PROCEDURES))}",
+                f"refused: {step.name or 'a procedure'} is not an allowed procedure",
+                f"allowed procedures: {', '.join(sorted(PROCEDURES))}",
             )
     if dialect.tells_kind(plan):
         _refuse_writes(plan)
@@ -167,7 +167,7 @@ def _refuse_unwanted_steps(plan: neo4j.ResultSummary, query: str) -> None:
 
 def _refuse_writes(summary: neo4j.ResultSummary) -> None:
     if summary.query_type != "r":
-        raise QueryRefused(f"refused: the query does more than read, and {_READ_ONLY}")
+        raise QueryRefused(f"refused: the query does more than read, but {_READ_ONLY}")
 
 
 @contextmanager
@@ -190,10 +190,10 @@ def _refusal(error: Neo4jError, code: str, timeout_s: float) -> QueryRefused:
     if code.startswith(_TIMED_OUT):
         return QueryRefused(
             f"the store ended the query at its limit of {timeout_s:g} s",
-            "ask for less, or allow more time with --timeout",
+            "simplify the query, or raise the limit with --timeout",
         )
     if code == _OUT_OF_MEMORY:
-        return QueryRefused("the store ended the query at its limit of memory", "ask for less")
+        return QueryRefused("the query needs more memory than the store allows", "return less data")
     if code.startswith(_FORBIDDEN):
         return QueryRefused(f"refused by the store: {_message(error) or _READ_ONLY}")
     return QueryRefused(_message(error) or f"the store cannot run the query ({code})")

@@ -30,19 +30,19 @@ from common.wheels import compatibility, cuda_of, cuda_runs
 from graph.candidates import Candidate, Dependency, Excluded, ExclusionReason, newest_first
 
 _STATES = {
-    ReleaseState.UNREAD: "nobody has read its metadata",
-    ReleaseState.UNSOLVABLE: "its requirements cannot be known without building it",
-    ReleaseState.UNPARSABLE: "its metadata is not what the standards say",
+    ReleaseState.UNREAD: "its metadata was never read",
+    ReleaseState.UNSOLVABLE: "its requirements are known only after a build",
+    ReleaseState.UNPARSABLE: "its metadata violates the standards",
 }
 _PROBLEMS: dict[str, str] = {
-    ReleaseProblem.DYNAMIC_METADATA: "only a source distribution, whose metadata is not static",
+    ReleaseProblem.DYNAMIC_METADATA: "it has only a source distribution with dynamic metadata",
     ReleaseProblem.NO_FILES: "no file that could be installed",
     ReleaseProblem.TOO_LARGE: "its metadata was not read, because its file is above a size limit",
-    ReleaseProblem.NOT_RECORDED: "where it was read, its requirements were unknown",
-    ReleaseProblem.INVALID_VERSION: "its version is not one by PEP 440",
-    ReleaseProblem.BROKEN_METADATA: "its metadata, or the archive it is in, is broken",
-    ReleaseProblem.OTHER_METADATA: "its metadata is that of another release",
-    ReleaseProblem.INVALID_REQUIREMENT: "it asks for what is not a requirement by PEP 508",
+    ReleaseProblem.NOT_RECORDED: "the source that listed it did not tell its requirements",
+    ReleaseProblem.INVALID_VERSION: "its version does not follow PEP 440",
+    ReleaseProblem.BROKEN_METADATA: "its metadata or the archive with it is broken",
+    ReleaseProblem.OTHER_METADATA: "its metadata belongs to another release",
+    ReleaseProblem.INVALID_REQUIREMENT: "one of its requirements does not follow PEP 508",
 }
 
 

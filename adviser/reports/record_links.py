@@ -83,7 +83,7 @@ def links_in(
             for one in _evidence([*product["claims"], *product["justification"]])
         },
         tuple(recorded_claim(it) for it in claims if it.beside_baseline or it.confounded),
-        None if request is None else _asked_for(request),
+        None if request is None else _request_summary(request),
     )
 
 
@@ -101,7 +101,7 @@ def recorded_claim(claim: Claim) -> RecordedClaim:
     )
 
 
-def _asked_for(request: StackRequest) -> AdviceRequestSummary:
+def _request_summary(request: StackRequest) -> AdviceRequestSummary:
     wanted = request.requirements
     return AdviceRequestSummary(
         {it.text for it in wanted},

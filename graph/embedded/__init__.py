@@ -1,4 +1,4 @@
-"""PostgreSQL and ArcadeDB from their wheels, run as processes on this machine.
+"""PostgreSQL and ArcadeDB from their wheels, as processes on this machine.
 
 Start with :class:`graph.embedded.stores.EmbeddedStores`.
 """

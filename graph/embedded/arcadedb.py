@@ -1,4 +1,4 @@
-"""ArcadeDB from the wheel ``arcadedb-embedded``, as a Bolt server with the wheel's Java."""
+"""ArcadeDB from the wheel ``arcadedb-embedded``, run as a Bolt server with the wheel's Java."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from graph.embedded.service import Service
 
 USER, READER, DATABASE = "root", "analyst", "neo4j"
 
-#: As long as PostgreSQL's statements may take; only a bug or a stray query takes longer.
+#: Equal to the limit of PostgreSQL statements; only a bug or an abandoned query takes longer.
 _COMMAND_TIMEOUT_S = 600
 
-#: Console only: the service's log file is its standard output.
+#: Logs to the console only, because standard output is redirected to the log file.
 _LOGGING = """\
 handlers = java.util.logging.ConsoleHandler
 .level = INFO
@@ -35,15 +35,15 @@ java.util.logging.ConsoleHandler.formatter = com.arcadedb.log.LogFormatter
 
 
 class ArcadeDB(Service):
-    """The graph's store."""
+    """The graph."""
 
     name = "the graph"
     key = "graph"
-    ask_to_stop = signal.SIGTERM
+    stop_signal = signal.SIGTERM
 
     @property
     def arguments(self) -> Path:
-        """Java's argument file: the passwords stay off the command line, which all can read."""
+        """Java's argument file, which keeps the passwords off the command line."""
         return self.home.run / "graph.arguments"
 
     def prepare(self) -> None:
@@ -51,7 +51,7 @@ class ArcadeDB(Service):
         config.mkdir(exist_ok=True, mode=0o700)
         groups = groups_of(self.settings.query_timeout_s)
         write_private(_groups_file(self.home), json.dumps(groups, indent=2))
-        self._forget_users_older_than_passwords(config / "server-users.jsonl")
+        self._delete_outdated_users(config / "server-users.jsonl")
         write_private(self.home.run / "graph.logging", _LOGGING)
         write_private(self.arguments, "\n".join(map(_quoted, self._arguments())) + "\n")
 
@@ -69,11 +69,11 @@ class ArcadeDB(Service):
         return f"@{self.arguments}" in process.cmdline()
 
     def answers(self, port: int) -> bool:
-        """Bolt listens before the database and the users exist: both users must get an answer."""
+        # Bolt listens before the database and the users exist, so both users run a query.
         if not processes.listens(port):
             return False
         users = {USER: self.passwords.graph, READER: self.passwords.analyst}
-        return all(_is_answered(port, user, password) for user, password in users.items())
+        return all(_can_query(port, user, password) for user, password in users.items())
 
     def _arguments(self) -> list[str]:
         users = f"{USER},{READER}:{self.passwords.analyst}:readonly"
@@ -81,8 +81,8 @@ class ArcadeDB(Service):
             "java.util.logging.config.file": self.home.run / "graph.logging",
             "java.awt.headless": "true",
             "polyglot.engine.WarnInterpreterOnly": "false",
-            # Production mode would hide from analysts what is wrong with a query; what
-            # else it brings is said one by one.
+            # Production mode would hide the error messages of queries from analysts. Its other
+            # settings follow one by one.
             "arcadedb.server.mode": "development",
             "arcadedb.txWalFlush": "2",
             "arcadedb.opencypher.loadCsv.allowFileUrls": "false",
@@ -90,12 +90,12 @@ class ArcadeDB(Service):
             "arcadedb.server.rootPassword": self.passwords.graph,
             "arcadedb.server.plugins": "Bolt:com.arcadedb.bolt.BoltProtocolPlugin",
             "arcadedb.bolt.host": "127.0.0.1",
-            # HTTP cannot be switched off; port 0 is any free one, on loopback.
+            # HTTP cannot be switched off; port 0 selects any free port.
             "arcadedb.server.httpIncomingHost": "127.0.0.1",
             "arcadedb.server.httpIncomingPort": "0",
             "arcadedb.opencypher.loadCsv.allowRemoteUrls": "false",
             "arcadedb.serverMetrics": "false",
-            # A query outlives a client that was killed; not for ever.
+            # Ends queries of clients that were killed.
             "arcadedb.command.timeout": f"{_COMMAND_TIMEOUT_S * 1000}",
             "arcadedb.server.defaultDatabases": f"{DATABASE}[{users}]",
         }
@@ -112,17 +112,20 @@ class ArcadeDB(Service):
             "com.arcadedb.server.ArcadeDBServer",
         ]
 
-    def _forget_users_older_than_passwords(self, users: Path) -> None:
-        """ArcadeDB keeps a user's first password; it makes missing users anew."""
+    def _delete_outdated_users(self, users: Path) -> None:
+        """Delete users with earlier passwords; ArcadeDB creates missing users at its start."""
         if users.exists() and users.stat().st_mtime < self.home.secrets.stat().st_mtime:
             users.unlink()
 
 
 def groups_of(timeout_s: float) -> dict[str, Any]:
-    """ArcadeDB's groups: an analyst reads, within a time that the store itself enforces.
+    """ArcadeDB's groups: analysts are read-only, and the store ends their queries in time.
 
-    No group has a ``resultSetLimit``: ArcadeDB applies it to every scan inside a query, so that
-    counts and aggregates would silently be wrong. :mod:`graph.analyst_queries` limits the rows.
+    No group has a ``resultSetLimit``, because ArcadeDB applies it to every scan inside a query:
+    counts and aggregates would be wrong without a warning. :mod:`graph.analyst_queries` limits the
+    rows instead.
+
+    :param timeout_s: limit for a query of an analyst
     """
 
     def group(timeout_ms: int, access: list[str], records: list[str]) -> dict[str, Any]:
@@ -152,7 +155,7 @@ def _quoted(argument: str) -> str:
     return f'"{escaped}"'
 
 
-def _is_answered(port: int, user: str, password: str) -> bool:
+def _can_query(port: int, user: str, password: str) -> bool:
     try:
         with (
             neo4j.GraphDatabase.driver(
@@ -167,11 +170,11 @@ def _is_answered(port: int, user: str, password: str) -> bool:
 
 
 def _wheel() -> Path:
-    """The wheel's folder; importing the wheel would load a Java machine into this process."""
+    """The wheel's folder, found without an import, which would start a Java machine here."""
     wheel = find_spec("arcadedb_embedded")
-    for place in (wheel.submodule_search_locations or []) if wheel else []:
-        if (Path(place) / "jre" / "bin" / "java").exists():
-            return Path(place)
+    for folder in (wheel.submodule_search_locations or []) if wheel else []:
+        if (Path(folder) / "jre" / "bin" / "java").exists():
+            return Path(folder)
     raise ServiceFailed(
         ArcadeDB.name,
         "the embedded ArcadeDB is not installed",

@@ -1,4 +1,4 @@
-"""The folder that holds everything the embedded stores leave on disk."""
+"""The folder with all files of the embedded stores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from common.errors import ServiceFailed
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where what is kept, below ``THOTH_HOME``; every folder is for its owner alone."""
+    """Paths below ``THOTH_HOME``; all folders have mode 0700."""
 
     root: Path
 
@@ -26,34 +26,35 @@ class Home:
 
     @property
     def graph(self) -> Path:
-        """ArcadeDB's root folder, and its working directory."""
+        """ArcadeDB's root folder and working directory."""
         return self.root / "graph"
 
     @property
     def logs(self) -> Path:
-        """One log file a store."""
+        """Log files, one for each store."""
         return self.root / "logs"
 
     @property
     def run(self) -> Path:
-        """Ports and process ids, and the lock that one starter at a time holds."""
+        """Ports and process identifiers of the stores, and the lock file."""
         return self.root / "run"
 
     @property
     def lock(self) -> Path:
-        """The lock file; the kernel frees it however its holder ends."""
+        """The lock file; the kernel releases the lock when its holder ends."""
         return self.run / "lock"
 
     @property
     def secrets(self) -> Path:
-        """The passwords, mode 0600."""
+        """The file with the passwords, mode 0600."""
         return self.root / "secrets.json"
 
     def prepare(self) -> None:
-        """Make the folders; ``OSError`` where that is not possible.
+        """Create the folders.
 
-        A folder that somebody already uses for other things keeps its mode: only a
-        new or an empty ``THOTH_HOME`` is closed to others, what lies below it always.
+        An existing ``THOTH_HOME`` with files keeps its mode, because it may have other uses.
+
+        :raises OSError: if a folder cannot be created
         """
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not any(self.root.iterdir()):
@@ -68,12 +69,12 @@ def unusable(path: Path, error: OSError) -> ServiceFailed:
     return ServiceFailed(
         "embedded stores",
         f"{error.filename or path}: {error.strerror or error}",
-        "set THOTH_HOME to a folder on a disk with room that you may write",
+        "set THOTH_HOME to a writable folder on a disk with free space",
     )
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace ``path`` by ``text`` at once, mode 0600: a reader sees the old or the new."""
+    """Replace the content of ``path`` atomically, with mode 0600."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -85,9 +86,9 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in ``path``; ``None`` if the file is missing or no JSON object.
+    """The JSON object in a file; ``None`` if the file is missing or contains something else.
 
-    :raises ServiceFailed: if the file belongs to somebody else
+    :raises ServiceFailed: if the file cannot be read
     """
     try:
         content = json.loads(path.read_bytes())
@@ -100,7 +101,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class Passwords:
-    """One password a user; none of them shows in a traceback or a log."""
+    """The password of each user, hidden from tracebacks and logs."""
 
     postgresql: str = field(repr=False)
     graph: str = field(repr=False)
@@ -116,11 +117,11 @@ class Passwords:
 
     @classmethod
     def load_or_create(cls, home: Home) -> Passwords:
-        """The passwords in ``home``, made up at the first call; the caller holds the lock."""
-        found = cls.load(home)
-        if found is not None:
-            return found
-        # URL-safe characters only: ArcadeDB's list of users has : , [ ] as punctuation.
+        """The passwords in ``home``, created by the first call; the caller holds the lock."""
+        existing = cls.load(home)
+        if existing is not None:
+            return existing
+        # URL-safe, because ArcadeDB's list of users uses : , [ ] as separators.
         created = cls(*(secrets.token_urlsafe(24) for _ in range(3)))
         write_private(home.secrets, json.dumps(asdict(created), indent=2) + "\n")
         return created

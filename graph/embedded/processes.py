@@ -1,4 +1,4 @@
-"""Processes that outlive their starter: found again, never mistaken for another."""
+"""Starts daemons, finds them again, and stops them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from pathlib import Path
 
 import psutil
 
-#: Process start times are read from the clock's boot time, which time
-#: synchronisation moves a little; a pid is not reused within this many seconds.
+#: Start times of processes change slightly when the clock is synchronised. A process identifier is
+#: not reused within this time.
 _CLOCK_TOLERANCE_S = 2.0
 
-#: The shell starts the daemon, prints its pid and ends, so that the daemon belongs
-#: to init: it leaves no zombie behind in a starter that lives on.
+#: The shell starts the daemon, prints its identifier and ends. The daemon then belongs to init, so
+#: it leaves no zombie in a process that keeps running.
 _DETACH = 'umask 077; log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
 
 _LOG_LIMIT_BYTES = 20_000_000
 
 
 def spawn(argv: list[str], log: Path, folder: Path) -> psutil.Process:
-    """Start ``argv`` as a daemon working in ``folder``, its output appended to ``log``."""
+    """Start ``argv`` as a daemon with working directory ``folder``; append its output to ``log``.
+
+    A log above 20 MB is renamed first.
+    """
     if log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES:
         log.replace(log.with_suffix(".log.1"))
     shell = subprocess.run(
@@ -40,7 +43,10 @@ def spawn(argv: list[str], log: Path, folder: Path) -> psutil.Process:
 
 
 def alive(pid: int, created: float) -> psutil.Process | None:
-    """The process ``pid`` if it is still the one that started at ``created``."""
+    """The process ``pid`` if it is running and started at ``created``, else ``None``.
+
+    :param created: seconds since the epoch
+    """
     try:
         process = psutil.Process(pid)
         same = abs(process.create_time() - created) < _CLOCK_TOLERANCE_S
@@ -50,12 +56,12 @@ def alive(pid: int, created: float) -> psutil.Process | None:
 
 
 def processes_where(test: Callable[[psutil.Process], bool]) -> Iterator[psutil.Process]:
-    """Living processes of ours for which ``test`` holds, oldest first.
+    """Running processes for which ``test`` is true, by process identifier.
 
-    Ours are this user's, and nobody's where root runs PostgreSQL: what another
-    user starts is never trusted, whatever its command line says.
+    Processes of other users are ignored whatever their command line. As root, PostgreSQL runs as
+    ``nobody``, whose processes count.
     """
-    for process in sorted(psutil.process_iter(), key=lambda found: found.pid):
+    for process in sorted(psutil.process_iter(), key=lambda process: process.pid):
         with contextlib.suppress(psutil.Error):
             ours = process.uids().real in _our_users()
             if ours and process.status() != psutil.STATUS_ZOMBIE and test(process):
@@ -70,16 +76,16 @@ def _our_users() -> set[int]:
     return users
 
 
-def stop(process: psutil.Process, ask: signal.Signals, timeout_s: float) -> bool:
-    """End ``process`` with ``ask``, and with ``SIGKILL`` after ``timeout_s``.
+def stop(process: psutil.Process, stop_signal: signal.Signals, timeout_s: float) -> bool:
+    """Send ``stop_signal`` to a process, and ``SIGKILL`` after ``timeout_s``.
 
-    :returns: whether it ended by itself
+    :returns: whether it ended without ``SIGKILL``
     """
-    for number, patience_s in ((ask, timeout_s), (signal.SIGKILL, 5.0)):
+    for number, wait_s in ((stop_signal, timeout_s), (signal.SIGKILL, 5.0)):
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(number)
-        if wait_for(lambda: not _running(process), patience_s):
-            return number is ask
+        if wait_for(lambda: not _running(process), wait_s):
+            return number is stop_signal
     return False
 
 
@@ -90,7 +96,7 @@ def _running(process: psutil.Process) -> bool:
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float, every_s: float = 0.02) -> bool:
-    """Ask until ``condition`` holds; ``False`` if it does not within ``timeout_s``."""
+    """Poll until ``condition`` is true; return ``False`` after ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
@@ -102,7 +108,7 @@ def wait_for(condition: Callable[[], bool], timeout_s: float, every_s: float = 0
 def is_free(port: int) -> bool:
     """Whether a server could listen on this loopback port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # A connection that just ended (TIME_WAIT) does not count, as for the servers.
+        # Servers ignore connections in TIME_WAIT, too.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
@@ -112,7 +118,7 @@ def is_free(port: int) -> bool:
 
 
 def listens(port: int) -> bool:
-    """Whether somebody accepts connections: asked often, so cheaper than a driver."""
+    """Whether a server accepts connections on this loopback port; cheaper than a driver."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
     except OSError:
@@ -121,7 +127,7 @@ def listens(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A loopback port that nobody uses now."""
+    """A free loopback port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -129,7 +135,7 @@ def free_port() -> int:
 
 
 def last_lines(log: Path, count: int = 5) -> str:
-    """The end of ``log``, for an error's text."""
+    """The last lines of ``log``, indented for an error message; empty if it cannot be read."""
     with contextlib.suppress(OSError):
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 8192))

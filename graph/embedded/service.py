@@ -1,4 +1,4 @@
-"""One embedded store as a process: started once, attached to ever after."""
+"""An embedded store as a daemon that later processes find again."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ STOP_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What ``run/KEY.json`` says. The port is remembered while nothing runs.
+    """Content of ``run/KEY.json``; the port is kept while the store is stopped.
 
-    :param created: when the process started, seconds since the epoch: a pid alone
-        may by now belong to somebody else
-    :param ready: whether it has answered a query
+    :param created: start of the process, seconds since the epoch; the identifier alone may belong
+        to another process by now
+    :param ready: whether the store has answered a query
     """
 
     port: int
@@ -41,11 +41,11 @@ class RunRecord:
 
 
 class Service(ABC):
-    """A store that this machine runs for us. Changes are made under the home's lock."""
+    """An embedded store; the caller holds the home's lock to start or stop it."""
 
     name: ClassVar[str]
     key: ClassVar[str]
-    ask_to_stop: ClassVar[signal.Signals]
+    stop_signal: ClassVar[signal.Signals]
 
     def __init__(self, settings: Settings, home: Home, passwords: Passwords) -> None:
         self.settings = settings
@@ -54,19 +54,19 @@ class Service(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Make what a start needs; safe to repeat after an interruption at any point."""
+        """Create the files that a start needs; repeatable after any interruption."""
 
     @abstractmethod
     def command(self, port: int) -> list[str]:
-        """The command line; it names no password, and its port as ``port=N``."""
+        """The command line, with ``port=N`` and without passwords."""
 
     @abstractmethod
     def is_ours(self, process: psutil.Process) -> bool:
-        """Whether ``process`` is this store in this home."""
+        """Whether ``process`` runs this store in this home."""
 
     @abstractmethod
     def answers(self, port: int) -> bool:
-        """Whether a query is answered."""
+        """Whether the store answers a query."""
 
     @classmethod
     def is_outdated(cls, home: Home) -> bool:
@@ -75,18 +75,18 @@ class Service(ABC):
 
     @property
     def log(self) -> Path:
-        """Where the store's output goes."""
+        """The log file with the store's output."""
         return self.home.logs / f"{self.key}.log"
 
     @property
     def record(self) -> RunRecord | None:
-        """What was last written down, true or not."""
+        """The last written record, which may be outdated."""
         return read_record(self.home, self.key)
 
     def running(self) -> RunRecord | None:
-        """The record of a living process, also of one whose starter was killed.
+        """The record of the running process, or ``None``.
 
-        ``None`` if there is none: the file may be stale, its pid somebody else's.
+        Also finds a process whose start was interrupted before its record was written.
         """
         record = self.record
         if record is not None and living(record):
@@ -95,12 +95,12 @@ class Service(ABC):
         return None if orphan is None else self._adopt(orphan)
 
     def ensure_running(self) -> bool:
-        """Start the store unless it runs, and wait until it answers a query.
+        """Start the store if necessary, and wait until it answers a query.
 
-        A store that runs with an outdated configuration is restarted.
+        A store with an outdated configuration is restarted.
 
-        :returns: whether it was started now
-        :raises ServiceFailed: with the end of its log
+        :returns: whether this call started it
+        :raises ServiceFailed: with the last lines of its log
         """
         if self.is_outdated(self.home):
             self.stop()
@@ -109,7 +109,7 @@ class Service(ABC):
             self._wait_until_ready(running)
             return False
         self.prepare()
-        # Somebody may take the port between the look and the start: try another, once.
+        # Another program may take the port before the store does: try another port, once.
         for last_try in (False, True):
             record = self._launch(other_port=last_try)
             try:
@@ -123,12 +123,12 @@ class Service(ABC):
         return True
 
     def stop(self) -> bool:
-        """Stop the store; ``False`` if it did not run."""
+        """Stop the store; return ``False`` if it was not running."""
         running = self.running()
         process = None if running is None else living(running)
         if running is None or process is None:
             return False
-        if not processes.stop(process, self.ask_to_stop, STOP_TIMEOUT_S):
+        if not processes.stop(process, self.stop_signal, STOP_TIMEOUT_S):
             logger.warning("store_killed", extra={"store": self.key, "pid": process.pid})
         self._write(RunRecord(running.port))
         return True
@@ -137,13 +137,13 @@ class Service(ABC):
         known = self.record
         reuse = known is not None and not other_port and processes.is_free(known.port)
         port = known.port if known is not None and reuse else processes.free_port()
-        # Written before the start: should we be killed between, the port is known.
+        # Written before the start, so that the port is known even if this process is killed.
         self._write(RunRecord(port))
         process = processes.spawn(self.command(port), self.log, self.home.graph)
         try:
             record = RunRecord(port, process.pid, process.create_time())
         except psutil.NoSuchProcess:
-            raise self._failed("ended at once") from None
+            raise self._failed("ended immediately") from None
         self._write(record)
         return record
 
@@ -152,12 +152,12 @@ class Service(ABC):
             return
         ended = False
 
-        def settled() -> bool:
+        def ended_or_ready() -> bool:
             nonlocal ended
             ended = living(record) is None
             return ended or self.answers(record.port)
 
-        if not processes.wait_for(settled, START_TIMEOUT_S) or ended:
+        if not processes.wait_for(ended_or_ready, START_TIMEOUT_S) or ended:
             raise self._failed(
                 "ended while starting" if ended else f"no answer within {START_TIMEOUT_S:g} s"
             )
@@ -165,10 +165,10 @@ class Service(ABC):
 
     def _adopt(self, orphan: psutil.Process) -> RunRecord | None:
         try:
-            found = re.search(r"port=(\d+)", " ".join(orphan.cmdline()))
-            if found is None:
+            port = re.search(r"port=(\d+)", " ".join(orphan.cmdline()))
+            if port is None:
                 return None
-            record = RunRecord(int(found[1]), orphan.pid, orphan.create_time())
+            record = RunRecord(int(port[1]), orphan.pid, orphan.create_time())
         except psutil.Error:
             return None
         logger.info("store_adopted", extra={"store": self.key, "pid": orphan.pid})
@@ -178,13 +178,13 @@ class Service(ABC):
     def _write(self, record: RunRecord) -> None:
         write_private(self.home.run / f"{self.key}.json", json.dumps(asdict(record)) + "\n")
 
-    def _failed(self, what: str) -> ServiceFailed:
+    def _failed(self, cause: str) -> ServiceFailed:
         end = processes.last_lines(self.log)
-        return ServiceFailed(self.name, f"{what}\n{end}" if end else what, f"see {self.log}")
+        return ServiceFailed(self.name, f"{cause}\n{end}" if end else cause, f"see {self.log}")
 
 
 def read_record(home: Home, key: str) -> RunRecord | None:
-    """What ``run/KEY.json`` says; ``None`` if it is missing or damaged."""
+    """Content of ``run/KEY.json``; ``None`` if the file is missing or damaged."""
     content = read_json(home.run / f"{key}.json")
     try:
         return None if content is None else RunRecord(**content)
@@ -193,7 +193,7 @@ def read_record(home: Home, key: str) -> RunRecord | None:
 
 
 def living(record: RunRecord) -> psutil.Process | None:
-    """The process that ``record`` means, if it still runs."""
+    """The process of ``record`` if it is still running."""
     if record.pid is None or record.created is None:
         return None
     return processes.alive(record.pid, record.created)

@@ -1,4 +1,4 @@
-"""Both embedded stores together: one lock, started and stopped side by side."""
+"""Starts and stops both embedded stores in parallel, under one lock."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from graph.embedded.home import Home, Passwords, unusable
 from graph.embedded.postgresql import PostgreSQL
 from graph.embedded.service import START_TIMEOUT_S, RunRecord, Service, living, read_record
 
-#: Whoever holds the lock may be starting a store that recovers from a crash.
+#: The holder of the lock may be starting a store that recovers from a crash.
 _LOCK_TIMEOUT_S = START_TIMEOUT_S + 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """One store that runs; ``now`` if this call started it."""
+    """A running store; ``now`` if this call started it."""
 
     name: str
     record: RunRecord
@@ -31,18 +31,18 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """One store that does not run any more; ``now`` if this call stopped it."""
+    """A stopped store; ``now`` if this call stopped it."""
 
     name: str
     now: bool
 
 
 class EmbeddedStores:
-    """The stores that ``settings`` leave to this machine: none, one or both."""
+    """The stores without a URL in the settings: none, one or both."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        # Resolved: processes are told apart by the folder they were started with.
+        # Resolved, because processes are identified by the path in their command line.
         self.home = Home(settings.home.resolve())
         ours: dict[type[Service], bool] = {
             PostgreSQL: settings.embedded_database,
@@ -52,15 +52,17 @@ class EmbeddedStores:
 
     def start(
         self,
-        announce: Callable[[str], None] = lambda _text: None,
+        announce: Callable[[str], None] = lambda _message: None,
         *,
         relational: bool = True,
         graph: bool = True,
     ) -> list[Started]:
-        """Make sure the stores run and answer; attaching to running ones takes no lock.
+        """Start the stores that are not running, and wait until they answer.
 
-        :param announce: told in one line when something has to be started
-        :raises ServiceFailed: if a store does not come up
+        Takes no lock if all are running.
+
+        :param announce: called with a message of one line before a start
+        :raises ServiceFailed: if a store does not start
         """
         wanted: dict[type[Service], bool] = {PostgreSQL: relational, ArcadeDB: graph}
         kinds = [kind for kind in self.kinds if wanted[kind]]
@@ -84,7 +86,7 @@ class EmbeddedStores:
                 return list(pool.map(_start, services))
 
     def stop(self) -> list[Stopped]:
-        """Stop what runs, side by side."""
+        """Stop the running stores in parallel."""
         if not self.kinds or Passwords.load(self.home) is None:
             return [Stopped(kind.name, now=False) for kind in self.kinds]
         with self._locked():
@@ -93,12 +95,12 @@ class EmbeddedStores:
                 return list(pool.map(lambda s: Stopped(s.name, s.stop()), services))
 
     def record_of(self, kind: type[Service]) -> RunRecord | None:
-        """The record of ``kind`` if its process lives; reads one file and changes nothing."""
+        """The record of a store if its process is running; reads one file, writes nothing."""
         record = read_record(self.home, kind.key)
         return record if record is not None and living(record) else None
 
     def died(self, kind: type[Service]) -> bool:
-        """Whether ``kind`` was started, never stopped, and is gone; changes nothing."""
+        """Whether a started store ended without being stopped; writes nothing."""
         record = read_record(self.home, kind.key)
         return record is not None and record.ready and living(record) is None
 
@@ -112,7 +114,7 @@ class EmbeddedStores:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Change the stores alone; a full or foreign disk becomes an error that says so."""
+        """Hold the lock of the home, and translate errors of its files."""
         try:
             self.home.prepare()
             with FileLock(self.home.lock, timeout=_LOCK_TIMEOUT_S, mode=0o600):
@@ -120,8 +122,8 @@ class EmbeddedStores:
         except Timeout:
             raise ServiceFailed(
                 "embedded stores",
-                f"another process has been busy with them for {_LOCK_TIMEOUT_S:.0f} s",
-                f"see who holds {self.home.lock}, and {self.home.logs}",
+                f"another process has held their lock for {_LOCK_TIMEOUT_S:.0f} s",
+                f"find the process that holds {self.home.lock}, and see {self.home.logs}",
             ) from None
         except OSError as error:
             raise unusable(self.home.root, error) from error
@@ -131,5 +133,5 @@ def _start(service: Service) -> Started:
     now = service.ensure_running()
     record = service.running()
     if record is None:
-        raise ServiceFailed(service.name, "ended right after its start", f"see {service.log}")
+        raise ServiceFailed(service.name, "ended immediately after its start", f"see {service.log}")
     return Started(service.name, record, now)

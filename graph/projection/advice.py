@@ -1,4 +1,4 @@
-"""Projects advice with its request, its claims, its stacks and the observations it is based on."""
+"""Projects advice with its request, claims, recommended stacks and observations."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from graph.projection.kinds import (
     EdgeKind,
     NodeKind,
     Row,
+    edge_kind,
     listed,
     rows_of,
     utc_text,
@@ -83,44 +84,26 @@ CLAIM = NodeKind(
 )
 _PARAMETERS = CLAIM.properties.index("parameters")
 
-CANDIDATE = EdgeKind(
-    type="CANDIDATE",
-    start=CLAIM,
-    end=STACK,
-    rows=select(ClaimRow.claim_id.label("start"), ClaimRow.stack_digest.label("end")),
-    owner=ClaimRow.claim_id,
-)
-
-BASELINE = EdgeKind(
-    type="BASELINE",
-    start=CLAIM,
-    end=STACK,
-    rows=select(ClaimRow.claim_id.label("start"), ClaimRow.baseline_digest.label("end")),
-    owner=ClaimRow.claim_id,
-)
-
-DIFFERS_IN = EdgeKind(
-    type="DIFFERS_IN",
-    start=CLAIM,
-    end=PACKAGE,
-    rows=select(
-        ClaimPackage.claim_id.label("start"),
-        ClaimPackage.name.label("end"),
-        ClaimPackage.version,
-        ClaimPackage.index_name.label("index"),
-        ClaimPackage.version_key,
-        ClaimPackage.baseline_version,
-        ClaimPackage.baseline_index_name.label("baseline_index"),
-        ClaimPackage.baseline_version_key,
-    ),
-    owner=ClaimPackage.claim_id,
+CANDIDATE = edge_kind("CANDIDATE", CLAIM, STACK, (ClaimRow.claim_id, ClaimRow.stack_digest))
+BASELINE = edge_kind("BASELINE", CLAIM, STACK, (ClaimRow.claim_id, ClaimRow.baseline_digest))
+DIFFERS_IN = edge_kind(
+    "DIFFERS_IN",
+    CLAIM,
+    PACKAGE,
+    (ClaimPackage.claim_id, ClaimPackage.name),
+    ClaimPackage.version,
+    ClaimPackage.index_name.label("index"),
+    ClaimPackage.version_key,
+    ClaimPackage.baseline_version,
+    ClaimPackage.baseline_index_name.label("baseline_index"),
+    ClaimPackage.baseline_version_key,
 )
 
 CLAIM_SUBJECT = MutableNode(node=CLAIM, edges=(CANDIDATE, BASELINE, DIFFERS_IN))
 
 
 def project_claims(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
-    """Update the claims of ``keys``, and create their missing stacks and packages first."""
+    """Update the claims of ``keys``; first create their missing stacks and packages."""
     keys = list(keys)
     wanted = ClaimRow.claim_id == any_(literal(keys, ARRAY(Text)))
     stacks = union(
@@ -147,27 +130,19 @@ ADVICE = NodeKind(
     times=frozenset({"created_at"}),
 )
 
-RECOMMENDED = EdgeKind(
-    type="RECOMMENDED",
-    start=ADVICE,
-    end=STACK,
-    rows=select(
-        AdvisedStack.advice_id.label("start"),
-        AdvisedStack.stack_digest.label("end"),
-        AdvisedStack.rank,
-        AdvisedStack.score,
-    ),
-    owner=AdvisedStack.advice_id,
+RECOMMENDED = edge_kind(
+    "RECOMMENDED",
+    ADVICE,
+    STACK,
+    (AdvisedStack.advice_id, AdvisedStack.stack_digest),
+    AdvisedStack.rank,
+    AdvisedStack.score,
 )
-
-BASED_ON = EdgeKind(
-    type="BASED_ON",
-    start=ADVICE,
-    end=OBSERVATION,
-    rows=select(
-        AdviceObservation.advice_id.label("start"), AdviceObservation.observation_id.label("end")
-    ),
-    owner=AdviceObservation.advice_id,
+BASED_ON = edge_kind(
+    "BASED_ON",
+    ADVICE,
+    OBSERVATION,
+    (AdviceObservation.advice_id, AdviceObservation.observation_id),
 )
 
 REQUEST = NodeKind(
@@ -196,41 +171,35 @@ ANSWERS = EdgeKind(
     owner=AdviceRow.advice_id,
 )
 
-CLAIMS = EdgeKind(
-    type="CLAIMS",
-    start=ADVICE,
-    end=CLAIM,
-    rows=select(AdviceClaim.advice_id.label("start"), AdviceClaim.claim_id.label("end")),
-    owner=AdviceClaim.advice_id,
-)
+CLAIMS = edge_kind("CLAIMS", ADVICE, CLAIM, (AdviceClaim.advice_id, AdviceClaim.claim_id))
 
 REQUESTS = MutableNode(node=REQUEST)
 ADVICES = ImmutableNode(node=ADVICE, edges=(RECOMMENDED, BASED_ON, CLAIMS, ANSWERS))
 
 
 def project_advice(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
-    """Create the missing advice among ``keys``, and the missing nodes that it points at first.
+    """Create the missing advice among ``keys``; first create the missing nodes that it points at.
 
     Advice that the record no longer has is deleted from the graph.
     """
     keys = list(keys)
-    _forget(connection, session, keys)
-    for some in chunks(missing(session, ADVICE, keys)):
-        # Usually they exist by the order of the outbox; a lost entry must not lose an edge.
-        project_stacks(connection, session, _ends(connection, RECOMMENDED, some))
-        project_inspections(connection, session, _inspections(connection, some))
-        claims = missing(session, CLAIM, _ends(connection, CLAIMS, some))
+    _delete_unrecorded(connection, session, keys)
+    for chunk in chunks(missing(session, ADVICE, keys)):
+        # These nodes usually exist, because their entries come first; an entry may be lost.
+        project_stacks(connection, session, _ends(connection, RECOMMENDED, chunk))
+        project_inspections(connection, session, _inspections(connection, chunk))
+        claims = missing(session, CLAIM, _ends(connection, CLAIMS, chunk))
         project_claims(connection, session, claims)
-        requests = missing(session, REQUEST, _ends(connection, ANSWERS, some))
+        requests = missing(session, REQUEST, _ends(connection, ANSWERS, chunk))
         upsert(connection, session, REQUESTS, requests)
-        create_missing(connection, session, ADVICES, some)
+        create_missing(connection, session, ADVICES, chunk)
 
 
-def _forget(connection: Connection, session: neo4j.Session, keys: list[str]) -> None:
+def _delete_unrecorded(connection: Connection, session: neo4j.Session, keys: list[str]) -> None:
     query = select(AdviceRow.advice_id).where(AdviceRow.advice_id.in_(keys))
-    gone = sorted(set(keys).difference(connection.scalars(query)))
-    if gone:
-        session.run(ADVICE.delete_some, keys=gone).consume()
+    unrecorded = sorted(set(keys).difference(connection.scalars(query)))
+    if unrecorded:
+        session.run(ADVICE.delete_some, keys=unrecorded).consume()
 
 
 def _ends(connection: Connection, kind: EdgeKind, keys: list[str]) -> list[str]:
@@ -238,7 +207,7 @@ def _ends(connection: Connection, kind: EdgeKind, keys: list[str]) -> list[str]:
 
 
 def _inspections(connection: Connection, keys: list[str]) -> list[str]:
-    """Inspections with observations that the advice is based on."""
+    """Inspections with observations on which the advice is based."""
     observed = rows_of(BASED_ON, keys).subquery()
     query = select(ObservationRow.document_id).join(
         observed, observed.c.end == ObservationRow.observation_id

@@ -19,6 +19,7 @@ from graph.projection.kinds import (
     EdgeKind,
     NodeKind,
     Row,
+    edge_kind,
     origin,
     row_of,
     rows_of,
@@ -95,12 +96,8 @@ FROM_IMAGE = EdgeKind(
     owner=_DIGEST,
 )
 
-INSTALLS = EdgeKind(
-    type="INSTALLS",
-    start=RUNTIME_ENVIRONMENT,
-    end=NATIVE_PACKAGE,
-    rows=select(_INSTALLED.c.digest.label("start"), _INSTALLED.c.name.label("end")),
-    owner=_INSTALLED.c.digest,
+INSTALLS = edge_kind(
+    "INSTALLS", RUNTIME_ENVIRONMENT, NATIVE_PACKAGE, (_INSTALLED.c.digest, _INSTALLED.c.name)
 )
 
 RUNTIME_ENVIRONMENTS = ImmutableNode(
@@ -146,7 +143,7 @@ PERFORMANCE_INDICATOR = NodeKind(
 PERFORMANCE_INDICATORS = ImmutableNode(node=PERFORMANCE_INDICATOR)
 
 
-#: A parameter that can be a property.
+#: A parameter that can be a property of a node.
 Scalar = bool | int | float | str | None
 
 #: Observations in one transaction of the graph, unless one inspection has more.
@@ -170,7 +167,7 @@ INSPECTION = NodeKind(
 
 
 def _complete(row: Row) -> None:
-    """Write parameters as canonical JSON, and the known ones as properties of their own."""
+    """Write parameters as canonical JSON, and the known parameters as properties, too."""
     row[_PARAMETERS], row[-len(PARAMETERS) :] = typed_parameters(row[_PARAMETERS])
 
 
@@ -185,7 +182,7 @@ OBSERVATION = NodeKind(
         ObservationRow.comparison_key,
         ObservationRow.hardware_digest.label("hardware"),
         InspectionRow.stack_digest.label("stack"),
-        # Series are distinguished by the minor version: 3.11 of 3.11.7.
+        # Series differ by minor version: 3.11 of 3.11.7.
         func.substring(RuntimeEnvironmentRow.python_version, r"^[^.]*\.?[^.]*").label(
             "python_version"
         ),
@@ -205,7 +202,7 @@ OBSERVATION = NodeKind(
         ObservationRow.turn,
         utc_text(ObservationRow.started_at).label("started_at"),
         utc_text(ObservationRow.ended_at).label("ended_at"),
-        # Durations stay in the record, because a batch may have millions.
+        # Durations are left in the record, because a batch may have millions.
         func.nullif(func.cardinality(ObservationRow.repetitions_s), 0).label("repetitions"),
         ObservationRow.spread,
         ObservationRow.memory_bytes,
@@ -247,23 +244,17 @@ INSPECTED = EdgeKind(
 )
 
 
-def _seen(kind: str, end: NodeKind, column: Any) -> EdgeKind:
-    """Edges to each distinct value of ``column`` among the observations of an inspection."""
+def _edge_of_observations(type: str, end: NodeKind, column: Any) -> EdgeKind:
+    """Edges of an inspection to each distinct value of ``column`` among its observations."""
     pairs = select(ObservationRow.document_id.label("start"), column.label("end")).distinct()
-    return EdgeKind(kind, INSPECTION, end, pairs, ObservationRow.document_id)
+    return EdgeKind(type, INSPECTION, end, pairs, ObservationRow.document_id)
 
 
-RAN_ON = _seen("RAN_ON", HARDWARE, ObservationRow.hardware_digest)
-IN = _seen("IN", RUNTIME_ENVIRONMENT, ObservationRow.environment_digest)
+RAN_ON = _edge_of_observations("RAN_ON", HARDWARE, ObservationRow.hardware_digest)
+IN = _edge_of_observations("IN", RUNTIME_ENVIRONMENT, ObservationRow.environment_digest)
 
-OBSERVED = EdgeKind(
-    type="OBSERVED",
-    start=INSPECTION,
-    end=OBSERVATION,
-    rows=select(
-        ObservationRow.document_id.label("start"), ObservationRow.observation_id.label("end")
-    ),
-    owner=ObservationRow.document_id,
+OBSERVED = edge_kind(
+    "OBSERVED", INSPECTION, OBSERVATION, (ObservationRow.document_id, ObservationRow.observation_id)
 )
 
 OF = EdgeKind(
@@ -290,7 +281,7 @@ class _Inspection:
 
     @property
     def row(self) -> Row:
-        """As :func:`_statement` reads it."""
+        """The row for :func:`_statement`."""
         first = (next(iter(self.hardware), None), next(iter(self.environments), None))
         return [self.stack, *first, self.observations, *self.properties]
 
@@ -298,27 +289,27 @@ class _Inspection:
 def project_inspections(
     connection: Connection, session: neo4j.Session, keys: Iterable[str]
 ) -> None:
-    """Create the missing inspections among ``keys``, and the missing nodes that they point at."""
-    for some in _chunks(_read(connection, missing(session, INSPECTION, keys))):
-        # Usually they exist by the order of the outbox; a lost entry must not lose an edge.
-        indicators = {row[0] for each in some for row in each.observations}
-        hardware = {digest for each in some for digest in each.hardware}
-        environments = {digest for each in some for digest in each.environments}
-        project_stacks(connection, session, {each.stack for each in some if each.stack})
+    """Create the missing inspections among ``keys``; first create the nodes they point at."""
+    for chunk in _chunks(_read(connection, missing(session, INSPECTION, keys))):
+        # These nodes usually exist, because their entries come first; an entry may be lost.
+        indicators = {row[0] for each in chunk for row in each.observations}
+        hardware = {digest for each in chunk for digest in each.hardware}
+        environments = {digest for each in chunk for digest in each.environments}
+        project_stacks(connection, session, {each.stack for each in chunk if each.stack})
         create_missing(connection, session, HARDWARE_CLASSES, hardware)
         create_missing(connection, session, RUNTIME_ENVIRONMENTS, environments)
         create_missing(connection, session, PERFORMANCE_INDICATORS, indicators)
-        session.execute_write(_create, some)
+        session.execute_write(_create, chunk)
 
 
 def project_corrected_inspections(
     connection: Connection, session: neo4j.Session, keys: Iterable[str]
 ) -> None:
-    """Create or overwrite the inspections of ``keys`` with their observations; edges stay."""
-    wanted = list(dict.fromkeys(keys))
-    project_inspections(connection, session, wanted)
-    for some in _chunks(_read(connection, wanted)):
-        session.execute_write(_update, some)
+    """Create or overwrite the inspections of ``keys`` and their observations, but not edges."""
+    unique = list(dict.fromkeys(keys))
+    project_inspections(connection, session, unique)
+    for chunk in _chunks(_read(connection, unique)):
+        session.execute_write(_update, chunk)
 
 
 def _read(connection: Connection, keys: Sequence[str]) -> Iterator[_Inspection]:
@@ -326,14 +317,14 @@ def _read(connection: Connection, keys: Sequence[str]) -> Iterator[_Inspection]:
         return
     stack = InspectionRow.stack_digest.label("known_stack")
     inspections = connection.execute(rows_of(INSPECTION, keys).add_columns(stack))
-    waiting = {row[0]: _Inspection(list(row[:-1]), row[-1]) for row in inspections}
+    unread = {row[0]: _Inspection(list(row[:-1]), row[-1]) for row in inspections}
     for key, rows in groupby(_observations(connection, keys), lambda row: row[_DOCUMENT]):
-        inspection = waiting.pop(key)
+        inspection = unread.pop(key)
         for *properties, indicator, environment, hardware in rows:
             inspection.observations.append([indicator, *row_of(OBSERVATION, properties)])
             inspection.hardware[hardware] = inspection.environments[environment] = None
         yield inspection
-    yield from waiting.values()
+    yield from unread.values()
 
 
 def _observations(connection: Connection, keys: Sequence[str]) -> Iterator[Any]:
@@ -351,16 +342,16 @@ def _observations(connection: Connection, keys: Sequence[str]) -> Iterator[Any]:
 
 
 def _chunks(inspections: Iterable[_Inspection]) -> Iterator[list[_Inspection]]:
-    some: list[_Inspection] = []
+    chunk: list[_Inspection] = []
     count = 0
     for inspection in inspections:
-        some.append(inspection)
+        chunk.append(inspection)
         count += max(1, len(inspection.observations))
         if count >= _OBSERVATIONS:
-            yield some
-            some, count = [], 0
-    if some:
-        yield some
+            yield chunk
+            chunk, count = [], 0
+    if chunk:
+        yield chunk
 
 
 def _create(tx: neo4j.ManagedTransaction, inspections: list[_Inspection]) -> None:
@@ -370,9 +361,9 @@ def _create(tx: neo4j.ManagedTransaction, inspections: list[_Inspection]) -> Non
         by_shape.setdefault(shape, []).append(each.row)
     for shape, rows in by_shape.items():
         write(tx, _statement(*shape), rows)
-    # Inspections with several machines or environments are rare.
-    write(tx, RAN_ON.create, _further(inspections, "hardware"))
-    write(tx, IN.create, _further(inspections, "environments"))
+    # The statement writes one machine and environment each; inspections with more are rare.
+    write(tx, RAN_ON.create, _further_edges(inspections, "hardware"))
+    write(tx, IN.create, _further_edges(inspections, "environments"))
 
 
 def _update(tx: neo4j.ManagedTransaction, inspections: list[_Inspection]) -> None:
@@ -381,7 +372,7 @@ def _update(tx: neo4j.ManagedTransaction, inspections: list[_Inspection]) -> Non
     write(tx, OBSERVATION.update, observations)
 
 
-def _further(inspections: list[_Inspection], name: str) -> list[Row]:
+def _further_edges(inspections: list[_Inspection], name: str) -> list[Row]:
     return [
         [each.properties[0], digest]
         for each in inspections
@@ -393,16 +384,19 @@ def _further(inspections: list[_Inspection], name: str) -> list[Row]:
 def _statement(stack: bool, observed: bool) -> LiteralString:
     """Cypher that creates inspections with their edges and observations.
 
-    A row is ``[stack, hardware, environment, observations, *properties]``. Separate statements
-    would have to look up the inspection for each edge.
+    A row is ``[stack, hardware, environment, observations, *properties]``. With separate
+    statements, each edge would need a look-up of the inspection.
+
+    :param stack: whether the inspections have a stack
+    :param observed: whether they have observations
     """
     ends = [("stack", STACK, INSPECTED, 0)] if stack else []
     if observed:
         ends += [("hardware", HARDWARE, RAN_ON, 1), ("env", RUNTIME_ENVIRONMENT, IN, 2)]
-    found = [f"MATCH ({name}:{end.label} {{{end.key}: row[{i}]}})" for name, end, _, i in ends]
+    matches = [f"MATCH ({name}:{end.label} {{{end.key}: row[{i}]}})" for name, end, _, i in ends]
     edges = [f", (inspection)-[:{edge.type}]->({name})" for name, _, edge, _ in ends]
     query = (
-        f"UNWIND $rows AS row {' '.join(found)}"
+        f"UNWIND $rows AS row {' '.join(matches)}"
         f" CREATE (inspection:Inspection {INSPECTION.values('row', 4)}){''.join(edges)}"
     )
     if observed:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, LiteralString
 
 from neo4j.time import DateTime
-from sqlalchemy import ARRAY, ColumnElement, Select, Text, any_, func, literal
+from sqlalchemy import ARRAY, ColumnElement, Select, Text, any_, func, literal, select
 
 from graph.tables import Document
 
@@ -24,12 +24,12 @@ Row = list[Any]
 class NodeKind:
     """Nodes of one label.
 
-    :param rows: one column for each property, the key first; at most one row for each node
+    :param rows: query with a column for each property, the key first; at most one row for each node
     :param owner: column that is compared with the keys of a batch
-    :param times: properties made by :func:`utc_text`, which are temporal values in the graph
+    :param times: properties that :func:`utc_text` selects; the graph has them as temporal values
     :param shared: whether several rows may name the node; its ``document_id`` is then the smallest
         of theirs, which does not depend on the order of arrival
-    :param complete: fills in values that SQL cannot compute
+    :param complete: adds values to a row that SQL cannot compute
     """
 
     label: str
@@ -54,15 +54,19 @@ class NodeKind:
 
         On ArcadeDB this is several times as fast as ``SET node = row`` with rows as maps.
         """
-        places = (
-            f"{name}: datetime({row}[{place}])" if name in self.times else f"{name}: {row}[{place}]"
-            for place, name in enumerate(self.properties, first)
+        values = (
+            f"{name}: {self._value(name, row, number)}"
+            for number, name in enumerate(self.properties, first)
         )
-        return "{" + ", ".join(places) + "}"
+        return "{" + ", ".join(values) + "}"
+
+    def _value(self, name: str, row: str, number: int) -> str:
+        value = f"{row}[{number}]"
+        return f"datetime({value})" if name in self.times else value
 
     @cached_property
     def existing(self) -> LiteralString:
-        """Return the existing ones of ``$keys``."""
+        """Return the keys among ``$keys`` that exist."""
         return own(
             f"UNWIND $keys AS key MATCH (node:{self.label} {{{self.key}: key}})"
             f" RETURN node.{self.key} AS key"
@@ -77,9 +81,8 @@ class NodeKind:
     def update(self) -> LiteralString:
         """Overwrite all properties of ``$rows``, which must exist; a null removes a property."""
         values = (
-            f"node.{name} = "
-            + (f"datetime(row[{place}])" if name in self.times else f"row[{place}]")
-            for place, name in enumerate(self.properties[1:], 1)
+            f"node.{name} = {self._value(name, 'row', number)}"
+            for number, name in enumerate(self.properties[1:], 1)
         )
         return own(
             f"UNWIND $rows AS row MATCH (node:{self.label} {{{self.key}: row[0]}})"
@@ -171,7 +174,7 @@ class EdgeKind:
     def pattern(self, row: str, first: int = 2) -> str:
         """The edge in a ``CREATE`` pattern; ``first`` is the index of its first property."""
         names = enumerate(self.properties[2:], first)
-        values = ", ".join(f"{name}: {row}[{place}]" for place, name in names)
+        values = ", ".join(f"{name}: {row}[{number}]" for number, name in names)
         return f"[:{self.type} {{{values}}}]" if values else f"[:{self.type}]"
 
     @cached_property
@@ -211,8 +214,8 @@ class EdgeKind:
         """Delete all edges between the ends of each of ``$rows``.
 
         Edges are collected before they are deleted. Otherwise ArcadeDB iterates over the edges of a
-        node while it deletes them, and sometimes missed one of several between two nodes (measured:
-        one in some thousand).
+        node while it deletes them, and misses one of several edges between two nodes now and then
+        (measured: once in some thousand pairs).
         """
         return own(
             f"UNWIND $rows AS row MATCH (start:{self.start.label} {{{self.start.key}: row[0]}})"
@@ -226,13 +229,32 @@ class EdgeKind:
         return "".join((ends, *(f", edge.{name} AS {name}" for name in self.properties[2:])))
 
 
+def edge_kind(
+    type: str,
+    start: NodeKind,
+    end: NodeKind,
+    keys: tuple[Any, Any],
+    *properties: Any,
+    of_end: bool = False,
+) -> EdgeKind:
+    """Edges with one row each in a table.
+
+    :param keys: columns of that table with the keys of start and end
+    :param properties: further columns, with the names of the properties
+    :param of_end: whether the end owns the edge instead of the start
+    """
+    first, last = keys
+    rows = select(first.label("start"), last.label("end"), *properties)
+    return EdgeKind(type, start, end, rows, owner=last if of_end else first, of_end=of_end)
+
+
 def rows_of(kind: NodeKind | EdgeKind, keys: Sequence[str]) -> Select[*tuple[Any, ...]]:
-    """The query for the rows of a batch, with all keys in one array parameter."""
+    """The query for the rows of a batch; all keys are one array parameter."""
     return kind.rows.where(kind.owner == any_(literal(list(keys), ARRAY(Text))))
 
 
 def row_of(kind: NodeKind | EdgeKind, values: Iterable[Any]) -> Row:
-    """A row of the record in the form of the graph."""
+    """A row of the record as the graph stores it."""
     row = list(values)
     if isinstance(kind, NodeKind) and kind.complete is not None:
         kind.complete(row)
@@ -242,14 +264,14 @@ def row_of(kind: NodeKind | EdgeKind, values: Iterable[Any]) -> Row:
 def utc_text(moment: ColumnElement[Any]) -> ColumnElement[str]:
     """A time as text, in UTC with microseconds.
 
-    ArcadeDB drops the time zone of a temporal parameter. ``datetime()`` of a text gives the same on
-    both products.
+    ArcadeDB drops the time zone of a temporal parameter; ``datetime()`` of a text has the same
+    result on both products.
     """
     return func.to_char(func.timezone("UTC", moment), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 
 
 def plain(value: Any) -> Any:
-    """A value of the graph in the form of the record."""
+    """A value of the graph as the queries of the record return it."""
     if not isinstance(value, DateTime):
         return value
     moment = value.to_native()
@@ -263,7 +285,7 @@ def listed(column: ColumnElement[Any]) -> ColumnElement[Any]:
 
 
 def origin() -> tuple[ColumnElement[Any], ...]:
-    """Columns of a joined :class:`Document`: when it was stored, its collector and its source."""
+    """Columns of a joined :class:`Document`: time of storage, collector and source."""
     return (
         utc_text(Document.ingested_at).label("ingested_at"),
         Document.collector,
@@ -272,5 +294,5 @@ def origin() -> tuple[ColumnElement[Any], ...]:
 
 
 def own(query: str) -> LiteralString:
-    """Mark a query that is built from our own names only; values always travel as parameters."""
+    """Mark a query as safe: it consists of names in this code, and values are parameters."""
     return query

@@ -1,12 +1,12 @@
-"""Projects native interfaces: those that artifacts need and environments provide."""
+"""Projects native interfaces, the wheels that need them and the environments that provide them."""
 
 from __future__ import annotations
 
 from sqlalchemy import select
 
 from graph.projection.kinds import (
-    EdgeKind,
     NodeKind,
+    edge_kind,
     listed,
     origin,
 )
@@ -62,32 +62,17 @@ NATIVE_ENVIRONMENT = NodeKind(
     times=frozenset({"ingested_at"}),
 )
 
-BUILT_AS = EdgeKind(
-    type="BUILT_AS",
-    start=PACKAGE_VERSION,
-    end=ARTIFACT,
-    rows=select(ArtifactRow.purl.label("start"), ArtifactRow.sha256.label("end")),
-    owner=ArtifactRow.sha256,
-    of_end=True,
+BUILT_AS = edge_kind(
+    "BUILT_AS", PACKAGE_VERSION, ARTIFACT, (ArtifactRow.purl, ArtifactRow.sha256), of_end=True
 )
-
-NEEDS = EdgeKind(
-    type="NEEDS",
-    start=ARTIFACT,
-    end=NATIVE_INTERFACE,
-    rows=select(ArtifactInterface.sha256.label("start"), ArtifactInterface.interface.label("end")),
-    owner=ArtifactInterface.sha256,
+NEEDS = edge_kind(
+    "NEEDS", ARTIFACT, NATIVE_INTERFACE, (ArtifactInterface.sha256, ArtifactInterface.interface)
 )
-
-PROVIDES = EdgeKind(
-    type="PROVIDES",
-    start=NATIVE_ENVIRONMENT,
-    end=NATIVE_INTERFACE,
-    rows=select(
-        NativeEnvironmentInterface.digest.label("start"),
-        NativeEnvironmentInterface.interface.label("end"),
-    ),
-    owner=NativeEnvironmentInterface.digest,
+PROVIDES = edge_kind(
+    "PROVIDES",
+    NATIVE_ENVIRONMENT,
+    NATIVE_INTERFACE,
+    (NativeEnvironmentInterface.digest, NativeEnvironmentInterface.interface),
 )
 
 NATIVE_INTERFACES = MutableNode(node=NATIVE_INTERFACE)

@@ -60,7 +60,9 @@ _COMPLETE_PACKAGES = text(
 )
 _REPEATABLE_READ = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 _PACKAGE = "package"
-#: Nodes deleted in one transaction.
+#: Nodes deleted in one transaction. On ArcadeDB deleting takes as long as creating, about 60 µs of
+#: CPU time for each edge. Batches of 200 or 10,000 nodes, deleting edges first, newest nodes first,
+#: or the nodes with the most edges first were all slower or equal.
 _DELETED = 2_000
 
 

@@ -1,7 +1,7 @@
 """Projects packages, versions with requirements, indexes, vulnerabilities and stacks.
 
-A package's revision is written after everything that it covers. While versions are written, the
-package has a random revision that no snapshot has, so no snapshot counts as current.
+A package's revision is written after all versions that it covers. While versions are written, the
+package has a random revision, so that no existing snapshot counts as current.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from graph.projection.kinds import (
     EdgeKind,
     NodeKind,
     Row,
+    edge_kind,
     listed,
     origin,
     own,
@@ -41,36 +42,39 @@ from graph.tables import (
     VulnerabilityRow,
 )
 
-_OF_VERSIONS = """
+_INVALIDATE_PACKAGES = """
 UNWIND $names AS name MATCH (package:Package {name: name})
 SET package.revision = $revision
 """
-_OF_VULNERABILITIES = """
+_INVALIDATE_AFFECTED = """
 UNWIND $ids AS id
 MATCH (:Vulnerability {vulnerability_id: id})-[:AFFECTS]->(:PackageVersion)
       <-[:HAS_VERSION]-(package:Package)
 WITH DISTINCT package SET package.revision = $revision
 """
-_OF_ANY = """
+_INVALIDATE_ALL = """
 MATCH (package:Package) WHERE package.revision IS NOT NULL
 WITH package LIMIT $limit
 SET package.revision = null
-RETURN count(*) AS unsettled
+RETURN count(*) AS invalidated
 """
 #: Packages that lose their revision in one transaction.
-_UNSETTLED = 20_000
+_INVALIDATED = 20_000
 
 
 def invalidate_version_revisions(tx: neo4j.ManagedTransaction, rows: Iterable[Row]) -> None:
-    """Give the packages of these versions a random revision; the name is the second value."""
+    """Give the packages of these versions a random revision.
+
+    :param rows: of package versions; the second value is the package's name
+    """
     names = sorted({row[1] for row in rows})
-    tx.run(_OF_VERSIONS, names=names, revision=_unsettled()).consume()
+    tx.run(_INVALIDATE_PACKAGES, names=names, revision=_random_revision()).consume()
 
 
 def invalidate_affected_revisions(tx: neo4j.ManagedTransaction, rows: Iterable[Row]) -> None:
     """Give the packages that these vulnerabilities affect a random revision."""
     ids = [row[0] for row in rows]
-    tx.run(_OF_VULNERABILITIES, ids=ids, revision=_unsettled()).consume()
+    tx.run(_INVALIDATE_AFFECTED, ids=ids, revision=_random_revision()).consume()
 
 
 def invalidate_all_revisions(session: neo4j.Session) -> None:
@@ -80,10 +84,10 @@ def invalidate_all_revisions(session: neo4j.Session) -> None:
 
 
 def _invalidate_some(tx: neo4j.ManagedTransaction) -> int:
-    return int(tx.run(_OF_ANY, limit=_UNSETTLED).single(strict=True)["unsettled"])
+    return int(tx.run(_INVALIDATE_ALL, limit=_INVALIDATED).single(strict=True)["invalidated"])
 
 
-def _unsettled() -> str:
+def _random_revision() -> str:
     return f"unsettled:{uuid4().hex}"
 
 
@@ -156,22 +160,10 @@ PACKAGE_VERSION = NodeKind(
     times=frozenset({"uploaded_at", "ingested_at"}),
 )
 
-HAS_VERSION = EdgeKind(
-    type="HAS_VERSION",
-    start=PACKAGE,
-    end=PACKAGE_VERSION,
-    rows=select(_VERSION.name.label("start"), _VERSION.purl.label("end")),
-    owner=_VERSION.purl,
-    of_end=True,
+HAS_VERSION = edge_kind(
+    "HAS_VERSION", PACKAGE, PACKAGE_VERSION, (_VERSION.name, _VERSION.purl), of_end=True
 )
-
-PUBLISHED_ON = EdgeKind(
-    type="PUBLISHED_ON",
-    start=PACKAGE_VERSION,
-    end=PACKAGE_INDEX,
-    rows=select(_VERSION.purl.label("start"), _INDEX.label("end")),
-    owner=_VERSION.purl,
-)
+PUBLISHED_ON = edge_kind("PUBLISHED_ON", PACKAGE_VERSION, PACKAGE_INDEX, (_VERSION.purl, _INDEX))
 
 REQUIRES = EdgeKind(
     type="REQUIRES",
@@ -189,12 +181,11 @@ REQUIRES = EdgeKind(
     owner=RequirementRow.purl,
 )
 
-AFFECTS = EdgeKind(
-    type="AFFECTS",
-    start=VULNERABILITY,
-    end=PACKAGE_VERSION,
-    rows=select(AffectedVersion.vulnerability_id.label("start"), AffectedVersion.purl.label("end")),
-    owner=AffectedVersion.purl,
+AFFECTS = edge_kind(
+    "AFFECTS",
+    VULNERABILITY,
+    PACKAGE_VERSION,
+    (AffectedVersion.vulnerability_id, AffectedVersion.purl),
     of_end=True,
 )
 
@@ -204,26 +195,28 @@ def create_versions(tx: neo4j.ManagedTransaction, nodes: list[Row], edges: list[
 
     Many versions require the same packages. Each package is looked up once, and edges refer to it
     by its position in that list. A look-up for each edge would take a third of the time on ArcadeDB
-    and half of it on Neo4j. Versions without requirements are written separately, because the
-    statement counts what it wrote by its edges.
+    and half of it on Neo4j. Versions without requirements need a statement of their own, because
+    the other one counts written edges.
     """
     packages, indexes, requires, affects = edges
     names = {row[0] for row in packages} | {row[1] for row in requires}
-    found = tx.run(PACKAGE.existing, keys=[*names])
-    places = {name: place for place, (name,) in enumerate(found)}
+    existing = tx.run(PACKAGE.existing, keys=[*names])
+    positions = {name: position for position, (name,) in enumerate(existing)}
     index_of = dict(indexes)
-    asked: dict[str, list[Row]] = {}
+    requirements: dict[str, list[Row]] = {}
     for purl, name, *values in requires:
-        if name in places:
-            asked.setdefault(purl, []).append([places[name], *values])
-    rows = [[places[row[1]], index_of[row[0]], asked.get(row[0], []), *row] for row in nodes]
+        if name in positions:
+            requirements.setdefault(purl, []).append([positions[name], *values])
+    rows = [
+        [positions[row[1]], index_of[row[0]], requirements.get(row[0], []), *row] for row in nodes
+    ]
     requiring, bare = [row for row in rows if row[2]], [row for row in rows if not row[2]]
-    for query, some, count in (
+    for query, batch, count in (
         (_CREATE_REQUIRING, requiring, sum(len(row[2]) for row in requiring)),
         (_CREATE_BARE, bare, len(bare)),
     ):
-        if some and _written(tx.run(query, names=[*places], rows=some)) != count:
-            raise RuntimeError("the graph did not give the packages in the order of their names")
+        if batch and _written(tx.run(query, names=[*positions], rows=batch)) != count:
+            raise RuntimeError("the graph did not return the packages in the order of their names")
     write(tx, AFFECTS.create, affects)
 
 
@@ -235,7 +228,7 @@ def _written(result: neo4j.Result) -> int:
 #: ``[position of the package, *properties]``.
 _CREATE_BARE = own(
     "UNWIND $names AS name MATCH (package:Package {name: name})"
-    " WITH collect(package) AS packages, collect(package.name) AS found WHERE found = $names"
+    " WITH collect(package) AS packages, collect(package.name) AS present WHERE present = $names"
     " UNWIND $rows AS row WITH row, packages, packages[row[0]] AS package"
     " MATCH (index:PackageIndex {name: row[1]})"
     f" CREATE (version:PackageVersion {PACKAGE_VERSION.values('row', 3)})"
@@ -244,13 +237,13 @@ _CREATE_BARE = own(
 )
 _CREATE_REQUIRING = own(
     _CREATE_BARE.removesuffix("RETURN count(version) AS written")
-    + "WITH version, packages, row[2] AS requirements UNWIND requirements AS asked"
-    " WITH version, asked, packages[asked[0]] AS package"
-    f" CREATE (version)-{REQUIRES.pattern('asked', 1)}->(package)"
+    + "WITH version, packages, row[2] AS requirements UNWIND requirements AS requirement"
+    " WITH version, requirement, packages[requirement[0]] AS package"
+    f" CREATE (version)-{REQUIRES.pattern('requirement', 1)}->(package)"
     " RETURN count(*) AS written"
 )
 
-#: A package without its revision, which follows when all its versions are in the graph.
+#: A package without its revision, which is written when all its versions are in the graph.
 _NAMED_PACKAGE = NodeKind(
     label="Package",
     rows=select(PackageRow.name, null().label("revision"), PackageRow.document_id),
@@ -273,24 +266,20 @@ STACK = NodeKind(
     owner=StackRow.digest,
 )
 
-INCLUDES = EdgeKind(
-    type="INCLUDES",
-    start=STACK,
-    end=PACKAGE_VERSION,
-    rows=select(StackPackage.stack_digest.label("start"), StackPackage.purl.label("end")),
-    owner=StackPackage.stack_digest,
+INCLUDES = edge_kind(
+    "INCLUDES", STACK, PACKAGE_VERSION, (StackPackage.stack_digest, StackPackage.purl)
 )
 
 STACKS = ImmutableNode(node=STACK, edges=(INCLUDES,))
 
 
 def project_stacks(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
-    """Create the missing stacks among ``keys``, and their missing package versions first."""
-    for some in chunks(missing(session, STACK, keys)):
+    """Create the missing stacks among ``keys``; first create their missing package versions."""
+    for chunk in chunks(missing(session, STACK, keys)):
         included = select(StackPackage.purl).where(
-            StackPackage.stack_digest == any_(literal(some, ARRAY(Text)))
+            StackPackage.stack_digest == any_(literal(chunk, ARRAY(Text)))
         )
         purls = connection.scalars(included.distinct()).all()
-        # Existing versions follow their own entries.
+        # Existing versions have outbox entries of their own when they change.
         upsert(connection, session, PACKAGE_VERSIONS, missing(session, PACKAGE_VERSION, purls))
-        create_missing(connection, session, STACKS, some)
+        create_missing(connection, session, STACKS, chunk)

@@ -1,4 +1,4 @@
-"""All that the projection owns: its kinds of nodes and edges, and its kinds of outbox entries."""
+"""All kinds of nodes, edges and outbox entries of the projection."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ from graph.tables import (
     VulnerabilityRow,
 )
 
-#: Those before what points at them.
+#: Kinds come before kinds that point at them.
 NODES: tuple[NodeKind, ...] = (
     PACKAGE,
     PACKAGE_INDEX,
@@ -161,9 +161,9 @@ def _followed(node: MutableNode) -> Projector:
     return lambda connection, session, keys: upsert(connection, session, node, keys)
 
 
-#: By the kind of an outbox entry; nodes come before the nodes that point at them. Packages are
-#: projected last, when none of the versions that their revision covers waits; versions create
-#: missing packages without a revision.
+#: By kind of outbox entry; nodes come before nodes that point at them. The outbox holds back
+#: packages until all versions that their revision covers are projected; versions create missing
+#: packages without a revision.
 PROJECTED: dict[str, ProjectedKind] = {
     "package": ProjectedKind(PackageRow.name, _followed(PACKAGES)),
     "vulnerability": ProjectedKind(VulnerabilityRow.vulnerability_id, _followed(VULNERABILITIES)),

@@ -1,7 +1,7 @@
 """Writes nodes and edges: :func:`create_missing` once, :func:`upsert` whenever rows change.
 
-New nodes are created whole. Of existing mutable nodes only the differences are written: reading is
-many times faster than writing, and most outbox entries change little or nothing.
+A new node is created with all its edges. An existing mutable node is read first, and only
+differences are written: reading is many times faster, and most outbox entries change little.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class MutableNode:
 
 
 def missing(session: neo4j.Session, kind: NodeKind, keys: Iterable[str]) -> list[str]:
-    """Those of ``keys`` that the graph does not have, unique, in their order."""
+    """The keys that the graph does not have, unique, in the given order."""
     unique = list(dict.fromkeys(keys))
     if not unique:
         return []
@@ -82,7 +82,7 @@ def write(tx: neo4j.ManagedTransaction, query: Any, rows: list[Row]) -> None:
 
 
 def chunks(keys: list[str]) -> Iterator[list[str]]:
-    """Split keys into those of one transaction of the graph."""
+    """Split keys into chunks for one transaction of the graph each."""
     for first in range(0, len(keys), _KEYS):
         yield keys[first : first + _KEYS]
 
@@ -91,10 +91,10 @@ def create_missing(
     connection: Connection, session: neo4j.Session, immutable: ImmutableNode, keys: Iterable[str]
 ) -> None:
     """Create the missing nodes among ``keys``, each with its edges."""
-    for some in chunks(missing(session, immutable.node, keys)):
-        statements = [(immutable.node.create, _rows(connection, immutable.node, some))]
-        statements += [(kind.merge, _rows(connection, kind, some)) for kind in immutable.shared]
-        statements += [(kind.create, _rows(connection, kind, some)) for kind in immutable.edges]
+    for chunk in chunks(missing(session, immutable.node, keys)):
+        statements = [(immutable.node.create, _rows(connection, immutable.node, chunk))]
+        statements += [(kind.merge, _rows(connection, kind, chunk)) for kind in immutable.shared]
+        statements += [(kind.create, _rows(connection, kind, chunk)) for kind in immutable.edges]
         session.execute_write(_write_all, statements)
 
 
@@ -113,9 +113,9 @@ def upsert(
     unique = list(dict.fromkeys(keys))
     with ThreadPoolExecutor(1) as writer:
         writing: Future[None] | None = None
-        for some in chunks(unique):
-            # The graph writes these keys while the next ones are read from the record.
-            batch = _Batch.read(connection, mutable, some)
+        for chunk in chunks(unique):
+            # The graph writes one chunk while the next is read from the record.
+            batch = _Batch.read(connection, mutable, chunk)
             if writing is not None:
                 writing.result()
             for needed in mutable.needs:
@@ -181,7 +181,7 @@ def _by_owner(kind: EdgeKind, rows: Iterable[Row]) -> dict[str, list[Row]]:
 def _ensure(
     connection: Connection, session: neo4j.Session, needed: MutableNode, batch: _Batch
 ) -> None:
-    """Write missing other ends: their own entries may come later, or may be lost."""
+    """Write missing nodes at the other ends; their entries may come later or be lost."""
     if absent := missing(session, needed.node, batch.far_keys(needed.node)):
         mutable = needed if needed.named is None else MutableNode(node=needed.named)
         upsert(connection, session, mutable, absent)
@@ -194,9 +194,9 @@ def _apply(tx: neo4j.ManagedTransaction, batch: _Batch, keys: list[str]) -> None
         write(tx, kind.merge, rows)
     stored = {row[0]: row for row in _stored(tx, node, keys)}
     expected = {key: batch.nodes[key] for key in keys if key in batch.nodes}
-    if gone := [key for key in stored if key not in expected]:
-        _notify(tx, mutable, [stored[key] for key in gone])
-        tx.run(node.delete_some, keys=gone).consume()
+    if deleted := [key for key in stored if key not in expected]:
+        _notify(tx, mutable, [stored[key] for key in deleted])
+        tx.run(node.delete_some, keys=deleted).consume()
     changed = {key for key, row in expected.items() if key in stored and stored[key] != row}
     write(tx, node.update, [expected[key] for key in changed])
     new = [key for key in expected if key not in stored]
@@ -255,4 +255,4 @@ def _by_pair(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
     pairs: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         pairs.setdefault((row[0], row[1]), []).append(row)
-    return {pair: sorted(some, key=repr) for pair, some in pairs.items()}
+    return {pair: sorted(edges, key=repr) for pair, edges in pairs.items()}

@@ -1,8 +1,8 @@
-"""Proof that the graph equals the record: a count and a digest for every kind.
+"""Compares the graph with the record: a count and a digest for every kind of node and edge.
 
 Both sides are streamed, and each element is hashed into one of a fixed number of buckets. Memory
-does not grow with the graph, and neither side has to sort. Only buckets that differ are read again
-to name the differing keys.
+does not grow with the graph, and neither side has to sort. If buckets differ, both sides are read
+again to name the differing keys in these.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ProjectedElement = NodeKind | EdgeKind
 
 _BUCKETS = 4_096
 _MODULUS = 1 << 128
-#: Named differences of a kind, and buckets that are read again for them.
+#: Limit for reported differences of a kind, and for the buckets that are read again for them.
 _NAMED = 10
 
 
@@ -205,7 +205,7 @@ def _difference(
         return ElementDifference(key, "extra" if expected is None else "missing")
     if len(expected) != len(actual):
         return ElementDifference(key, "extra" if len(expected) < len(actual) else "missing")
-    # There may be several edges between two nodes, of which only some differ.
+    # Several edges may connect two nodes; only those that differ are compared.
     ours_alone = _without(expected, actual)
     theirs_alone = _without(actual, expected)
     names = {
@@ -217,13 +217,13 @@ def _difference(
     return ElementDifference(key, "different", tuple(sorted(names)))
 
 
-def _without(some: list[Row], others: list[Row]) -> list[Row]:
+def _without(rows: list[Row], others: list[Row]) -> list[Row]:
     """Multiset difference of rows."""
-    left = Counter(map(repr, others))
-    alone = []
-    for row in some:
-        if left[repr(row)]:
-            left[repr(row)] -= 1
+    counts = Counter(map(repr, others))
+    difference = []
+    for row in rows:
+        if counts[repr(row)]:
+            counts[repr(row)] -= 1
         else:
-            alone.append(row)
-    return alone
+            difference.append(row)
+    return difference

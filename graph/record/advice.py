@@ -90,13 +90,13 @@ def add_advice(
     new = add_stacks(connection, ((it.stack, report) for it in links.stacks))
     _add_links(connection, head.advice_id, links)
     add_claims(connection, head.advice_id, report, links.claims)
-    _add_request(connection, documents[0].document_id, head, links.asked_for)
+    _add_request(connection, documents[0].document_id, head, links.request)
     add_entries(connection, {"stack": new, "advice": [head.advice_id]})
     return True
 
 
 def forget_requests(connection: Connection, document_ids: Collection[str]) -> list[str]:
-    """Delete those of ``document_ids`` that no advice answers any more.
+    """Delete the requests among ``document_ids`` that no advice answers any more.
 
     :returns: identifiers of the deleted requests
     """
@@ -109,9 +109,9 @@ def forget_requests(connection: Connection, document_ids: Collection[str]) -> li
         # A transaction that is about to answer a request has locked it.
         .with_for_update(skip_locked=True)
     )
-    gone = list(connection.scalars(unanswered))
-    connection.execute(delete(RequestRow).where(RequestRow.document_id == any_(texts(gone))))
-    return gone
+    deleted = list(connection.scalars(unanswered))
+    connection.execute(delete(RequestRow).where(RequestRow.document_id == any_(texts(deleted))))
+    return deleted
 
 
 def advice_of(connection: Connection, settings: Settings, advice_id: str) -> StoredAdvice | None:
@@ -164,42 +164,42 @@ def _add_links(connection: Connection, advice_id: str, links: AdviceLinks) -> No
         ]  # fmt: skip
         connection.execute(insert(AdvisedStack), rows)
     if links.evidence:
-        seen = select(literal(advice_id), ObservationRow.observation_id).where(
+        observed = select(literal(advice_id), ObservationRow.observation_id).where(
             ObservationRow.observation_id == any_(texts(links.evidence))
         )
         columns = ["advice_id", "observation_id"]
-        connection.execute(insert(AdviceObservation).from_select(columns, seen))
+        connection.execute(insert(AdviceObservation).from_select(columns, observed))
 
 
 def _add_request(
     connection: Connection,
     document_id: str,
     head: AdviceHead,
-    asked_for: AdviceRequestSummary | None,
+    request: AdviceRequestSummary | None,
 ) -> None:
     """Store a request once, however often it is repeated."""
-    if asked_for is None:
+    if request is None:
         return
     known = select(RequestRow.document_id).where(RequestRow.document_id == document_id)
     # Locked: an existing request must not be deleted before this advice is committed.
     if connection.scalar(known.with_for_update(read=True)) is None:
-        row = request_row(document_id, head, asked_for)
+        row = request_row(document_id, head, request)
         connection.execute(insert(RequestRow).values(row).on_conflict_do_nothing())
 
 
 def request_row(
-    document_id: str, head: AdviceHead, asked_for: AdviceRequestSummary
+    document_id: str, head: AdviceHead, request: AdviceRequestSummary
 ) -> dict[str, Any]:
-    """The row of a request, by column."""
+    """The column values of a request's row."""
     return {
         "document_id": document_id,
         "recommendation_type": head.recommendation_type,
         "python_version": head.python_version,
         "platform": head.platform,
-        "hardware_digest": asked_for.hardware_digest,
-        "requirements": sorted(set(asked_for.requirements)),
-        "packages": sorted(set(asked_for.packages)),
-        "stack_count": asked_for.stack_count,
+        "hardware_digest": request.hardware_digest,
+        "requirements": sorted(set(request.requirements)),
+        "packages": sorted(set(request.packages)),
+        "stack_count": request.stack_count,
     }
 
 

@@ -163,7 +163,7 @@ ASKED_FOR = AdviceRequestSummary(
     ["numpy>=1.9", "unheard-of"], ["numpy", "unheard-of"], "sha256:here", 2
 )
 CLAIMED = AdviceLinks(
-    (RecommendedStack(NEW, 1.0), RecommendedStack(OLDER, 0.5)), claims=(CLAIM,), asked_for=ASKED_FOR
+    (RecommendedStack(NEW, 1.0), RecommendedStack(OLDER, 0.5)), claims=(CLAIM,), request=ASKED_FOR
 )
 
 

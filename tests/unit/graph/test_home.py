@@ -86,7 +86,7 @@ def test_a_daemon_outlives_its_starter_and_leaves_no_zombie(tmp_path: Path) -> N
     process = processes.spawn(["/bin/sleep", "600"], tmp_path / "log", tmp_path)
     assert processes.alive(process.pid, process.create_time())
     assert process.ppid() != os.getpid()
-    assert processes.stop(process, ask=signal.SIGTERM, timeout_s=DEADLINE_S)
+    assert processes.stop(process, stop_signal=signal.SIGTERM, timeout_s=DEADLINE_S)
     assert process.pid not in {child.pid for child in psutil.Process().children()}
 
 
@@ -96,7 +96,7 @@ def test_a_deaf_process_is_killed(tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = processes.spawn(deaf, log, tmp_path)
     wait_until(lambda: "deaf" in log.read_text(), "the process ignores SIGTERM")
-    assert not processes.stop(process, ask=signal.SIGTERM, timeout_s=0.2)
+    assert not processes.stop(process, stop_signal=signal.SIGTERM, timeout_s=0.2)
     assert not psutil.pid_exists(process.pid) or process.status() == psutil.STATUS_ZOMBIE
 
 

@@ -193,7 +193,7 @@ def test_every_version_that_is_no_candidate_is_told_with_its_reason() -> None:
     }
     assert [it.version for it in found.excluded["a"]][::11] == ["11", "not a version"]
     messages = {it.version: it.message for it in found.excluded["a"]}
-    assert messages["10"] == "only a source distribution, whose metadata is not static"
+    assert messages["10"] == "it has only a source distribution with dynamic metadata"
     assert messages["8"] == "requires Python >=3.12, this environment has 3.11.0"
     assert messages["5"] == "needs glibc 2.34, this environment has 2.28"
 
