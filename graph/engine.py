@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 POSTGRESQL, GRAPH = "PostgreSQL", "the graph"
 
-#: No statement takes minutes, unless it waits for a lock that is never released.
-#: ``options=`` in ``DATABASE_URL`` overrides it.
+#: A statement that takes longer waits for a lock that is never released. ``options=`` in
+#: ``DATABASE_URL`` overrides this limit.
 STATEMENT_TIMEOUT_S = 600
 
-#: A silent peer is given up after this time.
+#: A connection without any answer counts as lost after this time.
 _SILENCE_S = 30
 
 _UNDEFINED_TABLE, _UNDEFINED_COLUMN = "42P01", "42703"
@@ -81,7 +81,7 @@ def relational_url(settings: Settings) -> URL:
         return make_url(settings.database_url).set(drivername="postgresql+psycopg2")
     except (ArgumentError, ValueError):
         # The message of the driver would contain the password.
-        raise InvalidSettings("DATABASE_URL: not a URL that can be read") from None
+        raise InvalidSettings("DATABASE_URL: the URL cannot be parsed") from None
 
 
 def relational_engine(
@@ -108,14 +108,14 @@ def relational_engine(
             **({} if connections is None else {"pool_size": connections, "max_overflow": 0}),
         )
     except (ArgumentError, NoSuchModuleError):
-        raise InvalidSettings("DATABASE_URL: not a URL that can be used") from None
+        raise InvalidSettings("DATABASE_URL: the URL cannot be used") from None
 
 
 def _connect_arguments(settings: Settings, statement_timeout_s: float) -> dict[str, Any]:
     """Timeouts of a connection, as parameters of libpq."""
     return {
         "application_name": "thoth",
-        # Whole seconds, and libpq takes anything below 2 as 2.
+        # In whole seconds; libpq raises smaller values to 2.
         "connect_timeout": max(2, math.ceil(settings.connect_timeout_s)),
         "keepalives_idle": 10,
         "keepalives_interval": 5,
@@ -223,7 +223,7 @@ def _driver(settings: Settings, user: str, password: str | None) -> neo4j.Driver
             auth=None if password is None else (user, password),
             user_agent=f"thoth/{__version__}",
             connection_timeout=settings.connect_timeout_s,
-            # Limits the handshake as well: a port may accept and never answer.
+            # Limits the handshake as well, because a port may accept connections and never answer.
             connection_acquisition_timeout=settings.connect_timeout_s * 2,
             max_transaction_retry_time=settings.connect_timeout_s * 2,
             connection_write_timeout=_SILENCE_S,
@@ -232,14 +232,14 @@ def _driver(settings: Settings, user: str, password: str | None) -> neo4j.Driver
             telemetry_disabled=True,
         )
     except (ConfigurationError, ValueError):
-        raise InvalidSettings("GRAPH_URL: not a URL that can be used") from None
+        raise InvalidSettings("GRAPH_URL: the URL cannot be used") from None
 
 
 def _endpoint(settings: Settings, kind: type[Service]) -> tuple[int, Passwords]:
     stores = EmbeddedStores(settings)
     record, passwords = stores.record_of(kind), stores.passwords()
     if record is None or passwords is None:
-        raise StoreUnavailable(kind.name, f"it does not run in {settings.home}", "run `thoth up`")
+        raise StoreUnavailable(kind.name, f"not running in {settings.home}", "run `thoth up`")
     return record.port, passwords
 
 
@@ -337,7 +337,7 @@ def relational_errors(settings: Settings | None = None) -> Iterator[None]:
             raise
         raise _relational_failure(_first_line(error.orig), settings) from error
     except PoolTimeout as error:
-        raise _relational_failure("every connection is in use", settings) from error
+        raise _relational_failure("all connections are in use", settings) from error
 
 
 def _outdated(error: BaseException | None) -> SchemaMismatch:
@@ -347,9 +347,9 @@ def _outdated(error: BaseException | None) -> SchemaMismatch:
 
 def _relational_failure(cause: str, settings: Settings | None) -> StoreUnavailable:
     if "statement timeout" in cause:
-        hint = "see which other process holds a lock, then run the command again"
+        hint = "find the process that holds a lock, then run the command again"
     elif "No space left" in cause:
-        hint = "make room on the disk, then run the command again"
+        hint = "free space on the disk, then run the command again"
     else:
         external = settings is not None and not settings.embedded_database
         hint = _remedy(settings, external=external, variable="DATABASE_URL")

@@ -1,7 +1,7 @@
-"""The frozen evidence that advice is scored by: measurements, stacks, vulnerabilities, sources.
+"""The frozen evidence behind scores: measurements, stacks, vulnerabilities, sources.
 
-Like a snapshot it does no I/O and is identified by a digest of its content: equal evidence gives
-equal advice. :mod:`graph.record.evidence` reads it from the record.
+Like a snapshot, it does no I/O and is identified by a digest of its content, so equal evidence
+leads to equal advice. :mod:`graph.record.evidence` reads it from the record.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from common.units import Unit
 #: Name of the source if no archive of advisories was ever read.
 ADVISORIES = "advisories"
 
-#: Of the JSON form.
+#: Schema of the JSON form.
 SCHEMA_VERSION = "evidence-1"
 
 
@@ -33,7 +33,7 @@ class Series:
     """An indicator with its parameters on one hardware class; its readings are comparable.
 
     :param comparison_key: digest of indicator, script, parameters, device and hardware class
-    :param python_version: such as ``3.11``; ``None`` if the documents do not tell
+    :param python_version: such as ``3.11``; ``None`` if the documents do not contain it
     """
 
     comparison_key: str
@@ -81,17 +81,18 @@ class VulnerabilityDetails:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that scoring reads beside the snapshot.
+    """Everything that scoring reads besides the snapshot.
 
-    :param as_of: the moment for which things are young or old; nothing looks at a clock
-    :param series: in an order of their content
-    :param readings: in the order of series, then of identifiers
+    :param as_of: reference time for ages, which replaces the clock
+    :param series: sorted by content
+    :param readings: sorted by series, then by identifier
     :param stacks: the versions in each measured stack, sorted
     :param hardware: label of each hardware class, by digest
-    :param vulnerabilities: those of the snapshot's candidates, by identifier
-    :param sources: when each was last asked or last told something, by name
-    :param refused: observations of these stacks whose documents were tampered with; none of them is
-        among the readings
+    :param vulnerabilities: details about vulnerabilities of the snapshot's candidates, by
+        identifier
+    :param sources: time of the last answer or document of each source, by name
+    :param refused: number of observations of these stacks that are left out, because their
+        documents were tampered with
     """
 
     as_of: datetime
@@ -167,7 +168,7 @@ class Evidence:
             raise InvalidDocument(Reason.INVALID_JSON, str(error), field="$") from error
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise InvalidDocument(
-                Reason.MISSING_FIELD, f"this is no evidence: {fault_in(error)}", field="$"
+                Reason.MISSING_FIELD, f"not evidence: {fault_in(error)}", field="$"
             ) from error
 
 
@@ -201,8 +202,8 @@ UNKNOWN_STACK = ""
 class MeasuredObservation:
     """One measurement of one job, with its stack and machine.
 
-    :param reading: its stack may be :data:`UNKNOWN_STACK`; its series is numbered from 0 in the
-        order of the result
+    :param reading: its stack may be :data:`UNKNOWN_STACK`; its series is a number, counted from 0
+        in the order of the result
     :param component: package that provides the measured library, otherwise the library's name
     :param component_version: version of that package in the stack, if known
     """

@@ -1,4 +1,4 @@
-"""Migrates the schemas of both stores, and refuses schemas that are newer than this code."""
+"""Migrates the schemas of both stores; refuses schemas that are newer than this code."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def known_revisions() -> tuple[str, ...]:
     them with alembic.
     """
     names = sorted(path.stem for path in (MIGRATIONS / "versions").glob("*.py"))
-    return tuple(found[1] for name in names if (found := _NUMBERED.fullmatch(name)))
+    return tuple(match[1] for name in names if (match := _NUMBERED.fullmatch(name)))
 
 
 def relational_state(connection: sqlalchemy.Connection) -> SchemaState:
@@ -112,11 +112,11 @@ def cypher_files() -> tuple[CypherFile, ...]:
     """The Cypher files, oldest first."""
     files = []
     for path in sorted((MIGRATIONS / "cypher").glob("*.cypher")):
-        found = _NUMBERED.fullmatch(path.stem)
-        if found is None:
+        match = _NUMBERED.fullmatch(path.stem)
+        if match is None:
             raise ValueError(f"{path.name}: not named NNNN_subject.cypher")
         statements = statements_of(path.read_text(encoding="utf-8"))
-        files.append(CypherFile(found[1], found[2], statements))
+        files.append(CypherFile(match[1], match[2], statements))
     return tuple(files)
 
 
@@ -146,7 +146,7 @@ def graph_state(driver: neo4j.Driver, database: str) -> SchemaState:
     for file in files:
         if applied.get(file.version, file.checksum) != file.checksum:
             raise SchemaMismatch(
-                f"{GRAPH}: step {file.version}_{file.name} is not the one that was applied",
+                f"{GRAPH}: step {file.version}_{file.name} changed after it was applied",
                 "restore that file, and put the change into a new step",
             )
     pending = tuple(version for version in known if version not in applied)
@@ -155,13 +155,13 @@ def graph_state(driver: neo4j.Driver, database: str) -> SchemaState:
 
 def states(stores: Stores) -> tuple[SchemaState, ...]:
     """State of the opened stores; two short queries, read-only."""
-    found = []
+    opened = []
     if stores.opened_engine is not None:
         with stores.engine.connect() as connection:
-            found.append(relational_state(connection))
+            opened.append(relational_state(connection))
     if stores.opened_driver is not None:
-        found.append(graph_state(stores.driver, stores.database))
-    return tuple(found)
+        opened.append(graph_state(stores.driver, stores.database))
+    return tuple(opened)
 
 
 def ensure_schema(stores: Stores) -> None:
@@ -195,9 +195,9 @@ def migrated_stores(
 
 
 def migrate(stores: Stores) -> tuple[SchemaState, ...]:
-    """Apply pending steps to the opened stores, one process at a time; repeatable.
+    """Apply pending steps to the opened stores; repeatable, one process at a time.
 
-    :returns: the state of each store before
+    :returns: the earlier state of each store
     """
     from graph.record.postgresql import AdvisoryLock, session_lock
 
@@ -229,8 +229,8 @@ def migrate_relational(engine: sqlalchemy.Engine) -> None:
 def migrate_graph(driver: neo4j.Driver, database: str) -> None:
     """Migrate the graph to the newest step.
 
-    Schema statements cannot share a transaction with data. A step is recorded after its statements,
-    so each must be repeatable (``IF NOT EXISTS``).
+    A transaction cannot contain both schema statements and data. A step is recorded after its
+    statements, so each statement must be repeatable (``IF NOT EXISTS``).
     """
     pending = graph_state(driver, database).pending
     files = [file for file in cypher_files() if file.version in pending]
@@ -275,7 +275,7 @@ def write_revision(engine: sqlalchemy.Engine, subject: str) -> Path:
 
 def _too_new(store: str, version: str, known: tuple[str, ...]) -> SchemaMismatch:
     return SchemaMismatch(
-        f"{store}: the store's schema is newer than this code: it is at {version},"
-        f" this code knows up to {known[-1] if known else 'nothing'}",
+        f"{store}: the schema is newer than this code: it is at {version},"
+        f" this code knows steps up to {known[-1] if known else 'nothing'}",
         "upgrade thoth",
     )

@@ -1,4 +1,4 @@
-"""Queries the graph for native interfaces that a wheel needs and an environment lacks."""
+"""Finds native interfaces that a wheel needs and an environment lacks, in the graph."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from neo4j import ManagedTransaction
 
-#: Returns a row of nulls if nothing is missing, and no row if the wheel or environment is unknown.
+#: A row of nulls if nothing is missing; no row if the wheel or the environment is unknown.
 MISSING_INTERFACES = """
 MATCH (artifact:Artifact {sha256: $sha256})
 MATCH (environment:NativeEnvironment {digest: $digest})
@@ -47,7 +47,7 @@ def missing_interfaces(
 
     :param sha256: of the wheel
     :param digest: of the environment
-    :returns: ``None`` if the graph does not contain both
+    :returns: ``None`` if the wheel or the environment is not in the graph
     """
     rows = [record.data() for record in tx.run(MISSING_INTERFACES, sha256=sha256, digest=digest)]
     if not rows:

@@ -16,7 +16,7 @@ from graph.analyst_queries import QueryResult
 
 
 def as_document(result: QueryResult) -> dict[str, Any]:
-    """``result`` as the command and the service give it in JSON."""
+    """``result`` as JSON values, as the command and the service return it."""
     return {
         "columns": list(result.columns),
         "rows": [dict(zip(result.columns, map(plain, row), strict=True)) for row in result.rows],
@@ -25,9 +25,9 @@ def as_document(result: QueryResult) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:  # noqa: PLR0911 - one line a type
-    """``value`` as JSON can hold it: nodes as labels and properties, times in ISO 8601.
+    """``value`` as a JSON value: nodes with labels and properties, times in ISO 8601.
 
-    Numbers that JSON does not know (``NaN``, ``Infinity``) become text.
+    ``NaN`` and ``Infinity``, which JSON does not have, become text.
     """
     match value:
         case Node():
@@ -55,12 +55,12 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - one line a type
 
 
 def properties_of(entity: Node | Relationship) -> dict[str, Any]:
-    """By name: products give properties in different orders."""
+    """Properties sorted by name, because the products return them in different orders."""
     return {key: plain(entity[key]) for key in sorted(entity.keys())}
 
 
 def short(value: Any) -> str:
-    """``value`` as a person reads it in a table, in the notation of Cypher.
+    """``value`` for a table, in the notation of Cypher.
 
     >>> short([1.0, None, "a"]), short({"rate": 1234567890.123})
     ('[1, null, "a"]', '{rate: 1.23457e+09}')

@@ -1,9 +1,9 @@
 """The frozen view of the graph that the adviser works on: everything about one request.
 
-A snapshot holds all that the resolver needs and does no I/O. Its revision is a digest of its
-content, so the revision changes exactly if the advice could. Its JSON form is canonical: equal
-snapshots have equal bytes. Requirements are few and shared by many versions, so the document
-lists them once in a table, and versions refer to rows of the table.
+A snapshot holds everything that the resolver needs, and does no I/O. Its revision is a digest of
+its content, so it changes exactly if the advice could. Its JSON form is canonical: equal snapshots
+have equal bytes. Many versions share few requirements, so the document lists each requirement once
+in a table, and versions refer to its rows.
 ``docs/reference/snapshot.md`` explains every key.
 """
 
@@ -24,10 +24,10 @@ from common.reasons import Reason
 from common.releases import as_json_time
 from graph.candidates import Candidate, Dependency, Excluded, ExclusionReason, KnownVulnerability
 
-#: Version of the content and its JSON form; part of the content, so of the revision too.
+#: Version of the content and its JSON form; part of the content, and so of the revision.
 SCHEMA_VERSION = "snapshot-1"
 
-#: Fields of a candidate that are written as they are; its name is the key of its list.
+#: Fields of a candidate that are written unchanged; its name is the key of its list.
 _PLAIN = (
     "purl",
     "version",
@@ -49,7 +49,7 @@ class Snapshot:
 
     :param revision: digest of the content: environment, roots, candidates, excluded versions
     :param roots: the requirements of the request that apply in the environment, sorted, unique
-    :param packages: candidates, newest first; empty if every version is excluded
+    :param packages: candidates, newest first; an empty tuple if every version is excluded
     :param excluded: versions that cannot be installed here, newest first, with the reason
     :param missing: required packages without any known version, sorted
     :param extras: extras of each package that the roots or a candidate request, sorted
@@ -95,7 +95,7 @@ class Snapshot:
         snapshot = cls(**_read_document(data))
         if snapshot.revision != revision_of(snapshot):
             raise InvalidDocument(
-                Reason.CONFLICTING_FIELDS, "the content is not what was named", field="revision"
+                Reason.CONFLICTING_FIELDS, "it does not match the content", field="revision"
             )
         return snapshot
 

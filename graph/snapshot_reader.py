@@ -1,8 +1,8 @@
 """Reads snapshots from the graph: :func:`load_snapshot`, and :func:`is_current` for an old one.
 
-The closure of a request is read layer by layer with one Cypher query for each layer. A layer is
-everything that the candidates of the layer before require and that has not been read yet. A
-package is read again if a later layer requests another of its extras.
+The closure of a request is read layer by layer, with one Cypher query for each layer. A layer
+contains the unread packages that candidates of the previous layer require. A package is read again
+if a later layer requests another of its extras.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from graph.candidates import Candidate, Dependency, Excluded, KnownVulnerability
 from graph.engine import graph_errors
 from graph.snapshot import Snapshot, revision_of
 
-#: How often a snapshot is read again because the graph changed in the meantime.
+#: How often a snapshot is read again if the graph changes in the meantime.
 _ATTEMPTS = 10
 
 #: A package and the extras that are requested of it.
 RequestedPackage = tuple[str, Sequence[str]]
 
-#: A layer: one row for each package with its versions, each version with its requirements.
+#: Reads a layer: one row for each package with its versions and their requirements.
 #:
-#: Requirements behind an extra are returned only if the extra is requested. A marker with ``or``
-#: or with ``!=`` of an extra may be true without any extra, so those are returned as well. The two
-#: lists are built inside the row because ``OPTIONAL MATCH`` takes twice the time, and because
-#: ArcadeDB fills a list made from an absent version with every edge of the graph. Times are
-#: returned as text, which takes a tenth of the time of a temporal value.
+#: Requirements of an extra are returned only if the extra is requested, or if their marker contains
+#: ``or`` or compares the extra with ``!=``, because such a marker may be true without any extra.
+#: The two lists are built inside the row: ``OPTIONAL MATCH`` takes twice the time, and without
+#: versions ArcadeDB would return every edge of the graph. Times are returned as text, which takes a
+#: tenth of the time of a temporal value.
 PACKAGES = """
 UNWIND $packages AS wanted
 MATCH (package:Package {name: wanted[0]})
@@ -90,10 +90,10 @@ LayerReader = Callable[[Sequence[RequestedPackage]], Iterable[PackageRecord]]
 class Closure:
     """All packages that a request may need.
 
-    :param candidates: of every package that has versions, newest first
+    :param candidates: candidates of every package that has versions, newest first
     :param excluded: the other versions of these packages, newest first
-    :param revisions: of every package, ``None`` for one without versions
-    :param extras: that the request or a candidate requests of each package
+    :param revisions: revision of every package; ``None`` for a package without versions
+    :param extras: extras of each package that the request or a candidate requests
     :param layers: names of the packages that each layer added
     """
 
@@ -140,13 +140,11 @@ def load_snapshot(
             # Equal revisions before and after prove that the snapshot mixes no two states.
             if session.execute_read(_unchanged, snapshot):
                 return snapshot
-    raise StoreUnavailable(
-        "the graph", "it changes faster than it can be read", "try again in a while"
-    )
+    raise StoreUnavailable("the graph", "it changes faster than it can be read", "try again later")
 
 
 def is_current(driver: neo4j.Driver, snapshot: Snapshot, *, database: str = "neo4j") -> bool:
-    """Whether the graph would give an equal snapshot now; one query of a few milliseconds.
+    """Whether a snapshot that is read now would be equal; one query of a few milliseconds.
 
     The projection gives a package a random revision while it writes its versions. The answer is
     therefore ``False`` from the first write on, not only after the last one.
@@ -165,7 +163,8 @@ def walk(read: LayerReader, roots: Iterable[Dependency], environment: Environmen
             closure.layers.append(first)
             closure.revisions.update(dict.fromkeys(first))
         dependencies: set[Dependency] = set()
-        # The whole layer is read before anything is requested, so its order cannot matter.
+        # The layer is read completely before further packages are requested, so that the order of
+        # its rows does not matter.
         for package in list(read([(name, sorted(closure.extras[name])) for name in names])):
             dependencies |= _add_package(closure, builder, package)
         unread = closure.request(dependencies)

@@ -1,7 +1,7 @@
 """A watchdog for commands that wait for a store.
 
-Neither driver limits the time of a read on the client, and a stopped or hung server keeps its
-connections open. Commands are single processes, so an alarm signal can end the wait.
+Neither driver has a timeout for reads on the client, and a stopped or hung server keeps its
+connections open. A command has its process for itself, so an alarm signal can end the wait.
 """
 
 from __future__ import annotations

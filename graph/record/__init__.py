@@ -1,5 +1,5 @@
-"""The record: everything that reads and writes PostgreSQL, one module for each subject.
+"""Queries that read and write the record (PostgreSQL), one module for each subject.
 
-Callers own the transaction. Start with :mod:`graph.record.documents` (every row names the document
-that it comes from) and :mod:`graph.record.inspections`.
+Callers own the transaction. Start with :mod:`graph.record.documents`, because every row names its
+document, and :mod:`graph.record.inspections`.
 """

@@ -69,7 +69,7 @@ def recorded_heads(
 def recorded_vulnerabilities(
     connection: Connection, condition: ColumnElement[bool]
 ) -> dict[str, tuple[Any, ...]]:
-    """Rows of vulnerabilities, as :func:`vulnerability_row` makes them, by identifier."""
+    """Rows of vulnerabilities in the order of :data:`VULNERABILITY_COLUMNS`, by identifier."""
     columns = table_of(VulnerabilityRow).c
     query = select(*(columns[name] for name in VULNERABILITY_COLUMNS)).where(condition)
     return {row[0]: tuple(row) for row in connection.execute(query)}
@@ -92,7 +92,7 @@ def vulnerability_row(it: Vulnerability) -> tuple[Any, ...]:
 
 
 def package_rows(advisory: Advisory) -> list[tuple[Any, ...]]:
-    """Values in the order of :data:`PACKAGE_COLUMNS`, a row an affected package."""
+    """A row for each affected package, in the order of :data:`PACKAGE_COLUMNS`."""
     return [
         (advisory.head.advisory_id, position, it.name, _ranges(it), list(it.versions))
         for position, it in enumerate(advisory.packages)
@@ -115,8 +115,8 @@ KIND, SCHEMA_VERSION, COLLECTOR = "advisory", "osv-1", "osv"
 _NAMED = text(
     "SELECT vulnerability_id FROM vulnerabilities, unnest(aliases) AS known (alias)"
     " WHERE known.alias = ANY(:identifiers)"
-    " UNION SELECT vulnerability_id FROM advisories, unnest(aliases) AS said (alias)"
-    " WHERE withdrawn_at IS NOT NULL AND said.alias = ANY(:identifiers)"
+    " UNION SELECT vulnerability_id FROM advisories, unnest(aliases) AS named (alias)"
+    " WHERE withdrawn_at IS NOT NULL AND named.alias = ANY(:identifiers)"
 ).bindparams(bindparam("identifiers", type_=ARRAY(Text)))
 
 #: Packages with a changed version, or with a version that a changed vulnerability affects.
@@ -161,8 +161,8 @@ def add_advisories(
 ) -> AdvisoriesAdded:
     """Store each advisory once and update vulnerabilities; the caller owns the transaction.
 
-    The latest modified document of an advisory counts, independent of the order. The number of
-    statements does not depend on the number of deliveries.
+    Of several documents of an advisory, the one with the latest modification date counts, whatever
+    the order of delivery. The number of statements does not depend on the number of deliveries.
 
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
@@ -170,8 +170,8 @@ def add_advisories(
     hold_advisories(connection)
     recorded = _recorded(connection, {it.advisory.head.advisory_id for it in deliveries})
     # An advisory that is no longer about Python is kept if it was stored before.
-    ours = recorded.keys() | {_id(it) for it in deliveries if it.advisory.packages}
-    kept = [it for it in deliveries if _id(it) in ours]
+    relevant = recorded.keys() | {_id(it) for it in deliveries if it.advisory.packages}
+    kept = [it for it in deliveries if _id(it) in relevant]
     added.foreign = len(deliveries) - len(kept)
     fresh = _add_documents(connection, settings, kept)
     added.known = len(kept) - len(fresh)
@@ -189,7 +189,7 @@ def restore_advisories(connection: Connection, advisories: Collection[Advisory])
 
     The caller owns the transaction.
 
-    :param advisories: each according to its newest document
+    :param advisories: parsed from the newest document of each
     """
     hold_advisories(connection)
     _merge(connection, {it.head.advisory_id: it for it in advisories}, AdvisoriesAdded())
@@ -206,7 +206,7 @@ def _recorded(connection: Connection, advisory_ids: Collection[str]) -> dict[str
 def _add_documents(
     connection: Connection, settings: Settings, deliveries: Sequence[AdvisoryDelivery]
 ) -> list[Advisory]:
-    """Unique advisories whose documents are new."""
+    """Store the documents; return the unique advisories whose documents are new."""
     unique = {it.advisory.head.document_id: it for it in deliveries}
     documents = (
         DeliveredDocument(document_id, KIND, SCHEMA_VERSION, it.source, it.advisory.body, COLLECTOR)
@@ -227,13 +227,13 @@ def _newest(fresh: Sequence[Advisory], recorded: dict[str, AdvisoryHead]) -> dic
 
 
 def _merge(connection: Connection, newest: dict[str, Advisory], added: AdvisoriesAdded) -> None:
-    """Merge changed advisories with all their current and former aliases."""
+    """Merge changed advisories with the groups of all their current and former aliases."""
     changed = {key: advisory.head for key, advisory in newest.items()}
-    touched, heads, before = _concerned(connection, changed.values())
+    touched, heads, before = _groups_of(connection, changed.values())
     heads |= changed
-    # Withdrawn advisories may move to another group, so their aliases are read as well.
+    # Withdrawn advisories may move to another group, so the groups of their aliases are read, too.
     withdrawn = [head for head in heads.values() if head.withdrawn_at is not None]
-    touched, heads, before = _concerned(connection, [*changed.values(), *withdrawn])
+    touched, heads, before = _groups_of(connection, [*changed.values(), *withdrawn])
     heads |= changed
     vulnerabilities = {it.vulnerability_id: it for it in merged(list(heads.values()))}
     added.removed = set(touched) - vulnerabilities.keys()
@@ -247,11 +247,11 @@ def _merge(connection: Connection, newest: dict[str, Advisory], added: Advisorie
         )
     )
     add_entries(connection, {"vulnerability": added.vulnerabilities | added.removed})
-    answers = {"purls": sorted(added.versions), "ids": sorted(added.vulnerabilities)}
-    refresh_revisions(connection, connection.scalars(_PACKAGES_OF, answers).all())
+    changes = {"purls": sorted(added.versions), "ids": sorted(added.vulnerabilities)}
+    refresh_revisions(connection, connection.scalars(_PACKAGES_OF, changes).all())
 
 
-def _concerned(
+def _groups_of(
     connection: Connection, heads: Iterable[AdvisoryHead]
 ) -> tuple[list[str], dict[str, AdvisoryHead], dict[str, str]]:
     """Vulnerabilities with these identifiers, their advisories, and the group of each advisory."""
@@ -265,7 +265,7 @@ def _concerned(
 def _write_vulnerabilities(
     connection: Connection, vulnerabilities: dict[str, Vulnerability], touched: Sequence[str]
 ) -> set[str]:
-    """Insert and update; return identifiers of changed vulnerabilities."""
+    """Insert and update vulnerabilities; return the identifiers of those that changed."""
     before = recorded_vulnerabilities(
         connection, VulnerabilityRow.vulnerability_id == any_(texts(touched))
     )
@@ -308,9 +308,9 @@ _COLUMNS = ("source", "etag", "last_modified", "sha256", "advisories", "as_of")
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """A source at the time it was last read completely.
+    """State of a source when it was last read completely.
 
-    :param etag: HTTP header of that version, like ``last_modified``
+    :param etag: HTTP header of that version, as is ``last_modified``
     :param sha256: of the archive; ``None`` if the source is not a single file
     :param advisories: number of advisories about Python packages
     :param as_of: time of that version
@@ -324,7 +324,7 @@ class SourceState:
     as_of: datetime
 
 
-#: Earlier releases of this program also recorded unreadable sources, without advisories.
+#: Earlier releases also recorded unreadable sources, which have no advisories.
 HAS_ADVISORIES = AdvisorySource.advisories > 0
 
 

@@ -1,4 +1,4 @@
-"""Matches package versions with advisories: which known versions each vulnerability affects."""
+"""Finds the known versions that each vulnerability affects, and stores the pairs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _DELETE_PAIRS = text(
 
 
 def share_advisories(connection: Connection) -> None:
-    """Block writers of advisories until this transaction ends; others may add versions as well.
+    """Block writers of advisories until this transaction ends, but not writers of versions.
 
     Without the lock, a version and an advisory that are added concurrently would not be matched.
     Call it before the first write of a transaction, to avoid deadlocks.
@@ -79,7 +79,7 @@ def match_versions(connection: Connection, purls: Collection[str]) -> set[str]:
 
 
 def match_vulnerabilities(connection: Connection, vulnerability_ids: Collection[str]) -> set[str]:
-    """Match vulnerabilities with all versions; deleted vulnerabilities affect none.
+    """Match vulnerabilities with all versions; deleted vulnerabilities lose their pairs.
 
     :returns: package URLs of changed versions
     """
@@ -89,7 +89,7 @@ def match_vulnerabilities(connection: Connection, vulnerability_ids: Collection[
 
 
 def stored_pairs(connection: Connection, vulnerability_ids: Collection[str]) -> set[Pair]:
-    """The stored pairs of these vulnerabilities and the versions they affect."""
+    """The stored pairs of these vulnerabilities."""
     return _stored(connection, AffectedVersion.vulnerability_id == any_(texts(vulnerability_ids)))
 
 
@@ -103,7 +103,7 @@ def claimed_pairs(connection: Connection, claims: Collection[Claim]) -> set[Pair
 def stored_package(
     name: str, ranges: Sequence[Sequence[dict[str, str]]], versions: Sequence[str]
 ) -> AffectedPackage:
-    """The value of a row of ``advisory_packages``."""
+    """A row of ``advisory_packages`` as an object."""
     return AffectedPackage(name, tuple(tuple(_events(it)) for it in ranges), tuple(versions))
 
 
@@ -152,14 +152,14 @@ def _pairs(claims: Iterable[Claim], versions: _Versions) -> set[Pair]:
 
 def _replace(connection: Connection, known: set[Pair], wanted: set[Pair]) -> set[str]:
     """Replace the pairs ``known`` by ``wanted``; return the package URLs of changed versions."""
-    gone, new = sorted(known - wanted), sorted(wanted - known)
-    if gone:
-        ids, purls = zip(*gone, strict=True)
+    removed, new = sorted(known - wanted), sorted(wanted - known)
+    if removed:
+        ids, purls = zip(*removed, strict=True)
         connection.execute(_DELETE_PAIRS, {"ids": list(ids), "purls": list(purls)})
     if new:
         table = table_of(AffectedVersion)
         copy_rows(connection, table.name, table, new, ("vulnerability_id", "purl"))
-    changed = {purl for _, purl in (*gone, *new)}
+    changed = {purl for _, purl in (*removed, *new)}
     if changed:
         outbox = table_of(OutboxEntry)
         entries = [("package_version", purl) for purl in sorted(changed)]

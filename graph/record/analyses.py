@@ -205,10 +205,10 @@ def start(connection: Connection, analysis_id: str) -> Analysis | None:
 def postpone(
     connection: Connection, analysis_id: str, reason: str, *, anew: bool = False
 ) -> timedelta:
-    """Make a request wait for something that is unavailable; the caller owns the transaction.
+    """Let a request wait for something that is unavailable; the caller owns the transaction.
 
-    :param reason: what it waits for, shown until a worker takes it again
-    :param anew: restart the measured waiting time
+    :param reason: what it waits for; shown until a worker starts it again
+    :param anew: measure the waiting time from now on
     :returns: how long it has been waiting; zero the first time
     """
     now = func.clock_timestamp()
@@ -245,7 +245,7 @@ def finish(
 
     :returns: ``False`` if it is finished already, or unknown
     """
-    # The state at the end, because the work may have read everything that was known by then.
+    # The state of knowledge at the end, because the work may have used all of it.
     known = None if result_document_id is None else progress(connection)
     ended = connection.execute(
         update(AnalysisRow)
@@ -263,7 +263,7 @@ def finish(
 
 
 def supersede(connection: Connection, analysis_id: str) -> None:
-    """Do not answer later requests with this one, because missing packages are being fetched."""
+    """Exclude a request from the cache, because packages that it lacked are being fetched."""
     connection.execute(
         update(AnalysisRow)
         .where(AnalysisRow.analysis_id == analysis_id)
@@ -295,7 +295,7 @@ def earlier_than(connection: Connection, new: NewAnalysis) -> Analysis | None:
 
 #: States that are not final.
 _OPEN = (AnalysisState.PENDING.value, AnalysisState.RUNNING.value)
-#: All columns except the log, which may be long.
+#: All columns of :class:`Analysis`; the log is left out, because it may be long.
 _COLUMNS = (
     AnalysisRow.analysis_id,
     AnalysisRow.kind,
@@ -337,7 +337,7 @@ def _analysis(row: Row[Any]) -> Analysis:
 #: Period for which finished requests are counted; open requests are always counted.
 COUNTED_FOR = timedelta(days=1)
 #: All kinds are listed explicitly, because the index starts with the kind.
-_ASKED = {"period": COUNTED_FOR, "kinds": [it.value for it in AnalysisKind]}
+_PERIOD = {"period": COUNTED_FOR, "kinds": [it.value for it in AnalysisKind]}
 
 _STATES = text(
     """
@@ -377,14 +377,14 @@ class RequestTimes:
 
 
 def states(connection: Connection) -> list[tuple[str, str, int]]:
-    """AnalysisKind, state and number of requests."""
-    rows = connection.execute(_STATES, _ASKED)
+    """Kind, state and number of requests."""
+    rows = connection.execute(_STATES, _PERIOD)
     return [(str(kind), str(state), int(number)) for kind, state, number in rows]
 
 
 def times(connection: Connection) -> list[RequestTimes]:
     """Waiting and run times of requests by kind."""
-    rows = connection.execute(_TIMES, _ASKED)
+    rows = connection.execute(_TIMES, _PERIOD)
     return [RequestTimes(str(kind), _pair(waited), _pair(ran)) for kind, waited, ran in rows]
 
 

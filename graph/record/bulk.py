@@ -23,7 +23,7 @@ _ESCAPES = str.maketrans(
         "\t": "\\t",
         "\n": "\\n",
         "\r": "\\r",
-        # PostgreSQL cannot store NUL, so NUL in external text is written as an escape.
+        # PostgreSQL cannot store NUL in text, so it is written as an escape.
         "\0": "\\\\0",
     }
 )
@@ -41,10 +41,10 @@ def copy_new(
     rows: Sequence[Sequence[Any]],
     columns: Sequence[str],
 ) -> list[str]:
-    """:func:`insert_new` for rows that are probably all new.
+    """:func:`insert_new` for rows that are probably all new, which is faster.
 
-    Copies into the table directly. If a row exists already, this is rolled back and
-    :func:`insert_new` takes over.
+    Copies into the table directly. If a row exists already, the copy is rolled back and
+    :func:`insert_new` is used instead.
 
     :returns: the first column of each inserted row
     """
@@ -138,7 +138,7 @@ def copy_rows(
     rows: Iterable[Sequence[Any]],
     columns: Sequence[str],
 ) -> None:
-    """COPY ``rows`` into ``target``, whose columns have the types of those in ``table``."""
+    """COPY ``rows`` into ``target``, whose columns have the same types as in ``table``."""
     encoders = [_encoder(table, column) for column in columns]
     buffer = StringIO()
     for row in rows:
@@ -155,7 +155,7 @@ def copy_rows(
     try:
         cursor.copy_expert(statement, buffer)
     except connection.dialect.loaded_dbapi.Error as error:
-        # An error of the driver that bypassed SQLAlchemy; wrapped like the others.
+        # The driver's error bypasses SQLAlchemy, so it is wrapped here.
         raise DBAPIError.instance(
             statement, None, error, connection.dialect.loaded_dbapi.Error
         ) from error

@@ -1,4 +1,4 @@
-"""Claims of advice: verdicts on measured stacks, each stored once, identified by its content."""
+"""Claims of advice: verdicts on measured stacks, identified by their content and stored once."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def add_claims(
 def claim_rows(
     connection: Connection, advice_id: str, document_id: str, claims: Sequence[RecordedClaim]
 ) -> Iterator[tuple[type[Base], dict[str, Any]]]:
-    """Every row that :func:`add_claims` writes, by column; one query."""
+    """Every row that :func:`add_claims` writes, as values by column; one query."""
     for it in claims:
         yield ClaimRow, dict(zip(_COLUMNS, _values(it), strict=True)) | {"document_id": document_id}
         yield AdviceClaim, {"advice_id": advice_id, "claim_id": it.claim_id}
@@ -75,11 +75,11 @@ def claim_rows(
 
 
 def forget_claims(connection: Connection, claim_ids: Collection[str]) -> dict[str, str]:
-    """Delete those of ``claim_ids`` that no advice refers to any more.
+    """Delete the claims among ``claim_ids`` that no advice refers to any more.
 
     :returns: the report that first contained each deleted claim, by claim
     """
-    unnamed = (
+    unreferenced = (
         select(ClaimRow.claim_id, ClaimRow.document_id)
         .where(
             ClaimRow.claim_id == any_(texts(claim_ids)),
@@ -88,10 +88,10 @@ def forget_claims(connection: Connection, claim_ids: Collection[str]) -> dict[st
         # A transaction that is about to refer to a claim has locked it.
         .with_for_update(skip_locked=True)
     )
-    gone: dict[str, str] = dict(connection.execute(unnamed).all())
-    connection.execute(delete(ClaimPackage).where(ClaimPackage.claim_id == any_(texts(gone))))
-    connection.execute(delete(ClaimRow).where(ClaimRow.claim_id == any_(texts(gone))))
-    return gone
+    deleted: dict[str, str] = dict(connection.execute(unreferenced).all())
+    connection.execute(delete(ClaimPackage).where(ClaimPackage.claim_id == any_(texts(deleted))))
+    connection.execute(delete(ClaimRow).where(ClaimRow.claim_id == any_(texts(deleted))))
+    return deleted
 
 
 def _values(claim: RecordedClaim) -> tuple[Any, ...]:
@@ -132,7 +132,7 @@ def _stacks(connection: Connection, digests: Collection[str]) -> Mapping[str, _V
         .where(StackPackage.stack_digest == any_(texts(digests)))
         .order_by(StackPackage.purl)
     )  # fmt: skip
-    found: dict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
+    stacks: dict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
     for digest, name, version, index in connection.execute(query):
-        found[digest][name] = version, index
-    return found
+        stacks[digest][name] = version, index
+    return stacks

@@ -25,7 +25,7 @@ class ProjectRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queued release whose metadata is not read yet."""
+    """A queued release, whose metadata must still be read."""
 
     version: str
     attempts: int = 0
@@ -88,13 +88,13 @@ def project_row(connection: Connection, index: str, name: str) -> ProjectRow | N
 def known_projects(connection: Connection) -> dict[str, list[str]]:
     """Names of the requested projects, by index.
 
-    Projects that an index never had are left out, because they may be typing errors. If a release
-    needs one, it is requested again.
+    Projects that never existed on an index are left out, because their names may be misspelt. If a
+    release requires one, it is requested again.
     """
-    never_had = and_(IndexProject.state == "missing", IndexProject.page_digest.is_(None))
+    never_existed = and_(IndexProject.state == "missing", IndexProject.page_digest.is_(None))
     rows = connection.execute(
         select(IndexProject.index_name, IndexProject.name)
-        .where(not_(never_had))
+        .where(not_(never_existed))
         .order_by(IndexProject.index_name, IndexProject.name)
     )
     projects: dict[str, list[str]] = {}
@@ -131,11 +131,11 @@ def record_page(
 def record_no_page(
     connection: Connection, index: str, name: str, state: str, problem: str, message: str
 ) -> ProjectRow | None:
-    """Store that an index does not have a project (``missing``) or gave no page (``failed``).
+    """Store that an index does not have a project (``missing``) or returned no page (``failed``).
 
-    Previously listed versions stay.
+    The versions of earlier pages are kept.
 
-    :returns: the answer before
+    :returns: the previous answer
     """
     before = project_row(connection, index, name)
     values = {"state": state, "problem": problem, "message": message}
@@ -174,7 +174,10 @@ def queue_releases(connection: Connection, index: str, name: str, versions: Iter
 def take_off_queue(
     connection: Connection, index: str, releases: Collection[tuple[str, str]]
 ) -> None:
-    """Remove releases (name, version) from the queue: they were read, or do not exist any more."""
+    """Remove releases from the queue that were read or do not exist any more.
+
+    :param releases: name and version of each
+    """
     if releases:
         connection.execute(
             delete(QueuedRelease).where(

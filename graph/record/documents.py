@@ -36,21 +36,21 @@ from graph.record.bulk import copy_new
 from graph.record.postgresql import lock_name, storable
 from graph.tables import Document, QuarantinedDocument
 
-#: Larger compressed bodies go to the document store, so that backups of the record stay quick.
+#: Larger compressed bodies are stored in the document store, to keep backups of the record fast.
 INLINE_LIMIT_BYTES = 256 * 1024
 
 
 class _Packers(local):
-    """A compressor for each thread; shared compressors corrupt their output or crash."""
+    """A compressor for each thread, because a shared one crashes or corrupts its output."""
 
     def __init__(self) -> None:
-        # The fastest level, because ingest waits for it.
+        # The fastest level, because ingest waits for the compressor.
         self.own = zstandard.ZstdCompressor(level=1)
 
 
 _packers = _Packers()
 
-# Built once: almost every request runs it.
+# Built once, because almost every request runs it.
 _BODY = select(
     Document.document_id, Document.kind, Document.size_bytes, Document.body, Document.location
 ).where(Document.document_id == bindparam("wanted"))
@@ -58,7 +58,7 @@ _BODY = select(
 #: Kind of documents that are identified by their request instead of their content.
 UPLOAD = "upload"
 
-#: Namespace of the locks of large bodies: writers share the lock, deleting needs it alone.
+#: Namespace of the locks on large bodies: shared by writers, exclusive for deletion.
 _BODIES = 1
 _KNOWN = select(exists().where(Document.document_id == bindparam("wanted")))
 
@@ -155,9 +155,9 @@ def unpacked_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
 
 def _stored_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
     """The compressed body in the document store."""
-    # Compared, because a changed location could point at any file.
+    # A location that was tampered with could point to any file.
     if row.location != _location(row.document_id):
-        raise DamagedDocument(row.document_id, "its body is recorded at another place")
+        raise DamagedDocument(row.document_id, "its recorded location is wrong")
     try:
         filesystem, path = _file_system_of(_url(settings, row.location))
         with filesystem.open(path, "rb") as file:
@@ -169,7 +169,7 @@ def _stored_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
 
 
 def _unavailable(error: Exception) -> StoreUnavailable:
-    """Object stores raise errors of their own, whose texts may contain the URL."""
+    """The error for a document store, without the client's message, which may contain the URL."""
     cause = error.strerror if isinstance(error, OSError) and error.strerror else None
     return StoreUnavailable(
         "the document store",
@@ -237,8 +237,8 @@ def forget_documents(
     The caller owns the transaction.
 
     :param limit: largest number of documents
-    :returns: number of deleted documents, and those with a body in the document store; pass these
-        to :func:`forget_body` after the commit
+    :returns: number of deleted documents, and the identifiers of those with a body in the document
+        store; pass these to :func:`forget_body` after the commit
     """
     oldest = (
         select(Document.document_id)
@@ -253,7 +253,7 @@ def forget_documents(
 
 
 def forgotten(connection: Connection, which: ColumnElement[bool]) -> tuple[int, list[str]]:
-    """Delete documents; results as of :func:`forget_documents`."""
+    """Delete documents; returns the same as :func:`forget_documents`."""
     query = delete(Document).where(which).returning(Document.document_id, Document.location)
     rows = connection.execute(query).all()
     return len(rows), [row.document_id for row in rows if row.location is not None]
@@ -262,8 +262,8 @@ def forgotten(connection: Connection, which: ColumnElement[bool]) -> tuple[int, 
 def forget_body(connection: Connection, settings: Settings, document_id: str) -> None:
     """Delete the body of a deleted document from the document store.
 
-    Call it in a later transaction: after a rollback of the same one, the document would exist
-    without its body. A writer that stores the body again holds a lock until its transaction ends.
+    Call it after the commit: if the deletion were rolled back, the document would lack its body. A
+    writer that stores the same body again holds a lock until its transaction ends.
     """
     wanted = {"wanted": document_id}
     lock_name(connection, document_id, namespace=_BODIES)

@@ -45,29 +45,30 @@ def evidence_for(
     Crashes, quarantined observations and inspections without a known stack are left out; unstable
     jobs are marked. The number of queries does not depend on the snapshot.
 
-    :param now: the beginning of its day (UTC) is the reference time for ages, so that equal
-        knowledge on one day gives equal evidence, which is stored once
+    :param now: ages are measured from the beginning of its day (UTC), so that equal knowledge gives
+        equal evidence all day long, which is stored once
     :param with_excluded: include stacks that contain an excluded version
     """
-    listed = (snapshot.packages, snapshot.excluded) if with_excluded else (snapshot.packages,)
-    purls = [it.purl for versions in listed for them in versions.values() for it in them]
+    purls = [it.purl for versions in snapshot.packages.values() for it in versions]
+    if with_excluded:
+        purls += [it.purl for versions in snapshot.excluded.values() for it in versions]
     stacks = _stacks(connection, purls)
     rows = _observations(connection, list(stacks))
     series, readings = _frozen(rows)
-    harmful = {
+    vulnerability_ids = {
         known.id
-        for them in snapshot.packages.values()
-        for it in them
+        for candidates in snapshot.packages.values()
+        for it in candidates
         for known in it.vulnerabilities
     }
-    seen = {it.stack for it in readings}
+    measured_stacks = {it.stack for it in readings}
     return Evidence(
         as_of=_day(now),
         series=series,
         readings=readings,
-        stacks={name: them for name, them in stacks.items() if name in seen},
+        stacks={key: purls for key, purls in stacks.items() if key in measured_stacks},
         hardware=_labels(connection, {it.hardware_digest for it in series}),
-        vulnerabilities=_harms(connection, harmful),
+        vulnerabilities=_vulnerabilities(connection, vulnerability_ids),
         sources=_sources(connection, snapshot),
         refused=refused_observations(connection, list(stacks)),
     )
@@ -80,15 +81,15 @@ def _day(moment: datetime) -> datetime:
 
 def _stacks(connection: Connection, purls: Sequence[str]) -> dict[str, tuple[Purl, ...]]:
     """All versions of the inspected stacks that contain one of ``purls``, by digest."""
-    # Most stacks were only recommended; these have no measurements.
-    holding = (
+    # Most stacks were only recommended and have no measurements.
+    containing = (
         select(InspectionRow.stack_digest)
         .join(StackPackage, StackPackage.stack_digest == InspectionRow.stack_digest)
         .where(StackPackage.purl == any_(texts(purls)))
     )
     query = (
         select(StackPackage.stack_digest, StackPackage.purl)
-        .where(StackPackage.stack_digest.in_(holding))
+        .where(StackPackage.stack_digest.in_(containing))
         .order_by(StackPackage.stack_digest, StackPackage.purl)
     )
     stacks: dict[str, list[Purl]] = defaultdict(list)
@@ -113,8 +114,8 @@ def _frozen(rows: Iterable[Row[Any]]) -> tuple[tuple[Series, ...], tuple[Reading
     ordered = sorted(by_series.values(), key=lambda it: _order(it[0]))
     readings = (
         reading_of(row, number, row.stack_digest)
-        for number, (_, several) in enumerate(ordered)
-        for row in sorted(several, key=lambda it: it.observation_id)
+        for number, (_, observations) in enumerate(ordered)
+        for row in sorted(observations, key=lambda it: it.observation_id)
     )
     return tuple(it for it, _ in ordered), tuple(readings)
 
@@ -131,7 +132,9 @@ def _labels(connection: Connection, digests: Iterable[str]) -> dict[str, str]:
     return dict(sorted(connection.execute(query)))
 
 
-def _harms(connection: Connection, identifiers: Iterable[str]) -> dict[str, VulnerabilityDetails]:
+def _vulnerabilities(
+    connection: Connection, identifiers: Iterable[str]
+) -> dict[str, VulnerabilityDetails]:
     query = select(
         VulnerabilityRow.vulnerability_id, VulnerabilityRow.aliases, VulnerabilityRow.summary
     ).where(VulnerabilityRow.vulnerability_id == any_(texts(sorted(identifiers))))
@@ -142,7 +145,7 @@ def _harms(connection: Connection, identifiers: Iterable[str]) -> dict[str, Vuln
 
 
 def _sources(connection: Connection, snapshot: Snapshot) -> dict[str, datetime | None]:
-    """When each source last answered; for an index, its oldest answer about these packages."""
+    """Time of each source's last answer; for an index, its oldest answer about these packages."""
     times: dict[str, datetime | None] = {}
     times[INSPECTIONS] = connection.scalar(
         select(func.max(func.coalesce(ObservationRow.ended_at, InspectionRow.created_at))).join(
@@ -157,7 +160,7 @@ def _sources(connection: Connection, snapshot: Snapshot) -> dict[str, datetime |
     pages = select(IndexProject.index_name, func.min(IndexProject.as_of)).where(
         IndexProject.name == any_(texts(names)), IndexProject.as_of.is_not(None)
     )
-    # A page without changes is newer than the releases that it confirms.
+    # An unchanged page is newer than the releases that it confirms.
     times |= dict(connection.execute(pages.group_by(IndexProject.index_name)).all())
     advisories = select(AdvisorySource.source, AdvisorySource.as_of).where(HAS_ADVISORIES)
     archives: dict[str, datetime | None] = dict(connection.execute(advisories).all())

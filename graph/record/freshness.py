@@ -39,16 +39,16 @@ _ANSWERS = text(
         ) AS answered_at
     """
 )
-#: Limit for counting pending entries in requests of the API, which anybody may send at any rate.
+#: Limit for counting pending entries in requests of the API, which has no rate limit.
 COUNTED = 100_000
 _CHANGES = select(KnowledgeRow.changes)
 
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeState:
-    """The state of knowledge that an answer is based on.
+    """The state of knowledge behind an answer.
 
-    :param as_of: when the record last took in a document; ``None`` if it is empty
+    :param as_of: when the newest document was stored; ``None`` for an empty record
     :param revision: the graph contains all outbox entries up to this number
     """
 
@@ -60,7 +60,7 @@ class KnowledgeState:
 class Lag:
     """How far the graph is behind the record.
 
-    :param count: pending entries of the outbox, perhaps counted up to a limit only
+    :param count: number of pending outbox entries, or the limit for counting
     :param since: when the oldest pending entry was written; ``None`` if none is pending
     """
 
@@ -88,7 +88,7 @@ class SourceTimes:
 
 
 def progress(connection: Connection) -> KnowledgeState:
-    """The current state of knowledge; one query, whose cost does not grow with the record."""
+    """The current state of knowledge; one query, whose time does not grow with the record."""
     return KnowledgeState(*connection.execute(_PROGRESS).one())
 
 
@@ -116,7 +116,8 @@ def count_change(connection: Connection) -> None:
 def changes(connection: Connection) -> int:
     """Number of changes to the knowledge, queries of indexes included.
 
-    Each transaction increments it when it commits, so a reader of number N sees everything that
-    was written up to N. Timestamps do not guarantee that: they tell when a transaction began.
+    Each transaction increments the number when it commits, so a reader of number N sees everything
+    that was written up to N. A timestamp does not guarantee that: it is the beginning of a
+    transaction.
     """
     return connection.scalar(_CHANGES) or 0

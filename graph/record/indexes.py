@@ -1,4 +1,4 @@
-"""Indexes: their status, their answers to requests for packages, and events on them."""
+"""Package indexes: their status, their answers to requests, and changes on them."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ def index_status(connection: Connection, days: int) -> list[IndexStatus]:
 
 
 def _add_projects(connection: Connection, of: Callable[[str], IndexStatus]) -> None:
-    """Add projects; their pages determine the times of an index if there are any.
+    """Count projects; if an index has pages, their times replace those of its releases.
 
-    A project whose last request failed counts with the time of its last page.
+    If the last request for a project failed, the time of its last page counts.
     """
     with_pages: set[str] = set()
     for index, state, count, oldest, newest in connection.execute(_PROJECTS):
@@ -225,7 +225,7 @@ class IndexAnswer:
     :param state: ``known``, ``missing`` (no such package) or ``failed`` (no readable page)
     :param as_of: when the index last gave a page
     :param problem: code of the failure, only if the state is ``failed``
-    :param message: the failure in words
+    :param message: description of the failure
     """
 
     index: str
@@ -243,7 +243,7 @@ class IndexAnswer:
 def answers_of(
     connection: Connection, names: Collection[str]
 ) -> dict[tuple[str, str], IndexAnswer]:
-    """The last answer of every index that was asked for these packages, by index and name."""
+    """The last answers of all indexes about these packages, by index and name."""
     row = IndexProject
     query = select(
         row.name, row.index_name, row.state, row.as_of, row.problem, row.message
@@ -324,7 +324,7 @@ _RECORDED_EVENTS = select(
 
 
 def troubles_of(connection: Connection, names: Collection[str]) -> dict[str, str]:
-    """Why no release of these packages is known: the answers of the indexes in words, by name."""
+    """Why no release of these packages is known, according to the indexes; messages by name."""
     troubles: dict[str, list[str]] = {}
     for (index, name), answer in answers_of(connection, names).items():
         match answer.state:
@@ -333,6 +333,6 @@ def troubles_of(connection: Connection, names: Collection[str]) -> dict[str, str
             case "known":
                 text = f"{index} lists no release of it"
             case _:
-                text = f"{index} gave no page of it: {answer.trouble}"
+                text = f"{index} did not return its page: {answer.trouble}"
         troubles.setdefault(name, []).append(text)
     return {name: "; ".join(texts) for name, texts in troubles.items()}

@@ -48,7 +48,7 @@ from graph.tables import (
     RuntimeEnvironmentRow,
 )
 
-#: A row's values by column.
+#: Values of a row by column.
 Row = dict[str, Any]
 
 _MARK_HOST_PROBLEMS = text(
@@ -95,10 +95,10 @@ def add_inspections(
 ) -> InspectionsAdded:
     """Store each inspection once; the caller owns the transaction.
 
-    Different documents may hold the same observation; it is stored with the first of them.
-    Inspections that are stored already are corrected if the document reports problems of the host,
-    because earlier releases stored these as failures of the stack. The number of statements does
-    not depend on the number of deliveries.
+    Several documents may contain the same observation; it is stored with the first of them. If a
+    document reports problems of the host, a stored inspection is corrected, because earlier
+    releases stored these problems as failures of the stack. The number of statements does not
+    depend on the number of deliveries.
 
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
@@ -125,7 +125,7 @@ def add_inspections(
         for document in documents
         for observation in document.observations
     ]
-    # A smaller delivery of the same inspection may have stored some of its jobs before.
+    # An earlier delivery may have stored some jobs of the same inspection.
     new = copy_new(connection, ObservationRow, *_values(ObservationRow, observations))
     entries["inspection"] = [it.document_id for it in documents]
     entries["corrected_inspection"] = _correct_host_problems(
@@ -136,10 +136,10 @@ def add_inspections(
 
 
 def derived_rows(document: InspectionDocument) -> Iterator[tuple[type[Base], Row]]:
-    """Every row that :func:`add_inspections` makes of ``document``, except those of its stack.
+    """Every row that :func:`add_inspections` writes for ``document``, except those of its stack.
 
-    Rows of hardware, environments and indicators may repeat, and other documents may make the
-    same ones: their ``document_id`` is that of the first document.
+    Rows of hardware, environments and indicators may occur several times. Several documents may
+    share such a row; its stored ``document_id`` is that of the first document.
     """
     yield InspectionRow, _inspection_row(document)
     for observation in document.observations:
@@ -148,7 +148,7 @@ def derived_rows(document: InspectionDocument) -> Iterator[tuple[type[Base], Row
 
 
 def _row(model: type[Base], source: object, **values: Any) -> Row:
-    """A row of ``model``: each column out of ``values``, else the attribute of that name."""
+    """A row of ``model``: each column from ``values``, else from the attribute of that name."""
     return {
         name: values[name] if name in values else getattr(source, name)
         for name in columns_of(model)
@@ -194,7 +194,7 @@ def _add_circumstances(
 
     :returns: keys of new rows by the kind of their outbox entry
     """
-    # Most observations of an inspection share these objects, so rows are made of distinct ones.
+    # Most observations of an inspection share these objects, so each row is built once.
     hardware: dict[str, Row] = {}
     environments: dict[str, Row] = {}
     indicators: dict[str, Row] = {}
@@ -226,15 +226,15 @@ def _correct_host_problems(
     counts = {
         it.document_id: it.job_count
         for it in documents
-        if any(seen.outcome is Outcome.HOST_PROBLEM for seen in it.observations)
+        if any(job.outcome is Outcome.HOST_PROBLEM for job in it.observations)
     }
     if not counts:
         return set()
     observations = [
-        seen.observation_id
+        job.observation_id
         for it in documents
-        for seen in it.observations
-        if seen.outcome is Outcome.HOST_PROBLEM
+        for job in it.observations
+        if job.outcome is Outcome.HOST_PROBLEM
     ]
     changed = connection.scalars(_MARK_HOST_PROBLEMS, {"observations": observations}).all()
     if changed:
@@ -255,7 +255,7 @@ def refuse_observations(connection: Connection, document_ids: Collection[str]) -
 
 
 def refused_documents(connection: Connection, document_ids: Collection[str]) -> set[str]:
-    """Those of the documents whose observations are quarantined as tampered with."""
+    """The documents among these whose observations are quarantined as tampered with."""
     query = select(ObservationRow.document_id).where(
         ObservationRow.document_id == any_(texts(document_ids)),
         ObservationRow.quarantine_reason == Reason.TAMPERED.value,
@@ -281,10 +281,10 @@ def accept_observations(
 
 @dataclass(frozen=True, slots=True)
 class InspectionHead:
-    """One stack, tried by a number of jobs.
+    """An inspection as a list shows it.
 
-    :param stack_digest: ``None`` where the stack is not known, then ``stack_note`` says why
-    :param created_at: when the document was made, as it says; ``None`` if it does not
+    :param stack_digest: ``None`` if the stack is unknown; ``stack_note`` contains the reason
+    :param created_at: creation time according to the document; ``None`` if it has none
     """
 
     document_id: str
@@ -299,11 +299,11 @@ class InspectionHead:
 
 @dataclass(frozen=True, slots=True)
 class InspectionSummary:
-    """What the jobs of an inspection came to.
+    """Summary of the jobs of an inspection.
 
-    :param outcomes: jobs by how they ended
-    :param indicators: names of those that ran, sorted
-    :param hardware: digests of the classes that they ran on, sorted
+    :param outcomes: number of jobs by outcome
+    :param indicators: names of the indicators, sorted
+    :param hardware: digests of the hardware classes, sorted
     """
 
     outcomes: dict[str, int]
@@ -320,25 +320,25 @@ def browse_inspections(
     after: tuple[datetime, str] | None = None,
     limit: int,
 ) -> list[InspectionHead]:
-    """Inspections, those first that came last.
+    """Inspections, the latest first.
 
-    :param stack: digest of the stack that was tried
-    :param hardware: digest of a class that a job ran on
-    :param indicator: name of one that a job ran
-    :param after: when the last one before came, and its identifier
+    :param stack: digest of the inspected stack
+    :param hardware: digest of the hardware class of a job
+    :param indicator: name of the indicator of a job
+    :param after: time of arrival and identifier of the last inspection of the page before
     """
     query = _inspections().where(*matching({InspectionRow.stack_digest: stack}))
-    seen = select(ObservationRow.document_id).where(
+    jobs = select(ObservationRow.document_id).where(
         ObservationRow.document_id == InspectionRow.document_id
     )
     if hardware is not None:
-        query = query.where(seen.where(ObservationRow.hardware_digest == hardware).exists())
+        query = query.where(jobs.where(ObservationRow.hardware_digest == hardware).exists())
     if indicator is not None:
         named = select(IndicatorRow.indicator_id).where(IndicatorRow.name == indicator)
-        query = query.where(seen.where(ObservationRow.indicator_id.in_(named)).exists())
-    place = tuple_(Document.ingested_at, Document.document_id)
+        query = query.where(jobs.where(ObservationRow.indicator_id.in_(named)).exists())
     if after is not None:
-        query = query.where(place < tuple_(*after))
+        position = tuple_(Document.ingested_at, Document.document_id)
+        query = query.where(position < tuple_(*after))
     order = Document.ingested_at.desc(), Document.document_id.desc()
     return [InspectionHead(*it) for it in connection.execute(query.order_by(*order).limit(limit))]
 
@@ -350,7 +350,7 @@ def inspection_named(connection: Connection, document_id: str) -> InspectionHead
 
 
 def inspection_summary(connection: Connection, document_id: str) -> InspectionSummary:
-    """What the jobs of an inspection came to."""
+    """Summary of the jobs of an inspection."""
     row = ObservationRow
     rows = connection.execute(
         select(row.outcome, IndicatorRow.name, row.hardware_digest, func.count())

@@ -1,4 +1,4 @@
-"""Reads releases from the record, for merging with new deliveries and for verification."""
+"""Reads releases from the record, to merge them with new deliveries and to verify them."""
 
 from __future__ import annotations
 
@@ -78,18 +78,19 @@ def known_releases(connection: Connection, index_name: str, name: str) -> dict[s
 class StoredReleases:
     """Releases in the record.
 
-    :param locked: by package URL
-    :param spelt: package URL and version of releases that are stored with another spelling
+    :param locked: releases by package URL
+    :param stored_as: stored package URL and version of releases with another spelling, by package
+        URL
     """
 
     locked: dict[str, KnownRelease]
-    spelt: dict[str, tuple[Purl, str]]
+    stored_as: dict[str, tuple[Purl, str]]
 
     def as_known(self, release: Release) -> Release:
         """``release`` in the spelling of the record: 1.0 and 1.0.0 are the same release."""
-        if release.purl not in self.spelt:
+        if release.purl not in self.stored_as:
             return release
-        purl, version = self.spelt[release.purl]
+        purl, version = self.stored_as[release.purl]
         return replace(release, purl=purl, version=version)
 
 
@@ -104,25 +105,26 @@ def stored_releases(
     spellings = {purl: spellings_of(purl) for purl in wanted}
     known = PackageVersionRow
     query = select(known.purl, known.version).where(
-        _among(known.purl, [it for some in spellings.values() for it in some])
+        _among(known.purl, [it for purls in spellings.values() for it in purls])
     )
-    there: dict[str, str] = {row.purl: row.version for row in connection.execute(query)}
+    stored: dict[str, str] = {row.purl: row.version for row in connection.execute(query)}
+    #: Stored spelling by shortest spelling; without a stored one, the first that is delivered.
     first: dict[str, tuple[Purl, str]] = {}
-    for purl, version in sorted(there.items()):
+    for purl, version in sorted(stored.items()):
         first.setdefault(spellings_of(purl)[0], (Purl(purl), version))
-    spelt: dict[str, tuple[Purl, str]] = {}
+    stored_as: dict[str, tuple[Purl, str]] = {}
     for purl, version in wanted.items():
-        if purl not in there:
-            as_first = first.setdefault(spellings[purl][0], (purl, version))
-            if as_first[0] != purl:
-                spelt[purl] = as_first
-    known_as = {spelt[purl][0] if purl in spelt else purl for purl in wanted}
-    return StoredReleases(_locked(connection, sorted(known_as & there.keys()), lock), spelt)
+        if purl not in stored:
+            spelling = first.setdefault(spellings[purl][0], (purl, version))
+            if spelling[0] != purl:
+                stored_as[purl] = spelling
+    purls = {stored_as[purl][0] if purl in stored_as else purl for purl in wanted}
+    return StoredReleases(_locked(connection, sorted(purls & stored.keys()), lock), stored_as)
 
 
-#: A package URL up to the last significant number of the release, and trailing zeros.
+#: A package URL up to the last significant number of the version, then its trailing zeros.
 _NUMBER = re.compile(r"([^@]*@(?:\d+%21)?\d+(?:\.\d+)*?)((?:\.0)*)(?!\.?\d)")
-#: Release numbers that an index may have padded with zeros have at most this many parts.
+#: Versions are padded with zeros to at most this many numbers.
 _PARTS = 4
 
 
@@ -161,14 +163,18 @@ def _read(connection: Connection, query: Select[Any]) -> dict[str, KnownRelease]
     if not rows:
         return {}
     purls = [row.purl for row in rows]
-    asked = requirements_of(connection, purls)
+    requirements = requirements_of(connection, purls)
     files = _files(connection, purls)
-    return {row.purl: _known(row, asked.get(row.purl, ()), files.get(row.purl, ())) for row in rows}
+    return {
+        row.purl: _known(row, requirements.get(row.purl, ()), files.get(row.purl, ()))
+        for row in rows
+    }
 
 
 def requirements_of(
     connection: Connection, purls: Sequence[str]
 ) -> dict[str, tuple[Requirement, ...]]:
+    """The requirements of releases in the order of their metadata, by package URL."""
     query = (
         select(RequirementRow.purl, *_REQUIREMENT_COLUMNS)
         .where(_among(RequirementRow.purl, purls))
@@ -240,10 +246,10 @@ def corrected(
     Parts from other deliveries are kept.
 
     :param release: in the spelling of the record, with the identifier of its stored document
-    :param alarms: raised alarms; for these the record keeps the file that it knew before
+    :param alarms: raised alarms; the record keeps the earlier files that they are about
     """
     mark = mark_of(release.document_id)
-    told = {
+    parts = {
         name: value
         for part in PARTS
         if getattr(known.ranks, part).endswith(mark)
@@ -253,11 +259,11 @@ def corrected(
     whole_list = known.ranks.files.endswith(mark)
     files = {}
     for name in {**known.files, **(offered if whole_list else {})}:
-        told_here = known.added[name].endswith(mark) if name in known.added else whole_list
-        if told_here and name in offered:
-            files[name] = _file(known, known.files.get(name), offered[name], alarms)
-        elif not told_here:
+        from_document = known.added[name].endswith(mark) if name in known.added else whole_list
+        if not from_document:
             files[name] = known.files[name]
+        elif name in offered:
+            files[name] = _file(known, known.files.get(name), offered[name], alarms)
     return replace(
         known,
         name=release.name,
@@ -265,7 +271,7 @@ def corrected(
         index=release.index,
         files=files,
         gone={name: it for name, it in known.gone.items() if name not in files},
-        **told,
+        **parts,
     )
 
 
@@ -297,24 +303,28 @@ def raised_alarms(connection: Connection, releases: Iterable[KnownRelease]) -> s
     }
 
 
-def untold(connection: Connection, releases: Collection[KnownRelease]) -> list[KnownRelease]:
+def without_source(
+    connection: Connection, releases: Collection[KnownRelease]
+) -> list[KnownRelease]:
     """Releases with a part that comes from no stored document."""
     marks = {it.purl: _marks(it) for it in releases}
     column = func.right(Document.document_id, len(mark_of("sha256:" + "0" * 64)))
-    wanted = {mark for some in marks.values() for mark in some}
+    wanted = {mark for of_release in marks.values() for mark in of_release}
     query = select(column).where(Document.kind == "release", column == any_(texts(wanted)))
     stored = set(connection.scalars(query)) if wanted else set()
     return [it for it in releases if not it.ranks.listing or not marks[it.purl] <= stored]
 
 
 def _marks(known: KnownRelease) -> set[str]:
-    """Documents in the ranks, except the latest, which a foreign key protects."""
+    """Marks of the documents in the ranks, except the latest, which a foreign key protects."""
     ranks = {rank for rank in (*known.ranks, *known.added.values()) if rank}
     return {rank.rpartition(" ")[2] for rank in ranks} - {mark_of(known.document_id or "")}
 
 
-def spoken_last(connection: Connection, document_ids: Collection[str]) -> list[tuple[str, str]]:
-    """Pairs of document and package URL of the release whose latest document it is."""
+def latest_documents(
+    connection: Connection, document_ids: Collection[str]
+) -> list[tuple[str, str]]:
+    """Pairs of document and package URL, for documents that are the latest of a release."""
     version = PackageVersionRow
     query = select(version.release_document_id, version.purl).where(
         version.release_document_id == any_(texts(document_ids))

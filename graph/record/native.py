@@ -66,7 +66,7 @@ def add_analysis(
     Inserts the package version of a wheel if it does not exist. An earlier analysis of the same
     file or environment is kept.
 
-    :param source: what was analysed, for the list of documents
+    :param source: the analysed file, machine or image
     :returns: ``False`` if the document exists already
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
@@ -120,7 +120,7 @@ def _add_interfaces(
 
 
 def analysis_rows(analysis: Analysis) -> Iterator[tuple[type[Base], dict[str, Any]]]:
-    """Every row that :func:`add_analysis` writes for ``analysis``, by column."""
+    """Every row that :func:`add_analysis` writes for ``analysis``, as values by column."""
     origin = analysis.document_id
     if isinstance(analysis, WheelAnalysis):
         artifact = zip(_ARTIFACT_COLUMNS, _artifact_row(analysis), strict=True)
@@ -181,7 +181,7 @@ def _artifacts(connection: Connection, condition: object) -> list[KnownArtifact]
 
 
 def environments_called(connection: Connection, wanted: str) -> list[KnownEnvironment]:
-    """The analysed environments with this name or prefix of their digest, newest first."""
+    """Analysed environments by name or by a prefix of their digest, newest first."""
     digest = NativeEnvironmentRow.digest.startswith(wanted, autoescape=True)
     bare = NativeEnvironmentRow.digest.startswith(f"sha256:{wanted}", autoescape=True)
     query = (

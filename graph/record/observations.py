@@ -1,4 +1,4 @@
-"""Observations: measurements for comparisons, lists for the API."""
+"""Observations: reads measurements for comparisons, and lists observations for the API."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from graph.tables import (
 
 
 def measured() -> Select[Any]:
-    """Query for all comparable measurements; callers add conditions and columns.
+    """Query for all comparable measurements, to which callers add conditions and columns.
 
-    Crashes and quarantined observations are left out, unstable jobs are included.
+    Crashes and quarantined observations are left out; unstable jobs are included.
     """
     return (
         select(
@@ -74,9 +74,9 @@ def measured() -> Select[Any]:
 
 
 def refused_observations(connection: Connection, stacks: Sequence[str] | None = None) -> int:
-    """Number of observations that count for nothing because their documents were tampered with.
+    """Number of observations that are quarantined because their documents were tampered with.
 
-    :param stacks: digests of the stacks to count for; ``None`` for all
+    :param stacks: digests of stacks; ``None`` for all
     """
     query = (
         select(func.count())
@@ -104,7 +104,7 @@ def series_of(row: Row[Any]) -> Series:
 
 
 def reading_of(row: Row[Any], series: int, stack: str) -> Reading:
-    """The reading of a row of :func:`measured`; decides whether its job was stable."""
+    """The reading of a row of :func:`measured`, marked if its job was unstable."""
     return Reading(
         observation_id=row.observation_id,
         series=series,
@@ -125,7 +125,7 @@ def minor(version: str | None) -> str | None:
 
 
 def _rate(row: Row[Any]) -> float:
-    """Rate of the median repetition; without repetitions the reported rate, maybe of the mean."""
+    """Rate of the median repetition; without repetitions the reported rate, perhaps of the mean."""
     if not row.repetitions_s or row.elapsed_s is None:
         return float(row.rate)
     return float(row.rate * row.elapsed_s / median(row.repetitions_s))
@@ -137,7 +137,7 @@ def measured_observations(
     indicator: str | None = None,
     hardware: str | None = None,
 ) -> Iterator[MeasuredObservation]:
-    """All comparable measurements, streamed in the order of their series.
+    """All comparable measurements, streamed and sorted by series.
 
     Crashes and quarantined observations are left out; unstable jobs are marked.
 
@@ -199,15 +199,15 @@ def _releases(connection: Connection) -> dict[str, dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class RecordedObservation:
-    """One result of one job; rates in ``unit``.
+    """One result of one job, from :class:`graph.tables.ObservationRow` and joined tables.
 
-    Fields are columns of :class:`graph.tables.ObservationRow` or of joined tables.
+    Rates are in ``unit``.
 
     :param elapsed_s: duration of one measured call
     :param rate: ``None`` unless the outcome is ``measured``
     :param repetitions_s: duration of each repetition, in order
-    :param unstable_reason: why comparisons ignore it
-    :param quarantine_reason: why it must not be compared
+    :param unstable_reason: why the job was unstable; comparisons ignore it
+    :param quarantine_reason: why the measurement is excluded from comparisons
     """
 
     observation_id: str

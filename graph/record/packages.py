@@ -29,15 +29,15 @@ from graph.tables import (
 )
 
 #: Locks packages before their versions are read, so that concurrent writers of a package see each
-#: other's versions; in the order of names, to avoid deadlocks.
+#: other's versions. Sorted by name, to avoid deadlocks.
 _LOCK = text(
     'SELECT name FROM packages WHERE name = ANY(:names) ORDER BY name COLLATE "C" FOR NO KEY UPDATE'
 )
 
-#: A digest of the facts of each version and the vulnerabilities that affect it.
+#: The revision is a digest of the facts of each version and the vulnerabilities that affect it.
 _REFRESH = text(
     """
-    WITH harm AS (
+    WITH affected AS (
         SELECT purl, string_agg(
             concat_ws(' ', vulnerability_id, severity, score), ',' ORDER BY vulnerability_id
         ) AS known
@@ -52,7 +52,7 @@ _REFRESH = text(
                 ORDER BY purl COLLATE "C"
             ), 'UTF8')), 'hex'
         ) AS revision
-        FROM package_versions LEFT JOIN harm USING (purl)
+        FROM package_versions LEFT JOIN affected USING (purl)
         WHERE name = ANY(:names)
         GROUP BY name
     )
@@ -136,8 +136,11 @@ def refresh_revisions(connection: Connection, names: Iterable[str]) -> set[str]:
 
 
 def add_entries(connection: Connection, keys: Mapping[str, Iterable[str]]) -> None:
-    """Write outbox entries: keys by kind, in the order of the kinds."""
-    rows = [(kind, key) for kind, some in keys.items() for key in sorted(some)]
+    """Write outbox entries, kind by kind.
+
+    :param keys: by kind
+    """
+    rows = [(kind, key) for kind, of_kind in keys.items() for key in sorted(of_kind)]
     if rows:
         outbox = table_of(OutboxEntry)
         copy_rows(connection, outbox.name, outbox, rows, ("kind", "key"))
@@ -166,9 +169,9 @@ def package_detail(connection: Connection, name: str) -> PackageDetail | None:
     ).one_or_none()
     if row is None:
         return None
-    versions, indexes = _served(connection, [name]).get(name, (0, ()))
-    said = answers_about(connection, name)
-    return PackageDetail(name, versions, indexes, row.revision, row.document_id, said)
+    versions, indexes = _counts(connection, [name]).get(name, (0, ()))
+    answers = answers_about(connection, name)
+    return PackageDetail(name, versions, indexes, row.revision, row.document_id, answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +212,12 @@ def browse_packages(
         )
         query = query.where(served.exists())
     names = connection.scalars(query.order_by(PackageRow.name).limit(limit)).all()
-    known = _served(connection, names)
-    return [PackageHead(name, *known.get(name, (0, ()))) for name in names]
+    counts = _counts(connection, names)
+    return [PackageHead(name, *counts.get(name, (0, ()))) for name in names]
 
 
-def _served(connection: Connection, names: Sequence[str]) -> dict[str, tuple[int, tuple[str, ...]]]:
+def _counts(connection: Connection, names: Sequence[str]) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """Number of versions and the indexes that serve them, by package."""
     version = PackageVersionRow
     rows = connection.execute(
         select(version.name, version.index_name, func.count())
@@ -221,11 +225,11 @@ def _served(connection: Connection, names: Sequence[str]) -> dict[str, tuple[int
         .group_by(version.name, version.index_name)
         .order_by(version.name, version.index_name)
     )
-    found: dict[str, tuple[int, tuple[str, ...]]] = {}
+    counts: dict[str, tuple[int, tuple[str, ...]]] = {}
     for name, index, count in rows:
-        before = found.get(name, (0, ()))
-        found[name] = (before[0] + count, (*before[1], index))
-    return found
+        total, indexes = counts.get(name, (0, ()))
+        counts[name] = (total + count, (*indexes, index))
+    return counts
 
 
 def package_names(
@@ -266,7 +270,7 @@ class PackageView:
 
 
 def package_view(connection: Connection, name: str, specifier: str = "") -> PackageView | None:
-    """Everything known about a package.
+    """A package with all releases, vulnerabilities, answers of indexes and events.
 
     :param specifier: limits releases and events
     :returns: ``None`` if the package is unknown
@@ -279,12 +283,12 @@ def package_view(connection: Connection, name: str, specifier: str = "") -> Pack
     answers = answers_about(connection, name)
     if not (releases or answers):
         return None
-    wanted = [it for it in releases if not specifier or _is_within(it.version, specifier)]
-    wanted.sort(key=lambda it: (_order(it.version), it.version), reverse=True)
-    harms = _vulnerabilities(connection, [it.purl for it in wanted])
-    versions = {it.version for it in wanted}
+    matching = [it for it in releases if not specifier or _is_within(it.version, specifier)]
+    matching.sort(key=lambda it: (_order(it.version), it.version), reverse=True)
+    vulnerabilities = _vulnerabilities(connection, [it.purl for it in matching])
+    versions = {it.version for it in matching}
     events = [it for it in events_of(connection, name) if not specifier or it.version in versions]
-    return PackageView(name, tuple(wanted), harms, answers, tuple(events))
+    return PackageView(name, tuple(matching), vulnerabilities, answers, tuple(events))
 
 
 def _is_within(version: str, specifier: str) -> bool:
@@ -312,8 +316,8 @@ def _vulnerabilities(
         .where(affected.purl.in_(purls))
         .order_by(affected.purl, row.vulnerability_id)
     )
-    found: dict[str, list[ReleaseVulnerability]] = {}
+    by_purl: dict[str, list[ReleaseVulnerability]] = {}
     for purl, identifier, aliases, severity, score, summary in rows:
         known = ReleaseVulnerability(identifier, tuple(aliases), severity, score, summary)
-        found.setdefault(purl, []).append(known)
-    return {purl: tuple(harms) for purl, harms in found.items()}
+        by_purl.setdefault(purl, []).append(known)
+    return {purl: tuple(vulnerabilities) for purl, vulnerabilities in by_purl.items()}

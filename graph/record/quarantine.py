@@ -40,7 +40,7 @@ class QuarantineEntry(QuarantineReason):
 
 
 def add_refusals(connection: Connection, refusals: Iterable[QuarantineReason]) -> None:
-    """Store each reason; a reason that is stored already counts another attempt."""
+    """Store each reason; if it is stored already, count another attempt."""
     entries = [
         {
             "kind": it.kind,
@@ -52,7 +52,7 @@ def add_refusals(connection: Connection, refusals: Iterable[QuarantineReason]) -
         }
         for it in refusals
     ]
-    # Unique, because a statement cannot change a row twice; sorted, to avoid deadlocks.
+    # Unique, because one statement cannot change a row twice; sorted, to avoid deadlocks.
     rows = {(entry["source"], entry["place"], entry["field"]): entry for entry in entries}
     if not rows:
         return
@@ -76,12 +76,11 @@ def add_refusals(connection: Connection, refusals: Iterable[QuarantineReason]) -
 def resolve_source(
     connection: Connection, source: str, since: datetime, kind: str | None = None
 ) -> int:
-    """Resolve entries of ``source`` that were not refused again since ``since``.
+    """Resolve the entries of ``source`` that were not refused again after ``since``.
 
-    Call it after reading all of ``source``: documents that were mended or removed were not refused
-    again.
+    Call it after reading the whole source: the documents of these entries were mended or removed.
 
-    :param kind: only entries of this kind of document, if only these were read
+    :param kind: resolves only entries of this kind of document, if no other kind was read
     :returns: number of resolved entries
     """
     return resolve_sources(connection, [storable(source)], since, kind)
@@ -90,7 +89,7 @@ def resolve_source(
 def resolve_sources(
     connection: Connection, sources: Iterable[str], since: datetime, kind: str | None = None
 ) -> int:
-    """:func:`resolve_source` for several sources, by their stored names."""
+    """:func:`resolve_source` for several sources, given by their stored names."""
     resolved = connection.execute(
         update(QuarantinedDocument)
         .where(
@@ -127,7 +126,7 @@ def open_refusals(connection: Connection) -> list[QuarantineEntry]:
 
 
 def forget(connection: Connection, quarantine_ids: Iterable[int]) -> set[int]:
-    """Resolve entries by hand; return the identifiers of those that were unresolved."""
+    """Resolve entries on request; return the identifiers of those that were unresolved."""
     resolved = connection.scalars(
         update(QuarantinedDocument)
         .where(

@@ -37,7 +37,7 @@ from graph.tables import (
 
 @dataclass(frozen=True, slots=True)
 class VersionHead:
-    """A release as a list shows it; ``vulnerabilities`` is their number."""
+    """A release as a list shows it, with the number of its vulnerabilities."""
 
     purl: str
     name: str
@@ -131,27 +131,27 @@ def _heads(connection: Connection, purls: Sequence[str]) -> list[VersionHead]:
         .where(AffectedVersion.purl == any_(texts(purls)))
         .group_by(AffectedVersion.purl)
     )
-    harms: dict[str, int] = dict(counted.all())
+    counts: dict[str, int] = dict(counted.all())
     rows = connection.execute(
         select(
             row.purl, row.name, row.version, row.index_name, row.state, row.yanked,
             row.uploaded_at, row.requires_python,
         ).where(row.purl == any_(texts(purls)))
     )  # fmt: skip
-    return [VersionHead(*it, harms.get(it.purl, 0)) for it in rows]
+    return [VersionHead(*it, counts.get(it.purl, 0)) for it in rows]
 
 
 def purl_of(connection: Connection, name: str, version: str, index: str) -> str | None:
     """Package URL of a release, for any spelling of its version; ``None`` if it is unknown."""
     row = PackageVersionRow
     try:
-        spelt = spellings_of(package_version(name, version, index).purl)
+        purls = spellings_of(package_version(name, version, index).purl)
     except InvalidDocument:
-        spelt = []
+        purls = []
     query = select(row.purl).where(
         row.name == name,
         row.index_name == index,
-        or_(row.purl == any_(texts(spelt)), row.version == version),
+        or_(row.purl == any_(texts(purls)), row.version == version),
     )
     return connection.scalar(query.order_by(row.purl).limit(1))
 
@@ -159,7 +159,7 @@ def purl_of(connection: Connection, name: str, version: str, index: str) -> str 
 def version_detail(connection: Connection, purl: str) -> VersionDetail | None:
     """A release by its package URL, or ``None``."""
     row = PackageVersionRow
-    found = connection.execute(
+    details = connection.execute(
         select(
             row.purl, row.name, row.version, row.index_name, row.state, row.problem,
             row.problem_message, row.requires_python, row.extras, row.license, row.yanked,
@@ -168,10 +168,10 @@ def version_detail(connection: Connection, purl: str) -> VersionDetail | None:
             func.coalesce(row.release_document_id, row.document_id), row.as_of,
         ).where(row.purl == purl)
     ).one_or_none()  # fmt: skip
-    if found is None:
+    if details is None:
         return None
-    facts: list[Any] = [*found, requirements_of(connection, [purl]).get(purl, ())]
-    return VersionDetail(*facts)
+    values: list[Any] = [*details, requirements_of(connection, [purl]).get(purl, ())]
+    return VersionDetail(*values)
 
 
 def browse_files(
@@ -217,9 +217,9 @@ class RecordedListing:
 
 
 def listings_of(connection: Connection, versions: Mapping[str, str]) -> list[RecordedListing]:
-    """The given version of each package, on every index that has it; two queries.
+    """One version of each package, on every index that has it; two queries.
 
-    :param versions: by package name
+    :param versions: the version by package name
     """
     version = PackageVersionRow
     rows = [
@@ -269,9 +269,11 @@ def listings_of(connection: Connection, versions: Mapping[str, str]) -> list[Rec
 def unread_of(
     connection: Connection, names: Collection[str]
 ) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Valid versions on the last page of an index whose metadata was never read, newest first.
+    """Versions on the last pages of the indexes whose metadata was never read.
 
-    :returns: by package and index; without indexes that have no such version
+    Invalid versions are left out.
+
+    :returns: versions by package and index, newest first; indexes without any are left out
     """
     wanted = any_(texts(sorted(names)))
     row = PackageVersionRow
@@ -282,13 +284,14 @@ def unread_of(
     for name, index, version in connection.execute(query):
         read[name, index].add(version)
     pages = select(IndexProject.name, IndexProject.index_name, IndexProject.listed)
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    unread: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, index, listed in connection.execute(pages.where(IndexProject.name == wanted)):
-        left = [
+        versions = [
             (parsed, it)
             for it in set(listed) - read[name, index]
             if (parsed := version_of(it)) is not None
         ]
-        if left:
-            found.setdefault(name, {})[index] = tuple(it for _, it in sorted(left, reverse=True))
-    return found
+        if versions:
+            ordered = sorted(versions, reverse=True)
+            unread.setdefault(name, {})[index] = tuple(version for _, version in ordered)
+    return unread

@@ -1,8 +1,8 @@
 """Merges all deliveries of a release; the result does not depend on their order.
 
-A release has parts. Each part is taken from the delivery of the highest rank that contains it;
-:class:`Ranks` defines the ranks. The hash of a file is an exception: the first one is kept for
-ever.
+A release has parts. Each part comes from the delivery with the highest rank that contains it;
+:class:`Ranks` defines the ranks. The hash of a file is an exception: the first one is never
+replaced.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from common.releases import (
 
 
 class Ranks(NamedTuple):
-    """The highest rank of the deliveries of each part, empty without any; ranks sort as texts.
+    """For each part, the highest rank of its deliveries; empty if nothing delivered it.
 
-    A rank consists of the kind of source (an index outranks a solver at any time), the time, and
-    the document.
+    A rank is a text of the kind of source, the time and the document, and sorts as a text. An index
+    always outranks a solver.
 
     :param listing: document and yank, part of every delivery
     :param metadata: state, problem, requirements, extras and licence; requirements from an index
         outrank those from a solver, which outrank unknown ones
     :param python: ``Requires-Python``, which may be known without requirements
-    :param looked: the file whose metadata was read, or could not be read
+    :param looked: the file from which metadata was read, or could not be read
     :param uploaded: time of upload
-    :param files: the last complete list of files; files of later incomplete lists are added, each
-        with its own rank
+    :param files: the last complete list of files; files of later incomplete lists are added and
+        have their own ranks
     """
 
     listing: str = ""
@@ -49,7 +49,7 @@ class Ranks(NamedTuple):
     files: str = ""
 
 
-UNTOLD = Ranks()
+NO_RANKS = Ranks()
 
 #: Fields of each part; files are merged one by one.
 PARTS = {
@@ -108,10 +108,10 @@ class KnownRelease:
     gone: dict[str, ReleaseFile] = field(default_factory=dict)
     added: dict[str, str] = field(default_factory=dict)
     as_of: datetime | None = None
-    ranks: Ranks = UNTOLD
+    ranks: Ranks = NO_RANKS
 
-    def says_as(self, other: KnownRelease) -> bool:
-        """Whether it differs from ``other`` in times and ranks only."""
+    def same_content(self, other: KnownRelease) -> bool:
+        """Whether it differs from ``other`` only in times and ranks."""
         return other == replace(self, as_of=other.as_of, ranks=other.ranks, added=other.added)
 
     @property
@@ -130,13 +130,13 @@ class KnownRelease:
         return self.state is ReleaseState.SOLVED or bool(self.requirements)
 
     @property
-    def told_by_solver(self) -> bool:
+    def from_solver(self) -> bool:
         """Whether the requirements come from a solver, which sees one environment only."""
         return self.metadata_source == SOLVER
 
     @property
     def offered(self) -> tuple[ReleaseFile, ...]:
-        """Files that are not yanked; all files if the whole release is yanked."""
+        """The files that are not yanked, or all files if the whole release is yanked."""
         kept = tuple(file for file in self.files.values() if not file.yanked)
         return kept or tuple(replace(file, yanked=False) for file in self.files.values())
 
@@ -147,7 +147,7 @@ class KnownRelease:
 
     @property
     def has_sdist(self) -> bool | None:
-        """``None`` if unknown files may include a source distribution."""
+        """Whether there is a source distribution; ``None`` if not all files are known."""
         if any(file.kind == "sdist" for file in self.offered):
             return True
         return False if self.files_complete else None
@@ -199,10 +199,10 @@ class Findings:
 
 def first_known(release: Release, as_of: datetime | None, findings: Findings) -> KnownRelease:
     """A release after its first delivery."""
-    nothing = KnownRelease(
+    unread = KnownRelease(
         release.purl, release.name, release.version, release.index, ReleaseState.UNREAD
     )
-    return merged(nothing, release, as_of, findings)
+    return merged(unread, release, as_of, findings)
 
 
 def merged(
@@ -213,19 +213,19 @@ def merged(
     :param as_of: time of the index's answer; ``None`` if unknown
     """
     rank, before = rank_of(release, as_of), known.ranks
-    told: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if listing := rank > before.listing:
-        told |= part_of(release, "listing")
+        values |= part_of(release, "listing")
     knowledge = _knowledge(release)
     if metadata := knowledge + rank > before.metadata:
-        told |= part_of(release, "metadata")
-    says_python = knowledge == _BY_INDEX or release.requires_python is not None
-    if python := says_python and knowledge + rank > before.python:
-        told |= part_of(release, "python")
+        values |= part_of(release, "metadata")
+    has_python = knowledge == _BY_INDEX or release.requires_python is not None
+    if python := has_python and knowledge + rank > before.python:
+        values |= part_of(release, "python")
     if looked := release.metadata_file is not None and rank > before.looked:
-        told |= part_of(release, "looked")
+        values |= part_of(release, "looked")
     if uploaded := release.uploaded_at is not None and rank > before.uploaded:
-        told |= part_of(release, "uploaded")
+        values |= part_of(release, "uploaded")
     ranks = Ranks(
         rank if listing else before.listing,
         knowledge + rank if metadata else before.metadata,
@@ -234,8 +234,9 @@ def merged(
         rank if uploaded else before.uploaded,
         max(rank, before.files) if release.files_complete else before.files,
     )
-    told["files"], told["gone"], told["added"] = _files(known, release, rank, ranks.files, findings)
-    after = replace(known, **told, as_of=_later(known.as_of, as_of), ranks=ranks)
+    files, gone, added = _files(known, release, rank, ranks.files, findings)
+    values |= {"files": files, "gone": gone, "added": added}
+    after = replace(known, **values, as_of=_later(known.as_of, as_of), ranks=ranks)
     _note_changes(known, after, findings)
     return after
 
@@ -253,7 +254,7 @@ _UNKNOWN, _BY_SOLVER, _BY_INDEX = "1", "2", "3"
 
 
 def _knowledge(release: Release) -> str:
-    """The first character of the rank of metadata."""
+    """Source of the metadata, as the first character of its rank."""
     if release.state is not ReleaseState.SOLVED and not release.requirements:
         return _UNKNOWN
     return _BY_SOLVER if release.metadata_source == SOLVER else _BY_INDEX
@@ -265,22 +266,23 @@ _Files = dict[str, ReleaseFile]
 def _files(
     known: KnownRelease, release: Release, rank: str, complete: str, findings: Findings
 ) -> tuple[_Files, _Files, dict[str, str]]:
-    """Offered files, files offered before, and ranks of files beyond the last complete list.
+    """Offered files, formerly offered files, and ranks of files from other than the complete list.
 
     A file is offered unless a complete list is newer than the last list that contains it.
 
     :param complete: rank of the last complete list, including this delivery
     """
     ranks = {name: known.added.get(name, known.ranks.files) for name in known.files}
-    seen = {**known.gone, **known.files}
+    merged_files = {**known.gone, **known.files}
     for offered in release.files:
-        name = offered.filename
-        seen[name] = _file(known, seen.get(name), offered, rank > ranks.get(name, ""), findings)
+        name, before = offered.filename, merged_files.get(offered.filename)
+        is_newest = rank > ranks.get(name, "")
+        merged_files[name] = _file(known, before, offered, is_newest, findings)
         ranks[name] = max(rank, ranks.get(name, ""))
-    files = {name: seen[name] for name, last in ranks.items() if last >= complete}
+    files = {name: merged_files[name] for name, last in ranks.items() if last >= complete}
     return (
         files,
-        {name: _bare(file) for name, file in seen.items() if name not in files},
+        {name: _bare(file) for name, file in merged_files.items() if name not in files},
         {name: ranks[name] for name in files if ranks[name] != complete},
     )
 
@@ -319,12 +321,12 @@ def _note_changes(known: KnownRelease, after: KnownRelease, findings: Findings) 
     added = sorted(after.files.keys() - known.files.keys())
     if added and known.files_complete:
         findings.events.append(("new_files", after, {"files": added}))
-    known_before = known.requirements_known and not known.told_by_solver
-    if known_before and _asked(known) != _asked(after):
+    known_before = known.requirements_known and not known.from_solver
+    if known_before and _requirements(known) != _requirements(after):
         findings.events.append(("changed_requirements", after, _difference(known, after)))
 
 
-def _asked(known: KnownRelease) -> tuple[Any, ...]:
+def _requirements(known: KnownRelease) -> tuple[Any, ...]:
     return known.requires_python, set(map(_meaning, known.requirements))
 
 
@@ -336,6 +338,6 @@ def _difference(known: KnownRelease, after: KnownRelease) -> dict[str, Any]:
     }
 
 
-def _without(some: Iterable[Requirement], others: Iterable[Requirement]) -> list[str]:
-    meant = set(map(_meaning, others))
-    return [requirement.raw for requirement in some if _meaning(requirement) not in meant]
+def _without(requirements: Iterable[Requirement], others: Iterable[Requirement]) -> list[str]:
+    excluded = set(map(_meaning, others))
+    return [it.raw for it in requirements if _meaning(it) not in excluded]

@@ -1,4 +1,4 @@
-"""Stores releases, for crawls, dumps and solver documents alike; entry :func:`add_releases`."""
+"""Stores releases of crawls, dumps and solver documents; entry point :func:`add_releases`."""
 
 from __future__ import annotations
 
@@ -144,8 +144,8 @@ def _add_versions(
     """Merge deliveries into stored releases; returns all, new and changed releases.
 
     Existing rows are locked first, then new ones are inserted, both in order. If another writer
-    inserts one of them first, all locks are released and the merge starts again: locking a row
-    while holding others could deadlock.
+    inserts one of these first, all locks are released and the merge starts again, because locking
+    that row now could lead to a deadlock.
     """
     while True:
         attempt = connection.begin_nested()
@@ -203,7 +203,7 @@ def _facts(known: KnownRelease) -> tuple[Any, ...]:
 
 
 def _update_versions(connection: Connection, stored: Versions, latest: Versions) -> Versions:
-    """Overwrite rows that differ; returns releases with other changes than their times."""
+    """Overwrite rows that differ; return the releases that changed in more than times and ranks."""
     differing = [
         (before, latest[purl]) for purl, before in stored.items() if before != latest[purl]
     ]
@@ -213,13 +213,13 @@ def _update_versions(connection: Connection, stored: Versions, latest: Versions)
         [(it.purl, *_facts(it)) for _, it in differing],
         ("purl", *_FACT_COLUMNS),
     )
-    asked: Versions = {b.purl: b for a, b in differing if a.requirements != b.requirements}
+    requirements: Versions = {b.purl: b for a, b in differing if a.requirements != b.requirements}
     files: Versions = {b.purl: b for a, b in differing if _files_of(a) != _files_of(b)}
-    _delete(connection, "requirements", asked)
+    _delete(connection, "requirements", requirements)
     _delete(connection, "release_files", files)
-    _copy_requirements(connection, asked)
+    _copy_requirements(connection, requirements)
     _copy_files(connection, files)
-    return {after.purl: after for before, after in differing if not after.says_as(before)}
+    return {after.purl: after for before, after in differing if not after.same_content(before)}
 
 
 def _files_of(known: KnownRelease) -> tuple[Any, ...]:
@@ -286,8 +286,8 @@ def _file_rows(versions: Versions) -> Iterator[tuple[Any, ...]]:
          it.yanked_reason, it.uploaded_at, it.metadata_sha256, it.attested, listed,
          known.added.get(it.filename))
         for purl, known in versions.items()
-        for listed, some in ((True, known.files), (False, known.gone))
-        for it in some.values()
+        for listed, files in ((True, known.files), (False, known.gone))
+        for it in files.values()
     )  # fmt: skip
 
 
@@ -315,15 +315,15 @@ def _without_known_alarms(
     names = sorted({row[2] for row in rows if row[0] == "changed_hash"})
     if not names:
         return rows
-    seen = {_alarm(*row) for row in connection.execute(_RAISED, {"names": names})}
-    kept = []
+    raised = {_alarm(*row) for row in connection.execute(_RAISED, {"names": names})}
+    new = []
     for kind, *alarm in rows:
         if kind == "changed_hash":
-            if _alarm(*alarm) in seen:
+            if _alarm(*alarm) in raised:
                 continue
-            seen.add(_alarm(*alarm))
-        kept.append((kind, *alarm))
-    return kept
+            raised.add(_alarm(*alarm))
+        new.append((kind, *alarm))
+    return new
 
 
 def _alarm(index: str, name: str, version: str, detail: Mapping[str, str]) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Deletes what is kept for a limited time: finished requests with their documents, audit log."""
+"""Deletes old rows: finished requests with their advice and documents, and audit log entries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from graph.tables import (
 )
 
 #: All columns of all tables that refer to a document.
-_NAMING = [
+_REFERENCES = [
     column
     for table in Base.metadata.sorted_tables
     for column in table.columns
@@ -36,14 +36,15 @@ _NAMING = [
 def forget_analyses(
     connection: Connection, older_than: timedelta, limit: int
 ) -> tuple[int, list[str]]:
-    """Delete requests that finished before the period; the caller owns the transaction.
+    """Delete requests that finished more than ``older_than`` ago; the caller owns the transaction.
 
-    Also deletes their logs, their advice, and documents that nothing else refers to. Advice from
-    commands has no request and stays. A report that first contained an existing stack or claim
-    stays as well, because it tells their origin.
+    Their logs, their advice, and documents without other references are deleted, too. Advice from
+    commands has no request and is kept. A report is kept if it was the first to contain a stack or
+    claim that still exists.
 
     :param limit: largest number of requests
-    :returns: number of deleted requests, and documents whose bodies to delete after the commit
+    :returns: number of deleted requests, and the documents whose bodies the caller deletes after
+        the commit
     """
     oldest = (
         select(AnalysisRow.analysis_id)
@@ -61,18 +62,18 @@ def forget_analyses(
     ).all()
     if not rows:
         return 0, []
-    named = {it for row in rows for it in row[1:] if it is not None}
-    named |= _forget_advice(connection, [row.analysis_id for row in rows])
-    return len(rows), _forget_unnamed(connection, sorted(named))
+    documents = {it for row in rows for it in row[1:] if it is not None}
+    documents |= _forget_advice(connection, [row.analysis_id for row in rows])
+    return len(rows), _forget_unreferenced(connection, sorted(documents))
 
 
 def forget_writes(
     connection: Connection, older_than: timedelta, limit: int
 ) -> tuple[int, list[str]]:
-    """Delete entries of the audit log that are older than the period, oldest first.
+    """Delete entries of the audit log that are older than ``older_than``, oldest first.
 
     :param limit: largest number of entries
-    :returns: number of deleted entries, and no documents
+    :returns: number of deleted entries, and an empty list of documents
     """
     oldest = (
         select(AuditRow.entry_id)
@@ -80,44 +81,46 @@ def forget_writes(
         .order_by(AuditRow.at)
         .limit(limit)
     )
-    found = connection.execute(delete(AuditRow).where(AuditRow.entry_id.in_(oldest)))
-    return int(found.rowcount), []
+    deleted = connection.execute(delete(AuditRow).where(AuditRow.entry_id.in_(oldest)))
+    return int(deleted.rowcount), []
 
 
 def _forget_advice(connection: Connection, requests: Sequence[str]) -> set[str]:
-    """Delete the advice of requests with everything that only it refers to; write outbox entries.
+    """Delete the advice of requests, and claims and requests that no other advice refers to.
+
+    Writes outbox entries.
 
     :returns: the documents that the advice referred to
     """
     wanted = any_(texts(requests))
     for model in (AdvisedStack, AdviceObservation):
         connection.execute(delete(model).where(model.advice_id == wanted))
-    made = delete(AdviceClaim).where(AdviceClaim.advice_id == wanted)
-    claims = set(connection.scalars(made.returning(AdviceClaim.claim_id)))
+    links = delete(AdviceClaim).where(AdviceClaim.advice_id == wanted)
+    claims = set(connection.scalars(links.returning(AdviceClaim.claim_id)))
     query = delete(AdviceRow).where(AdviceRow.advice_id == wanted)
     rows = connection.execute(query.returning(AdviceRow.advice_id, *ADVICE_DOCUMENTS)).all()
     reports = forget_claims(connection, claims)
-    gone = {
+    entries = {
         "claim": reports,
         "request": forget_requests(connection, {row.request_document_id for row in rows}),
         "advice": [row.advice_id for row in rows],
     }
-    add_entries(connection, gone)
+    add_entries(connection, entries)
     return {it for row in rows for it in row[1:]} | set(reports.values())
 
 
-def _forget_unnamed(connection: Connection, wanted: Iterable[str]) -> list[str]:
-    """Delete those of the documents that nothing refers to.
+def _forget_unreferenced(connection: Connection, documents: Iterable[str]) -> list[str]:
+    """Delete the documents among these that nothing refers to.
 
     A transaction that stores equal content has locked the row, or waits until it is deleted.
     """
-    unnamed = (
+    unreferenced = (
         select(Document.document_id)
         .where(
-            Document.document_id == any_(texts(wanted)),
-            *(~exists().where(column == Document.document_id) for column in _NAMING),
+            Document.document_id == any_(texts(documents)),
+            *(~exists().where(column == Document.document_id) for column in _REFERENCES),
         )
         .with_for_update(skip_locked=True)
     )
-    _, gone = forgotten(connection, Document.document_id.in_(unnamed))
-    return gone
+    _, large = forgotten(connection, Document.document_id.in_(unreferenced))
+    return large

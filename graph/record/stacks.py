@@ -1,4 +1,4 @@
-"""Stacks of inspections and advice: insert, list, look up."""
+"""Inserts, lists and looks up stacks of inspections and advice."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from graph.tables import (
 
 
 def stack_rows(stack: Stack, document_id: str) -> Iterator[tuple[type[Base], dict[str, Any]]]:
-    """Every row that :func:`add_stacks` writes for ``stack``, by column.
+    """Every row that :func:`add_stacks` writes for ``stack``, as values by column.
 
-    Package versions only with their identifying columns; other columns come from indexes.
+    Rows of package versions contain the identifying columns; the others come from indexes.
     """
     yield StackRow, {
         "digest": stack.digest, "package_count": len(stack.packages), "document_id": document_id,
@@ -40,24 +40,24 @@ def stack_rows(stack: Stack, document_id: str) -> Iterator[tuple[type[Base], dic
         }  # fmt: skip
 
 
-def add_stacks(connection: Connection, named: Iterable[tuple[Stack, str]]) -> list[str]:
+def add_stacks(connection: Connection, delivered: Iterable[tuple[Stack, str]]) -> list[str]:
     """Insert new stacks and their package versions.
 
     A stack is identified by its packages, whether it was measured or recommended. The caller writes
     the outbox entries of the stacks.
 
-    :param named: stacks with the document that contains each; the first document of a stack counts
+    :param delivered: pairs of a stack and its document; the first document of each stack counts
     :returns: digests of the new stacks
     """
     stacks: dict[str, tuple[Stack, str]] = {}
-    for stack, document_id in named:
+    for stack, document_id in delivered:
         stacks.setdefault(stack.digest, (stack, document_id))
     new = insert_new(
         connection, StackRow,
         [(key, len(stack.packages), document_id) for key, (stack, document_id) in stacks.items()],
         ("digest", "package_count", "document_id"), "digest",
     )  # fmt: skip
-    # Existing stacks have all their versions.
+    # The versions of existing stacks exist, too.
     add_unread_versions(
         connection,
         (
@@ -129,41 +129,43 @@ def browse_stacks(
 
     :param package: a package in the stack, in ``version`` if set
     :param measured: whether it was inspected
-    :param seen_by: hides recommended stacks of other clients, which would reveal their projects
+    :param seen_by: hides stacks that were recommended to other clients, which would reveal their
+        projects
     """
     row = StackRow
     query = select(row.digest, row.package_count, row.document_id)
     if package is not None:
         query = query.where(row.digest.in_(stacks_with(package, version)))
-    seen = select(InspectionRow.document_id).where(InspectionRow.stack_digest == row.digest)
+    inspections = select(InspectionRow.document_id).where(InspectionRow.stack_digest == row.digest)
     if not seen_by.everything:
         own = select(AdvisedStack.stack_digest).where(
             AdvisedStack.stack_digest == row.digest,
             AdvisedStack.advice_id.in_(requested_by(seen_by.token_id or "")),
         )
-        query = query.where(or_(seen.exists(), own.exists()))
+        query = query.where(or_(inspections.exists(), own.exists()))
     if measured is not None:
-        query = query.where(seen.exists() if measured else ~seen.exists())
+        query = query.where(inspections.exists() if measured else ~inspections.exists())
     if after is not None:
         query = query.where(row.digest > after)
-    rows = connection.execute(query.order_by(row.digest).limit(limit)).all()
-    digests = [it.digest for it in rows]
-    inspected = _counts(connection, InspectionRow.stack_digest, digests)
-    advised = _counts(connection, AdvisedStack.stack_digest, digests)
-    return [StackHead(*it, inspected.get(it[0], 0), advised.get(it[0], 0)) for it in rows]
+    return _heads(connection, query.order_by(row.digest).limit(limit))
 
 
 def stack_named(connection: Connection, digest: str) -> StackHead | None:
     """A stack by its digest, or ``None``."""
     row = StackRow
-    found = connection.execute(
-        select(row.digest, row.package_count, row.document_id).where(row.digest == digest)
-    ).one_or_none()
-    if found is None:
-        return None
-    inspected = _counts(connection, InspectionRow.stack_digest, [digest])
-    advised = _counts(connection, AdvisedStack.stack_digest, [digest])
-    return StackHead(*found, inspected.get(digest, 0), advised.get(digest, 0))
+    query = select(row.digest, row.package_count, row.document_id).where(row.digest == digest)
+    return next(iter(_heads(connection, query)), None)
+
+
+def _heads(connection: Connection, query: Select[str, int, str]) -> list[StackHead]:
+    rows = connection.execute(query).all()
+    digests = [it.digest for it in rows]
+    inspected = _counts(connection, InspectionRow.stack_digest, digests)
+    advised = _counts(connection, AdvisedStack.stack_digest, digests)
+    return [
+        StackHead(digest, count, document_id, inspected.get(digest, 0), advised.get(digest, 0))
+        for digest, count, document_id in rows
+    ]
 
 
 def packages_in(connection: Connection, digest: str) -> list[KnownVersion]:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, func, insert, or_, select, update
 
 from graph.tables import TokenRow
 
-#: Prefix of every token, so that scanners recognise a leaked one.
+#: Prefix of every token, by which scanners recognise leaked tokens.
 MARK = "thoth_"
 #: Number of characters that identify a token in lists.
 _SHOWN = len(MARK) + 6
@@ -112,7 +112,7 @@ def tokens(connection: Connection) -> list[Token]:
 def revoke_token(connection: Connection, token_id: str) -> bool:
     """Revoke a token; the caller owns the transaction.
 
-    :param token_id: its identifier, or its prefix if no other token has the same
+    :param token_id: identifier, or a prefix that only one valid token has
     :returns: whether exactly one valid token matched
     """
     matching = select(TokenRow.token_id).where(
@@ -134,8 +134,9 @@ def digest_of(secret: str) -> str:
 
 
 def _token(row: Row[tuple[object, ...]]) -> Token:
-    it = row._mapping
+    values = row._mapping
     return Token(
-        it["token_id"], it["name"], it["prefix"], frozenset(map(Scope, it["scopes"])),
-        it["created_at"], it["expires_at"], it["revoked_at"], it["last_used_at"],
+        values["token_id"], values["name"], values["prefix"],
+        frozenset(map(Scope, values["scopes"])), values["created_at"], values["expires_at"],
+        values["revoked_at"], values["last_used_at"],
     )  # fmt: skip

@@ -1,1 +1,4 @@
-"""Compares the record with its documents; entry :func:`graph.verification.run.verify_record`."""
+"""Compares the record with its documents.
+
+Entry point: :func:`graph.verification.run.verify_record`.
+"""

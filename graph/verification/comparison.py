@@ -43,10 +43,10 @@ from graph.tables import (
     table_of,
 )
 
-#: Characters of a value that a person needs to recognise it.
+#: Longer values are shortened in messages.
 _LONGEST = 200
 _ROW, _NO_ROW = "a row", "no row"
-#: What an empty column is for a person.
+#: Text for an empty column in messages.
 NOTHING = "nothing"
 
 
@@ -121,7 +121,7 @@ def same(stored: Any, expected: Any) -> bool:
     (True, True, False)
     """
     if type(stored) is type(expected) and not isinstance(expected, dict | list):
-        return bool(stored == expected)  # as nearly always
+        return bool(stored == expected)  # the usual case
     if isinstance(expected, Mapping) and isinstance(stored, Mapping):
         return stored.keys() == expected.keys() and all(
             same(stored[key], value) for key, value in expected.items()
@@ -131,12 +131,12 @@ def same(stored: Any, expected: Any) -> bool:
     if isinstance(expected, bool) or isinstance(stored, bool):
         return stored is expected
     if isinstance(expected, float) and isinstance(stored, int):
-        return float(str(stored)) == expected  # infinite, and not an error, if it is too large
+        return float(str(stored)) == expected  # too large integers become infinite, not an error
     return bool(stored == expected)
 
 
 def shown(value: object) -> str:
-    """``value`` for a person: shortened, and without the secrets of addresses.
+    """``value`` for a message: shortened, and without secrets in URLs.
 
     >>> shown(None), shown(214.5e9), shown("https://me:word@host.example/a")
     ('nothing', '214500000000.0', 'https://host.example/a')
@@ -153,12 +153,12 @@ Row = dict[str, Any]
 #: Values of a row's primary key.
 Key = tuple[Any, ...]
 
-#: Rows that several documents share; their ``document_id`` is that of the first.
+#: Rows that several documents share; their ``document_id`` is the first document.
 _SHARED: tuple[type[Base], ...] = (
     HardwareRow, RuntimeEnvironmentRow, IndicatorRow, StackRow, PackageVersionRow,
     NativeInterfaceRow, ClaimRow,
 )  # fmt: skip
-#: Rows that belong to one document; later documents with the same row leave it unchanged.
+#: Rows that belong to one document; later documents with the same row do not change it.
 _OWNED: tuple[type[Base], ...] = (
     InspectionRow,
     ObservationRow,
@@ -189,8 +189,9 @@ def compare_rows(
 ) -> Iterator[RecordDifference]:
     """Differences between stored rows and the rows of documents; one query for each table.
 
-    :param made: rows by document, complete for rows that belong to one document
-    :param parts: tables whose rows are complete for each parent row, such as files of a release
+    :param made: expected rows by document; must contain all rows that belong to one document
+    :param parts: tables for which ``made`` contains all rows of a parent, such as files of a
+        release
     """
     stored = _Stored.read(connection, made, parts)
     for document_id, rows in made.items():
@@ -210,8 +211,8 @@ def _key_columns(model: type[Base]) -> tuple[str, ...]:
 class _Stored:
     """The stored rows of some documents, by table and key.
 
-    :param owned: keys by document, of rows that belong to one
-    :param parts: keys by the key of the row that they are part of
+    ``owned`` holds the keys of rows that belong to one document, by document. ``parts`` holds the
+    keys of rows that belong to a parent row, by the key of the parent.
     """
 
     def __init__(self) -> None:
@@ -235,10 +236,10 @@ class _Stored:
         for model in parts:
             keys[model] |= keys.get(_PART_OF[model], set())
         stored = cls()
-        for model, some in keys.items():
+        for model, of_model in keys.items():
             query = select(*(table_of(model).c[name] for name in columns[model]))
-            for found in connection.execute(query.where(_among(model, some, made))):
-                stored._add(model, dict(found._mapping))
+            for stored_row in connection.execute(query.where(_among(model, of_model, made))):
+                stored._add(model, dict(stored_row._mapping))
         return stored
 
     def _add(self, model: type[Base], row: Row) -> None:
@@ -251,7 +252,7 @@ class _Stored:
 
 
 def _among(model: type[Base], keys: Iterable[str], documents: Iterable[str]) -> ColumnElement[bool]:
-    """The rows with these keys, and those that are said to be of these documents."""
+    """The rows with these keys, and the rows that belong to these documents."""
     table = table_of(model)
     wanted = table.c[_key_columns(model)[0]] == any_(texts(keys))
     if model not in _OWNED:
@@ -272,13 +273,13 @@ def _differences(
         if key in keys[model] or (model in _PART_OF and key[0] in foreign):
             continue
         keys[model].add(key)
-        there = stored.rows[model].get(key)
-        if there is None:
-            yield missing_row(document_id, table_of(model).name, _named(key))
-        elif model in _OWNED and there["document_id"] != document_id:
+        stored_row = stored.rows[model].get(key)
+        if stored_row is None:
+            yield missing_row(document_id, table_of(model).name, _key_text(key))
+        elif model in _OWNED and stored_row["document_id"] != document_id:
             foreign.add(key[0])
         else:
-            yield from _in_row(document_id, model, there, row)
+            yield from _in_row(document_id, model, stored_row, row)
     extra = [
         (model, key)
         for model in _OWNED
@@ -293,7 +294,7 @@ def _differences(
         if key not in keys[model]
     ]
     for model, key in extra:
-        yield extra_row(document_id, table_of(model).name, _named(key))
+        yield extra_row(document_id, table_of(model).name, _key_text(key))
 
 
 def _in_row(
@@ -305,9 +306,9 @@ def _in_row(
         left_out.add("label")
     if model is ObservationRow and stored["quarantine_reason"] == Reason.TAMPERED:
         left_out = {"quarantine_reason"}
-    name = _named(key_of(model, row))
+    name = _key_text(key_of(model, row))
     yield from row_differences(document_id, table_of(model).name, name, stored, row, left_out)
 
 
-def _named(key: Key) -> str:
+def _key_text(key: Key) -> str:
     return " ".join(map(str, key))

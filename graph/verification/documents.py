@@ -24,10 +24,10 @@ from graph.tables import (
 )
 from graph.verification.comparison import RecordDifference, of_document
 
-#: Documents and bytes of their bodies that are held at a time.
+#: Number of documents in memory at a time, and bytes of their bodies.
 _DOCUMENTS, _BYTES = 500, 16 * 2**20
 
-#: The kind of document behind the rows of each table.
+#: The kind of document that the rows of each table come from.
 _ORIGINS = (
     (InspectionRow.document_id, "inspection"),
     (AdvisoryRow.document_id, "advisory"),
@@ -58,8 +58,8 @@ class StoredDocument:
 
 
 def next_identifiers(connection: Connection, position: str, most: int) -> list[str]:
-    """Identifiers of the next documents after ``position``: 16 MiB, or 16 reports, together."""
-    # Verifying a report computes the advice again, which takes as long as many other documents.
+    """Identifiers of the next documents after ``position``, up to 16 MiB or 16 reports."""
+    # A report computes the advice again, which takes as long as comparing many other documents.
     weight = case((Document.kind == "report", 2**20), else_=0)
     held = func.greatest(Document.size_bytes, func.octet_length(Document.body)) + weight
     query = (
@@ -68,20 +68,20 @@ def next_identifiers(connection: Connection, position: str, most: int) -> list[s
         .order_by(Document.document_id)
         .limit(min(most, _DOCUMENTS))
     )
-    found: list[str] = []
+    identifiers: list[str] = []
     size = 0
     for document_id, size_bytes in connection.execute(query):
         size += size_bytes
-        if found and size > _BYTES:
+        if identifiers and size > _BYTES:
             break
-        found.append(document_id)
-    return found
+        identifiers.append(document_id)
+    return identifiers
 
 
 def read_documents(
     connection: Connection, settings: Settings, identifiers: Sequence[str]
 ) -> Iterator[StoredDocument]:
-    """Some documents in their order.
+    """Read documents in the order of their identifiers.
 
     :raises StoreUnavailable: if the document store cannot be read
     """
@@ -95,14 +95,14 @@ def read_documents(
         .order_by(table.document_id)
     )  # fmt: skip
     for row in connection.execute(query).all():
-        found = StoredDocument(
+        document = StoredDocument(
             row.document_id, row.kind, row.schema_version, row.source, row.collector,
             row.parser_version,
         )  # fmt: skip
         try:
-            yield replace(found, body=unpacked_body(settings, row))
+            yield replace(document, body=unpacked_body(settings, row))
         except DamagedDocument as error:
-            yield replace(found, damage=error.cause)
+            yield replace(document, damage=error.cause)
 
 
 def wrong_kinds(
@@ -124,10 +124,10 @@ def wrong_uploads(
     if not uploads:
         return
     query = select(AnalysisRow.analysis_id, AnalysisRow.parameters["document_id"].astext)
-    asked = query.where(AnalysisRow.analysis_id == any_(texts(uploads)))
-    digests = {row[0]: row[1] for row in connection.execute(asked)}
+    requests = query.where(AnalysisRow.analysis_id == any_(texts(uploads)))
+    digests = {row[0]: row[1] for row in connection.execute(requests)}
     for source, it in uploads.items():
-        # An upload outlives its request only if that was deleted by hand.
+        # An upload has no request only if somebody deleted the request from the table.
         expected = digests.get(source, digest_bytes(it.body))
         if it.document_id != digest(["upload", source]) or digest_bytes(it.body) != expected:
             yield of_document(it.document_id, "body", digest_bytes(it.body), expected)

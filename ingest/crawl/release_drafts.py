@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 def metadata_of_record(known: KnownRelease) -> ReleaseMetadata:
     """Return the metadata in the record, without what a solver and not the index said."""
-    if known.told_by_solver:
+    if known.from_solver:
         return ReleaseMetadata(
             metadata_file=known.metadata_file, problem=ReleaseProblem.NOT_RECORDED
         )

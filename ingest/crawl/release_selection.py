@@ -251,7 +251,7 @@ def needs_reading(
 
     :param again: also read a file that was broken
     """
-    if known is not None and known.requirements_known and not known.told_by_solver:
+    if known is not None and known.requirements_known and not known.from_solver:
         return False
     candidates = metadata_files(files) if version_of(version) else []
     if not candidates:

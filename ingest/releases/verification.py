@@ -19,10 +19,10 @@ from common.inspection import DocumentId
 from common.releases import Release
 from graph.record.known_releases import (
     corrected,
+    latest_documents,
     raised_alarms,
-    spoken_last,
     stored_releases,
-    untold,
+    without_source,
 )
 from graph.record.release_merging import HashAlarm, KnownRelease
 from graph.record.releases import release_rows, restore_releases
@@ -68,11 +68,11 @@ class ReleaseVerifier(Verifier):
             },
             (RequirementRow, ReleaseFileRow),
         )
-        for document_id, purl in spoken_last(connection, releases):
+        for document_id, purl in latest_documents(connection, releases):
             if document_id not in known.told or known.told[document_id].purl != purl:
                 yield extra_row(document_id, _TABLE, purl)
         tellers = {release.purl: document_id for document_id, release in known.told.items()}
-        for found in untold(connection, known.stored.values()):
+        for found in without_source(connection, known.stored.values()):
             ranks, wanted = shown(" | ".join(found.ranks)), "ranks of stored documents"
             yield RecordDifference(tellers[found.purl], _TABLE, found.purl, "ranks", ranks, wanted)
 

@@ -98,4 +98,4 @@ def test_a_delivery_that_comes_again_changes_nothing(
 def test_what_a_solver_told_never_hides_an_index(some: list[Delivery]) -> None:
     by_index = [it for it, _ in some if it.metadata_source != SOLVER and it.requirements]
     known = known_after(some)
-    assert not (by_index and known.told_by_solver)
+    assert not (by_index and known.from_solver)
