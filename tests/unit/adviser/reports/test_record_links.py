@@ -38,9 +38,9 @@ def test_all_claims_are_tied_to_an_advice_also_those_about_what_it_passes_over()
     found = {it.stack_digest: it.verdict for it in links.claims}
     assert found == {stack("1"): "equivalent", stack("3"): "slower", stack("4"): "equivalent"}
     assert {it.baseline_digest for it in links.claims} == {stack("2")}
-    assert links.asked_for is not None
-    assert (links.asked_for.requirements, links.asked_for.packages) == ({"fast>=1"}, {"fast"})
-    assert (links.asked_for.hardware_digest, links.asked_for.stack_count) == (HERE, 1)
+    assert links.request is not None
+    assert (links.request.requirements, links.request.packages) == ({"fast>=1"}, {"fast"})
+    assert (links.request.hardware_digest, links.request.stack_count) == (HERE, 1)
 
 
 def test_claims_are_comparisons_with_the_baseline_and_settled_ones_of_other_versions() -> None:
