@@ -1,4 +1,4 @@
-"""Reads documents of inspections, releases, advisories and native libraries into the record.
+"""Stores inspections, releases, advisories and analyses of native libraries in the record.
 
 Entry points: :func:`ingest.inspections.pipeline.ingest_inspections`,
 :func:`ingest.releases.pipeline.import_releases`, :func:`ingest.advisories.sync.sync_source`,

@@ -1,4 +1,4 @@
-"""Runs that write the record while the graph catches up in a background thread."""
+"""Projects changes into the graph in a background thread while a run writes the record."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Engine
@@ -25,21 +24,21 @@ Report = TypeVar("Report")
 
 logger = logging.getLogger(__name__)
 
-#: A batch takes a second; a store that is busy with something else, some more.
-PATIENCE_S = 120.0
+#: Time without progress after which the graph is given up; a batch usually takes a second.
+STALLED_AFTER_S = 120.0
 
 
 class BackgroundProjector:
-    """Runs ``project`` once after each :meth:`wake`, and once more when it is left.
+    """Calls ``project`` in a thread after each :meth:`wake`, and once more at the end of the block.
 
-    Ingest never waits for the graph and never fails for it: why the graph could not
-    take something in is remembered in :attr:`error`, and the outbox keeps what it missed.
-    A bug is raised when the block is left.
+    The writer never waits for the graph, and a failure of the graph does not stop it: :attr:`error`
+    keeps the failure, and the outbox keeps the pending entries. A bug is raised at the end of the
+    block.
 
-    :param project: is given a function to call whenever it got on
-    :param close: called when nothing more will be projected, by the thread that projected:
-        a connection in use cannot be closed by another
-    :param patience_s: a projection that gets on no further for so long is given up
+    :param project: projects pending entries; its argument is a function to call after each progress
+    :param close: called at the end by the same thread, because other threads cannot close
+        connections in use
+    :param stalled_after_s: time without progress after which the graph is given up
     """
 
     def __init__(
@@ -47,69 +46,64 @@ class BackgroundProjector:
         project: Callable[[Callable[[], None]], object],
         *,
         close: Callable[[], None] = lambda: None,
-        patience_s: float = PATIENCE_S,
+        stalled_after_s: float = STALLED_AFTER_S,
     ) -> None:
         self._project = project
         self._close = close
-        self._patience_s = patience_s
+        self._stalled_after_s = stalled_after_s
         self._pending = threading.Event()
         self._stopping = False
-        # A daemon: a graph that never answers must not keep the process from ending.
+        # A daemon, so that the process can end even if the graph never answers.
         self._thread = threading.Thread(target=self._run, name="projector", daemon=True)
-        self._got_on_at = time.monotonic()
+        self._progress_at = time.monotonic()
         self._bug: Exception | None = None
         self._lost = False
         self.error: ProjectError | None = None
 
     def wake(self) -> None:
-        """There is something new to project."""
+        """Start projecting new entries."""
         self._pending.set()
 
     def __enter__(self) -> BackgroundProjector:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stopping = True
-        self._got_on()
+        self._note_progress()
         self._pending.set()
         if kind is not None:
             return
         while self._thread.is_alive():
-            self._thread.join(min(1.0, self._patience_s))
-            if time.monotonic() - self._got_on_at > self._patience_s:
-                cause = f"no answer for {self._patience_s:.0f} s"
+            self._thread.join(min(1.0, self._stalled_after_s))
+            if time.monotonic() - self._progress_at > self._stalled_after_s:
+                cause = f"no answer for {self._stalled_after_s:.0f} s"
                 self.error = StoreUnavailable("the graph", cause, "see `thoth status`")
                 return
         if self._bug is not None:
             raise self._bug
 
-    def _got_on(self) -> None:
-        self._got_on_at = time.monotonic()
+    def _note_progress(self) -> None:
+        self._progress_at = time.monotonic()
 
     def _run(self) -> None:
         try:
-            self._project_until_left()
+            self._project_until_stopped()
         finally:
             self._close()
 
-    def _project_until_left(self) -> None:
+    def _project_until_stopped(self) -> None:
         last = False
         while not (last or self._lost):
             self._pending.wait()
             self._pending.clear()
             last = self._stopping
             try:
-                self._project(self._got_on)
+                self._project(self._note_progress)
             except ProjectError as error:
                 logger.warning("graph_behind", extra={"cause": str(error)})
                 self.error = error
-                # Rows that the graph refuses do not keep the next ones from it.
+                # If the graph refuses some entries, it still accepts others.
                 self._lost = not isinstance(error, ProjectionFailed)
             except Exception as error:
                 self._bug, self._lost = error, True
@@ -117,10 +111,10 @@ class BackgroundProjector:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome(Generic[Report]):
-    """What a run did to the record, and how far the graph is.
+    """Report of a run, and the state of the graph after it.
 
-    :param lag: outbox entries that the graph does not show yet; ``None`` after a dry run
-    :param graph_error: why the graph could not catch up, if it could not
+    :param lag: number of pending outbox entries; ``None`` after a dry run
+    :param graph_error: why the projection failed, if it did
     """
 
     report: Report
@@ -130,7 +124,7 @@ class RunOutcome(Generic[Report]):
     def as_json(self, **parts: Any) -> dict[str, Any]:
         """The document that ``--json`` prints.
 
-        :param parts: the report, by the document's keys
+        :param parts: keys and values of the report
         """
         error = str(self.graph_error) if self.graph_error else None
         return {**parts, "graph": {"lag": self.lag, "error": error}}
@@ -139,7 +133,7 @@ class RunOutcome(Generic[Report]):
 def run_on_record(
     settings: Settings, work: Callable[[Engine, Callable[[], None]], Report]
 ) -> RunOutcome[Report]:
-    """Open the record, and run ``work`` as :func:`run_with_projection` does."""
+    """Open the record and call :func:`run_with_projection`."""
     start_both_stores(settings)
     with open_record(settings) as engine:
         return run_with_projection(settings, engine, work)
@@ -148,9 +142,9 @@ def run_on_record(
 def run_with_projection(
     settings: Settings, engine: Engine, work: Callable[[Engine, Callable[[], None]], Report]
 ) -> RunOutcome[Report]:
-    """Run ``work`` while the graph catches up, and project the rest afterwards.
+    """Run ``work`` with a background projection, and project the remaining entries afterwards.
 
-    :param work: is given the record and a function to call after each commit
+    :param work: called with the record and a function to call after each commit
     """
     with background_projection(settings, engine) as projector:
         report = work(engine, projector.wake)
@@ -158,10 +152,9 @@ def run_with_projection(
 
 
 def start_both_stores(settings: Settings) -> None:
-    """Start both embedded stores at once.
+    """Start both embedded stores in parallel.
 
-    A store that cannot be started is reported later: the record when it is opened, the graph
-    when it is to catch up.
+    If a store cannot be started, the error is raised or reported when the store is opened.
     """
     with suppress(ServiceFailed):
         EmbeddedStores(settings).start(to_stderr)
@@ -169,9 +162,9 @@ def start_both_stores(settings: Settings) -> None:
 
 @contextmanager
 def background_projection(settings: Settings, engine: Engine) -> Iterator[BackgroundProjector]:
-    """Project pending entries whenever the projector is woken, and the rest at the end.
+    """Project pending entries after each :meth:`BackgroundProjector.wake`, and at the end.
 
-    The graph is opened the first time; ``error`` says why it could not catch up.
+    The thread opens the graph for the first projection.
     """
     graph = ExitStack()
     with BackgroundProjector(_projection(settings, engine, graph), close=graph.close) as projector:
@@ -184,8 +177,8 @@ def _projection(
 ) -> Callable[[Callable[[], None]], object]:
     opened: list[Stores] = []
 
-    def project(got_on: Callable[[], None]) -> object:
-        # Translated here: what leaves this function is looked at before the stack is left.
+    def project(note_progress: Callable[[], None]) -> object:
+        # Errors are translated here, because the projector handles them before the stack is closed.
         with graph_errors(settings), relational_errors(settings):
             if not opened:
                 opened.append(stack.enter_context(migrated_stores(settings, relational=False)))
@@ -193,7 +186,7 @@ def _projection(
                 engine,
                 opened[0].driver,
                 database=opened[0].database,
-                progress=lambda _done, _total: got_on(),
+                progress=lambda _done, _total: note_progress(),
             )
 
     return project

@@ -28,12 +28,12 @@ from ingest.sources.urls import stored_source
 
 logger = logging.getLogger(__name__)
 
-#: Documents in a transaction. An interrupted run reads at most so many again.
+#: Documents in a transaction; an interrupted run repeats at most so many.
 BATCH_DOCUMENTS = 500
 #: Bytes in a transaction, which bounds memory when documents are large.
 BATCH_BYTES = 16 * 2**20
 
-#: A source that was refused as a whole for one of these reasons was not read to its end.
+#: If a source is refused as a whole for one of these reasons, it was not read completely.
 _NOT_READ = frozenset(
     {Reason.UNREADABLE, Reason.EMPTY_FOLDER, Reason.ARCHIVE_BROKEN, Reason.ARCHIVE_BOMB}
 )
@@ -44,7 +44,7 @@ Added = TypeVar("Added")
 
 @dataclass(slots=True)
 class Batch(Generic[Delivered]):
-    """Documents that are stored in one transaction, and refusals of others."""
+    """Accepted and refused documents that are stored in one transaction."""
 
     deliveries: list[Delivered] = field(default_factory=list)
     refusals: list[RefusedDocument] = field(default_factory=list)
@@ -81,11 +81,11 @@ def in_batches(
 class SourceRecorder(Generic[Delivered, Added]):
     """Stores the batches of one source.
 
-    :param kind: of the documents, as the quarantine names it
-    :param add: stores the deliveries of a batch, in a transaction that it does not end
-    :param read_whole: whether the source was read to its end; single documents of it may have
-        been refused
-    :param mended: entries of the quarantine that the source no longer causes
+    :param kind: kind of document in the quarantine
+    :param add: stores the deliveries of a batch in the caller's transaction
+    :param read_whole: whether the source was read completely; some of its documents may have been
+        refused
+    :param mended: number of quarantine entries that were resolved
     """
 
     settings: Settings
@@ -99,7 +99,7 @@ class SourceRecorder(Generic[Delivered, Added]):
     def record(
         self, batches: Iterable[Batch[Delivered]]
     ) -> Iterator[tuple[Batch[Delivered], Added]]:
-        """Store ``batches``; yields each after its commit, with what ``add`` returned.
+        """Store ``batches``; yield each after its commit, with the result of ``add``.
 
         The next batch is read while the database stores this one.
 

@@ -37,9 +37,9 @@ _PACKAGE_TABLES = frozenset({"default", "develop", "packages", "dev-packages"})
 def scrub(value: Any, canonical: bytes) -> Any:
     """Return ``value`` without e-mail addresses and without fields that name a person.
 
-    Addresses within text become ``[e-mail removed]``; ``git@host`` of a repository stays. If
-    there is nothing to remove, the same object is returned, after one search in ``canonical`` and
-    one pass over the keys.
+    Addresses in text become ``[e-mail removed]``; ``git@host`` of a repository is kept. If there is
+    nothing to remove, the same object is returned; this takes one search in ``canonical`` and one
+    pass over the keys.
 
     :param canonical: the canonical JSON of ``value``
     """
@@ -62,10 +62,9 @@ def scrub_text(text: str) -> str:
 
 
 def scrub_words(text: str, most: int) -> str:
-    """Return a text for people without e-mail addresses and secrets, cut to ``most`` characters.
+    """Return a message without e-mail addresses and secrets, cut to ``most`` characters.
 
-    A text that was cut before may end within a password that no pattern recognises, and the cut
-    itself may leave something that looks like an address. Therefore it is done twice.
+    The cut may create a new match, such as a shorter URL with a password, so both steps run twice.
 
     >>> scrub_words("see https://jo:word@host.example/?token=1, or jo@mail.example", 42)
     'see https://host.example/ or [e-mail remov'
@@ -145,9 +144,9 @@ def _scrubbed_object(value: dict[str, Any], names_packages: bool) -> dict[str, A
 
 
 def _scrubbed_keys(keys: list[str]) -> list[str]:
-    """Return ``keys`` without addresses; keys that would become equal are numbered.
+    """Return ``keys`` without addresses; numbers distinguish keys that would become equal.
 
-    Numbers follow the order of the addresses, so that equal content has equal bytes.
+    The numbers follow the order of the original keys, so that equal content has equal bytes.
     """
     scrubbed = [scrub_text(key) for key in keys]
     taken = set(scrubbed)

@@ -1,4 +1,4 @@
-"""Opens the record without the graph, and holds locks for runs that must not overlap."""
+"""Opens the record without the graph, and locks out concurrent runs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def open_record(settings: Settings) -> Iterator[Engine]:
 
 @contextmanager
 def only_one(engine: Engine, key: int, message: str) -> Iterator[Connection]:
-    """Yield a connection that holds a lock, which ends with the process.
+    """Yield a connection that holds an advisory lock; the lock ends with the process.
 
-    :param key: of the advisory lock
-    :param message: of the error
+    :param key: key of the lock
+    :param message: message of the error
     :raises AlreadyRunning: if another process holds the lock
     """
     with session_lock(engine, key, wait_s=0.0) as connection:

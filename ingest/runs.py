@@ -1,4 +1,4 @@
-"""Runs of ``thoth ingest``: inspections, the nightly run and the quarantine, with open stores."""
+"""Runs of ``thoth ingest``: inspections, the nightly run and the quarantine."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 #: Key of the advisory lock of the nightly run; any number that nothing else uses.
 _NIGHTLY_LOCK = 7_401_311
 
-#: For sources that the operator named, on the command line or in the settings.
+#: Limits for sources on the command line or in the settings, which the operator trusts.
 _OPERATOR_LIMITS = SourceLimits(allow_http=True)
 
 
 @dataclass(frozen=True, slots=True)
 class NightlyReport:
-    """Reports of the parts of a nightly run; ``None`` for a part that had nothing to do.
+    """Reports of the parts of a nightly run; ``None`` for a part without work.
 
     :param packages: one report for each index
-    :param record: comparison of a portion of the record with its documents
+    :param record: comparison of a part of the record with its documents
     :param skipped: names of failed parts with their errors
     """
 
@@ -63,7 +63,7 @@ class NightlyReport:
 
     @property
     def clean(self) -> bool:
-        """Whether there is nothing that a person should look at."""
+        """Whether nothing needs attention."""
         crawled = all(report.clean for report in self.packages or ())
         refused = self.inspections.quarantined or (self.advisories and self.advisories.quarantined)
         tampered = self.record is not None and not self.record.equal
@@ -97,7 +97,7 @@ def run(
     on_document: Callable[[], None],
     on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
 ) -> RunOutcome[IngestReport]:
-    """Store the inspections in ``sources`` while the graph catches up."""
+    """Store the inspections in ``sources``, with projection in the background."""
 
     def work(engine: Engine, wake: Callable[[], None]) -> IngestReport:
         return _ingest(settings, engine, wake, sources, on_document, on_skipped)
@@ -110,8 +110,8 @@ def run_nightly(
 ) -> RunOutcome[NightlyReport]:
     """Store ``sources``, then new releases, then advisories; one run at a time.
 
-    Afterwards the next portion of the record is compared with its documents. If one part fails,
-    the others are still done.
+    Afterwards the next part of the record is compared with its documents. If one part fails, the
+    others still run.
 
     :raises AlreadyRunning: if another process on any machine is running it
     :raises InvalidArgument: if there is nothing to do: no source, no package, no advisories
@@ -195,7 +195,7 @@ def retry_quarantine(
 ) -> RunOutcome[IngestReport]:
     """Read the sources of all inspections in quarantine again.
 
-    Other kinds of documents have commands with options that the quarantine does not store.
+    Other kinds of documents need options of their commands, which the quarantine does not store.
     """
     refused = (entry for entry in list_quarantine(settings) if entry.kind == KIND)
     sources = sorted({as_named(entry.source) for entry in refused})
@@ -209,6 +209,6 @@ def list_quarantine(settings: Settings) -> list[QuarantineEntry]:
 
 
 def forget_refusals(settings: Settings, quarantine_ids: Sequence[int]) -> set[int]:
-    """Remove entries from the quarantine; return the numbers of those that were in it."""
+    """Remove entries from the quarantine; return the numbers of the entries that existed."""
     with open_record(settings) as engine, engine.begin() as connection:
         return forget(connection, quarantine_ids)

@@ -44,17 +44,17 @@ from graph.verification.documents import (
     wrong_uploads,
 )
 
-#: Kind of the entries of the quarantine that are about stored documents.
+#: Kind of quarantine entries about stored documents.
 KIND = "record"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordCheck:
-    """How far the record was compared.
+    """Progress of comparing the record.
 
-    :param position: the document that was compared last; empty at the start of a round
-    :param complete_since: when the last round began that reached the end
-    :param completed_at: when it did
+    :param position: the last compared document; empty at the start of a round
+    :param complete_since: beginning of the last complete round
+    :param completed_at: end of the last complete round
     """
 
     position: str
@@ -63,38 +63,38 @@ class RecordCheck:
 
 
 def record_check(connection: Connection) -> RecordCheck:
-    """How far the record was compared."""
+    """Progress of comparing the record."""
     table = RecordCheckRow
     query = select(table.position, table.complete_since, table.completed_at)
     return RecordCheck(*connection.execute(query).one())
 
 
 def document_count(connection: Connection, position: str) -> int:
-    """How many documents come after ``position``."""
+    """Number of documents after ``position``."""
     query = select(func.count()).where(Document.document_id > position)
     return connection.scalar(query) or 0
 
 
 def begin_round(connection: Connection) -> None:
-    """Begin with the first document again."""
+    """Start a round with the first document."""
     values = {"position": "", "round_began_at": func.clock_timestamp()}
     connection.execute(update(RecordCheckRow).values(values))
 
 
 def save_position(connection: Connection, position: str) -> None:
-    """Remember the document that was compared last."""
+    """Store the last compared document."""
     connection.execute(update(RecordCheckRow).values(position=position))
 
 
 def end_round(connection: Connection) -> None:
-    """Remember that a round reached the end; the next begins with the first document.
+    """End a complete round; the next one starts with the first document.
 
-    What was found in documents that are deleted by now is taken off the list.
+    Quarantine entries about deleted documents are resolved.
     """
     entry, table = QuarantinedDocument, RecordCheckRow
     stored = exists().where(Document.document_id == entry.source)
-    gone = update(entry).where(entry.kind == KIND, entry.resolved_at.is_(None), ~stored)
-    connection.execute(gone.values(resolved_at=func.now()))
+    obsolete = update(entry).where(entry.kind == KIND, entry.resolved_at.is_(None), ~stored)
+    connection.execute(obsolete.values(resolved_at=func.now()))
     connection.execute(
         update(table).values(
             position="", complete_since=table.round_began_at, completed_at=func.clock_timestamp()
@@ -105,40 +105,41 @@ def end_round(connection: Connection) -> None:
 def save_refusals(
     connection: Connection, document_ids: Collection[str], refusals: Iterable[QuarantineReason]
 ) -> None:
-    """Keep what differs in some documents, and take off the list what does no more.
+    """Quarantine differences, and resolve earlier entries about these documents.
 
-    The caller owns the transaction, in which nothing else is refused.
+    The caller owns the transaction, and adds no other entries in it.
 
-    :param document_ids: those that were compared
-    :param refusals: their source is the identifier of the document
+    :param document_ids: the compared documents
+    :param refusals: the differences, with the identifier of the document as source
     """
     add_refusals(connection, refusals)
-    # Entries that were written just now are of this moment, or later.
+    # Entries of this call are not older than the transaction.
     began = connection.execute(select(func.now())).scalar_one()
     resolve_sources(connection, document_ids, began, KIND)
 
 
 logger = logging.getLogger(__name__)
 
-#: Differences that a report names, and that the quarantine keeps of one document.
+#: Limits for the differences in a report, and for quarantine entries about one document.
 NAMED, _KEPT = 1_000, 20
-#: Advice that one run answers again.
+#: Number of advices that one run computes again.
 REPLAYS = 20
 
 
 @dataclass(slots=True)
 class RecordReport:
-    """What a run compared, and what differed.
+    """Result of a run.
 
-    :param documents: compared, by kind
-    :param damaged: documents whose body is not the one that was stored
-    :param tampered: documents that differ, damaged ones included
-    :param differences: at most :data:`NAMED`; one of a row that several documents share is named
-        once, with the first of them
-    :param more: differences that are not named
-    :param outdated: rows by column that differ because a later version fills the column otherwise
-    :param counts: what verifiers counted besides, such as ``observations_refused``
-    :param complete: whether the last document was reached
+    :param documents: number of compared documents by kind
+    :param damaged: number of documents whose body was changed or lost
+    :param tampered: number of documents that differ, including damaged ones
+    :param differences: at most :data:`NAMED`; a difference in a row that several documents share is
+        listed once, with the first document
+    :param more: number of differences that are not listed
+    :param outdated: number of rows, by column, that differ because a newer version computes the
+        column differently
+    :param counts: further counts of verifiers, such as ``observations_refused``
+    :param complete: whether the last document was compared
     """
 
     documents: Counter[str] = field(default_factory=Counter)
@@ -158,7 +159,7 @@ class RecordReport:
         return not self.tampered
 
     def add(self, differences: Iterable[RecordDifference]) -> None:
-        """Name differences, each once."""
+        """Add differences that are not in the report yet."""
         for it in differences:
             key = it.table, it.row or it.document_id, it.field
             if key in self._named:
@@ -197,10 +198,10 @@ class RecordReport:
 
 @dataclass(slots=True)
 class VerificationRun:
-    """What verifiers are given: where bodies are, and what they may do.
+    """State of a run that verifiers use.
 
-    :param replays: advice that may still be answered again
-    :param counts: what they count, such as ``observations_refused``
+    :param replays: number of advices that may still be computed again
+    :param counts: counts of verifiers, such as ``observations_refused``
     """
 
     settings: Settings
@@ -265,12 +266,12 @@ def verify_record(
 ) -> RecordReport:
     """Compare documents, starting where the last run ended.
 
-    Results are committed after each batch, so an interrupted run loses nothing.
+    Results are committed after each batch, so an interrupted run loses at most one batch.
 
-    :param most: documents to compare; ``None`` for all
+    :param most: limit for compared documents; ``None`` for all
     :param seconds: time after which no batch is started; ``None`` for no limit
-    :param replays: advice that is answered again
-    :param progress: called with the number of documents compared, and how many there are
+    :param replays: number of advices to compute again
+    :param progress: called with the number of compared documents and the total
     :raises StoreUnavailable: if PostgreSQL or the document store does not answer
     """
     began = time.monotonic()
@@ -313,7 +314,7 @@ def _next_batch(
 ) -> str | None:
     """Compare the next documents and commit the result.
 
-    :returns: the last of them; ``None`` if there are no more
+    :returns: the last compared document; ``None`` if there are no more
     """
     state = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
     with state.connect() as connection:
@@ -368,8 +369,8 @@ def _unexplained(
             report.outdated[it.column] += 1
         else:
             tampered[it.document_id].append(it)
-    for some in tampered.values():
-        report.add(some)
+    for document_differences in tampered.values():
+        report.add(document_differences)
     report.tampered += len(tampered)
     return tampered
 

@@ -1,4 +1,4 @@
-"""Download an archive of advisories, unless it is the known one."""
+"""Downloads an archive of advisories, unless it is unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from common.http.fetching import Fetcher, FetchLimits, FetchRequest
 from ingest.sources.documents import MEBIBYTE
 from ingest.sources.urls import stored_source
 
-#: The archive of all ecosystems together has about half of this.
+#: Twice the size of the archive of all ecosystems.
 MOST_BYTES = 2048 * MEBIBYTE
 #: For all attempts together, so that a slow server does not hold up the nightly run.
 _DEADLINE_S = 900.0
@@ -53,10 +53,10 @@ class Fetched:
 def fetch_archive(
     url: str, known: Validators, folder: Path, *, most_bytes: int = MOST_BYTES
 ) -> Fetched:
-    """Download ``url`` into ``folder``, unless ``known`` is still its version.
+    """Download ``url`` into ``folder``, unless the version ``known`` is still current.
 
-    Temporary failures are retried. The host of ``url`` may have any address; redirects lead to
-    public addresses only, or back to that host.
+    Temporary failures are retried. The host of ``url`` may have a private address; redirects may
+    lead only to public addresses or back to that host.
 
     :raises StoreUnavailable: if the server does not answer with an archive
     """
@@ -67,7 +67,7 @@ def fetch_archive(
     except IndexProblem as error:
         message = error.message
         if error.code is IndexFault.ADDRESS_REFUSED:
-            message = "redirected to a private address; name that one if it is meant"
+            message = "redirected to a private address; name that address if this is intended"
         raise _unavailable(url, message) from error
     except ValueError as error:
         raise _unavailable(url, str(error) or type(error).__name__) from error
@@ -78,7 +78,7 @@ def _unavailable(url: str, cause: str) -> StoreUnavailable:
     return StoreUnavailable(
         "the source of advisories",
         cause if cause.startswith(source) else f"{source}: {cause}",
-        "try again later, or name a file instead",
+        "try again later, or use a file instead",
     )
 
 

@@ -1,4 +1,4 @@
-"""Parses an advisory in the OSV format, with its severity; other ecosystems are left out."""
+"""Parses advisories in the OSV format; packages of other ecosystems are left out."""
 
 from __future__ import annotations
 
@@ -49,10 +49,12 @@ _SEVERITY_NAMES = {"moderate": Severity.MEDIUM, "important": Severity.HIGH}
 
 
 def rating_of(records: Iterable[dict[str, Any]]) -> tuple[Rating, int]:
-    """Return the rating in an advisory and its affected packages, and the number of bad vectors.
+    """Return the rating of an advisory, and the number of invalid vectors.
 
-    Of several vectors those of the newest CVSS version count, and of these the worst. Without a
-    score, a severity such as ``MODERATE`` counts, and an invalid vector is stored as it is.
+    Among vectors of the newest CVSS version, the worst counts. Without a valid vector, a severity
+    such as ``MODERATE`` counts, and an invalid vector is stored unchanged.
+
+    :param records: the advisory and its affected packages
     """
     scored: list[tuple[int, Rating]] = []
     severities: list[Severity] = []
@@ -117,13 +119,13 @@ def _severities(record: dict[str, Any]) -> Iterator[Severity]:
 
 
 ECOSYSTEM = "PyPI"
-#: Ranges of other types are about commits.
+#: Ranges of other types name commits.
 _VERSION_RANGES = ("ECOSYSTEM", "SEMVER")
 _LONGEST_SUMMARY = 300
 _LONGEST_IDENTIFIER = 200
-#: Far more than any advisory has; with more, evaluating one would take seconds.
+#: Far more than any real advisory has; with more, evaluating it would take seconds.
 _MOST_EVENTS = 20_000
-#: What an unreadable end of a range becomes; other ends are left out.
+#: Replacements for unreadable ends of a range; other unreadable ends are left out.
 _SAFE_SIDE = {
     RangeEventKind.INTRODUCED: RangeEvent(RangeEventKind.INTRODUCED, FROM_THE_FIRST),
     RangeEventKind.LIMIT: RangeEvent(RangeEventKind.LIMIT, NO_LIMIT),
@@ -133,9 +135,10 @@ _SAFE_SIDE = {
 def advisory_of(value: Any, canonical: bytes, document_id: DocumentId, now: datetime) -> Advisory:
     """Check and normalise one advisory.
 
-    :param value: the parsed JSON, of which ``canonical`` are the bytes
-    :returns: the advisory, without packages if it is about other ecosystems only
-    :raises InvalidDocument: if a field that is needed is missing or of the wrong type
+    :param value: the parsed JSON
+    :param canonical: its canonical bytes
+    :returns: the advisory; without packages if it is only about other ecosystems
+    :raises InvalidDocument: if a required field is missing or has the wrong type
     """
     record = as_record(value, "$")
     reading = _Reading()
@@ -178,13 +181,13 @@ def _modified(record: Record, now: datetime) -> datetime:
     modified = time_of(record, "modified", "$", now)
     if modified is None:
         raise InvalidDocument(
-            Reason.MISSING_FIELD, "without it, old and new cannot be told apart", field="$.modified"
+            Reason.MISSING_FIELD, "an advisory without modification date", field="$.modified"
         )
     return modified
 
 
 def _summary(record: Record) -> str | None:
-    """Return the summary, else the first line of the details, cut to its limit."""
+    """Return the summary, else the first line of the details; cut to 300 characters."""
     for key in ("summary", "details"):
         text = record.get(key)
         if isinstance(text, str) and (line := _first_line(text)):
@@ -249,8 +252,8 @@ class _Reading:
     def _event(self, kind: RangeEventKind, version: str) -> RangeEvent | None:
         """Read one end of a range; an unreadable version widens the range.
 
-        A range with an unreadable beginning begins at the first version, and one with an unreadable
-        end does not end: a false alarm is better than a missed vulnerability.
+        A range with an unreadable beginning starts with the first version, and a range with an
+        unreadable end has no end: a false alarm is better than a missed vulnerability.
         """
         if RangeEvent(kind, version) in _SAFE_SIDE.values():
             return RangeEvent(kind, version)

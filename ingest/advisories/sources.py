@@ -1,4 +1,4 @@
-"""Opens a source of advisories, unless nothing in it can have changed."""
+"""Opens a source of advisories; recognises a source that has not changed."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ LIMITS = SourceLimits(document_bytes=16 * MEBIBYTE)
 class OpenedSource:
     """A source that can be read.
 
-    :param documents: ``None`` if they are those that were read before
-    :param validators: what a server called this version
-    :param sha256: of an archive or a single file
-    :param as_of: when the source was like that
+    :param documents: ``None`` if the source has not changed
+    :param validators: headers of the server's response
+    :param sha256: hash of an archive or a single file
+    :param as_of: time of this version of the source
     """
 
     documents: Iterator[RawDocument | RefusedDocument] | None
@@ -48,7 +48,7 @@ def opened_source(source: str, known: SourceState | None = None) -> Iterator[Ope
     """Open ``source`` for reading within the ``with`` block.
 
     :param source: a folder, a file, an archive or a URL
-    :param known: its state when it was last read
+    :param known: the state when it was last read
     :raises StoreUnavailable: if a server does not answer
     """
     if source.partition("://")[0] in ("http", "https"):
@@ -70,9 +70,9 @@ def _fetched(source: str, known: SourceState | None, folder: Path) -> OpenedSour
     except InvalidDocument as error:
         refused = iter([RefusedDocument(stored_source(source), error)])
         return OpenedSource(refused, Validators(), None, datetime.now(UTC))
-    # The query of a URL is not stored, so that the known state may be that of another URL.
-    is_its_own = known is not None and stored_source(source) == source
-    before = Validators(known.etag, known.last_modified) if known and is_its_own else Validators()
+    # The query of a URL is not stored, so the known state may belong to another URL.
+    same_url = known is not None and stored_source(source) == source
+    before = Validators(known.etag, known.last_modified) if known and same_url else Validators()
     answer = fetch_archive(source, before, folder)
     if answer.path is None:
         return OpenedSource(None, before, known.sha256 if known else None, answer.as_of)
@@ -82,10 +82,10 @@ def _fetched(source: str, known: SourceState | None, folder: Path) -> OpenedSour
     return OpenedSource(documents, answer.validators, digest, answer.as_of)
 
 
-def _documents_in(path: Path, named: str) -> Iterator[RawDocument | RefusedDocument]:
-    for item in documents_in_file(path, named, LIMITS):
+def _documents_in(path: Path, source: str) -> Iterator[RawDocument | RefusedDocument]:
+    for item in documents_in_file(path, source, LIMITS):
         if isinstance(item, InvalidDocument):
-            yield RefusedDocument(named, item)
+            yield RefusedDocument(source, item)
         elif isinstance(item, RawDocument):
             yield item
 

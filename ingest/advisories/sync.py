@@ -46,16 +46,16 @@ BATCH = 2_500
 class AdvisoryReport:
     """Counts of a sync.
 
-    :param as_of: date of the source; ``None`` if it could not be read to its end or has no
-        advisory about a Python package, so that it is not recorded as read
-    :param unchanged: whether the source did not change and was not read
-    :param read: documents, refused ones included
+    :param as_of: time of the source; ``None`` if it was not read completely or has no advisory
+        about a Python package, and its state was therefore not stored
+    :param unchanged: whether the source was not read, because it has not changed
+    :param read: documents, including refused ones
     :param skipped: documents that were in the record before
     :param repeated: documents that occurred twice
     :param older: documents that are older than those in the record
-    :param foreign: documents about packages of other ecosystems only
+    :param foreign: documents that are only about packages of other ecosystems
     :param withdrawn: withdrawn advisories among the new and updated ones
-    :param mended: entries of the quarantine that the source no longer causes
+    :param mended: quarantine entries that were resolved
     :param vulnerabilities: identifiers of new, changed and merged vulnerabilities
     :param versions: package URLs of versions whose vulnerabilities changed
     """
@@ -153,8 +153,8 @@ def sync_source(
     """Store new advisories of ``source``, and quarantine documents that are refused.
 
     Batches are committed one by one, so that a second run resumes an interrupted one. An unchanged
-    source is not read, unless documents of it were refused. A source that cannot be read to its
-    end, or that has no advisory about Python packages, is not recorded: its earlier state stays.
+    source is not read, unless some of its documents were refused. If a source cannot be read
+    completely, or has no advisory about Python packages, its earlier state is kept.
 
     :param source: a folder, a file, an archive or a URL
     :raises StoreUnavailable: if a store is lost or a server does not answer
@@ -186,7 +186,7 @@ def sync_source(
 
 
 def _state(report: AdvisoryReport, opened: OpenedSource, known: SourceState | None) -> SourceState:
-    """Return the state to store; a source with refused documents will be read whole again."""
+    """Return the state to store; a source with refused documents will be read again."""
     as_of = opened.as_of
     if report.unchanged and known is not None:
         validators = opened.validators
@@ -217,7 +217,7 @@ def _deliveries(
     report: AdvisoryReport,
     on_document: Callable[[], None],
 ) -> Iterator[AdvisoryDelivery | RefusedDocument]:
-    """Yield the advisories that are not known; of known ones only the digest is computed."""
+    """Yield unknown advisories; known documents are recognised by their digest and not parsed."""
     now = datetime.now(UTC)
     for raw in documents:
         report.read += 1

@@ -1,7 +1,7 @@
-"""Compares the rows of advisories and vulnerabilities with their documents, which are parsed again.
+"""Parses stored advisories again and compares them with their rows.
 
-An advisory cannot be refused as evidence, since advice would then miss a vulnerability. Rows that
-differ are written again from the document instead.
+An advisory cannot be excluded from evidence, because advice would then miss a vulnerability. Rows
+that differ are written again from the document instead.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class AdvisoryVerifier(Verifier):
             name = advisory.head.advisory_id
             member = members.get(name)
             if member is None:
-                # One about other ecosystems is kept only if it was about Python before.
+                # An advisory without Python packages has rows only if an earlier version had some.
                 if advisory.packages:
                     yield missing_row(document_id, "advisories", name)
             elif member.document_id == document_id:
@@ -99,7 +99,7 @@ class AdvisoryVerifier(Verifier):
         members = _members(connection, newest)
         wrong = [it for key, it in newest.items() if not _is_newer(members.get(key), it)]
         if wrong:
-            # Rows of others that these are merged with may be such that nobody can read them.
+            # The rows of advisories in the same groups may be unreadable.
             with suppress(ValueError, TypeError, AttributeError), connection.begin_nested():
                 restore_advisories(connection, wrong)
                 run.counts["advisories_restored"] += len(wrong)
@@ -108,7 +108,7 @@ class AdvisoryVerifier(Verifier):
 def _advisory(document_id: str, body: bytes) -> Advisory:
     """Parse a stored document.
 
-    :raises InvalidDocument: if it cannot be taken in any more
+    :raises InvalidDocument: if the parser refuses it
     """
     return advisory_of(orjson.loads(body), body, DocumentId(document_id), datetime.now(UTC))
 
@@ -123,7 +123,7 @@ def _members(connection: Connection, advisory_ids: Collection[str]) -> dict[str,
 
 
 def _is_newer(member: _Member | None, advisory: Advisory) -> bool:
-    """Whether a newer document than that of ``advisory`` counts."""
+    """Whether the stored row comes from a newer document than ``advisory``."""
     if member is None or member.document_id == advisory.head.document_id:
         return False
     return (member.modified_at, member.document_id) > advisory.head.age
@@ -142,9 +142,9 @@ def _of_vulnerabilities(
     advisories: Mapping[str, Advisory],
     current: Mapping[str, _Member],
 ) -> Iterator[RecordDifference]:
-    """Yield the differences of vulnerabilities from what their advisories give together.
+    """Yield differences between vulnerabilities and the merge of their advisories.
 
-    :param current: by document, the advisories that are as the record has them
+    :param current: advisories whose rows come from the compared document, by document
     """
     documents = {it.vulnerability_id: document_id for document_id, it in current.items()}
     made: dict[str, list[tuple[type[Base], Row]]] = defaultdict(list)
@@ -176,7 +176,7 @@ def _groups(
 ) -> dict[str, list[Advisory]]:
     """Parse the documents of all advisories of some vulnerabilities.
 
-    A vulnerability with an advisory that cannot be read is left out: that is told of its document.
+    Vulnerabilities with an unreadable document are left out; the document itself is reported.
     """
     table = AdvisoryRow
     query = (

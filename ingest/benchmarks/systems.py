@@ -1,7 +1,7 @@
-"""The benchmark systems whose result files are recognised, by what is in them.
+"""Recognises result files of benchmark systems by their content.
 
-Each system is one line of :data:`SYSTEMS`. A file name is not enough: several systems call
-their results ``result_0.txt`` or ``1``, and users rename files.
+Each system is one entry of :data:`SYSTEMS`. File names are not enough: several systems call their
+results ``result_0.txt`` or ``1``, and users rename files.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 
-#: How much of a file is read, from its beginning; a workbook has to fit in.
+#: Bytes that are read from the beginning of a file; larger workbooks are not recognised.
 HEAD_BYTES = 256 * 1024
-#: How much of that is searched; consoles print other things first.
+#: Bytes that are searched; console output may begin with other lines.
 _SEARCHED_BYTES = 64 * 1024
 
-#: Where a workbook keeps the texts of its cells, and how much of them is searched.
+#: The member of a workbook with the texts of its cells, and the bytes of it that are searched.
 _WORKBOOK_TEXTS = "xl/sharedStrings.xml"
 _WORKBOOK_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkSystem:
-    """A benchmark whose results can be told from those of others.
+    """A benchmark system whose result files can be recognised.
 
-    :param key: stable code, for scripts
-    :param title: name for people
-    :param content: matches in every result file of the system, and in no file of others
+    :param key: stable code for scripts
+    :param title: displayed name
+    :param content: matches every result file of this system and no result file of another
     """
 
     key: str
@@ -40,12 +40,12 @@ def _system(key: str, title: str, *alternatives: bytes) -> BenchmarkSystem:
     return BenchmarkSystem(key, title, re.compile(b"|".join(alternatives), re.MULTILINE))
 
 
-#: In the order in which they are tried; the first that matches counts.
+#: Tried in this order; the first match counts.
 SYSTEMS = (
     _system(
         "mlperf-training", "MLPerf Training",
         rb"^:::MLL ", rb"^:::MLPv\d",
-        # LoadGen of MLPerf Inference writes such lines, too, in a namespace of its own.
+        # LoadGen of MLPerf Inference writes such lines, too, but in its own namespace.
         rb"^(?:\d+: *)?:::MLLOG (?!.*mlperf::logging)", rb"^MLPerf: \w+ \[", rb'"ml_libraries":',
         rb'"interconnect":[^{]*"libraries":[^{]*"compilers":',
     ),
@@ -114,7 +114,7 @@ SYSTEMS = (
 def system_of(head: bytes) -> BenchmarkSystem | None:
     """The system that wrote a file, or ``None``.
 
-    :param head: the first :data:`HEAD_BYTES` of the file; all of it where it is shorter
+    :param head: the first :data:`HEAD_BYTES` of the file, or all of a shorter file
     """
     text = _workbook_texts(head) if head.startswith(b"PK\x03\x04") else head[:_SEARCHED_BYTES]
     return next((system for system in SYSTEMS if system.content.search(text)), None)

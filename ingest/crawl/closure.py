@@ -1,4 +1,4 @@
-"""The packages that some roots require, layer by layer.
+"""Finds all packages that some roots require, layer by layer.
 
 A requirement is followed unless its marker is false in every environment.
 """
@@ -20,7 +20,7 @@ from common.releases import Requirement
 _PYTHONS = tuple(f"3.{minor}" for minor in range(25))
 #: Operators of PEP 508 that Python does not have.
 _FOREIGN = re.compile(r"(?<=\s)(~=|===)(?=\s)")
-_STANDS_FOR = {"~=": "@", "===": "=="}
+_REPLACEMENTS = {"~=": "@", "===": "=="}
 
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Eq: "==",
@@ -35,14 +35,14 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 @lru_cache(maxsize=131_072)
 def could_hold(marker: str | None, extra: str = "") -> bool:
-    """Whether ``marker`` holds in some environment of Python 3.
+    """Whether ``marker`` is true in some environment of Python 3.
 
-    Only the Python version and the extra have values. Any other comparison counts as one that may
-    hold. Markers have no negation, so that this errs on the side of following a requirement.
+    Only comparisons of the Python version and of the extra are evaluated; all others count as true.
+    Markers have no negation, so the only possible error is to follow a requirement too many.
 
-    :param marker: canonical text, as :func:`common.releases.parse_requirement` gives it
-    :param extra: the one extra that is asked for, normalised; empty for none
-    :returns: ``True`` also for a marker that this cannot read
+    :param marker: canonical text, as :func:`common.releases.parse_requirement` returns it
+    :param extra: the requested extra, normalised; empty for none
+    :returns: ``True`` also for a marker that cannot be parsed
 
     >>> could_hold('python_version < "3" and os_name == "nt"')
     False
@@ -52,8 +52,9 @@ def could_hold(marker: str | None, extra: str = "") -> bool:
     if marker is None:
         return True
     try:
-        # The text of a marker is also a Python expression.
-        tree = ast.parse(_FOREIGN.sub(lambda it: _STANDS_FOR[it[0]], marker), mode="eval").body
+        # With two operators replaced, a marker is a Python expression.
+        expression = _FOREIGN.sub(lambda match: _REPLACEMENTS[match[0]], marker)
+        tree = ast.parse(expression, mode="eval").body
         return any(_holds(tree, {"python": python, "extra": extra}) for python in _PYTHONS)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return True
@@ -91,7 +92,7 @@ def _extra_compares(operator: str | None, extra: str, value: str) -> bool:
 
 @lru_cache(maxsize=16_384)
 def _python_compares(variable: str, operator: str, python: str, value: str) -> bool:
-    """Whether the comparison with ``value`` holds for some release of this minor version."""
+    """Whether the comparison with ``value`` is true for some release of this minor version."""
     releases = [python] if variable == "python_version" else [f"{python}.{n}" for n in range(30)]
     try:
         wanted = SpecifierSet(f"{operator}{value}")
@@ -102,7 +103,7 @@ def _python_compares(variable: str, operator: str, python: str, value: str) -> b
 
 @dataclass(frozen=True, slots=True)
 class WantedPackage:
-    """A package that a person or a requirement names.
+    """A package that a user or a requirement requests.
 
     :param specifier: canonical text, empty for any version
     :param extras: normalised
@@ -114,7 +115,7 @@ class WantedPackage:
 
     @property
     def text(self) -> str:
-        """Requirement text.
+        """The text of the requirement.
 
         >>> WantedPackage("torch", ">=2", frozenset({"opt"})).text
         'torch[opt]>=2'
@@ -126,7 +127,7 @@ class WantedPackage:
 class FollowedPackage:
     """A package of the closure.
 
-    :param fresh: specifiers that are new since the layer in which the package was last
+    :param fresh: specifiers that were added after the last layer with this package
     """
 
     name: str
@@ -140,10 +141,10 @@ class FollowedPackage:
 class RequirementClosure:
     """The packages that some roots require, as far as their releases are known.
 
-    An extra is followed as soon as a requirement in the closure names it. Circular requirements
-    end, because a package is not returned twice for the same specifier.
+    An extra is followed when a requirement in the closure requests it. Circular requirements end,
+    because a package is returned only once for each specifier.
 
-    :param max_packages: packages beyond this number are only listed in :attr:`left_out`
+    :param max_packages: further packages are only listed in :attr:`left_out`
     """
 
     def __init__(self, max_packages: int) -> None:
@@ -172,10 +173,10 @@ class RequirementClosure:
         self.want(wanted for extra in sorted(extras) for wanted in _required(requirements, extra))
 
     def next_layer(self) -> list[FollowedPackage]:
-        """Return the packages to read now, in name order; none when the closure is complete.
+        """Return the packages to read now, by name; none if the closure is complete.
 
-        They are new, or have new specifiers in :attr:`FollowedPackage.fresh`, which the caller
-        clears.
+        A returned package is new or has new specifiers. They are in :attr:`FollowedPackage.fresh`,
+        which the caller clears.
         """
         room = self._max_packages - len(self.followed)
         names = sorted(self._waiting)
@@ -198,12 +199,13 @@ class RequirementClosure:
 
 
 def _required(requirements: Iterable[Requirement], extra: str) -> Iterator[WantedPackage]:
-    """Yield the packages that these requirements name, for one extra or for none.
+    """Yield the packages that these requirements request, for one extra or for none.
 
     Direct references are left out, because no index serves them.
     """
-    for line in requirements:
-        if line.name is None or line.url is not None:
+    for requirement in requirements:
+        if requirement.name is None or requirement.url is not None:
             continue
-        if could_hold(line.marker, extra):
-            yield WantedPackage(line.name, line.specifier, frozenset(line.extras))
+        if could_hold(requirement.marker, extra):
+            extras = frozenset(requirement.extras)
+            yield WantedPackage(requirement.name, requirement.specifier, extras)

@@ -1,4 +1,4 @@
-"""What a crawl is asked to read: packages and bounds."""
+"""The request of a crawl: packages and bounds."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ MAX_VERSIONS = 25
 
 @dataclass(frozen=True, slots=True)
 class CrawlBounds:
-    """How much is read. Releases that a requirement needs are read beyond these bounds.
+    """Bounds of a crawl. Releases that a requirement needs are read even beyond these bounds.
 
-    :param max_packages: packages whose page is requested
-    :param max_versions: newest releases of each package
-    :param newer_than: releases uploaded earlier are not read; those without an upload time are
-    :param prereleases: read pre-releases also where there are stable releases
+    :param max_packages: limit for packages
+    :param max_versions: limit for the newest releases of each package
+    :param newer_than: releases uploaded earlier are not read; releases without upload time are
+    :param prereleases: whether pre-releases are read even if there are stable releases
     """
 
     max_packages: int = MAX_PACKAGES
@@ -30,15 +30,15 @@ class CrawlBounds:
 
 @dataclass(frozen=True, slots=True)
 class CrawlRequest:
-    """Packages to read with all that they require, and known packages to refresh.
+    """Packages to read with all their requirements, and known packages to refresh.
 
-    :param roots: packages to begin with
-    :param bounds: for roots and for what they require
-    :param known: packages that the record has from this index. Only their known releases and
-        those that are new on the index are followed, not the newest of each
+    :param roots: packages to start with
+    :param bounds: bounds for roots and for packages that they require
+    :param known: packages that the record has from this index; only their known releases and new
+        releases on the index are followed
     :param own_bounds: bounds of single packages, by name
-    :param max_age_s: age of cached pages that are used without a request
-    :param again: read releases again that were broken, failed or were given up
+    :param max_age_s: cached pages up to this age are used without a request
+    :param again: whether releases are read again that were broken, failed or given up
     """
 
     roots: tuple[WantedPackage, ...]

@@ -1,4 +1,4 @@
-"""Crawls one index: reads packages and what they require, layer by layer, into the record."""
+"""Crawls one index: stores packages and all that they require, layer by layer."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ from ingest.crawl.reports import CrawlFailure, CrawlReport
 
 logger = logging.getLogger(__name__)
 
-#: Packages, and releases, that are read at a time; the client has as many connections.
+#: Packages that are read concurrently, and releases; the client has as many connections.
 WORKERS = 4
-#: Releases, and seconds, after which a batch is committed.
+#: A batch is committed after so many releases or seconds.
 BATCH_RELEASES, BATCH_S = 200, 2.0
-#: A page is requested once in a crawl.
+#: Within a crawl, a page is requested only once.
 _SAME_CRAWL_S = 86_400.0
 
 OnProgress = Callable[[CrawlReport], None]
@@ -82,8 +82,8 @@ def crawl(
     """Store packages and all that they require; a second run resumes an interrupted one.
 
     :param on_progress: called after every page and release
-    :param on_commit: called after each transaction, such as to wake the projector
-    :raises StoreUnavailable: if the record is lost; what was committed stays
+    :param on_commit: called after each transaction, for example to wake the projector
+    :raises StoreUnavailable: if the record is lost; committed batches are kept
     """
     with RecordWriter(settings, engine, index.name, on_commit) as recorder:
         return asyncio.run(_crawl(settings, index, request, recorder, on_progress))
@@ -102,7 +102,7 @@ async def _crawl(
 
 @dataclass(frozen=True, slots=True)
 class _Project:
-    """A package in this crawl: the releases on its page, and the selected ones."""
+    """A package of this crawl: the releases on its page, and the selected versions."""
 
     listed: Sequence[ListedRelease]
     selected: frozenset[str]
@@ -159,7 +159,7 @@ class _Crawler:
         return self._report
 
     async def _read_package(self, package: FollowedPackage) -> None:
-        """Read a new package, or further releases of one that has to meet more specifiers."""
+        """Read a new package, or further releases of a package with new specifiers."""
         fresh, package.fresh = frozenset(package.fresh), set()
         seen = self._projects.get(package.name)
         if seen is not None and not needed(fresh, seen.listed, seen.selected):
@@ -177,7 +177,7 @@ class _Crawler:
             )
 
     async def _plan_for(self, page: ProjectPage, needs: ProjectNeeds) -> _Prepared | None:
-        """Store the plan for a package; ``None`` if an error of this program prevents it."""
+        """Store the plan for a package; return ``None`` after an unexpected error."""
         try:
             prepared = await self._recorder.transaction(lambda it: self._prepare(it, page, needs))
             self._projects[page.name] = _Project(listed_on(page), prepared.plan.selected)
@@ -234,7 +234,7 @@ class _Crawler:
             self._report.failed.append(CrawlFailure(name, None, code, message))
 
     def _prepare(self, connection: Connection, page: ProjectPage, needs: ProjectNeeds) -> _Prepared:
-        """Decide what to read; store that and the releases that the page alone describes."""
+        """Decide which releases to read; store the decision and releases that need no reading."""
         index, name = self._index, page.name
         known = as_listed(known_releases(connection, index, name), page.releases)
         queue = queued_releases(connection, index, name)
@@ -287,7 +287,7 @@ class _Crawler:
         self, page: ProjectPage, version: str, queued: QueueRow | None, release: Release | None
     ) -> None:
         if release is None:
-            self._fail(page.name, version, queued, "refused", "no document can be prepared of it")
+            self._fail(page.name, version, queued, "refused", "its name or version is invalid")
             return
         if release.state is ReleaseState.SOLVED:
             self._closure.learn(release.name, release.version, release.requirements)
@@ -320,7 +320,7 @@ class _Crawler:
             await self._store_one_by_one(read, failures)
 
     async def _store_one_by_one(self, read: list[ReadRelease], failures: list[FailedRead]) -> None:
-        """Store releases one by one, so that one that cannot be stored does not cost the others."""
+        """Store releases one by one, so that a release that cannot be stored affects no others."""
         for it in read:
             try:
                 self._report.count_added(await self._recorder.store([it], []))
@@ -334,7 +334,7 @@ class _Crawler:
         await self._recorder.store([], failures)
 
     def _fails(self, root: WantedPackage) -> bool:
-        """Whether the package has selectable releases, and none meets the root's specifier."""
+        """Whether the package has usable releases, but none that meets the root's specifier."""
         if root.name not in self._solved:
             return False
         wanted = SpecifierSet(root.specifier)

@@ -1,6 +1,4 @@
-"""Failures during a crawl: retries, a circuit breaker for an index that does not answer, and
-errors of this program that must not end the crawl.
-"""
+"""Failures during a crawl: retries, a circuit breaker, and bugs that must not end the crawl."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from common.errors import IndexFault, IndexProblem
 
 T = TypeVar("T")
 
-#: Requests in a row without an answer after which the index counts as lost.
+#: After this number of unanswered requests in a row, the index counts as lost.
 LIMIT = 8
 
 #: Faults that count as no answer.
@@ -22,7 +20,7 @@ NO_ANSWER = frozenset({IndexFault.UNREACHABLE, IndexFault.TIMEOUT, IndexFault.UN
 
 
 class IndexLost(Exception):
-    """The index does not answer any more; the crawl ends."""
+    """The index stopped answering, so the crawl ends."""
 
     def __init__(self, problem: IndexProblem) -> None:
         super().__init__(str(problem))
@@ -30,23 +28,24 @@ class IndexLost(Exception):
 
 
 class CircuitBreaker:
-    """Counts requests in a row that an index did not answer.
+    """Counts consecutive requests that an index did not answer.
 
-    A broken answer counts as an answer: a broken release says nothing about the index.
+    A broken answer counts as an answer, because a broken release does not mean that the index is
+    unavailable.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
         self._unanswered = 0
 
-    async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Await ``question`` and return its answer.
+    async def ask(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Await ``request`` and return its result.
 
-        :raises IndexProblem: if there is no answer
-        :raises IndexLost: after too many requests without an answer
+        :raises IndexProblem: if the request fails
+        :raises IndexLost: after too many unanswered requests
         """
         try:
-            answer = await question()
+            answer = await request()
         except IndexProblem as problem:
             self._unanswered = self._unanswered + 1 if problem.code in NO_ANSWER else 0
             if self._unanswered >= self._limit:
@@ -58,32 +57,32 @@ class CircuitBreaker:
 
 logger = logging.getLogger(__name__)
 
-#: Code of a failure that an error of this program caused.
+#: Code of a failure because of a bug in this program.
 INTERNAL = "internal"
 
 
 def bug_message(error: Exception, name: str, version: str | None = None) -> str:
     """Log an unexpected error and return the message for the record.
 
-    A bug in the reading of one package must not end the crawl of a thousand, and must not stay
+    A bug that concerns one package must neither end the crawl of a thousand others nor go
     unnoticed: it is logged, stored as the state of the package, and leads to exit code 1.
     """
     kind = type(error).__name__
     fields = {"package": name, "version": version, "error": kind}
     logger.error("crawl_met_a_bug", exc_info=error, extra=fields)
-    return f"an error of this program: {kind}; the log has its traceback"
+    return f"internal error: {kind}; see the traceback in the log"
 
 
-#: Attempts to read a release; after them only a person starts new ones.
+#: Automatic attempts to read a release; further attempts must be requested.
 ATTEMPTS = 5
 _FIRST_WAIT = timedelta(minutes=1)
 _FACTOR = 5
 
 
 def retry_at(attempts: int, now: datetime) -> datetime | None:
-    """Return when to try again after ``attempts`` failures; ``None`` to give up.
+    """Return the time of the next attempt after ``attempts`` failures; ``None`` to give up.
 
-    Waits are 1, 5, 25 and 125 minutes. With a nightly refresh the last attempts are days apart.
+    The pauses are 1, 5, 25 and 125 minutes, and at least until the next refresh.
     """
     if attempts >= ATTEMPTS:
         return None
@@ -91,11 +90,11 @@ def retry_at(attempts: int, now: datetime) -> datetime | None:
 
 
 async def together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run coroutines concurrently; the first error cancels the others and is raised itself."""
+    """Run coroutines concurrently; the first error cancels the others and is raised as it is."""
     try:
         async with asyncio.TaskGroup() as group:
-            for one in work:
-                group.create_task(one)
+            for coroutine in work:
+                group.create_task(coroutine)
     except BaseExceptionGroup as raised:
         raise _first(raised) from None
 

@@ -1,4 +1,4 @@
-"""Stores what a crawl reads: releases and the queue of those that are still to be read."""
+"""Stores the releases that a crawl reads, and updates the queue of unread releases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from types import TracebackType
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -31,14 +30,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ReadRelease:
-    """A release, and when the index described it."""
+    """A release with the time of the index's answer."""
 
     release: Release
     as_of: datetime
 
 
 class RecordWriter:
-    """Writes to the record in one thread, so that the event loop never waits for it.
+    """Writes to the record in a thread, so that the event loop never waits for it.
 
     :param on_commit: called after each transaction that stored releases
     """
@@ -55,16 +54,11 @@ class RecordWriter:
     def __enter__(self) -> RecordWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._thread.shutdown(cancel_futures=kind is not None)
 
     async def transaction(self, work: Callable[[Connection], T]) -> T:
-        """Run ``work`` in a transaction of its own; transactions of one writer run in sequence.
+        """Run ``work`` in a transaction; transactions of one writer run one after another.
 
         :raises StoreUnavailable: if the record is lost
         """
@@ -73,7 +67,7 @@ class RecordWriter:
     async def store(
         self, read: Sequence[ReadRelease], failures: Iterable[FailedRead]
     ) -> ReleasesAdded:
-        """Store releases and take them off the queue; failed ones stay in the queue."""
+        """Store releases and remove them from the queue; failed ones stay in the queue."""
 
         def work(connection: Connection) -> ReleasesAdded:
             added = self.add(connection, read)

@@ -1,4 +1,4 @@
-"""Release documents from what an index lists and what was read."""
+"""Drafts of release documents, from the page of an index and metadata."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def metadata_of_record(known: KnownRelease) -> ReleaseMetadata:
-    """Return the metadata in the record, without what a solver and not the index said."""
+    """Return the metadata in the record; metadata from a solver counts as unknown."""
     if known.from_solver:
         return ReleaseMetadata(
             metadata_file=known.metadata_file, problem=ReleaseProblem.NOT_RECORDED

@@ -1,4 +1,4 @@
-"""Selects which releases of a package are read: the newest, and those that a requirement needs."""
+"""Selects the releases of a package to read: the newest, and those that requirements need."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ingest.crawl.crawl_request import CrawlBounds
 from ingest.crawl.release_drafts import metadata_of_record, release_draft
 from ingest.releases.parsing import ReleaseDraft
 
-#: Releases that are read for a requirement that none of the newest meets.
+#: Number of releases to read for a requirement that none of the newest releases meets.
 CANDIDATES = 2
 
 
@@ -52,10 +52,10 @@ def newest_first(listed: Iterable[ListedRelease]) -> list[ListedRelease]:
 
 
 def newest(listed: Iterable[ListedRelease], bounds: CrawlBounds) -> list[str]:
-    """Return the versions that are read in any case, newest first.
+    """Return the versions within the bounds, newest first.
 
-    Pre-releases are read if the bounds say so or if there are no others. Yanked releases do not
-    count, but those between the others are read, so that an answer can say that they are yanked.
+    Pre-releases are included if the bounds allow them or if there are no others. Yanked releases do
+    not count towards the limit; those between the others are read, so that reports can name them.
 
     >>> listed = [ListedRelease(it) for it in ("1.0", "2.0rc1", "0.9")]
     >>> newest([*listed, ListedRelease("1.1", yanked=True)], CrawlBounds(max_versions=2))
@@ -79,7 +79,7 @@ def newest(listed: Iterable[ListedRelease], bounds: CrawlBounds) -> list[str]:
 
 
 def invalid(listed: Iterable[ListedRelease], bounds: CrawlBounds) -> list[str]:
-    """Return versions that PEP 440 does not allow, at most ``max_versions``; never selected."""
+    """Return at most ``max_versions`` versions that violate PEP 440; the resolver ignores them."""
     names = sorted(it.version for it in listed if version_of(it.version) is None)
     return names[-bounds.max_versions :] if bounds.max_versions else []
 
@@ -105,7 +105,7 @@ def needed(
 
 
 def _candidates(wanted: SpecifierSet, ordered: Sequence[ListedRelease]) -> list[str]:
-    """Return the newest that ``wanted`` contains: stable ones first, yanked ones last."""
+    """Return the newest versions in ``wanted``; stable releases first, yanked releases last."""
     offered = [it for it in ordered if _meets(wanted, it.version)]
     kept = [it for it in offered if not it.yanked]
     stable = [it for it in kept if not _is_prerelease(it.version)]
@@ -133,20 +133,21 @@ def _is_older(listed: ListedRelease, than: datetime | None) -> bool:
     return than is not None and listed.uploaded_at is not None and listed.uploaded_at < than
 
 
-#: Events that a person should look at: a project lost all its files; a page lists a file with two
+#: Kinds of events that need attention: a project lost all its files; a page lists a file with two
 #: hashes.
 EMPTIED, CONFLICT = "emptied", "conflicting_hash"
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectNeeds:
-    """What a crawl needs of a project.
+    """The releases of a project that a crawl needs.
 
-    :param bounds: newest releases to read; ``None`` for only those that are new on the page
-    :param specifiers: each needs a release that meets it
+    :param bounds: bounds for the newest releases; ``None`` to read only releases that are new on
+        the page
+    :param specifiers: each must be met by a release
     :param chosen: versions that were selected earlier in this crawl
-    :param all_known: also follow the releases in the record and in the queue, as a refresh does
-    :param again: read releases again that were broken or wait after a failure
+    :param all_known: whether releases in the record and in the queue are followed, as in a refresh
+    :param again: whether releases are read again that were broken or wait after a failure
     """
 
     bounds: CrawlBounds | None
@@ -158,12 +159,12 @@ class ProjectNeeds:
 
 @dataclass(frozen=True, slots=True)
 class ProjectPlan:
-    """What a crawl does about a project.
+    """The decisions of a crawl about a project.
 
     :param selected: versions whose requirements are followed
-    :param to_read: selected versions whose metadata is not known
-    :param drafts: releases that changed and need no metadata
-    :param waiting: versions that failed and are not due, or were given up
+    :param to_read: selected versions whose metadata is unknown
+    :param drafts: changed releases whose metadata need not be read
+    :param waiting: versions that failed and are not due yet, or were given up
     :param stale: versions in the queue that the index no longer lists
     """
 
@@ -176,7 +177,7 @@ class ProjectPlan:
 
 
 def listed_on(page: ProjectPage) -> list[ListedRelease]:
-    """Return the releases of a page; one without files counts as yanked."""
+    """Return the releases of a page; a release without files counts as yanked."""
     return [
         ListedRelease(version, _uploaded(files), all(file.yanked for file in files))
         for version, files in page.releases.items()
@@ -191,7 +192,7 @@ def offered_on(page: ProjectPage) -> set[str]:
 def as_listed(
     known: Mapping[str, KnownRelease], versions: Collection[str]
 ) -> dict[str, KnownRelease]:
-    """Return ``known`` by the versions as the page spells them."""
+    """Return ``known`` by version in the spelling of the page."""
     listed = {version_of(it): it for it in versions if version_of(it) is not None}
     return {listed.get(version_of(it), it): release for it, release in known.items()} | {
         it: known[it] for it in known.keys() & set(versions)
@@ -207,11 +208,11 @@ def plan(
     before: ProjectRow | None,
     now: datetime,
 ) -> ProjectPlan:
-    """Decide which releases to read, and make documents of those that need not be read.
+    """Decide which releases to read, and draft documents for changed ones that need no reading.
 
     :param known: releases in the record, by version
-    :param queue: releases of the project that wait to be read
-    :param before: the project as of the last answer of the index
+    :param queue: queued releases of the project, by version
+    :param before: the project at the last answer of the index
     """
     listed, offered = listed_on(page), offered_on(page)
     selected = _selected(listed, offered, ask, known, queue, before)
@@ -245,11 +246,11 @@ def needs_reading(
 ) -> bool:
     """Whether the metadata of a release has to be read.
 
-    Known requirements are not read again, unless a solver and not the index named them. A file
-    that was broken is read again only when another file becomes the first choice, such as a wheel
-    that was added later. Releases with an invalid version are not read: they are never selected.
+    Known requirements are read again only if they come from a solver instead of the index. After a
+    broken file, the release is read again only if another file becomes the first choice, such as a
+    new wheel. Releases with an invalid version are never read.
 
-    :param again: also read a file that was broken
+    :param again: whether a broken file is read again
     """
     if known is not None and known.requirements_known and not known.from_solver:
         return False
@@ -291,7 +292,7 @@ def _appeared(listed: Sequence[ListedRelease], bounds: CrawlBounds, before: Proj
 def _without_metadata(
     read: Collection[str], known: Mapping[str, KnownRelease]
 ) -> dict[str, ReleaseMetadata]:
-    """Return the releases without a file to read."""
+    """Return the metadata of releases without a file to read."""
     return {
         it: NO_FILES if version_of(it) else INVALID_VERSION
         for it in sorted(read)
@@ -305,7 +306,7 @@ def _with_changed_files(
     before: ProjectRow | None,
     read: Collection[str],
 ) -> dict[str, ReleaseMetadata]:
-    """Return known releases whose files may have changed, without those that are ``read`` now."""
+    """Return the metadata of known releases whose files may have changed, except ``read`` ones."""
     same = before is not None and before.page_digest == page.digest
     return {
         it: metadata_of_record(known[it])
@@ -338,7 +339,7 @@ def _events(
 
 
 def _conflicts(index: str, page: ProjectPage, before: ProjectRow | None) -> list[IndexEvent]:
-    """Return the files with two hashes, if the page changed."""
+    """Return an event for each file with two hashes, if the page changed."""
     if before is not None and before.page_digest == page.digest:
         return []
     return [

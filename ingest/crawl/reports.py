@@ -1,4 +1,4 @@
-"""What became of a crawl."""
+"""The report of a crawl."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class CrawlReport:
     :param unsolvable_roots: roots without a selectable release
     :param unmet_roots: roots with selectable releases, none of which meets the specifier
     :param emptied: packages that lost all their files
-    :param skipped: numbers of page entries that name no file of their package or name one twice
-    :param events: changes in the index since its last answer, by kind
+    :param skipped: by package, number of page entries that are repeated or name no file of it
+    :param events: number of changes on the index since its last answer, by kind
     :param lost: why the crawl ended early
     """
 
@@ -109,7 +109,7 @@ class CrawlReport:
 
     @property
     def clean(self) -> bool:
-        """Whether there is nothing that a person should look at."""
+        """Whether nothing needs attention."""
         return not (
             self.missing_roots or self.unsolvable_roots or self.unmet_roots or self.failed
             or self.waiting or self.emptied or self.alarms or self.lost
@@ -117,7 +117,7 @@ class CrawlReport:
 
     @property
     def unanswered(self) -> bool:
-        """Whether the index gave no answer, or stopped answering."""
+        """Whether the index did not answer, or stopped answering."""
         pages = [it for it in self.failed if it.version is None]
         silent = all(it.code in NO_ANSWER for it in pages)
         return self.lost is not None or (0 < self.packages == len(pages) and silent)

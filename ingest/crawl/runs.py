@@ -1,4 +1,4 @@
-"""Runs of crawls: packages that a person adds, and all that is known, refreshed."""
+"""Runs of crawls: adds packages, and refreshes all known packages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def unanswered(crawls: Sequence[CrawlReport]) -> bool:
 
 
 def clean(crawls: Sequence[CrawlReport]) -> bool:
-    """Whether there is nothing that a person should look at."""
+    """Whether nothing needs attention."""
     return all(report.clean for report in crawls)
 
 
@@ -69,7 +69,7 @@ def _root(text: str) -> WantedPackage:
         problem = without_secrets(requirement.problem or "")
         raise InvalidArgument(f"{without_secrets(text)!r} names no package: {problem}")
     if requirement.url is not None or requirement.marker is not None:
-        message = "neither an address nor a marker can be followed"
+        message = "URLs and markers are not allowed here"
         raise InvalidArgument(f"{without_secrets(text)!r}: {message}")
     return WantedPackage(requirement.name, requirement.specifier, frozenset(requirement.extras))
 
@@ -84,9 +84,9 @@ def add_packages(
     retry: bool = False,
     on_progress: OnProgress = lambda _report: None,
 ) -> RunOutcome[tuple[CrawlReport, ...]]:
-    """Store ``roots`` and all that they require, and watch the roots from now on.
+    """Store ``roots`` and all packages that they require, and watch the roots from now on.
 
-    :param retry: read releases again that were given up, failed or were broken
+    :param retry: whether releases are read again that were given up, failed or broken
     :raises InvalidArgument: if there is no such index
     """
     served = index_of(settings, index)
@@ -108,7 +108,7 @@ def add_packages(
 def refresh(
     settings: Settings, *, on_progress: OnProgress = lambda _report: None
 ) -> RunOutcome[tuple[CrawlReport, ...]]:
-    """Read what is new of all known packages; one run at a time.
+    """Read new releases of all known packages; one run at a time.
 
     :raises AlreadyRunning: if another process on any machine is running it
     """
@@ -126,7 +126,7 @@ def refresh_indexes(
     on_progress: OnProgress = lambda _report: None,
     on_commit: Callable[[], None] = lambda: None,
 ) -> list[CrawlReport]:
-    """Read from every index what is new of the packages that the record has from it.
+    """Read new releases from every index, of the packages that the record has from it.
 
     :raises AlreadyRunning: if another process on any machine is running it
     """

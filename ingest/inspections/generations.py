@@ -81,7 +81,7 @@ class JobDocument:
 class DeliveredInspection:
     """One inspection of any generation.
 
-    :param name: from the content; ``None`` if only the file or the folder names the inspection
+    :param name: name in the content; ``None`` if only the file or folder has the name
     :param specification: canonical bytes; 2020-02 has ``lock`` and ``pipfile`` instead
     :param body: canonical JSON of the whole document
     :param failed_build: status of the failed build of an inspection without jobs
@@ -100,13 +100,13 @@ class DeliveredInspection:
 
     @property
     def collector(self) -> str:
-        """Program that wrote the document: this project's executor or its predecessor."""
+        """The program that wrote the document: this project's executor or its predecessor."""
         ours = self.failed_build is not None or any(is_ours(job.result) for job in self.jobs)
         return OWN_COLLECTOR if ours else EARLIER_COLLECTOR
 
 
 def deliveries_of(raw: RawDocument) -> Iterator[DeliveredInspection | InvalidDocument]:
-    """Yield the inspections in ``raw``; an error in place of each that cannot be read."""
+    """Yield the inspections in ``raw``, with an error in place of each unreadable one."""
     try:
         if raw.data is None:
             yield _directory(raw)
@@ -128,9 +128,9 @@ def deliveries_of(raw: RawDocument) -> Iterator[DeliveredInspection | InvalidDoc
 
 
 def delivery_of_body(body: bytes, schema_version: SchemaVersion) -> DeliveredInspection:
-    """Read the stored body of an inspection; locations are those of the delivered files.
+    """Read the stored body of an inspection; error locations refer to the delivered files.
 
-    Private data is not removed again, because rows were made of the stored body as it is.
+    Private data is not removed again, because the stored rows come from this body.
 
     :raises InvalidDocument: if ``body`` does not have the layout of ``schema_version``
     """
@@ -167,10 +167,10 @@ def _load(data: bytes) -> tuple[Any, bytes]:
 def _kind_of(value: Any) -> SchemaVersion:
     """Recognise the generation of a single file by its keys.
 
-    :raises InvalidDocument: names the known generations and the keys of the file
+    :raises InvalidDocument: with the known generations and the keys of the file
     """
     if not isinstance(value, dict):
-        raise _unknown("the document is not an object but " + type(value).__name__)
+        raise _unknown(f"the document is not an object but {type(value).__name__}")
     claimed = value.get("schema_version")
     if claimed is not None and claimed not in list(SchemaVersion):
         raise _unknown(f"schema_version {str(claimed)[:60]!r} is not known", "$.schema_version")
@@ -185,7 +185,7 @@ def _kind_of(value: Any) -> SchemaVersion:
     ):
         return SchemaVersion.Y2020_02_DICTIONARY
     if "base" in value and value.keys() & {"python", "script", "build", "run"}:
-        raise _unknown("the document is a specification without results, so nothing was inspected")
+        raise _unknown("the document is a specification without results")
     keys = first_few([key[:40] for key in sorted(value)], 12)
     raise _unknown(f"no known generation has the keys {keys!r}")
 
@@ -198,7 +198,9 @@ def _is_result_list(value: Any) -> bool:
 
 def _unknown(message: str, field: str = "$") -> InvalidDocument:
     known = ", ".join(SchemaVersion)
-    return InvalidDocument(Reason.UNKNOWN_SCHEMA, f"{message}; known are {known}", field=field)
+    return InvalidDocument(
+        Reason.UNKNOWN_SCHEMA, f"{message}; known generations: {known}", field=field
+    )
 
 
 def _y2019(value: Record, canonical: bytes) -> DeliveredInspection:
@@ -206,7 +208,7 @@ def _y2019(value: Record, canonical: bytes) -> DeliveredInspection:
     record_of(value, "job_log", "$")
     times = record_of(status, "job", "$.status")
     specification = value.get("specification")
-    # A job log of 2019 names neither machine nor time, so two crashes could look the same.
+    # A job log of 2019 contains neither machine nor time, so two crashes could be equal.
     identity = {key: value.get(key) for key in ("inspection_id", "job_log")} | {"job": times}
     return DeliveredInspection(
         SchemaVersion.Y2019,
@@ -292,7 +294,7 @@ def _dictionary_entry(name: str, results: Any, location: DocumentLocation) -> De
 
 
 def _directory(raw: RawDocument) -> DeliveredInspection:
-    """Read an inspection folder; the body lacks its name, so that copies of a folder are equal."""
+    """Read an inspection folder; its name is not part of the body, so copies are equal."""
     jobs, parts = [], []
     for number, files in _numbered(raw.files):
         part, job = _directory_job(files, f"results/{number}")
@@ -344,7 +346,7 @@ def _failed_build(jobs: list[JobDocument], status: JobDocument | None) -> JobDoc
     """
     failed = status if status and status.result.get("state") == "failed" else None
     if not jobs and not failed:
-        raise _unknown("a folder with a specification and without results, nothing was inspected")
+        raise _unknown("the folder has a specification without results")
     return None if jobs else failed
 
 
@@ -368,7 +370,7 @@ def _directory_delivery(
 
 
 def _directory_name(jobs: list[JobDocument]) -> str | None:
-    """Return the name that our runner recorded, else the one in the first host name.
+    """Return the name that this project's runner recorded, else the name in the first host name.
 
     :raises InvalidDocument: if two jobs belong to different inspections
     """
@@ -384,7 +386,7 @@ def _directory_name(jobs: list[JobDocument]) -> str | None:
         if len(names) > 1:
             raise InvalidDocument(
                 Reason.CONFLICTING_FIELDS,
-                f"of another inspection than the first job: {' and '.join(names)[:200]}",
+                f"jobs of different inspections: {' and '.join(names)[:200]}",
                 field=f"{job.location.file}:$.inspection_id",
             )
     return next(iter(names), None)
@@ -458,7 +460,7 @@ def _load_file(data: bytes, location: DocumentLocation) -> tuple[Record, bytes]:
 
 
 def _log(files: Mapping[str, bytes], name: str) -> bytes | None:
-    """Return a log as JSON text; invalid bytes are replaced, because only people read logs."""
+    """Return a log as JSON text; invalid bytes are replaced, because no program parses logs."""
     data = files.get(name)
     if data is None:
         return None

@@ -1,7 +1,7 @@
 """Parses inspection documents of all generations.
 
-Entry points: :func:`parse_inspections` for delivered documents, :func:`parse_stored` for the bodies
-of stored ones.
+Entry points: :func:`parse_inspections` for delivered documents, :func:`parse_stored` for stored
+bodies.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from ingest.inspections.specification import (
 from ingest.privacy import scrub_text
 from ingest.sources.documents import RawDocument, RefusedDocument
 
-#: Reason of a failed build whose status names none.
+#: Reason of a failed build without a reason in its status.
 BUILD_FAILED = "build-failed"
 
-#: Characters of the message of a resolver or compiler that are stored; the log has the rest.
+#: Stored characters of a message of a resolver or compiler; the log has the whole message.
 _LONGEST_MESSAGE = 500
 _LONGEST_READ = 2**20
 _INT32 = 2**31 - 1
@@ -62,7 +62,7 @@ def observation_of_build(
 ) -> Observation:
     """Return the observation of a failed build: stack, reason and times.
 
-    Its hardware is unknown, because builds depend on it far less than jobs do.
+    Its hardware counts as unknown, because builds depend on it far less than jobs do.
 
     :param status: ``build/status`` of an inspection
     :param canonical: bytes that identify this attempt
@@ -101,10 +101,10 @@ def observation_of_build(
 def parse_inspections(
     raw: RawDocument, *, now: datetime | None = None
 ) -> Iterator[InspectionDocument | RefusedDocument]:
-    """Yield the inspections in ``raw`` in their order; most documents hold one.
+    """Yield the inspections in ``raw`` in their order; most documents contain one.
 
-    An inspection that cannot be stored is yielded as a refusal, so that the others of a dictionary
-    are stored. The content of a document never raises an error.
+    An invalid inspection is yielded as a refusal, so that the others of a dictionary are stored. No
+    content of a document raises an error.
 
     :param now: later timestamps are refused
     """
@@ -124,7 +124,7 @@ def parse_stored(
 ) -> InspectionDocument:
     """Parse the stored body of an inspection again.
 
-    :param name: of the inspection; the body lacks it if a folder gave it
+    :param name: name of the inspection; the body of a folder does not contain it
     :param now: later timestamps are refused
     :raises InvalidDocument: if the present parser refuses ``body``
     """
@@ -135,9 +135,9 @@ def parse_stored(
 
 
 def _refusal(raw: RawDocument, error: InvalidDocument) -> RefusedDocument:
-    """Refuse a document: the place is that of the whole document, the field names a file in it.
+    """Refuse a document; the place is the whole document, the field may name a file in it.
 
-    Message and field may quote a document whose private data was not removed yet.
+    Private data is removed, because message and field may quote the document.
     """
     message, field = scrub_text(error.message), scrub_text(error.field)
     return RefusedDocument(
@@ -157,7 +157,7 @@ def _document(delivery: DeliveredInspection, raw: RawDocument, now: datetime) ->
             Reason.OUT_OF_RANGE,
             f"the name of the inspection is longer than {MAX_NAME_LENGTH} characters",
         )
-    starts = [seen.started_at or seen.ended_at for seen in observations]
+    starts = [it.started_at or it.ended_at for it in observations]
     return InspectionDocument(
         document_id=DocumentId(document_id),
         schema_version=delivery.schema_version,
@@ -194,21 +194,21 @@ def _observations(
 ) -> list[Observation]:
     if delivery.failed_build is not None:
         return [_failed_build(delivery, delivery.failed_build, specification, now)]
-    seen: list[Observation] = []
+    observations: list[Observation] = []
     copies: Counter[bytes] = Counter()
     for job in delivery.jobs:
         copy = copies[job.canonical]
         copies[job.canonical] += 1
         try:
-            seen += observations_of(
-                job.result, _job_id(job, copy, delivery), len(seen), specification, now
+            observations += observations_of(
+                job.result, _job_id(job, copy, delivery), len(observations), specification, now
             )
         except InvalidDocument as error:
             in_specification = error.field.startswith("$.run.")
             raise (delivery.location if in_specification else job.location).relocated(
                 error
             ) from None
-    return seen
+    return observations
 
 
 def _failed_build(
@@ -225,10 +225,10 @@ def _failed_build(
 
 
 def _job_id(job: JobDocument, copy: int, delivery: DeliveredInspection) -> str:
-    """Identify a job; it keeps its identity in a later, larger delivery of its inspection.
+    """Identify a job; a later, larger delivery of its inspection gives the same identifier.
 
-    A result that names neither machine nor time could belong to any inspection, so that the
-    specification becomes part of its identity.
+    A result without machine and time could belong to any inspection, so the specification is part
+    of its identity.
     """
     parts = [job.canonical, b"%d" % copy]
     if not job.result.keys() & {"hostname", "datetime", "start_datetime", "job_log"}:

@@ -1,6 +1,6 @@
-"""Inspections from sources into the record: read, parse, store.
+"""Reads inspections from sources, parses and stores them.
 
-:func:`ingest_inspections` is the one way in, for commands, workers and uploads of archives.
+Commands, workers and uploads all use :func:`ingest_inspections`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ KIND = "inspection"
 class IngestReport:
     """Counts of a run.
 
-    :param read: documents, refused ones included
+    :param read: documents, including refused ones
     :param known: documents that were in the record before, or occurred twice
-    :param mended: entries of the quarantine that the sources no longer cause
-    :param skipped: files that are not inspections, by the reason
-    :param observations: new ones, by their outcome
-    :param observations_known: those that were in the record before, or occurred twice
+    :param mended: quarantine entries that were resolved
+    :param skipped: files that are not inspections, by reason
+    :param observations: new observations by outcome
+    :param observations_known: observations that were in the record before, or occurred twice
     """
 
     read: int = 0
@@ -108,8 +108,8 @@ def ingest_inspections(
 
     :param on_document: called for each document that is read
     :param on_skipped: called with each file that is not an inspection
-    :param on_commit: called after each batch, such as to wake the projector
-    :raises StoreUnavailable: if a store is lost; what was committed stays
+    :param on_commit: called after each batch, for example to wake the projector
+    :raises StoreUnavailable: if a store is lost; committed batches are kept
     """
     report = IngestReport()
     count_skipped = _counting(report, on_skipped)
@@ -138,7 +138,7 @@ def check_inspections(
         parsed = [delivery.document for delivery in batch.deliveries]
         added = InspectionsAdded(
             {str(document.document_id) for document in parsed} - documents,
-            {seen.observation_id for document in parsed for seen in document.observations}
+            {job.observation_id for document in parsed for job in document.observations}
             - observations,
         )
         report.count_batch(batch, added)

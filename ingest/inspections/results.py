@@ -1,4 +1,4 @@
-"""Turns the result of a job into observations: measurements, crashes or host problems."""
+"""Converts the result of a job into observations: measurements, crashes or host problems."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _MOST_THREADS = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Library that a script measured, as the script printed it.
+    """The measured library, according to the output of the script.
 
     :param threads: threads that the library used; requested threads if it does not report them
     :param blas: name and version of the linear algebra library, and the kernels that it chose
@@ -60,7 +60,7 @@ class Library:
 
 
 def library_of(stdout: Any) -> Library:
-    """Read the library from standard output; ignore what is not as expected.
+    """Read the library from standard output; unexpected values are ignored.
 
     >>> library_of({"threads": {"requested": 2, "used": None}, "build": {"blas": "mkl"}})
     Library(threads=2, blas='mkl')
@@ -72,7 +72,7 @@ def library_of(stdout: Any) -> Library:
 
 
 def _blas(build: Record) -> str | None:
-    """Describe the BLAS library; what it reported at run time counts more than its build."""
+    """Describe the BLAS library, if possible by its report at run time, else by the build."""
     running = build.get("blas_runtime")
     if isinstance(running, list) and running and isinstance(running[0], dict):
         # "OpenBLAS 0.3.21  USE64BITINT DYNAMIC_ARCH …": name and version, then how it was built.
@@ -123,7 +123,7 @@ class _Facts:
 
     @property
     def crashed(self) -> bool:
-        """Whether the job failed; a job that the runner ended may have exit code 0."""
+        """Whether the job failed; a job that the runner terminated may have exit code 0."""
         return self.exit_code != 0 or self.run.ended is not None
 
 
@@ -136,7 +136,7 @@ def observations_of(
 ) -> list[Observation]:
     """Return the observations of one job.
 
-    :param position: of its first observation within the inspection
+    :param position: position of its first observation in the inspection
     :raises InvalidDocument: with fields relative to the result
     """
     times, result, at = _parts_of(result)
@@ -151,7 +151,7 @@ def observations_of(
 
 
 def _parts_of(document: Record) -> tuple[tuple[Record, str] | None, Record, str]:
-    """Return times, result and path of the result; documents of 2019 keep them apart."""
+    """Return times, result and path of the result; documents of 2019 store times separately."""
     if "job_log" not in document:
         return None, document, "$"
     status = record_of(document, "status", "$")
@@ -182,7 +182,7 @@ def _facts(
 
 
 def _usage(usage: Record) -> Record:
-    """Read the kernel's counters of a job (getrusage(2)) by the names of an observation."""
+    """Return the kernel's counters of a job (getrusage(2)) by the field of an observation."""
     at = "$.usage"
     memory = integer_of(usage, "ru_maxrss", at, high=2**50)
     counts = {name: integer_of(usage, key, at, high=2**62) for key, name in _COUNTS.items()}
@@ -197,7 +197,7 @@ def _usage(usage: Record) -> Record:
 def _hardware_of(
     result: Record, specification: InspectionSpecification, limits: Allowance | None
 ) -> Hardware:
-    """Return the hardware class; the limits that the job got count more than requested ones."""
+    """Return the hardware class; actual limits of the job take precedence over requested ones."""
     requested = Allowance(cpu_quota=specification.cpu_quota, threads=specification.threads)
     return hardware_class(result, limits or requested, specification.requested)
 
@@ -219,7 +219,7 @@ def _observations(
     result: Record, facts: _Facts, position: int, specification: InspectionSpecification
 ) -> list[Observation]:
     stdout, stderr = result.get("stdout"), result.get("stderr")
-    # Our runner stores any JSON that a script prints; a list or a number is not a measurement.
+    # This project's runner stores any JSON output; lists and numbers are not measurements.
     if facts.run.ours and not isinstance(stdout, dict | str):
         stdout = None
     if stdout is not None and not isinstance(stdout, dict | str):
@@ -271,9 +271,9 @@ def _named(specification: InspectionSpecification, run: JobRun) -> InspectionSpe
 def _unreadable(
     error: InvalidDocument, facts: _Facts, position: int, indicator: Indicator
 ) -> Observation:
-    """Return an observation without result for a job whose output is invalid.
+    """Return an observation without a result, for a job with invalid output.
 
-    The other jobs of its inspection are not affected.
+    The other jobs of the inspection are not affected.
     """
     message = f"{error.field}: {error.message}"
     return _observation(
@@ -325,9 +325,9 @@ def _observation(
     **values: Any,
 ) -> Observation:
     values = {"parameters": {}, "device": None, "unit": None, **values}
-    # The digest of the indicator holds its component, for scripts whose hash is not known.
+    # The identifier of the indicator covers the component, because a script may have no hash.
     key = [indicator.indicator_id, values["parameters"], values["device"], facts.hardware.digest]
-    # The first keys were made when FLOP/s was the only unit.
+    # Without FLOP/s, because the first keys were made when it was the only unit.
     key += [values["unit"]] if values["unit"] not in (None, Unit.FLOP_PER_SECOND) else []
     return Observation(
         observation_id=digest([facts.job_id, index]),
@@ -357,7 +357,7 @@ def _observation(
 def _indicator_of(
     stdout: Any, sha: str | None, specification: InspectionSpecification, measured: bool
 ) -> Indicator:
-    """Name the indicator by what the script printed, else by its URL, else by its result."""
+    """Determine the indicator from the output of the script, else its URL, else its result."""
     printed = stdout if isinstance(stdout, dict) else {}
     name = text_of(printed, "name", "$.stdout") or specification.script_name
     if name is None and measured and "@result" not in printed:
@@ -374,8 +374,8 @@ def _indicator(name: str, component: str | None, sha: str | None) -> Indicator:
 def _exclusion(indicator: Indicator, device: str | None) -> Exclusion | None:
     """Return why a measurement is excluded from comparisons, if its script is known to be wrong.
 
-    The historic script calls its component ``pytorch``. Our own scripts report ``torch`` and
-    synchronise before they stop the clock, so that they are not excluded.
+    The historic script calls its component ``pytorch``. This project's scripts report ``torch`` and
+    synchronise before they stop the clock, so they are not excluded.
     """
     on_gpu = device is not None and device.lower().partition(":")[0] in _GPU_DEVICES
     if on_gpu and (indicator.name, indicator.component) == ("PiMatmul", "pytorch"):

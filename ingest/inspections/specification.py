@@ -1,4 +1,4 @@
-"""Reads the specification of an inspection: locked stack, image, resources and script."""
+"""Reads specifications of inspections: locked stack, image, resources and script."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from common.units import THREAD_VARIABLES
 
 NO_SPECIFICATION = "the inspection was published without its specification"
 
-#: Specifications kept for the other jobs and copies of an inspection, and their longest.
+#: Number of cached specifications, and size limit for caching one.
 _KEPT, _KEPT_BYTES = 256, 256 * 1024
 
 _CPU_QUANTITY = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(m?)\Z")
 _SCRIPT_URL = re.compile(r"[a-z][a-z0-9+]*://\S+/(?P<folder>[^/\s]+)/(?P<script>[^/\s]+)\.py\Z")
 
-#: Scripts of the known indicators, by file name, which is how specifications name bundled ones.
+#: Names of the known indicators by script; specifications of bundled indicators use these scripts.
 _INDICATOR_NAMES = {
     "matmul": "PiMatmul",
     "gemm": "PiGemm",
@@ -49,9 +49,9 @@ _INDICATOR_NAMES = {
     "train": "PiTrain",
     "infer": "PiInfer",
 }
-#: Those that documents name by the address of their script.
-_ADDRESSED = ("matmul", "conv1d", "conv2d")
-#: Components that indicators measure, by the package or folder that tells of them.
+#: Scripts that documents name by URL.
+_WITH_URL = ("matmul", "conv1d", "conv2d")
+#: Measured components, by package in the stack or folder in the script's URL.
 _COMPONENTS = {
     "tensorflow": "tensorflow",
     "tensorflow-cpu": "tensorflow",
@@ -61,9 +61,9 @@ _COMPONENTS = {
     "torch": "pytorch",
     "numpy": "numpy",
 }
-#: Every framework needs it, so its being locked tells nothing.
+#: In nearly every stack, so it does not indicate the measured component.
 _EVERYWHERE = "numpy"
-#: What bundled scripts call PyTorch; the historic ones, which are others, said ``pytorch``.
+#: Components of bundled scripts, which call PyTorch ``torch``; historic scripts say ``pytorch``.
 _BUNDLED_COMPONENTS = {**_COMPONENTS, "torch": "torch", "pytorch": "torch"}
 
 
@@ -71,12 +71,12 @@ _BUNDLED_COMPONENTS = {**_COMPONENTS, "torch": "torch", "pytorch": "torch"}
 class InspectionSpecification:
     """The parts of a specification that observations need.
 
-    :param threads: values of thread variables by name
-    :param cpu_quota: CPUs of a job
+    :param threads: values of environment variables for threads, by name
+    :param cpu_quota: number of CPUs of a job
     :param requested: requested hardware; documents of 2019 have no other hardware
-    :param requires_python: of the Pipfile
-    :param script_name, script_component: indicator and component where the script's
-        address makes them clear
+    :param requires_python: Python version in the Pipfile
+    :param script_name: indicator, if the script or its URL determines it
+    :param script_component: component, if the script's URL or the stack determines it
     """
 
     stack: Stack | None
@@ -95,7 +95,7 @@ UNKNOWN = InspectionSpecification(None, NO_SPECIFICATION, {}, None, {}, None, ()
 
 
 def specification_of(canonical: bytes) -> InspectionSpecification:
-    """Read a specification from its canonical JSON; copies of a short one are read once.
+    """Read a specification from its canonical JSON; short specifications are cached.
 
     :raises InvalidDocument: with fields relative to the specification
     """
@@ -137,7 +137,7 @@ def _specification_of(canonical: bytes) -> InspectionSpecification:
 
 
 def bare_lock(locked: bytes, requirements: bytes) -> InspectionSpecification:
-    """Read what a document of 2020-02 has in place of a specification: a Pipfile and its lock."""
+    """Read the lock and Pipfile of a document of 2020-02, which has no specification."""
     kept = len(locked) + len(requirements) <= _KEPT_BYTES
     return (_bare_lock if kept else _bare_lock.__wrapped__)(locked, requirements)
 
@@ -162,7 +162,7 @@ def script_hints(script: Any, stack: Stack | None) -> tuple[str | None, str | No
     if script is not None and not isinstance(script, str):
         raise wrong_type(script, "text", "$.script")
     match = _SCRIPT_URL.match(script) if script and len(script) < 2000 else None
-    name = indicator_name(match["script"]) if match and match["script"] in _ADDRESSED else None
+    name = indicator_name(match["script"]) if match and match["script"] in _WITH_URL else None
     component = _COMPONENTS.get(match["folder"]) if match else None
     return name, component or _component_of(stack)
 
@@ -174,7 +174,7 @@ def _component_of(stack: Stack | None, known: Mapping[str, str] = _COMPONENTS) -
 
 
 def _framework_of(stack: Stack | None) -> str:
-    """Return what a bundled script measures by default: the stack's one framework, else NumPy."""
+    """Return the default component of bundled scripts: the stack's only framework, or NumPy."""
     return _component_of(stack, _BUNDLED_COMPONENTS) or _EVERYWHERE
 
 
@@ -234,7 +234,7 @@ def _requires(pipfile: Record, at: str) -> str | None:
 
 
 def environment_of(result: Record, specification: InspectionSpecification) -> RuntimeEnvironment:
-    """Return the environment that the job saw, else the one that the specification names."""
+    """Return the environment that the job reported, else the one in the specification."""
     runtime = record_of(result, "runtime_environment", "$")
     system = record_of(runtime, "operating_system", "$.runtime_environment")
     release = record_of(result, "os_release", "$")
@@ -264,11 +264,11 @@ def _environment(
 
 
 def canonical_lock(value: Any, field: str) -> bytes:
-    """Return a lock or Pipfile as canonical bytes; 2020-02 wrote a list of one element."""
+    """Return a lock or Pipfile as canonical bytes; 2020-02 has it in a list of one element."""
     if isinstance(value, list):
         if len(value) > 1:
             raise InvalidDocument(
-                Reason.CONFLICTING_FIELDS, f"{len(value)} of them for one inspection", field=field
+                Reason.CONFLICTING_FIELDS, f"{len(value)} locks for one inspection", field=field
             )
         value = value[0] if value else None
     return canonical_json({} if value is None else as_record(value, field))

@@ -1,4 +1,4 @@
-"""Compares the rows of inspections with their documents, which are parsed again."""
+"""Parses stored inspections again and compares them with their rows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def parsed(document: StoredDocument, name: str) -> InspectionDocument:
 
 
 class InspectionVerifier(Verifier):
-    """Compares inspections; observations of a document that differs are refused as evidence."""
+    """Compares inspections; if a document differs, its observations are excluded from evidence."""
 
     def compare(
         self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]
@@ -73,9 +73,9 @@ class InspectionVerifier(Verifier):
                 yield of_document(it.document_id, "collector", it.collector, inspection.collector)
             rows = made[it.document_id] = list(derived_rows(inspection))
             if (stack := inspection.stack) is not None:
-                several = by_stack.setdefault(stack.digest, [])
-                rows += () if several else stack_rows(stack, it.document_id)
-                several.append(it.document_id)
+                inspections = by_stack.setdefault(stack.digest, [])
+                rows += () if inspections else stack_rows(stack, it.document_id)
+                inspections.append(it.document_id)
         others = {first: rest for first, *rest in by_stack.values()}
         for difference in compare_rows(connection, made, (StackPackage,)):
             yield difference
@@ -91,10 +91,10 @@ class InspectionVerifier(Verifier):
         equal = {it.document_id: it for it in compared.equal}
         again = refused_documents(connection, equal) if equal else set()
         for document_id in sorted(again):
-            with suppress(InvalidDocument):  # a document that the parser refuses stays refused
+            with suppress(InvalidDocument):  # a document that the parser refuses stays excluded
                 reasons = {
-                    seen.observation_id: seen.quarantine_reason
-                    for seen in parsed(equal[document_id], "").observations
+                    job.observation_id: job.quarantine_reason
+                    for job in parsed(equal[document_id], "").observations
                 }
                 accepted = accept_observations(connection, document_id, reasons)
                 run.counts["observations_accepted"] += accepted

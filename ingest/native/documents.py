@@ -1,4 +1,4 @@
-"""Documents of analyses: canonical JSON, identified by its digest."""
+"""Writes and parses documents of analyses, which are canonical JSON identified by a digest."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from common.wheels import Wheel
 
 @dataclass(frozen=True, slots=True)
 class WheelContent:
-    """Content of a wheel: fields of :class:`common.native_interfaces.WheelAnalysis`, unordered."""
+    """Content of a wheel, unordered; see :class:`common.native_interfaces.WheelAnalysis`."""
 
     imports: Iterable[str]
     bundled: Iterable[str]
@@ -105,17 +105,17 @@ def environment_analysis(
 def analysis_of(body: bytes) -> Analysis:
     """Parse an analysis from its document, without its libraries and skipped files.
 
-    :raises InvalidDocument: if it is none
+    :raises InvalidDocument: if ``body`` is not an analysis
     """
     try:
         value = orjson.loads(body)
         if value["kind"] == "wheel":
             package = package_version(value["name"], value["version"], value["index"])
-            asked = {name for library in value["libraries"] for name in library["needed"]}
+            needed = {name for library in value["libraries"] for name in library["needed"]}
             return WheelAnalysis(
                 value["sha256"], value["filename"], package, value["tags"],
                 tuple(value["imports"]), tuple(value["bundled"]),
-                _interfaces(value["needs"], asked), (), (), DocumentId(digest_bytes(body)), body,
+                _interfaces(value["needs"], needed), (), (), DocumentId(digest_bytes(body)), body,
             )  # fmt: skip
         content = {key: it for key, it in value.items() if key != "skipped"}
         return EnvironmentAnalysis(
@@ -125,21 +125,19 @@ def analysis_of(body: bytes) -> Analysis:
             DocumentId(digest_bytes(body)), body,
         )  # fmt: skip
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        message = f"this is no analysis: {fault_in(error)}"
+        message = f"not an analysis: {fault_in(error)}"
         raise InvalidDocument(Reason.UNKNOWN_SCHEMA, message) from error
 
 
-def _interfaces(
-    by_library: dict[str, list[str]], themselves: Collection[str]
-) -> tuple[Interface, ...]:
-    """Return the interfaces that :func:`_by_library` grouped.
+def _interfaces(by_library: dict[str, list[str]], whole: Collection[str]) -> tuple[Interface, ...]:
+    """Undo :func:`_by_library`.
 
-    :param themselves: libraries that are meant besides their versions
+    :param whole: libraries that are interfaces themselves, besides their versions
     """
     return tuple(
         Interface(library, version)
         for library, versions in by_library.items()
-        for version in (("", *versions) if library in themselves else versions or ("",))
+        for version in (("", *versions) if library in whole else versions or ("",))
     )
 
 
@@ -149,12 +147,12 @@ def _skipped(files: Iterable[UnreadableLibrary]) -> list[dict[str, str]]:
 
 def _by_library(interfaces: Iterable[Interface]) -> dict[str, list[str]]:
     """Group versions by library; a library without versions has an empty list."""
-    found: dict[str, list[str]] = {}
+    by_library: dict[str, list[str]] = {}
     for interface in interfaces:
-        versions = found.setdefault(interface.library, [])
+        versions = by_library.setdefault(interface.library, [])
         if interface.version:
             versions.append(interface.version)
-    return found
+    return by_library
 
 
 def _library(library: NativeLibrary) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Reads the dynamic section of ELF files; every number in them is checked before it is used.
+"""Reads the dynamic section of ELF files; checks every number in them before using it.
 
-Only what the loader reads is read: program headers and the dynamic section. Section
-headers may be stripped, and say nothing to a loader.
+Like a loader, it reads only program headers and the dynamic section. Section headers may be
+stripped.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from common.native_interfaces import Interface, NativeLibrary
 from common.reasons import Reason
 
 MAGIC = b"\x7fELF"
-#: File systems hold no longer name, and a loader looks for files.
+#: Limit of file systems; libraries are files.
 _LONGEST_NAME = 255
 _LONGEST_SEARCH = 4_096
-#: The most of each that real libraries have is a tenth of this.
+#: Ten times the highest numbers in real libraries.
 _MOST_SEGMENTS, _MOST_TAGS, _MOST_VERSIONS = 1_024, 20_000, 10_000
 _BASE, _WEAK = 1, 2  # flags of the ELF gABI's symbol versioning
 
@@ -42,20 +42,19 @@ class _Broken(ValueError):
 
 
 def read_library(stream: IO[bytes], path: str) -> NativeLibrary | None:
-    """Read a shared library or a program; ``None`` if it has no dynamic section.
+    """Read a shared library or a program.
 
-    That is a static program, an object file, or code for a GPU.
-
-    :param stream: seekable; never more than some kilobytes of it are held
-    :raises InvalidDocument: with ``elf_broken`` if it is damaged
+    :param stream: seekable; at most some kilobytes are in memory
+    :returns: ``None`` without a dynamic section: a static program, an object file, code for a GPU
+    :raises InvalidDocument: with ``elf_broken`` if the file is damaged
     """
     try:
         return _read(stream, path)
     except (InvalidDocument, OSError):
         raise
-    except Exception as error:  # the library raises whatever it stumbles upon
-        words = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise InvalidDocument(Reason.ELF_BROKEN, words, place=path) from error
+    except Exception as error:  # elftools raises errors of many types
+        message = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise InvalidDocument(Reason.ELF_BROKEN, message, place=path) from error
 
 
 def _read(stream: IO[bytes], path: str) -> NativeLibrary | None:
@@ -116,9 +115,9 @@ class _Image:
         return cls(stream, elf.structs, tuple(loads), dynamic)
 
     def offset_of(self, address: int) -> int:
-        """Return the offset in the file of an address.
+        """Return the offset of an address in the file.
 
-        :raises _Broken: if nothing is loaded there
+        :raises _Broken: if the address is not loaded from the file
         """
         for start, offset, length in self.loads:
             if start <= address < start + length:
@@ -162,9 +161,9 @@ class _Names:
                 yield self.text(value)
 
     def search(self) -> Iterator[str]:
-        """The run path; the older tag counts only without the newer one."""
-        places = {tag: value for tag, value in self._tags if tag in ("DT_RUNPATH", "DT_RPATH")}
-        value = places.get("DT_RUNPATH", places.get("DT_RPATH"))
+        """Folders of ``DT_RUNPATH``, or else of its predecessor ``DT_RPATH``."""
+        paths = {tag: value for tag, value in self._tags if tag in ("DT_RUNPATH", "DT_RPATH")}
+        value = paths.get("DT_RUNPATH", paths.get("DT_RPATH"))
         if value is not None:
             yield from filter(None, self.text(value, _LONGEST_SEARCH).split(":"))
 
@@ -196,10 +195,10 @@ def _needs(image: _Image, names: _Names) -> Iterator[Interface]:
 
 
 def _defines(image: _Image, names: _Names) -> Iterator[str]:
-    """Versions of provided symbols, without the base version, which names the file."""
+    """Versions of provided symbols, without the base version, which is the name of the file."""
     structs = image.structs
     for entry, place in _entries(image, names, "VERDEF", structs.Elf_Verdef, "vd"):
-        # The first auxiliary entry is the version's name, the others its parents'.
+        # The first auxiliary entry is the version's name, the others are names of its parents.
         if not entry["vd_flags"] & _BASE and entry["vd_cnt"]:
             yield names.text(image.parsed(structs.Elf_Verdaux, place + entry["vd_aux"])["vda_name"])
 
@@ -214,7 +213,7 @@ def _entries(
     place, inner = image.offset_of(address), 0
     for _ in range(count):
         entry = image.parsed(kind, place)
-        # Counted with their inner ones: a table that points at itself has no end.
+        # Inner entries count as well, because a table that points at itself has no end.
         inner += 1 + entry[f"{prefix}_cnt"]
         if inner > _MOST_VERSIONS:
             raise _Broken(f"more than {_MOST_VERSIONS} versions of symbols")

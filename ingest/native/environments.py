@@ -1,4 +1,4 @@
-"""Analyses what the dynamic loader of a machine or an image provides."""
+"""Analyses the native libraries that a machine or an image provides."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from ingest.native.file_trees import (
 )
 from ingest.native.images import open_image
 
-#: Folders that loaders know without being told.
+#: Folders that loaders search without configuration.
 _FOLDERS = ("lib64", "usr/lib64", "lib", "usr/lib", "usr/local/lib")
-#: Debian's loaders know those of their machine too, such as ``x86_64-linux-gnu``.
+#: Debian's loaders also search folders of an architecture, such as ``x86_64-linux-gnu``.
 _MULTIARCH = re.compile(r"\w+-linux-\w+")
 _MOST_INCLUDES = 64
 #: More files than in the library folders of any system.
@@ -43,9 +43,9 @@ _MOST_LIBRARIES = 200_000
 
 @dataclass(slots=True)
 class Libraries:
-    """The libraries of a root.
+    """The native libraries in a file tree.
 
-    :param files: each with the names that find it, in the order of the loader's folders
+    :param files: libraries and the names that lead to each, in the order of the loader's folders
     """
 
     files: list[tuple[NativeLibrary, tuple[str, ...]]] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Libraries:
                     continue
                 seen.add(name)
                 yield Interface(name)
-                # Versions are asked for by the name that the library goes by.
+                # Programs request versions by the soname of the library.
                 if name == (library.soname or name):
                     yield from (Interface(name, version) for version in library.defines)
 
@@ -76,8 +76,8 @@ class Libraries:
 def libraries_of(tree: Tree, environ: Mapping[str, str]) -> Libraries:
     """Read every library that a loader finds without a run path.
 
-    :param environ: what programs start with; ``LD_LIBRARY_PATH`` is looked at
-    :raises InvalidDocument: if there are more than in any system
+    :param environ: environment variables of programs; ``LD_LIBRARY_PATH`` counts
+    :raises InvalidDocument: if there are more libraries than in any real system
     """
     candidates: dict[str, list[str]] = {}
     for folder in library_folders(tree, environ):
@@ -89,7 +89,7 @@ def libraries_of(tree: Tree, environ: Mapping[str, str]) -> Libraries:
             raise InvalidDocument(Reason.ARCHIVE_BOMB, f"more than {_MOST_LIBRARIES} libraries")
     skipped: list[UnreadableLibrary] = []
     read = {library.path: library for library in _read_all(tree, candidates, skipped)}
-    # The system's cache of libraries goes by what each says of itself.
+    # The loader's cache lists libraries by their sonames.
     files = [
         (library, tuple(dict.fromkeys(filter(None, (library.soname, *names)))))
         for real, names in candidates.items()
@@ -115,7 +115,7 @@ def _read_all(
 
 
 def library_folders(tree: Tree, environ: Mapping[str, str]) -> list[str]:
-    """Return the folders that a loader searches in order, without links and repetitions."""
+    """Return the folders that a loader searches in order, resolved and without repetitions."""
     wanted = [path for path in environ.get("LD_LIBRARY_PATH", "").split(":") if path[:1] == "/"]
     wanted += _configured(tree, "etc/ld.so.conf", [_MOST_INCLUDES])
     wanted += _configured_by_musl(tree)
@@ -128,26 +128,27 @@ def library_folders(tree: Tree, environ: Mapping[str, str]) -> list[str]:
 
 
 def _configured(tree: Tree, path: str, budget: list[int]) -> list[str]:
-    """Yield the folders in glibc's configuration, which may include other files.
+    """Return the folders in glibc's configuration, which may include other files.
 
-    :param budget: how many files may still be read; they can include one another
+    :param budget: a list with the number of files that may still be read, because files can include
+        each other
     """
     budget[0] -= 1
     text = read_text(tree, path) if budget[0] >= 0 else None
     folders: list[str] = []
     for line in (text or "").splitlines():
-        words = line.partition("#")[0].split()
-        if words[:1] == ["include"]:
-            for pattern in words[1:]:
+        parts = line.partition("#")[0].split()
+        if parts[:1] == ["include"]:
+            for pattern in parts[1:]:
                 for included in _matching(tree, pattern):
                     folders += _configured(tree, included, budget)
-        elif words and words[0].startswith("/"):
-            folders.append(words[0])
+        elif parts and parts[0].startswith("/"):
+            folders.append(parts[0])
     return folders
 
 
 def _matching(tree: Tree, pattern: str) -> list[str]:
-    """Return files by a pattern in the last part of their path, relative to ``/etc``."""
+    """Return the files that a pattern matches; relative patterns start at ``/etc``."""
     folder, _, last = (pattern if pattern.startswith("/") else f"/etc/{pattern}").rpartition("/")
     real = resolve(tree, folder)
     names = [] if real is None else tree.names(real)
@@ -162,7 +163,7 @@ def _configured_by_musl(tree: Tree) -> list[str]:
 
 
 def os_release(tree: Tree) -> dict[str, str]:
-    """Read ``os-release``, such as ``ID`` and ``VERSION_ID``; empty if there is none."""
+    """Read ``os-release`` with values such as ``ID`` and ``VERSION_ID``; empty without it."""
     for path in ("etc/os-release", "usr/lib/os-release"):
         text = read_text(tree, path)
         if text is not None:
@@ -177,24 +178,26 @@ _LONGEST_NAME = 200
 
 
 def analyze_host(name: str | None = None, root: Path = Path("/")) -> EnvironmentAnalysis:
-    """Read the libraries of this machine; takes about a millisecond each.
+    """Analyse this machine; takes about a millisecond for each library.
 
-    :param name: what to call it; the system's name and version if unset, never the host's
+    :param name: name of the environment; by default name and version of the system, never the host
+        name
     """
     return _analyzed(EnvironmentKind.HOST, name, FolderTree(root), platform.machine(), os.environ)
 
 
 def analyze_image(wanted: str, name: str | None = None) -> EnvironmentAnalysis:
-    """Read the libraries of an image, by the path of its files or by its name.
+    """Analyse an image, given by its path or its name.
 
-    :param name: what to call it; what it calls itself, or the last part of its path, if unset
+    :param name: name of the environment; by default the name in the image, or the last part of its
+        path
     :raises InvalidArgument: if there is no such image
     :raises InvalidDocument: if it is broken
     """
     with open_image(wanted) as image:
-        called = name or image.name or Path(wanted).name or "root"
+        label = name or image.name or Path(wanted).name or "root"
         return _analyzed(
-            EnvironmentKind.IMAGE, called, image.tree, image.architecture, image.environ
+            EnvironmentKind.IMAGE, label, image.tree, image.architecture, image.environ
         )
 
 
@@ -202,24 +205,24 @@ def _analyzed(
     kind: EnvironmentKind, name: str | None, tree: Tree, architecture: str | None,
     environ: Mapping[str, str],
 ) -> EnvironmentAnalysis:  # fmt: skip
-    found = libraries_of(tree, environ)
+    libraries = libraries_of(tree, environ)
     system = os_release(tree)
-    machine = architecture or found.architecture() or "unknown"
-    provides = tuple(found.provides(machine))
-    if found.files and not provides:
+    machine = architecture or libraries.architecture() or "unknown"
+    provides = tuple(libraries.provides(machine))
+    if libraries.files and not provides:
         logger.warning(
             "native_libraries_of_other_machines",
-            extra={"wanted": [machine], "found": [found.architecture()]},
+            extra={"wanted": [machine], "found": [libraries.architecture()]},
         )
-    words = (system.get("ID", "unknown"), system.get("VERSION_ID", ""), machine)
-    called = name or "-".join(filter(None, words))
-    if not called.isprintable() or len(called) > _LONGEST_NAME:
-        raise InvalidArgument(f"an environment cannot be called {called[:80]!r}: use --name")
+    parts = (system.get("ID", "unknown"), system.get("VERSION_ID", ""), machine)
+    label = name or "-".join(filter(None, parts))
+    if not label.isprintable() or len(label) > _LONGEST_NAME:
+        raise InvalidArgument(f"{label[:80]!r} cannot name an environment: use --name")
     return environment_analysis(
         kind=kind,
-        name=called,
+        name=label,
         architecture=machine,
         os_release=(system.get("ID"), system.get("VERSION_ID")),
         provides=provides,
-        skipped=found.skipped,
+        skipped=libraries.skipped,
     )

@@ -1,4 +1,4 @@
-"""Files beneath a root, whose links never lead out of it, and packed streams within bounds."""
+"""File trees whose links never leave the root, and decompression with limits."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import zstandard
 from common.errors import InvalidDocument
 from common.reasons import Reason
 
-#: As many as Linux follows in one path, and the longest path that it takes: of all targets
-#: together, or a link of four kilobytes would cost two thousand steps for every path through it.
+#: Linux's limits for links in a path and for the length of a path. The length limits all targets
+#: together; otherwise a link of 4 KB would add two thousand steps to every path through it.
 _MOST_LINKS, _LONGEST_TARGETS = 40, 4_096
-#: Folders within one another; no real system has a fifth of it.
+#: Levels of folders; real systems have less than a fifth.
 DEEPEST = 256
-#: Configuration of the loader and of the system; real ones are some hundred bytes long.
+#: Limit for configuration files of the loader and the system; real ones have some hundred bytes.
 TEXT_BYTES = 64 * 1024
 
 
@@ -30,7 +30,7 @@ class Walker(Protocol):
     """A position in a tree; a step takes the same time at any depth."""
 
     def enter(self, name: str) -> str | None:
-        """Go to ``name``; if that is a link, stay and return its target as written."""
+        """Enter ``name``; if it is a link, stay and return its target as written."""
 
     def leave(self) -> None:
         """Go to the parent folder; not called at the root."""
@@ -49,48 +49,48 @@ class Tree(Protocol):
         """Whether ``path`` is a regular file and not a link."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the sorted names in ``folder``, not a link; empty if it is not a folder."""
+        """Return the sorted names in ``folder``; empty if it is a link or not a folder."""
 
     def text(self, path: str) -> str | None:
-        """Return a short text file; ``None`` if there is none at ``path``."""
+        """Return the beginning of a text file; ``None`` if there is no file at ``path``."""
 
     def open_all(self, paths: Iterable[str]) -> Iterator[tuple[str, IO[bytes]]]:
         """Yield regular files in any order; each is readable until the next one is requested."""
 
 
 def resolve(tree: Tree, path: str) -> str | None:
-    """Resolve the links in ``path`` as if the tree's root were the system's.
+    """Resolve the links in ``path`` as if the root of the tree were the root of the system.
 
-    Costs a step for each part of the path and of the links in it, some thousands at most.
+    Takes a step for each part of the path and of its links, at most some thousand.
 
-    :returns: ``None`` if the links have no end, or lead deeper than :data:`DEEPEST` folders;
-        whether there is a file is not said
+    :returns: the resolved path, which need not exist; ``None`` if links are circular or lead deeper
+        than :data:`DEEPEST` folders
     """
     walker = tree.walker()
-    done: list[str] = []
-    left = _parts(path)
+    resolved: list[str] = []
+    remaining = _parts(path)
     followed = length = 0
-    while left:
-        part = left.pop()
+    while remaining:
+        part = remaining.pop()
         if part == "..":
-            if done:  # the parent of the root is the root
-                done.pop()
+            if resolved:  # the parent of the root is the root
+                resolved.pop()
                 walker.leave()
             continue
         target = walker.enter(part)
         if target is None:
-            done.append(part)
-            if len(done) > DEEPEST:
+            resolved.append(part)
+            if len(resolved) > DEEPEST:
                 return None
             continue
         followed, length = followed + 1, length + len(target)
         if followed > _MOST_LINKS or length > _LONGEST_TARGETS:
             return None
         if target.startswith("/"):
-            done.clear()
+            resolved.clear()
             walker.restart()
-        left.extend(_parts(target))
-    return "/".join(done)
+        remaining.extend(_parts(target))
+    return "/".join(resolved)
 
 
 def _parts(path: str) -> list[str]:
@@ -99,7 +99,7 @@ def _parts(path: str) -> list[str]:
 
 
 def is_there(path: str) -> bool:
-    """Whether a path exists; false for one that no file system accepts.
+    """Whether a path exists; false for paths that no file system accepts.
 
     >>> is_there("."), is_there(""), is_there("x" * 5_000), is_there("x\\0")
     (True, False, False, False)
@@ -124,7 +124,7 @@ class _FolderWalker:
     def enter(self, name: str) -> str | None:
         try:
             return str(self._root.joinpath(*self._parts, name).readlink())
-        except (OSError, ValueError):  # a NUL in a path that a file of the tree names
+        except (OSError, ValueError):  # not a link, or a path with NUL
             self._parts.append(name)
             return None
 
@@ -170,14 +170,14 @@ class FolderTree:
             except PermissionError:
                 continue
             except OSError as error:
-                words = error.strerror or str(error)
-                raise InvalidDocument(Reason.UNREADABLE, words, place=path) from error
+                message = error.strerror or str(error)
+                raise InvalidDocument(Reason.UNREADABLE, message, place=path) from error
             with stream:
                 yield path, stream
 
     def open(self, path: str) -> IO[bytes]:
-        """Open a regular file; ``path`` has no links below the root."""
-        # A pipe would wait for a writer, and a link may have come since we looked.
+        """Open a regular file; ``path`` must not contain links below the root."""
+        # Without the flags, a pipe would wait for a writer, and a new link would be followed.
         number = os.open(self._root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         stream = os.fdopen(number, "rb")
         if not stat.S_ISREG(os.fstat(number).st_mode):
@@ -187,19 +187,19 @@ class FolderTree:
 
 
 MEBIBYTE = 1024 * 1024
-#: No header of an archive is that long; a longer read was asked for by a forged one.
+#: Real headers of archives are shorter; only a forged one requests more.
 _LONGEST_READ = 64 * MEBIBYTE
-#: What broken packing raises.
+#: Errors of broken compressed data.
 BROKEN_STREAM = (gzip.BadGzipFile, zlib.error, EOFError, zstandard.ZstdError)
 
 
 class Bounded(io.RawIOBase):
-    """A stream that is read forwards, counts its bytes and refuses decompression bombs.
+    """A stream that can only be read forwards, and refuses decompression bombs.
 
-    ``tarfile`` skips what it does not want by seeking, which here reads.
+    ``tarfile`` skips members by seeking, which is implemented by reading.
 
-    :param limit: bytes that it gives in all
-    :param name: for the error
+    :param limit: largest number of unpacked bytes
+    :param name: name for the error
     """
 
     def __init__(self, stream: IO[bytes], limit: int, name: str) -> None:
@@ -227,11 +227,11 @@ class Bounded(io.RawIOBase):
         return b"".join(parts)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        left = offset - self._at
-        if whence != io.SEEK_SET or left < 0:
-            raise io.UnsupportedOperation("it is read forwards only")
-        while left > 0 and (part := self.read(min(left, MEBIBYTE))):
-            left -= len(part)
+        remaining = offset - self._at
+        if whence != io.SEEK_SET or remaining < 0:
+            raise io.UnsupportedOperation("the stream can only be read forwards")
+        while remaining > 0 and (part := self.read(min(remaining, MEBIBYTE))):
+            remaining -= len(part)
         return self._at
 
     def tell(self) -> int:
@@ -242,13 +242,13 @@ class Bounded(io.RawIOBase):
 
 
 def unpacked(stream: IO[bytes], limit: int, name: str) -> BinaryIO:
-    """Unpack ``stream`` by its first bytes: gzip, Zstandard or not packed."""
+    """Unpack ``stream``; its first bytes tell gzip, Zstandard or uncompressed data."""
     start = stream.read(4)
     stream.seek(-len(start), io.SEEK_CUR)
     if start[:2] == b"\x1f\x8b":
         plain: Any = gzip.GzipFile(fileobj=stream)
     elif start == b"\x28\xb5\x2f\xfd":
-        # A frame asks for the window that its header names: bounded as the tool itself does.
+        # The header of a frame determines the memory; this is the limit of the zstd tool.
         unpacker = zstandard.ZstdDecompressor(max_window_size=128 * MEBIBYTE)
         plain = unpacker.stream_reader(stream, read_across_frames=True)
     else:
@@ -257,14 +257,14 @@ def unpacked(stream: IO[bytes], limit: int, name: str) -> BinaryIO:
 
 
 def copy_bounded(source: IO[bytes], target: IO[bytes], limit: int) -> None:
-    """Copy a stream; refuse one that is longer than it claims.
+    """Copy a stream of at most ``limit`` bytes.
 
-    :raises InvalidDocument: after ``limit`` bytes
+    :raises InvalidDocument: if the stream is longer
     """
-    left = limit
+    remaining = limit
     while chunk := source.read(MEBIBYTE):
-        left -= len(chunk)
-        if left < 0:
+        remaining -= len(chunk)
+        if remaining < 0:
             raise InvalidDocument(
                 Reason.ARCHIVE_BOMB, f"longer than the {limit} bytes that it claims"
             )

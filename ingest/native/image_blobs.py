@@ -1,4 +1,4 @@
-"""The files of an image's archive, in a folder or in a tar file."""
+"""Reads the files of an image archive, in a folder or in a tar file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Blobs(Protocol):
     def open(self, name: str) -> BinaryIO:
         """Return a new, seekable stream.
 
-        :raises InvalidDocument: if there is none
+        :raises InvalidDocument: if there is no such file
         """
 
 
@@ -66,7 +66,7 @@ class FolderBlobs:
 
 
 class TarBlobs:
-    """Files of a tar file that is not packed; links within it are followed."""
+    """Files of an uncompressed tar file; links within it are followed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -109,7 +109,7 @@ class TarBlobs:
 
 
 class TooManyBlobs(InvalidDocument):
-    """More files than the archive of an image can have: a bomb, or the tar of a root."""
+    """More files than in an image archive: a bomb, or the tar file of a root folder."""
 
 
 def absent(name: str, cause: str | None = None) -> InvalidDocument:
@@ -176,14 +176,15 @@ def _reading_tar(name: str) -> Iterator[None]:
     try:
         yield
     except (tarfile.TarError, ValueError, OverflowError, RecursionError, *BROKEN_STREAM) as error:
-        words = str(error)[:200] or "ends in the middle"
-        raise InvalidDocument(Reason.ARCHIVE_BROKEN, words, place=name) from error
+        message = str(error)[:200] or "the archive is truncated"
+        raise InvalidDocument(Reason.ARCHIVE_BROKEN, message, place=name) from error
 
 
 def read_json(blobs: Blobs, name: str, sha256: str | None = None) -> Any:
-    """Read a JSON file of an image; check its content if the digest is given.
+    """Read a JSON file of an image.
 
-    :raises InvalidDocument: if it is not there, too large, other than promised, or no JSON
+    :param sha256: expected digest of the file
+    :raises InvalidDocument: if it is missing, too large, not JSON, or has another digest
     """
     with blobs.open(name) as stream:
         data = stream.read(_JSON_BYTES + 1)
@@ -198,20 +199,20 @@ def read_json(blobs: Blobs, name: str, sha256: str | None = None) -> Any:
 
 
 def check_content(blobs: Blobs, name: str, sha256: str) -> None:
-    """Read a file whole and compare it with its digest.
+    """Compare the content of a file with its digest.
 
-    :raises InvalidDocument: if it is another
+    :raises InvalidDocument: if they differ
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with blobs.open(name) as stream:
         while chunk := stream.read(MEBIBYTE):
-            found.update(chunk)
-    if found.hexdigest() != sha256:
+            digest.update(chunk)
+    if digest.hexdigest() != sha256:
         raise other_content(name)
 
 
 def other_content(name: str) -> InvalidDocument:
     """Return the error for a file whose digest differs."""
     return InvalidDocument(
-        Reason.ARCHIVE_BROKEN, "its content is not what its digest says", place=name[:200]
+        Reason.ARCHIVE_BROKEN, "its content does not match its digest", place=name[:200]
     )

@@ -1,4 +1,4 @@
-"""Stacks the layers of an image into its root without unpacking them to disk."""
+"""Combines the layers of an image into one file tree, without unpacking them to disk."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ingest.native.file_trees import (
     unpacked,
 )
 
-#: Larger images exist, and have a hundred thousand files.
+#: Large real images have some hundred thousand files.
 _MOST_MEMBERS = 2_000_000
-#: Parts of paths, and of the links in them, that are walked for all layers together: some
-#: seconds' work, and a tenth of it for an image of a million folders.
+#: Steps through parts of paths and links, for all layers together; takes some seconds. An image
+#: with a million folders needs a tenth.
 _MOST_STEPS = 10_000_000
 _LONGEST_PATH = 4_096
 _LAYER_BYTES = 64 * 1024 * MEBIBYTE
@@ -39,9 +39,9 @@ _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"  # by the OCI image specification
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer, optionally packed.
+    """One layer, optionally compressed.
 
-    :param open: gives a new stream of its bytes
+    :param open: returns a new stream of its bytes
     """
 
     name: str
@@ -52,11 +52,12 @@ class Layer:
 class _Entry:
     """A file, folder or link at a path.
 
-    :param layer: the last one that named it
-    :param names: of a folder; ``None`` if it is none
-    :param link: of a link; ``None`` if it is none
-    :param place: of a file: the layer and the place within it
-    :param cleared: the last layer that hid what those below it have in this folder
+    :param layer: number of the last layer that contains it
+    :param names: entries of a folder; ``None`` otherwise
+    :param link: target of a link; ``None`` otherwise
+    :param place: layer of a file, and its position in the layer; ``None`` otherwise
+    :param text: beginning of a configuration file
+    :param cleared: number of the last layer that hid the entries of earlier layers in this folder
     """
 
     layer: int
@@ -68,10 +69,10 @@ class _Entry:
 
 
 class LayeredTree:
-    """The file tree with which a container of these layers starts.
+    """The file tree of a new container with these layers.
 
-    :param layers: the lowest first
-    :raises InvalidDocument: if one is broken, leaves its root or is a bomb
+    :param layers: the lowest layer first
+    :raises InvalidDocument: if a layer is broken or a bomb, or has paths outside its root
     """
 
     def __init__(self, layers: Sequence[Layer]) -> None:
@@ -79,7 +80,7 @@ class LayeredTree:
         self._root = _Entry(0, names={})
         self._members = 0
         self._steps = 0
-        # By their paths, until something that could lead elsewhere now is replaced or removed.
+        # Folders by path; cleared when an entry is replaced or removed that may be part of a path.
         self._folders: dict[str, _Entry] = {}
         for number in range(len(layers)):
             self._add_layer(number)
@@ -184,7 +185,7 @@ class LayeredTree:
         if member.isdir():
             if known is None or known.names is None:
                 return _Entry(layer, names={})
-            known.layer = layer  # a folder over a folder: what is in it stays
+            known.layer = layer  # a folder over a folder keeps its entries
             return known
         if member.issym():
             return _Entry(layer, link=member.linkname[:_LONGEST_PATH])
@@ -208,7 +209,7 @@ class LayeredTree:
         if real is None:
             raise InvalidDocument(
                 Reason.ARCHIVE_PATH,
-                f"{path[:200]!r} has links without end, or is deeper than {DEEPEST} folders",
+                f"{path[:200]!r} has circular links, or is deeper than {DEEPEST} folders",
                 place=self._layers[layer].name,
             )
         entry = self._root
@@ -223,31 +224,31 @@ class LayeredTree:
 
 
 class _LayeredWalker:
-    """Remembers its path, so that no step starts at the root again."""
+    """Keeps its path, so that no step starts at the root again."""
 
     def __init__(self, root: _Entry, on_step: Callable[[], None]) -> None:
-        self._way: list[_Entry | None] = [root]
+        self._path: list[_Entry | None] = [root]
         self._on_step = on_step
 
     def enter(self, name: str) -> str | None:
         self._on_step()
-        folder = self._way[-1]
+        folder = self._path[-1]
         entry = None if folder is None or folder.names is None else folder.names.get(name)
         if entry is not None and entry.link is not None:
             return entry.link
-        self._way.append(entry)
+        self._path.append(entry)
         return None
 
     def leave(self) -> None:
         self._on_step()
-        self._way.pop()
+        self._path.pop()
 
     def restart(self) -> None:
-        del self._way[1:]
+        del self._path[1:]
 
 
 def _hide(names: dict[str, _Entry], name: str, layer: int) -> None:
-    """Remove what layers below ``layer`` have at ``name``; keep what ``layer`` has."""
+    """Remove the entries of layers below ``layer`` at ``name``; keep those of ``layer``."""
     entry = names.get(name)
     if entry is None:
         return
@@ -257,16 +258,16 @@ def _hide(names: dict[str, _Entry], name: str, layer: int) -> None:
 
 
 def _clear(folder: _Entry, layer: int) -> None:
-    """Remove the content of layers below ``layer``."""
-    found: list[dict[str, _Entry]] = []
-    left = [folder]
-    while left:
-        entry = left.pop()
+    """Remove the entries of layers below ``layer`` in a folder, at any depth."""
+    folders: list[dict[str, _Entry]] = []
+    remaining = [folder]
+    while remaining:
+        entry = remaining.pop()
         if entry.names is not None and entry.cleared != layer:
-            entry.cleared = layer  # once is enough, however often it is said
-            found.append(entry.names)
-            left += entry.names.values()
-    for names in reversed(found):  # what is within a folder before the folder itself
+            entry.cleared = layer  # a layer clears a folder only once
+            folders.append(entry.names)
+            remaining += entry.names.values()
+    for names in reversed(folders):  # inner folders first
         for name, inner in list(names.items()):
             if inner.layer < layer and not inner.names:
                 del names[name]
@@ -290,12 +291,12 @@ def _members(layer: Layer) -> Iterator[Iterator[tuple[tarfile.TarFile, tarfile.T
             with tarfile.open(fileobj=stream, mode="r:") as archive:
                 yield _each(archive)
     except (tarfile.TarError, ValueError, OverflowError, RecursionError, *BROKEN_STREAM) as error:
-        words = str(error)[:200] or "ends in the middle"
-        raise InvalidDocument(Reason.ARCHIVE_BROKEN, words, place=layer.name) from error
+        message = str(error)[:200] or "the archive is truncated"
+        raise InvalidDocument(Reason.ARCHIVE_BROKEN, message, place=layer.name) from error
 
 
 def _each(archive: tarfile.TarFile) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
     while (member := archive.next()) is not None:
         yield archive, member
-        # It would keep every header otherwise; typeshed leaves the attribute out.
+        # Otherwise it keeps every header. typeshed does not know the attribute.
         archive.members = []  # type: ignore[attr-defined]

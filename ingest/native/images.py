@@ -1,4 +1,4 @@
-"""Opens container images: a root folder, an OCI layout, output of ``save`` and ``export``."""
+"""Opens container images: root folders, OCI layouts, output of ``save`` and ``export``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ingest.native.image_blobs import (
 )
 from ingest.native.image_layers import Layer, LayeredTree
 
-#: How images name machines, and how Python does.
+#: Names of architectures in images, and in Python.
 _ARCHITECTURES = {
     "amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l", "loong64": "loongarch64",
 }  # fmt: skip
@@ -43,19 +43,19 @@ _INDEXES = re.compile(
     r"application/vnd\.(?:oci\.image\.index|docker\.distribution\.manifest\.list)\b.*"
 )
 _SHA256 = re.compile(r"sha256:([0-9a-f]{64})")
-#: What an entry of an index is called: by containerd with all of its name, else by its tag only.
+#: Annotations with the name of an index entry: the full name by containerd, or the tag only.
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
-#: Longer than any engine's name of an image, and shorter than what file systems refuse.
+#: Longer than any name of an image, and shorter than the limit of file systems.
 _LONGEST_NAME = 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedImage:
-    """An image that can be read.
+    """An opened image.
 
-    :param name: what it calls itself; empty if it does not
-    :param architecture: as Python names machines; ``None`` if it does not say
-    :param environ: what its programs start with
+    :param name: name in the image; empty without one
+    :param architecture: in Python's notation; ``None`` if the image does not contain it
+    :param environ: environment variables of its programs
     """
 
     tree: Tree
@@ -66,10 +66,10 @@ class OpenedImage:
 
 @contextmanager
 def open_image(wanted: str) -> Iterator[OpenedImage]:
-    """Open the image at a path or of a name on this machine; nothing is downloaded.
+    """Open an image on this machine, given by its path or its name; nothing is downloaded.
 
-    :raises InvalidArgument: if there is neither
-    :raises InvalidDocument: if it is no image, a broken one, or several
+    :raises InvalidArgument: if there is no such image
+    :raises InvalidDocument: if it is not an image, broken, or contains several images
     """
     if is_there(wanted):
         with _image_at(Path(wanted)) as image:
@@ -95,14 +95,14 @@ def _image_at(path: Path) -> Iterator[OpenedImage]:
         with plain_tar(path) as tar:
             yield _in_tar(tar)
     except OSError as error:
-        words = error.strerror or str(error)
-        raise InvalidDocument(Reason.UNREADABLE, words, place=str(path)) from error
+        message = error.strerror or str(error)
+        raise InvalidDocument(Reason.UNREADABLE, message, place=str(path)) from error
 
 
 def _in_tar(path: Path) -> OpenedImage:
     try:
         blobs = TarBlobs(path)
-    except TooManyBlobs:  # no image's archive has so many, and the root of one may
+    except TooManyBlobs:  # not an image archive, but perhaps an exported root folder
         return _exported(path)
     if blobs.has("manifest.json"):
         return _saved(blobs)
@@ -118,7 +118,7 @@ def _saved(blobs: Blobs) -> OpenedImage:
     listed = read_json(blobs, "manifest.json")
     if not isinstance(listed, list) or len(listed) != 1:
         raise InvalidDocument(
-            Reason.OUT_OF_RANGE, "it must hold one image, and holds another number of them",
+            Reason.OUT_OF_RANGE, "the archive must contain exactly one image",
             place="manifest.json",
         )  # fmt: skip
     manifest = _table(listed[0], "manifest.json")
@@ -151,13 +151,14 @@ def _oci(blobs: Blobs) -> OpenedImage:
 def _chosen(index: dict[str, Any]) -> dict[str, Any]:
     """Return the image for this machine's architecture, else the first for Linux.
 
-    :raises InvalidDocument: if there is none, or there are several of different names
+    :raises InvalidDocument: if there is no image for Linux, or there are several with different
+        names
     """
     listed = [_table(entry, "manifests") for entry in _list(index.get("manifests"), "manifests")]
     entries = [entry for entry in listed if _is_image(entry)]
     if not entries:
-        words = "it holds no image for Linux" if listed else "it holds no image"
-        raise InvalidDocument(Reason.MISSING_FIELD, words, field="manifests")
+        message = "it contains no image for Linux" if listed else "it contains no image"
+        raise InvalidDocument(Reason.MISSING_FIELD, message, field="manifests")
     _refuse_several(entries)
     for entry in entries:
         if _machine(_platform(entry).get("architecture")) == platform.machine():
@@ -166,8 +167,8 @@ def _chosen(index: dict[str, Any]) -> dict[str, Any]:
 
 
 def _platform(entry: dict[str, Any]) -> dict[str, Any]:
-    found = entry.get("platform")
-    return found if isinstance(found, dict) else {}
+    value = entry.get("platform")
+    return value if isinstance(value, dict) else {}
 
 
 def _note(entry: dict[str, Any], name: str) -> str:
@@ -182,17 +183,21 @@ def _is_image(entry: dict[str, Any]) -> bool:
 
 
 def _refuse_several(entries: list[dict[str, Any]]) -> None:
-    """Merge names: several tags may name one image, and one tag the images of several machines."""
+    """Refuse entries with different names and digests.
+
+    Several tags may refer to one image, and one tag to the images of several architectures.
+    """
     named = {
         name: str(entry.get("digest"))
         for entry in entries
         if (name := next(filter(None, (_note(entry, it) for it in _NAMES)), ""))
     }
     if len(set(named.values())) > 1:
-        called = first_few([printable(name[:80]) for name in sorted(named)], 20)
+        names = first_few([printable(name[:80]) for name in sorted(named)], 20)
         raise InvalidDocument(
-            Reason.OUT_OF_RANGE, f"it must hold one image, and holds {called}", field="manifests"
-        )
+            Reason.OUT_OF_RANGE, f"it must contain one image, but contains {names}",
+            field="manifests",
+        )  # fmt: skip
 
 
 def _image(layers: list[Layer], config: dict[str, Any], name: str) -> OpenedImage:
@@ -217,13 +222,13 @@ def _layer(blobs: Blobs, name: str) -> Layer:
 
 def _blob(descriptor: dict[str, Any]) -> tuple[str, str]:
     """Return the file that a descriptor names, and its digest."""
-    found = _SHA256.fullmatch(str(descriptor.get("digest")))
-    if found is None:
+    match = _SHA256.fullmatch(str(descriptor.get("digest")))
+    if match is None:
         raise InvalidDocument(
-            Reason.WRONG_TYPE, f"{str(descriptor.get('digest'))[:80]!r} is no sha256",
+            Reason.WRONG_TYPE, f"{str(descriptor.get('digest'))[:80]!r} is not a sha256 digest",
             field="digest",
         )  # fmt: skip
-    return f"blobs/sha256/{found[1]}", found[1]
+    return f"blobs/sha256/{match[1]}", match[1]
 
 
 def _blob_json(blobs: Blobs, descriptor: dict[str, Any]) -> dict[str, Any]:
@@ -250,9 +255,9 @@ def _text(value: object, where: str) -> str:
 
 
 def _save(name: str, target: Path) -> None:
-    """Let podman or docker write one of their images to a file."""
+    """Write an image of podman or docker to a file."""
     if not name or "\0" in name or len(name) > _LONGEST_NAME:
-        raise InvalidArgument(f"no image can be called {name[:80]!r}")
+        raise InvalidArgument(f"{name[:80]!r} cannot be the name of an image")
     engines = [path for path in map(shutil.which, ("podman", "docker")) if path]
     causes = []
     for engine in engines if not name.startswith("-") else ():
@@ -267,7 +272,7 @@ def _save(name: str, target: Path) -> None:
             continue
         if done.returncode == 0:
             return
-        words = done.stderr.strip().splitlines()
-        causes.append(f"{Path(engine).name}: {printable(words[-1][:200]) if words else 'failed'}")
-    why = "; ".join(causes) or "neither podman nor docker is installed"
-    raise InvalidArgument(f"no file or folder {name!r}, and no image of that name: {why}")
+        lines = done.stderr.strip().splitlines()
+        causes.append(f"{Path(engine).name}: {printable(lines[-1][:200]) if lines else 'failed'}")
+    cause = "; ".join(causes) or "neither podman nor docker is installed"
+    raise InvalidArgument(f"no file or folder {name!r}, and no image of that name: {cause}")

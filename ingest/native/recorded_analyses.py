@@ -1,4 +1,4 @@
-"""Stores analyses in the record and the graph, and compares a wheel with an environment."""
+"""Stores analyses in the record and the graph, and compares wheels with environments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RecordedAnalysis:
     """Result of storing an analysis.
 
     :param new: ``False`` if it was in the record already
-    :param graph_error: why the graph does not show it yet
+    :param graph_error: why the projection into the graph failed, if it did
     """
 
     new: bool
@@ -45,9 +45,9 @@ class RecordedAnalysis:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceDifference:
-    """Interfaces that one wheel needs and one environment lacks.
+    """Interfaces that a wheel needs and an environment lacks.
 
-    :param architectures: of the wheel if the environment's is another; else empty
+    :param architectures: architectures of the wheel if the environment has another one, else empty
     """
 
     artifact: KnownArtifact
@@ -72,11 +72,11 @@ def record_analysis(settings: Settings, analysis: Analysis, source: str) -> Reco
 def differences(
     settings: Settings, wheel: str, environment: str, index: str | None = None
 ) -> list[InterfaceDifference]:
-    """Return what recorded wheels need and a recorded environment lacks.
+    """Return the interfaces that recorded wheels need and a recorded environment lacks.
 
-    :param wheel: sha256 (or its beginning), package URL or ``NAME==VERSION``
-    :param environment: name or digest (or its beginning); the newest of a name counts
-    :raises InvalidArgument: if one of them was never recorded
+    :param wheel: SHA-256 or a prefix of it, package URL, or ``NAME==VERSION``
+    :param environment: name, digest or a prefix of it; the newest environment of a name counts
+    :raises InvalidArgument: if the wheel or the environment is not recorded
     """
     with migrated_stores(settings) as stores:
         with stores.engine.connect() as connection:
@@ -86,8 +86,8 @@ def differences(
 
 
 def _artifacts(connection: Connection, wheel: str, index: str | None) -> list[KnownArtifact]:
-    if found := _HASH.fullmatch(wheel):
-        known = artifacts_by_hash(connection, found[1])
+    if match := _HASH.fullmatch(wheel):
+        known = artifacts_by_hash(connection, match[1])
     elif wheel.startswith("pkg:"):
         known = artifacts_of(connection, wheel)
     else:

@@ -35,9 +35,9 @@ class Pinned:
 
 
 def pinned(text: str) -> Pinned:
-    """Read ``NAME==VERSION``.
+    """Parse ``NAME==VERSION``.
 
-    :raises InvalidArgument: if it is anything else
+    :raises InvalidArgument: if ``text`` has another form
     """
     try:
         wanted = Requirement(text)
@@ -46,7 +46,7 @@ def pinned(text: str) -> Pinned:
             return Pinned(wanted.name, Version(version))
     except (InvalidRequirement, InvalidVersion, ValueError):
         pass
-    raise InvalidArgument(f"{text!r} is neither a file nor written NAME==VERSION")
+    raise InvalidArgument(f"{text!r} is neither a file nor has the form NAME==VERSION")
 
 
 @contextmanager
@@ -55,8 +55,8 @@ def fetched_wheel(
 ) -> Iterator[tuple[Path, str]]:
     """Yield the wheel that an installer would choose, and the name of its index.
 
-    :raises InvalidArgument: if there is none that fits, saying why
-    :raises IndexProblem: if the index does not give it, or gives another
+    :raises InvalidArgument: if no wheel fits, with the reason
+    :raises IndexProblem: if the index does not serve the wheel, or its hash differs
     """
     index = index_of(settings, index_name)
     with tempfile.TemporaryDirectory(prefix="thoth-wheel-") as folder:
@@ -77,7 +77,7 @@ async def _fetch(
 def best_wheel(files: Sequence[IndexFile], wanted: Pinned, environment: Environment) -> IndexFile:
     """Return the wheel of the version whose tag ranks first in the environment.
 
-    :raises InvalidArgument: if none fits, saying why
+    :raises InvalidArgument: if none fits, with the reason
     """
     fitting: list[tuple[int, str, IndexFile]] = []
     tags: list[str] = []
@@ -96,5 +96,5 @@ def best_wheel(files: Sequence[IndexFile], wanted: Pinned, environment: Environm
     name = f"{wanted.name} {wanted.version}"
     if not tags and not sdist:
         raise InvalidArgument(f"the index has no {name}")
-    why = compatibility(tags, sdist, True, environment).message
-    raise InvalidArgument(f"no wheel of {name} for {environment.label}: {why}")
+    reason = compatibility(tags, sdist, True, environment).message
+    raise InvalidArgument(f"no wheel of {name} for {environment.label}: {reason}")

@@ -1,4 +1,4 @@
-"""Analyses the native libraries of a wheel: what they need and provide, and importable modules."""
+"""Analyses wheels: required and provided native interfaces, and importable modules."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ logger = logging.getLogger(__name__)
 class WheelLimits:
     """Limits for reading a wheel; the largest real wheels need less than a quarter of each.
 
-    :param members: of the archive
-    :param unpacked_bytes: of all members together
-    :param library_bytes: of one library; so much goes to a temporary file
-    :param ratio: unpacked to packed bytes; tables of numbers reach some 60
+    :param members: members of the archive
+    :param unpacked_bytes: unpacked size of all members
+    :param library_bytes: size of one library, which is unpacked to a temporary file
+    :param ratio: ratio of unpacked to packed bytes; tables of numbers have about 60
     """
 
     members: int = 200_000
@@ -45,19 +45,19 @@ class WheelLimits:
     ratio: float = 200.0
 
 
-#: Little archives unpack to little, whatever the ratio.
+#: Wheels that unpack to less are accepted whatever their ratio.
 _RATIO_FLOOR_BYTES = 256 * MEBIBYTE
-#: A library above this is unpacked to a file, not to memory.
+#: Larger libraries are unpacked to a file instead of memory.
 _IN_MEMORY_BYTES = 32 * MEBIBYTE
 _SMALLEST_ELF_BYTES = 52
-#: Never native code, and most of what is in a wheel: not even opened.
+#: Never native code; most files of a wheel are not even opened.
 _TEXTS = (".py", ".pyi", ".pyc", ".h", ".hpp", ".cuh", ".inc", ".txt", ".md", ".json", ".csv")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _BROKEN = (
     zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError,
     OverflowError,
 )  # fmt: skip
-#: The suffixes by which an interpreter knows an extension module of its own.
+#: Suffixes of extension modules.
 _EXTENSION = re.compile(r"\.(?:cpython-[^.]+|abi3t?|pypy[^.]*|graalpy[^.]*)\.so$")
 _MODULE = re.compile(r"([^\W\d]\w*)(?:\.[\w-]+)*\.(?:py|pyc|so|pyd)")
 _PYTHON_FILES = (".py", ".pyc", ".so", ".pyd")
@@ -67,14 +67,14 @@ def analyze_wheel(
     path: Path, *, filename: str | None = None, index: str | None = None,
     limits: WheelLimits | None = None,
 ) -> WheelAnalysis:  # fmt: skip
-    """Read a wheel without running its code; nothing stays on disk.
+    """Analyse a wheel without running its code; leaves no files behind.
 
-    :param filename: the wheel's name, if the file has another
-    :param index: name of the index that served it; the default one if unset
-    :raises InvalidArgument: if it is not named like a wheel
-    :raises InvalidDocument: if it is none, or unpacks to more than any real one
+    :param filename: file name of the wheel, if ``path`` has another
+    :param index: name of the index that served it; the default index if unset
+    :raises InvalidArgument: if the file name is not that of a wheel
+    :raises InvalidDocument: if the file is not a wheel, or larger than any real one
     """
-    named = parse_wheel(filename or path.name)
+    wheel = parse_wheel(filename or path.name)
     try:
         with path.open("rb") as stream:
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -82,25 +82,25 @@ def analyze_wheel(
             with zipfile.ZipFile(stream) as archive:
                 members = _members(archive, stream.seek(0, 2), limits or WheelLimits())
                 _check_is_wheel(members)
-                found = _Libraries(archive, members, limits or WheelLimits())
-                libraries = list(found)
+                reader = _Libraries(archive, members, limits or WheelLimits())
+                libraries = list(reader)
     except _BROKEN as error:
-        words = str(error)[:200] or type(error).__name__
-        raise InvalidDocument(Reason.ARCHIVE_BROKEN, words, place=named.filename) from error
+        message = str(error)[:200] or type(error).__name__
+        raise InvalidDocument(Reason.ARCHIVE_BROKEN, message, place=wheel.filename) from error
     except OSError as error:
-        words = error.strerror or str(error)
-        raise InvalidDocument(Reason.UNREADABLE, words, place=str(path)) from error
+        message = error.strerror or str(error)
+        raise InvalidDocument(Reason.UNREADABLE, message, place=str(path)) from error
     except InvalidDocument as error:
-        error.place = "/".join(filter(None, (named.filename, error.place)))
+        error.place = "/".join(filter(None, (wheel.filename, error.place)))
         raise
     content = WheelContent(
         imports=imports_of([member.filename for member in members]),
-        bundled={_called(library) for library in libraries if _is_shared(library)},
-        needs=needs_of(libraries, architectures_of(named.tags)),
+        bundled={_soname(library) for library in libraries if _is_shared(library)},
+        needs=needs_of(libraries, architectures_of(wheel.tags)),
         libraries=libraries,
-        skipped=found.skipped,
+        skipped=reader.skipped,
     )
-    return wheel_analysis(named, index, sha256, content)
+    return wheel_analysis(wheel, index, sha256, content)
 
 
 def _members(archive: zipfile.ZipFile, packed: int, limits: WheelLimits) -> list[zipfile.ZipInfo]:
@@ -133,7 +133,7 @@ def _check_is_wheel(members: list[zipfile.ZipInfo]) -> None:
 
 
 class _Libraries:
-    """Read the libraries of an archive one by one."""
+    """Reads the libraries of an archive one by one."""
 
     def __init__(
         self, archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], limits: WheelLimits
@@ -186,57 +186,57 @@ def imports_of(names: list[str]) -> set[str]:
     ...                    "x-1.dist-info/f.py", "share/doc.txt"]))
     ['_c', 'a', 'd', 'six']
     """
-    found = set()
+    modules = set()
     for name in names:
         parts = name.split("/")
         if parts[0].endswith(".data") and len(parts) > 2 and parts[1] in ("purelib", "platlib"):
             parts = parts[2:]
         if len(parts) > 1:
             if parts[0].isidentifier() and parts[-1].endswith(_PYTHON_FILES):
-                found.add(parts[0])
+                modules.add(parts[0])
         elif module := _MODULE.fullmatch(parts[0]):
-            found.add(module[1])
-    return found
+            modules.add(module[1])
+    return modules
 
 
 def needs_of(libraries: list[NativeLibrary], architectures: frozenset[str]) -> set[Interface]:
-    """Return the interfaces that the loader needs and the wheel does not provide.
+    """Return the interfaces that the libraries need and the wheel does not provide.
 
-    :param architectures: those that the wheel is for; code for others, which some bring
-        to send it elsewhere, is not loaded; empty for all
+    :param architectures: architectures of the wheel, empty for all; libraries for others are
+        ignored, because some wheels contain code that they send to other machines
     """
     own = {name for it in libraries for name in (it.soname, _file_name(it)) if name}
     families = {machine_family(it) for it in architectures}
     loaded = [it for it in libraries if not families or machine_family(it.architecture) in families]
     if libraries and not loaded:
-        found = sorted({it.architecture for it in libraries})
+        others = sorted({it.architecture for it in libraries})
         logger.warning(
             "native_libraries_of_other_machines",
-            extra={"wanted": sorted(architectures), "found": found},
+            extra={"wanted": sorted(architectures), "found": others},
         )
-    wanted = {Interface(name) for it in loaded for name in it.needed}
-    wanted |= {version for it in loaded for version in it.needs}
-    return {interface for interface in wanted if interface.library not in own}
+    needed = {Interface(name) for it in loaded for name in it.needed}
+    needed |= {version for it in loaded for version in it.needs}
+    return {interface for interface in needed if interface.library not in own}
 
 
 def architectures_of(tags: str) -> frozenset[str]:
     """Return the architectures of Linux platforms such as ``manylinux_2_17_x86_64``."""
     platforms = tags.rpartition("-")[2].split(".")
-    found = (re.fullmatch(r"(?:(?:many|musl)linux\w*?|linux)_((?:x86_|i|[a-z])\w+)", it)
-             for it in platforms)  # fmt: skip
-    return frozenset(match[1] for match in found if match)
+    matches = (re.fullmatch(r"(?:(?:many|musl)linux\w*?|linux)_((?:x86_|i|[a-z])\w+)", it)
+               for it in platforms)  # fmt: skip
+    return frozenset(match[1] for match in matches if match)
 
 
 def _file_name(library: NativeLibrary) -> str:
     return library.path.rpartition("/")[2]
 
 
-def _called(library: NativeLibrary) -> str:
+def _soname(library: NativeLibrary) -> str:
     return library.soname or _file_name(library)
 
 
 def _is_shared(library: NativeLibrary) -> bool:
-    """Whether a file is a library for others, not an extension module or a program."""
+    """Whether a file is a shared library, and not an extension module or a program."""
     name = _file_name(library)
     if _EXTENSION.search(name) or ".so" not in name:
         return False

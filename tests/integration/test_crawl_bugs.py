@@ -101,7 +101,7 @@ def test_a_bug_in_reading_a_page(
 
     monkeypatch.setattr(IndexClient, "project", project)
     check(crawled(settings, relational, index), relational, "internal")
-    words = "an error of this program: KeyError; the log has its traceback"
+    words = "internal error: KeyError; see the traceback in the log"
     assert problems(relational) == [("internal", words)]
     (record,) = [it for it in caplog.records if it.message == "crawl_met_a_bug"]
     assert record.levelno == logging.ERROR

@@ -55,7 +55,7 @@ def test_a_bug_surfaces() -> None:
 
 def test_a_graph_that_never_answers_is_given_up() -> None:
     never = threading.Event()
-    with BackgroundProjector(lambda _: never.wait(DEADLINE_S), patience_s=0.2) as projector:
+    with BackgroundProjector(lambda _: never.wait(DEADLINE_S), stalled_after_s=0.2) as projector:
         projector.wake()
     never.set()
     assert isinstance(projector.error, StoreUnavailable)
