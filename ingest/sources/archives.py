@@ -1,7 +1,7 @@
 """Streams documents from .zip, .tar and .tar.gz without unpacking them to disk.
 
-An archive is untrusted. Members whose names leave the archive, links and devices are refused one
-by one. An archive that unpacks to too much is refused as a whole before it is unpacked.
+Archives are untrusted. Links, devices and members with paths outside the archive are refused one by
+one. An archive that unpacks to too many bytes is refused as a whole before it is unpacked.
 """
 
 from __future__ import annotations
@@ -19,17 +19,10 @@ from typing import BinaryIO, cast
 
 from common.errors import InvalidDocument
 from common.reasons import Reason
-from ingest.sources.content_detection import (
-    NOT_NAMED_LIKE_ONE,
-    NOT_READABLE,
-    recognised,
-    screened,
-    skipped_by_name,
-)
+from ingest.sources.content_detection import or_empty, other_file, screened
 from ingest.sources.documents import (
     MEBIBYTE,
     RawDocument,
-    SkippedFile,
     SourceItem,
     SourceLimits,
 )
@@ -38,7 +31,6 @@ from ingest.sources.layout import (
     BOMB_FLOOR_BYTES,
     bomb,
     cause_of,
-    empty,
     inspection_part,
     is_document,
     is_gzipped_document,
@@ -52,9 +44,9 @@ from ingest.sources.layout import (
 
 Opener = Callable[[], BinaryIO]
 
-#: No header of a real archive is longer; only forged ones ask for longer reads.
+#: Real headers of archives are shorter; only a forged one requests more.
 _LONGEST_READ = 64 * MEBIBYTE
-#: Other methods are rare, and their decoders allocate as many gigabytes as a header asks for.
+#: Other methods are rare, and their decoders allocate as much memory as a header requests.
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _OTHER_METHODS = {9: "deflate64", zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "lzma"}
 _BROKEN = (
@@ -80,13 +72,13 @@ class _Member:
 
 
 class _ForgedHeader(ValueError):
-    """A header asks for more memory than a real archive needs."""
+    """A header requests more memory than real archives need."""
 
 
 class _BoundedReads(io.RawIOBase):
     """A stream that refuses to read more than ``_LONGEST_READ`` at once.
 
-    ``tarfile`` reads the header of a long name in the size that the header claims.
+    ``tarfile`` trusts the size in the header of a long name.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -109,15 +101,13 @@ def documents_in_archive(
 ) -> Iterator[SourceItem]:
     """Yield every document of an archive and every skipped file; inner archives are skipped.
 
-    The archive is read twice. The first pass reads the names, which tell when an inspection is
-    complete and whether the archive is a bomb; the second reads the documents.
+    The archive is read twice. The first pass reads names and sizes, to refuse bombs and to know
+    when an inspection is complete. The second pass reads the documents.
 
     :param opened: opens the archive anew
     :param place: path of the archive in ``source``; empty if it is the source
     """
     members = _zip_members if name.lower().endswith(".zip") else _tar_members
-    skipped: Counter[str] = Counter()
-    has_documents = False
     try:
         with opened() as stream:
             packed = stream.seek(0, io.SEEK_END)
@@ -126,12 +116,8 @@ def documents_in_archive(
             for member in members(stream, limits):
                 survey.add(member)
         with opened() as stream:
-            for item in _Reader(source, place, limits, survey).documents(members(stream, limits)):
-                if isinstance(item, SkippedFile):
-                    skipped[item.reason] += 1
-                else:
-                    has_documents = True
-                yield item
+            items = _Reader(source, place, limits, survey).documents(members(stream, limits))
+            yield from or_empty(items, place, "archive")
     except InvalidDocument as error:
         error.place = error.place or place
         yield error
@@ -139,27 +125,24 @@ def documents_in_archive(
         yield _broken(error, place) if _is_packing(error) else unreadable(place, error)
     except _BROKEN as error:
         yield _broken(error, place)
-    else:
-        if not has_documents:
-            yield empty(place, skipped, "archive")
 
 
 def _is_packing(error: OSError) -> bool:
-    """Whether the bytes were wrong and not the disk: gzip raises ``OSError`` for both."""
+    """Whether the content is broken, not the disk; gzip raises ``OSError`` for both."""
     return isinstance(error, gzip.BadGzipFile) or error.errno is None
 
 
 def _broken(error: Exception, place: str) -> InvalidDocument:
     reason = Reason.ARCHIVE_BOMB if isinstance(error, _ForgedHeader) else Reason.ARCHIVE_BROKEN
-    cause = cause_of(error) if str(error) else "ends in the middle"
+    cause = cause_of(error) if str(error) else "the archive is truncated"
     return InvalidDocument(reason, cause, place=place)
 
 
 @dataclass(slots=True)
 class _Survey:
-    """The names and sizes of an archive's members.
+    """Counts and sizes of the members of an archive.
 
-    :param parts: numbers of files of each inspection folder that are still to be read
+    :param parts: number of unread files of each inspection folder
     """
 
     place: str
@@ -189,7 +172,7 @@ class _Survey:
 
 @dataclass(slots=True)
 class _IncompleteFolder:
-    """Files of an inspection folder whose other files were not read yet."""
+    """The files of an inspection folder that were read so far."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     size: int = 0
@@ -234,21 +217,14 @@ class _Reader:
         return screened(raw, self.limits)
 
     def _other_file(self, member: _Member, name: str) -> SourceItem:
-        """Read a file whose name does not tell what it is."""
+        def opened() -> BinaryIO:
+            if member.method not in _METHODS:
+                raise NotImplementedError
+            return member.open()
+
+        errors = (OSError, *_BROKEN)
         inside = self._inside(name)
-        by_content = self.limits.by_content
-        reason = skipped_by_name(name, in_archive=True) if by_content else NOT_NAMED_LIKE_ONE
-        if reason is None and member.method not in _METHODS:
-            reason = NOT_READABLE
-        if reason is not None:
-            return SkippedFile(self.source, inside, reason)
-        try:
-            with member.open() as stream:
-                return recognised(stream, self.source, inside, self.limits)
-        except InvalidDocument as error:
-            return error
-        except (OSError, *_BROKEN):  # such as a password
-            return SkippedFile(self.source, inside, NOT_READABLE)
+        return other_file(opened, self.source, inside, self.limits, errors, in_archive=True)
 
     def _lines(self, member: _Member, name: str) -> Iterator[SourceItem]:
         inside = self._inside(name)

@@ -1,12 +1,14 @@
-"""Tells inspections, results of other benchmarks and other files apart by their content.
+"""Distinguishes inspections, results of other benchmarks and other files by their content.
 
-Published inspections often have no file extension, and other benchmarks publish ``.json`` too.
+Published inspections often have no file extension, and other benchmarks publish ``.json``, too.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 import orjson
@@ -18,11 +20,18 @@ from ingest.inspections.generations import has_inspection_keys
 from ingest.sources.documents import (
     RawDocument,
     SkippedFile,
+    SourceItem,
     SourceLimits,
 )
-from ingest.sources.layout import is_archive, is_unfinished_part, read_bounded, read_up_to
+from ingest.sources.layout import (
+    empty,
+    is_archive,
+    is_unfinished_part,
+    read_bounded,
+    read_up_to,
+)
 
-#: Reasons why a file is skipped; results of other benchmarks have reasons that name these.
+#: Reasons why a file is skipped; results of other benchmarks have reasons of their own.
 NOT_AN_INSPECTION = "not an inspection"
 NOT_NAMED_LIKE_ONE = "not named like a document"
 UNFINISHED = "part of an unfinished inspection folder"
@@ -33,18 +42,17 @@ NOT_READABLE = "not readable"
 EMPTY = "empty"
 
 _JSON_OBJECT = re.compile(rb"(?:" + re.escape(codecs.BOM_UTF8) + rb")?\s*\{")
-#: A file without one of these keys is not an inspection of any generation. Large files of other
-#: programs are searched for them and not parsed.
+#: A file without any of these keys is not an inspection. Searching for them is faster than parsing
+#: large files of other programs.
 _KEYS = re.compile(
     rb'"(?:job_logs?|inspection_id|build_log|requirements_locked|hwinfo|script_sha256|exit_code)"\s*:'
 )
 
 
 def is_inspection(data: bytes) -> bool:
-    """Whether a file has the keys of an inspection; the parser says whether it is a valid one.
+    """Whether a file has the keys of an inspection, valid or not.
 
-    JSON that breaks off or is invalid counts as an inspection if one of the keys with which
-    inspections begin occurs anywhere in it.
+    Truncated or invalid JSON counts as an inspection if it contains one of these keys anywhere.
 
     >>> is_inspection(b'{"inspection_id": "inspection-a", "job_logs": [')
     True
@@ -60,7 +68,7 @@ def is_inspection(data: bytes) -> bool:
 
 
 def other_content(data: bytes) -> str:
-    """Return why a file is skipped that is not an inspection; names the benchmark if known."""
+    """Return the reason to skip a file that is not an inspection; names a known benchmark."""
     if not data.strip():
         return EMPTY
     system = system_of(data[:HEAD_BYTES])
@@ -68,9 +76,9 @@ def other_content(data: bytes) -> str:
 
 
 def screened(raw: RawDocument, limits: SourceLimits) -> RawDocument | InvalidDocument | SkippedFile:
-    """Return ``raw``, or a skipped file or a refusal if another benchmark wrote it.
+    """Return ``raw``, unless another benchmark wrote it.
 
-    It is refused if it is the whole source, because a person named it.
+    Such a file is skipped, or refused if it is the whole source, because it was named explicitly.
     """
     if not limits.by_content or raw.data is None or is_inspection(raw.data):
         return raw
@@ -79,16 +87,16 @@ def screened(raw: RawDocument, limits: SourceLimits) -> RawDocument | InvalidDoc
         return raw
     if raw.place:
         return SkippedFile(raw.source, raw.place, f"result of {system.title}")
-    message = f"a result of {system.title}, which is another benchmark and not an inspection"
+    message = f"a result of {system.title}, which is another benchmark, not an inspection"
     return InvalidDocument(Reason.FOREIGN_BENCHMARK, message)
 
 
 def recognised(
     stream: BinaryIO, source: str, place: str, limits: SourceLimits
 ) -> RawDocument | SkippedFile:
-    """Read a file whose name does not tell what it is; return the inspection or a skipped file.
+    """Recognise a file by its content: return an inspection or a skipped file.
 
-    :raises InvalidDocument: if a JSON file is larger than the limit of a document
+    :raises InvalidDocument: if a JSON file exceeds the limit of a document
     """
     head = read_up_to(stream, HEAD_BYTES)
     if not _JSON_OBJECT.match(head):
@@ -100,9 +108,52 @@ def recognised(
 
 
 def skipped_by_name(place: str, *, in_archive: bool = False) -> str | None:
-    """Return why a file is skipped because of its name; ``None`` if its content decides."""
+    """Return the reason to skip a file because of its name; ``None`` if its content decides."""
     if is_unfinished_part(place):
         return UNFINISHED
     if in_archive and is_archive(place):
         return NESTED_ARCHIVE
     return None
+
+
+def other_file(
+    opened: Callable[[], BinaryIO | None],
+    source: str,
+    place: str,
+    limits: SourceLimits,
+    errors: tuple[type[Exception], ...],
+    *,
+    in_archive: bool = False,
+) -> SourceItem:
+    """Read a file that is not named like a document.
+
+    :param opened: opens the file; returns ``None`` if it is not a regular file
+    :param errors: errors of opening and reading, after which the file is skipped
+    """
+    by_name = skipped_by_name(place, in_archive=in_archive)
+    if reason := by_name if limits.by_content else NOT_NAMED_LIKE_ONE:
+        return SkippedFile(source, place, reason)
+    try:
+        stream = opened()
+        if stream is None:
+            return SkippedFile(source, place, NO_REGULAR_FILE)
+        with stream:
+            return recognised(stream, source, place, limits)
+    except InvalidDocument as error:
+        return error
+    except errors:
+        return SkippedFile(source, place, NOT_READABLE)
+
+
+def or_empty(items: Iterable[SourceItem], place: str, kind: str = "folder") -> Iterator[SourceItem]:
+    """Yield ``items``; if none is a document, yield a refusal of the whole folder or archive."""
+    skipped: Counter[str] = Counter()
+    has_documents = False
+    for item in items:
+        if isinstance(item, SkippedFile):
+            skipped[item.reason] += 1
+        else:
+            has_documents = True
+        yield item
+    if not has_documents:
+        yield empty(place, skipped, kind)

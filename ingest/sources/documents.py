@@ -1,4 +1,4 @@
-"""Types that sources hand to parsers: documents, refusals and skipped files, and their limits."""
+"""Types between sources and parsers: documents, refusals, skipped files and limits."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MEBIBYTE = 1024 * 1024
 class RawDocument:
     """The bytes of one document, before it is parsed.
 
-    Either ``data`` holds a single file, or ``files`` those of an inspection
-    folder by their path in it, such as ``results/0/result``.
+    A single file is in ``data``. An inspection folder is in ``files``, by path in the folder, such
+    as ``results/0/result``.
 
-    :param source: the file, folder, archive or URL that a person named
+    :param source: the file, folder, archive or URL that the user named
     :param place: path inside ``source``; empty if the document is the source itself
     """
 
@@ -28,7 +28,7 @@ class RawDocument:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes held."""
+        """Size of the document in memory."""
         return len(self.data or b"") + sum(map(len, self.files.values()))
 
     @property
@@ -41,14 +41,14 @@ class RawDocument:
 
 @dataclass(frozen=True, slots=True)
 class RefusedDocument:
-    """A document that is refused; the rest of its source is still read."""
+    """A refused document; the rest of its source is still read."""
 
     source: str
     error: InvalidDocument
 
     @property
     def place(self) -> str:
-        """Path of the whole document inside the source."""
+        """Path of the document inside the source."""
         return self.error.place
 
 
@@ -57,8 +57,7 @@ class SkippedFile:
     """A file in a source that is not an inspection.
 
     :param place: path of the file inside ``source``
-    :param reason: why it is skipped; files of one kind have the same text, so that they can be
-        counted
+    :param reason: why it is skipped; equal for files of one kind, which are counted by it
     """
 
     source: str
@@ -66,7 +65,7 @@ class SkippedFile:
     reason: str
 
 
-#: What reading a source gives; an error says why a document is refused.
+#: Items of a source; an error stands for a refused document.
 SourceItem = RawDocument | InvalidDocument | SkippedFile
 
 
@@ -75,13 +74,13 @@ class SourceLimits:
     """Limits and options for reading a source.
 
     :param document_bytes: largest document; for an inspection folder, its files together
-    :param archive_bytes: largest sum of an archive's unpacked members
-    :param members: most members of an archive
+    :param archive_bytes: largest unpacked size of all members of an archive
+    :param members: largest number of members of an archive
     :param ratio: largest ratio of unpacked to packed bytes; JSON in gzip stays below 60
-    :param allow_http: read ``http(s)://``; set only for URLs that the operator named
+    :param allow_http: read ``http(s)://``; set it only for URLs that the operator named
     :param lines: read ``.jsonl`` and ``.ndjson`` too, in which each line is a document
-    :param by_content: recognise inspections whatever their file name, and give other files as
-        :class:`SkippedFile`; otherwise the file name decides
+    :param by_content: recognise inspections by content and report other files as
+        :class:`SkippedFile`; otherwise file names decide
     """
 
     document_bytes: int = 64 * MEBIBYTE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +12,9 @@ from typing import BinaryIO, cast
 from common.errors import InvalidDocument
 from ingest.sources.archives import documents_in_archive
 from ingest.sources.content_detection import (
-    NO_REGULAR_FILE,
-    NOT_NAMED_LIKE_ONE,
-    NOT_READABLE,
     SURPLUS,
-    recognised,
+    or_empty,
+    other_file,
     screened,
     skipped_by_name,
 )
@@ -30,11 +27,11 @@ from ingest.sources.documents import (
 from ingest.sources.jsonl import documents_in_lines
 from ingest.sources.layout import (
     MAX_DEPTH,
-    empty,
     inspection_part,
     is_archive,
     is_document,
     is_gzipped_document,
+    is_inspection_folder,
     is_lines,
     of_part,
     too_deep,
@@ -55,16 +52,7 @@ def documents_in_folder(path: Path, source: str, limits: SourceLimits) -> Iterat
     Links to folders and links out of the folder are not followed. Memory holds one inspection at
     a time.
     """
-    skipped: Counter[str] = Counter()
-    has_documents = False
-    for item in _FolderReader(source, path.resolve(), limits).folder(path, ""):
-        if isinstance(item, SkippedFile):
-            skipped[item.reason] += 1
-        else:
-            has_documents = True
-        yield item
-    if not has_documents:
-        yield empty("", skipped)
+    yield from or_empty(_FolderReader(source, path.resolve(), limits).folder(path, ""), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +82,14 @@ class _FolderReader:
         for entry in ordered:
             inner = f"{place}/{entry.name}" if place else entry.name
             if entry.name in folders:
-                # The inspection itself has these two folders; they were read above.
+                # These two folders of an inspection were read above.
                 if not (parts and entry.name in ("build", "results")):
                     yield from self.folder(Path(entry.path), inner, depth + 1)
             else:
                 yield from self._file(Path(entry.path), inner)
 
     def _parts(self, folder: Path, names: set[str]) -> tuple[list[str], list[str]]:
-        """Return the paths of files that the layout has, and of others below the same folders.
+        """Return the paths of the files of an inspection, and of other files in the same folders.
 
         Both are empty if ``folder`` is not an inspection.
         """
@@ -117,11 +105,7 @@ class _FolderReader:
                 if inner.count("/") >= 1:
                     surplus += [f"{inner}/{deeper}/" for deeper in folders]
                     folders.clear()
-        # Build logs alone do not make a folder an inspection.
-        is_inspection = any(
-            part == "build/specification" or part.endswith("/result") for part in parts
-        )
-        return (parts, surplus) if is_inspection else ([], [])
+        return (parts, surplus) if is_inspection_folder(parts) else ([], [])
 
     def _inspection(self, folder: Path, place: str, parts: list[str]) -> SourceItem:
         files: dict[str, bytes] = {}
@@ -144,7 +128,9 @@ class _FolderReader:
     def _file(self, path: Path, place: str) -> Iterator[SourceItem]:
         lines = is_lines(path.name, self.limits)
         if not (lines or is_document(path.name) or is_archive(path.name)):
-            yield self._other_file(path, place)
+            yield other_file(
+                lambda: self._opened(path), self.source, place, self.limits, (OSError,)
+            )
             return
         try:
             allowed = self._allowed(path)
@@ -152,26 +138,14 @@ class _FolderReader:
             yield unreadable(place, error)
             return
         if allowed is None:
-            reason = "a link out of the folder, a pipe or a device; name a link's target instead"
+            reason = "a link out of the folder, a pipe or a device; use a link's target instead"
             yield unreadable(place, reason)
             return
         yield from _documents_of_file(allowed, self.source, place, self.limits)
 
-    def _other_file(self, path: Path, place: str) -> SourceItem:
-        """Read a file whose name does not tell what it is."""
-        reason = skipped_by_name(place) if self.limits.by_content else NOT_NAMED_LIKE_ONE
-        if reason is not None:
-            return SkippedFile(self.source, place, reason)
-        try:
-            allowed = self._allowed(path)
-            if allowed is None:
-                return SkippedFile(self.source, place, NO_REGULAR_FILE)
-            with allowed.open("rb") as stream:
-                return recognised(stream, self.source, place, self.limits)
-        except OSError:
-            return SkippedFile(self.source, place, NOT_READABLE)
-        except InvalidDocument as error:
-            return error
+    def _opened(self, path: Path) -> BinaryIO | None:
+        allowed = self._allowed(path)
+        return None if allowed is None else allowed.open("rb")
 
     def _allowed(self, path: Path) -> Path | None:
         """Return the file to read; ``None`` for a link out of the folder, a pipe or a device."""

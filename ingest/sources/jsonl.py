@@ -22,10 +22,10 @@ _PIECE_BYTES = 64 * 1024
 def documents_in_lines(
     opened: Callable[[], BinaryIO], name: str, source: str, place: str, limits: SourceLimits
 ) -> Iterator[RawDocument | InvalidDocument]:
-    """Yield every line that is not blank; its place has its number: ``dump.jsonl line 17``.
+    """Yield every line that is not blank, with its number in the place: ``dump.jsonl line 17``.
 
-    A line over the limit of a document is refused alone. If the file breaks off, the lines before
-    are yielded first.
+    Only lines above the limit of a document are refused. If the file is truncated, the complete
+    lines are yielded first.
 
     :param opened: opens the file
     :param place: path of the file in ``source``; empty if it is the source
@@ -40,7 +40,7 @@ def documents_in_lines(
                 elif text := line.strip():
                     yield RawDocument(source, at, data=text)
         if number == 0:
-            yield InvalidDocument(Reason.EMPTY_FILE, "nothing in it", place=place)
+            yield InvalidDocument(Reason.EMPTY_FILE, "the file is empty", place=place)
     except InvalidDocument as error:
         yield error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -53,7 +53,7 @@ def documents_in_lines(
 def _numbered(
     packed: BinaryIO, name: str, place: str, limits: SourceLimits
 ) -> Iterator[tuple[int, bytes | None]]:
-    """Yield each line with its number; ``None`` in place of a line over the limit.
+    """Yield each line with its number; ``None`` in place of a line above the limit.
 
     :raises InvalidDocument: if the file unpacks to more than the limits allow
     """

@@ -1,4 +1,4 @@
-"""File names and sizes in a source: inspection folders, documents, archives, and their refusals."""
+"""Recognises files by name, reads them within limits, and builds refusals."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gzip
 import re
 import zlib
 from collections import Counter
+from collections.abc import Iterable
 from typing import BinaryIO, cast
 
 from common.errors import InvalidDocument
@@ -62,7 +63,7 @@ def is_archive(name: str) -> bool:
 
 
 def is_lines(name: str, limits: SourceLimits) -> bool:
-    """Whether a file is named like JSON lines, and these are to be read."""
+    """Whether a file is named like JSON lines, if the limits allow these."""
     return limits.lines and name.lower().endswith(LINE_SUFFIXES)
 
 
@@ -72,9 +73,9 @@ def is_gzipped_document(name: str) -> bool:
 
 
 def too_large(place: str, size: int | None, limits: SourceLimits) -> InvalidDocument:
-    """Refuse a document over the limit.
+    """Refuse a document above the limit.
 
-    :param size: bytes, if they are known
+    :param size: size in bytes, if known
     """
     prefix = "" if size is None else f"{size / MEBIBYTE:.1f} MiB: "
     return InvalidDocument(
@@ -101,7 +102,7 @@ def empty(place: str, others: Counter[str], what: str = "folder") -> InvalidDocu
 
 
 def too_deep(place: str) -> InvalidDocument:
-    """Refuse a folder below :data:`MAX_DEPTH` others."""
+    """Refuse a folder that is more than :data:`MAX_DEPTH` levels deep."""
     return InvalidDocument(
         Reason.NESTED_TOO_DEEP, f"more than {MAX_DEPTH} folders deep", place=place
     )
@@ -113,7 +114,7 @@ def of_part(error: InvalidDocument, place: str, part: str) -> InvalidDocument:
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the message of an error without URLs and their queries, which may hold secrets."""
+    """Return the message of an error without URLs and queries, which may contain secrets."""
     strerror = getattr(error, "strerror", None)
     parts = [part for part in str(strerror or error).split() if "://" not in part]
     message = re.sub(r"\?\S+", "?…", " ".join(parts))
@@ -123,8 +124,8 @@ def cause_of(error: BaseException) -> str:
 def read_bounded(stream: BinaryIO, place: str, limits: SourceLimits, head: bytes = b"") -> bytes:
     """Return ``head`` and the rest of ``stream``.
 
-    :param head: bytes that were read of the stream before
-    :raises InvalidDocument: if both together exceed the limit of a document
+    :param head: bytes that were already read from the stream
+    :raises InvalidDocument: if the sum exceeds the limit of a document
     """
     data = head + read_up_to(stream, limits.document_bytes - len(head))
     if len(data) > limits.document_bytes:
@@ -133,9 +134,9 @@ def read_bounded(stream: BinaryIO, place: str, limits: SourceLimits, head: bytes
 
 
 def read_up_to(stream: BinaryIO, most: int) -> bytes:
-    """Return the rest of ``stream``, or somewhat more than ``most`` bytes of it.
+    """Return the rest of ``stream``, or slightly more than ``most`` bytes of it.
 
-    It is read in pieces, because one large read allocates its whole buffer first.
+    Reads in pieces, because one large read would allocate the whole buffer first.
     """
     pieces: list[bytes] = []
     held = 0
@@ -161,6 +162,14 @@ def unpack_document(stream: BinaryIO, packed: int, place: str, limits: SourceLim
     if len(data) > limits.document_bytes:
         raise too_large(place, None, limits)
     return data
+
+
+def is_inspection_folder(parts: Iterable[str]) -> bool:
+    """Whether files of the layout make a folder an inspection; build logs alone do not.
+
+    :param parts: their paths in the folder
+    """
+    return any(part == "build/specification" or part.endswith("/result") for part in parts)
 
 
 def bomb(message: str, place: str) -> InvalidDocument:

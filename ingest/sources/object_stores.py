@@ -1,11 +1,10 @@
-"""Reads object stores and other places that fsspec reaches.
+"""Reads object stores and web servers through fsspec.
 
-Credentials come from the environment, as for the store's own tools.
+Credentials come from the environment, as for the tools of the store.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -16,10 +15,9 @@ import fsspec
 from common.errors import InvalidDocument
 from ingest.sources.archives import documents_in_archive
 from ingest.sources.content_detection import (
-    NOT_NAMED_LIKE_ONE,
-    NOT_READABLE,
     SURPLUS,
-    recognised,
+    or_empty,
+    other_file,
     screened,
     skipped_by_name,
 )
@@ -32,11 +30,11 @@ from ingest.sources.documents import (
 from ingest.sources.jsonl import documents_in_lines
 from ingest.sources.layout import (
     MAX_DEPTH,
-    empty,
     inspection_part,
     is_archive,
     is_document,
     is_gzipped_document,
+    is_inspection_folder,
     is_lines,
     of_part,
     read_bounded,
@@ -54,10 +52,10 @@ _WEB = ("http", "https")
 def documents_at_url(url: str, source: str, limits: SourceLimits) -> Iterator[SourceItem]:
     """Yield every document under an fsspec URL and every skipped file.
 
-    Each inspection folder costs one listing. ``http(s)`` is read only if ``limits`` allow it, and
-    only the file that the URL names.
+    An inspection folder takes one listing. ``http(s)`` is read only if ``limits`` allow it, and
+    only as a single file.
 
-    :param source: the part of ``url`` that may be stored
+    :param source: ``url`` without parts that must not be stored
     """
     protocol = url.partition("://")[0]
     allowed = (*_STORES, *_WEB) if limits.allow_http else _STORES
@@ -93,16 +91,7 @@ class _ObjectStore:
             name = self.source.removesuffix("?…").rstrip("/").rpartition("/")[2]
             yield from self._file({**info, "name": self.root}, name, "")
             return
-        skipped: Counter[str] = Counter()
-        has_documents = False
-        for item in self._folder(self.root):
-            if isinstance(item, SkippedFile):
-                skipped[item.reason] += 1
-            else:
-                has_documents = True
-            yield item
-        if not has_documents:
-            yield empty("", skipped)
+        yield from or_empty(self._folder(self.root), "")
 
     def _folder(self, folder: str, depth: int = 0) -> Iterator[SourceItem]:
         if depth > MAX_DEPTH:
@@ -134,7 +123,7 @@ class _ObjectStore:
                 yield from self._folder(folders[name], depth + 1)
 
     def _parts(self, folder: str) -> tuple[dict[str, Any], list[str]]:
-        """Return the files that the layout has, by their path, and others below the same folders.
+        """Return the files of an inspection by path, and other files in the same folders.
 
         Both are empty if ``folder`` is not an inspection.
         """
@@ -152,10 +141,7 @@ class _ObjectStore:
                     parts[inner] = info
                 else:
                     surplus.append(path)
-        is_inspection = any(
-            part == "build/specification" or part.endswith("/result") for part in parts
-        )
-        return (parts, surplus) if is_inspection else ({}, [])
+        return (parts, surplus) if is_inspection_folder(parts) else ({}, [])
 
     def _inspection(self, folder: str, parts: dict[str, Any]) -> SourceItem:
         place = self._place(folder)
@@ -192,20 +178,7 @@ class _ObjectStore:
         elif is_document(name) or not place:
             yield self._document(path, size, name, place)
         else:
-            yield self._other_file(path, place)
-
-    def _other_file(self, path: str, place: str) -> SourceItem:
-        """Read a file whose name does not tell what it is."""
-        reason = skipped_by_name(place) if self.limits.by_content else NOT_NAMED_LIKE_ONE
-        if reason is not None:
-            return SkippedFile(self.source, place, reason)
-        try:
-            with self.system.open(path, "rb") as stream:
-                return recognised(stream, self.source, place, self.limits)
-        except InvalidDocument as error:
-            return error
-        except _driver_errors():
-            return SkippedFile(self.source, place, NOT_READABLE)
+            yield other_file(opened, self.source, place, self.limits, _driver_errors())
 
     def _document(self, path: str, size: int | None, name: str, place: str) -> SourceItem:
         if size is not None and size > self.limits.document_bytes:
@@ -228,7 +201,7 @@ class _ObjectStore:
 
 @cache
 def _driver_errors() -> tuple[type[Exception], ...]:
-    """Return ``OSError`` and the errors of the clients that are installed."""
+    """Return ``OSError`` and the errors of installed clients."""
     errors: list[type[Exception]] = [OSError]
     try:
         from botocore.exceptions import BotoCoreError, ClientError

@@ -40,13 +40,13 @@ def documents_of(
 ) -> Iterator[RawDocument | RefusedDocument]:
     """Yield every document of ``source``, one at a time, in a stable order.
 
-    A document that cannot be read is yielded as a refusal with its place in ``source``. The
-    content of a source never raises an error. Documents and refusals name
-    ``stored_source(source)``, which holds no credentials.
+    An unreadable document is yielded as a refusal with its place in ``source``. No content of a
+    source raises an error. Documents and refusals name ``stored_source(source)``, which contains no
+    credentials.
 
     :param source: a file, a folder, an archive or an fsspec URL such as ``s3://bucket/prefix``
-    :param on_skipped: called with each file that is not an inspection. If given, inspections are
-        recognised by content; otherwise by file name, and other files are ignored
+    :param on_skipped: called with each file that is not an inspection; inspections are then
+        recognised by content. Without it, file names decide, and other files are ignored
     """
     public = stored_source(source)
     limits = replace(limits, by_content=on_skipped is not None)
@@ -79,7 +79,7 @@ def _documents(
 
 
 def count_hint(source: str) -> int | None:
-    """Return how many documents to expect, for a progress bar; ``None`` if counting is slow."""
+    """Return the expected number of documents; ``None`` if counting would be slow."""
     local = local_path(source)
     if local is None:
         return None

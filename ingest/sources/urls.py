@@ -1,4 +1,4 @@
-"""Names of sources: paths and URLs, and what of a URL may be stored and shown."""
+"""Paths and URLs of sources, and the parts of a URL that may be stored and shown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_KEPT = "…"
 
 
 def local_path(source: str) -> str | None:
-    """Return the local path that a source names; ``None`` for a source elsewhere.
+    """Return the local path of a source; ``None`` for a remote source.
 
     >>> local_path("/data/inspections"), local_path("file:///data/inspections")
     ('/data/inspections', '/data/inspections')
@@ -37,10 +37,10 @@ def local_path(source: str) -> str | None:
 def source_argument(source: str) -> str:
     """Check a source from the command line, and make a path absolute.
 
-    :raises InvalidArgument: if it is empty, or a path of this machine that does not exist
+    :raises InvalidArgument: if it is empty, or a local path that does not exist
     """
     if not source.strip():
-        raise InvalidArgument("the name of a source is empty; `.` names the current directory")
+        raise InvalidArgument("the path is empty; `.` names the current directory")
     absolute = absolute_source(source)
     path = local_path(absolute)
     if path is not None and not os.path.lexists(path):
@@ -49,7 +49,7 @@ def source_argument(source: str) -> str:
 
 
 def stored_source(source: str) -> str:
-    """Return ``source`` as it is stored and shown: without possible credentials.
+    """Return ``source`` without possible credentials, as it is stored and shown.
 
     >>> stored_source("https://host.example/a.json?signature=0a1b")
     'https://host.example/a.json?…'
@@ -65,7 +65,7 @@ def stored_source(source: str) -> str:
 
 
 def has_credentials(source: str) -> bool:
-    """Whether a URL names a user, also where the password holds ``/`` or ``?``."""
+    """Whether a URL contains a user, even if the password contains ``/`` or ``?``."""
     protocol, _, rest = source.partition("://")
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     if protocol in _CONTAINERS and _CONTAINER.match(authority):
@@ -76,14 +76,14 @@ def has_credentials(source: str) -> bool:
 def check_url(source: str) -> None:
     """Refuse a URL that must not be read; the message does not repeat the URL.
 
-    :raises InvalidDocument: if it holds credentials, or its query was not stored
+    :raises InvalidDocument: if it contains credentials, or ``…`` in place of its query
     """
     if has_credentials(source):
         raise InvalidDocument(
             Reason.UNREADABLE,
-            "a URL with credentials is not read; pass them in the environment",
+            "a URL with credentials is refused; pass credentials in the environment",
         )
     if source.endswith(_NOT_KEPT):
         raise InvalidDocument(
-            Reason.UNREADABLE, "the query of this URL was not kept; name the full URL again"
+            Reason.UNREADABLE, "the query of this URL was not stored; enter the full URL again"
         )

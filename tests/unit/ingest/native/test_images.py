@@ -245,7 +245,7 @@ def test_of_a_layout_the_image_for_linux_is_read(tmp_path: Path) -> None:
 
 def test_several_images_of_different_names_are_refused_by_name(tmp_path: Path) -> None:
     one, other = (entry_of(tmp_path, name, **named(name)) for name in ("alpha", "beta"))
-    with pytest.raises(InvalidDocument, match="holds alpha, beta"):
+    with pytest.raises(InvalidDocument, match="contains alpha, beta"):
         analyze_image(layout(tmp_path, one, other))
     tags = [{**one, "annotations": named(name)} for name in ("alpha", "latest")]
     assert analyze_image(layout(tmp_path, *tags)).os_name == "alpha"
@@ -255,5 +255,5 @@ def test_several_images_of_different_names_are_refused_by_name(tmp_path: Path) -
         {**it, "annotations": {**named("latest"), "io.containerd.image.name": name}}
         for it, name in ((one, "x:latest"), (other, "y:latest"))
     ]
-    with pytest.raises(InvalidDocument, match="holds x:latest, y:latest"):
+    with pytest.raises(InvalidDocument, match="contains x:latest, y:latest"):
         analyze_image(layout(tmp_path, *tagged))
