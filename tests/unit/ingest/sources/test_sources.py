@@ -440,7 +440,7 @@ def test_a_query_is_read_with_and_stored_without() -> None:
     assert "s3cr3t" not in f"{refusal.source} {refusal.error}"
     (again,) = documents_of(raw.source)
     assert isinstance(again, RefusedDocument)
-    assert "not kept" in again.error.message
+    assert "not stored" in again.error.message
 
 
 @pytest.mark.parametrize(
