@@ -7,6 +7,7 @@ import sys
 from benchmarks import (
     closures,
     faults,
+    fetching,
     honesty,
     identical,
     indicators,
@@ -35,6 +36,7 @@ MEASUREMENTS = {
     "service": service.main,
     "faults": faults.main,
     "startup": startup.main,
+    "fetching": fetching.main,
 }
 
 

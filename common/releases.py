@@ -25,6 +25,8 @@ from common.packages import DEFAULT_INDEX, Purl, package_version
 MAX_REQUIREMENT_LENGTH = 2_000
 #: Metadata source of requirements seen by a solver in one environment: no markers, no extras.
 SOLVER = "solver"
+#: Metadata source of requirements that a build of the source distribution may change.
+SDIST_LIKELY = "sdist-likely"
 
 
 class ReleaseState(StrEnum):

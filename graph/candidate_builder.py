@@ -21,6 +21,7 @@ from common.errors import InvalidArgument
 from common.packages import Purl, version_of
 from common.redaction import without_secrets
 from common.releases import (
+    SDIST_LIKELY,
     ReleaseProblem,
     ReleaseState,
     Requirement,
@@ -77,6 +78,7 @@ class VersionRecord(NamedTuple):
     files_complete: bool | None
     extras: Sequence[str] | None
     requires: Sequence[Sequence[Any]] | None
+    metadata_source: str | None = None
 
 
 class NotACandidate(Exception):
@@ -88,10 +90,14 @@ class NotACandidate(Exception):
 
 
 class CandidateBuilder:
-    """Builds the candidates of one environment; caches evaluated markers and requirements."""
+    """Builds the candidates of one environment; caches evaluated markers and requirements.
 
-    def __init__(self, environment: Environment) -> None:
+    :param only_wheels: whether versions are excluded that would have to be built
+    """
+
+    def __init__(self, environment: Environment, *, only_wheels: bool = True) -> None:
         self._environment = environment
+        self._only_wheels = only_wheels
         self._markers = dict(environment.markers)
         # Installers compare the release number only: 3.14rc1 and a development build ("3.14+")
         # count as 3.14.
@@ -142,7 +148,8 @@ class CandidateBuilder:
         fit = compatibility(
             record.wheels or (), record.has_sdist, bool(record.files_complete), self._environment
         )
-        if not fit.installable:
+        sdist_only = not fit.installable and bool(record.has_sdist) and not self._only_wheels
+        if not fit.installable and not sdist_only:
             raise NotACandidate(ExclusionReason(fit.reason.value), fit.message)
         return Candidate(
             purl=Purl(record.purl),
@@ -157,6 +164,8 @@ class CandidateBuilder:
             yanked=bool(record.yanked),
             yanked_reason=record.yanked_reason,
             uploaded_at=_moment(record.uploaded_at),
+            sdist_only=sdist_only,
+            requirements_likely=record.metadata_source == SDIST_LIKELY,
             read=record.requires is not None,
         )
 

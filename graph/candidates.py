@@ -87,6 +87,9 @@ class Candidate:
         requirements of extras only if the closure requests the extra
     :param wheel_rank: position of its best wheel in ``Environment.tags``, 0 is best; ``None`` if
         no known wheel fits and not all files are known
+    :param sdist_only: whether no wheel fits, so that its source distribution has to be built
+    :param requirements_likely: whether a build of its source distribution may change its
+        requirements (:data:`common.releases.SDIST_LIKELY`)
     :param extras: all extras that it defines, sorted
     :param vulnerabilities: sorted by identifier
     :param read: whether its metadata was read; otherwise its index only lists it, ``requires`` and
@@ -106,6 +109,8 @@ class Candidate:
     yanked_reason: str | None = None
     uploaded_at: datetime | None = None
     vulnerabilities: tuple[KnownVulnerability, ...] = ()
+    sdist_only: bool = False
+    requirements_likely: bool = False
     read: bool = True
 
     def requirements(self, extras: Iterable[str] = ()) -> tuple[Dependency, ...]:

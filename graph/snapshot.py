@@ -38,6 +38,8 @@ _PLAIN = (
     "prerelease",
     "yanked",
     "yanked_reason",
+    "sdist_only",
+    "requirements_likely",
 )
 
 

@@ -115,7 +115,7 @@ class IndexCache:
             "etag": kept.etag,
             "last_modified": kept.last_modified,
             "parser": _PARSER,
-            "listed": listed_rows(page.listed),
+            "listed": listed_rows(page.source.listed()),
             "state": page.status.state.value,
             "reason": page.status.reason,
         }

@@ -23,6 +23,7 @@ from common.index.partial_zip import (
 )
 from common.index.project_pages import IndexFile
 from common.index.sdists import Certainty, SdistMetadata, SdistReader, read_sdist, text_of
+from common.releases import SDIST_LIKELY
 
 #: Bytes of a wheel's end that are fetched first: usually METADATA and the table of contents.
 TAIL = 16 << 10
@@ -40,19 +41,19 @@ class MetadataRead:
     """Metadata of one file.
 
     :param text: empty if a source distribution has no metadata
-    :param source: ``metadata-file``, ``wheel-range``, ``wheel``, ``sdist``, or a source
-        distribution's :data:`LIKELY` or :data:`UNKNOWN`
+    :param source: ``metadata-file``, ``wheel-range``, ``wheel``, ``sdist``,
+        :data:`common.releases.SDIST_LIKELY` or :data:`UNKNOWN`
     """
 
     text: str = field(repr=False)
     source: str
 
 
-#: Sources of requirements that a build of a source distribution may change, or decides.
-LIKELY, UNKNOWN = "sdist-likely", "sdist-unknown"
+#: Source of metadata that leaves the requirements to the build.
+UNKNOWN = "sdist-unknown"
 _SDIST_SOURCES = {
     Certainty.CERTAIN: "sdist",
-    Certainty.LIKELY: LIKELY,
+    Certainty.LIKELY: SDIST_LIKELY,
     Certainty.UNKNOWN: UNKNOWN,
 }
 

@@ -150,6 +150,7 @@ class ProjectPage:
     """All files of one project, as of the time ``as_of``.
 
     :attr:`listed` and :meth:`files_of` cost little; everything else reads the page completely.
+    Versions of a quarantined project have no files, so that nothing of it is ever installed.
 
     :param name: normalised
     :param as_of: when the index sent or last confirmed the page (this machine's clock, UTC)
@@ -163,19 +164,28 @@ class ProjectPage:
     from_cache: bool = False
     status: ProjectStatus = ProjectStatus()
 
+    @property
+    def is_quarantined(self) -> bool:
+        """Whether the index considers the project unsafe; then the page offers no files."""
+        return self.status.state is ProjectState.QUARANTINED
+
     @cached_property
     def listed(self) -> Mapping[str, ListedVersion]:
         """Summary of each version, in the page's order."""
-        return self.source.listed()
+        listed = self.source.listed()
+        return {it: ListedVersion(it) for it in listed} if self.is_quarantined else listed
 
     def files_of(self, version: str) -> tuple[IndexFile, ...]:
         """Files of a version; none if the page does not list it."""
-        return self.source.files_of(version)
+        return () if self.is_quarantined else self.source.files_of(version)
 
     @cached_property
     def contents(self) -> PageContents:
         """All that the page says of files."""
-        return self.source.contents()
+        contents = self.source.contents()
+        if self.is_quarantined:
+            return PageContents(dict.fromkeys(contents.releases, ()), NO_FILES)
+        return contents
 
     @property
     def releases(self) -> Mapping[str, tuple[IndexFile, ...]]:

@@ -68,3 +68,20 @@ def test_of_several_reasons_the_same_is_told_in_whatever_order_they_come() -> No
         if (excluded := compiled(LINUX, Made("a", "1", lines))[1])
     }
     assert told == {"requires c by address, which is not followed"}
+
+
+def test_a_source_distribution_is_a_candidate_unless_only_wheels_are_wanted() -> None:
+    wheelless = Made("a", "2", wheels=(), has_sdist=True)
+    (package,) = reader_of((wheelless, Made("a", "1")))([("a", ())])
+    records = [
+        VersionRecord(*it)._replace(metadata_source="sdist-likely" if it[1] == "2" else "wheel")
+        for it in package.versions
+    ]
+    found, excluded = CandidateBuilder(LINUX, only_wheels=False).build("a", records, ())
+    assert [(it.version, it.sdist_only, it.requirements_likely) for it in found] == [
+        ("2", True, True), ("1", False, False),
+    ]  # fmt: skip
+    assert excluded == []
+    found, (refused,) = CandidateBuilder(LINUX).build("a", records, ())
+    assert [it.version for it in found] == ["1"]
+    assert refused.reason is ExclusionReason.SDIST_ONLY

@@ -12,7 +12,13 @@ import pytest
 from common.errors import IndexFault, IndexProblem
 from common.index import page_parsing
 from common.index.page_parsing import PageText, parse_page
-from common.index.project_pages import NO_FILES, ProjectPage
+from common.index.project_pages import (
+    NO_FILES,
+    ListedVersion,
+    ProjectPage,
+    ProjectState,
+    ProjectStatus,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 URL = "https://index.example/simple/parrot/"
@@ -232,3 +238,23 @@ def test_an_unknown_minor_version_is_read_and_another_major_one_is_not() -> None
     for version in ("2.0", "0.9", "x", None, 1):
         with pytest.raises(IndexProblem):
             json_page(meta={"api-version": version})
+
+
+def test_the_status_of_a_project_is_read_in_both_formats() -> None:
+    about = {"status": "deprecated", "reason": "use crow"}
+    page = json_page(file("parrot-1.0.tar.gz"), **{"project-status": about})
+    assert page.status == ProjectStatus(ProjectState.DEPRECATED, "use crow")
+    html = html_page(
+        EMPTY + '<meta name="pypi:project-status" content="archived"><a href=a.zip>parrot-1.zip</a>'
+    )
+    assert (html.status.state, len(html.files)) == (ProjectState.ARCHIVED, 1)
+    for odd in ({"status": "odd"}, {"status": 3}, "archived", None):
+        assert json_page(**{"project-status": odd}).status == ProjectStatus()
+
+
+def test_a_quarantined_project_offers_no_files() -> None:
+    files = file("parrot-1.0.tar.gz"), file("parrot-1.1-py3-none-any.whl")
+    page = json_page(*files, **{"project-status": {"status": "quarantined"}})
+    assert dict(page.listed) == {it: ListedVersion(it) for it in ("1.0", "1.1")}
+    assert page.releases == {"1.0": (), "1.1": ()}
+    assert (page.files_of("1.1"), page.digest, page.is_quarantined) == ((), NO_FILES, True)
