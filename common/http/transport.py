@@ -170,6 +170,7 @@ class Transport:
         self._opened: list[socket.socket] = []
         self._transfers: dict[pycurl.Curl, _Transfer] = {}
         self._tls_options: list[tuple[int, str]] | None = None
+        self._proxies: dict[tuple[str, str, int], str | None] = {}
         self._addresses: dict[tuple[str, int], tuple[float, asyncio.Task[list[str]]]] = {}
 
     async def get(
@@ -181,7 +182,11 @@ class Transport:
         :raises IndexProblem: if there is no complete response
         """
         self._loop = asyncio.get_running_loop()
-        proxy = proxy_for(server.scheme, server.host, server.port)
+        place = (server.scheme, server.host, server.port)
+        if place not in self._proxies:
+            # Looking through the environment takes longer than sending a request.
+            self._proxies[place] = proxy_for(*place)
+        proxy = self._proxies[place]
         addresses: list[str] = []
         if proxy is None:
             addresses = await self._resolve(server.host, server.port)

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -257,27 +256,27 @@ class JsonPage:
             return ()
         parsed = self._parsed()
         key = spelling(version)[0]
-        pattern = _names_of(self._name)
+        names = _UsualNames(self._name)
         keys: dict[str, str] = {}
-        found: dict[str, IndexFile] = {}
+        files: dict[str, IndexFile] = {}
         for entry in parsed.entries:
-            match = _plain_name(pattern, entry)
-            if match is not None:
-                raw = match[1] or match[3]
-                if raw not in keys:
-                    keys[raw] = spelling(raw)[0]
-                if keys[raw] != key:
+            parts = names.parts(entry)
+            if parts is not None:
+                if parts[0] not in keys:
+                    keys[parts[0]] = spelling(parts[0])[0]
+                if keys[parts[0]] != key:
                     continue
-            file = _entry_of_json(self._name, entry, self._base_url, parsed.api)
+            file = _entry_of_json(self._name, entry, self._base_url, parsed.api, names)
             if not isinstance(file, str) and spelling(file.version)[0] == key:
-                found.setdefault(file.filename, file)
-        return tuple(found.values())
+                files.setdefault(file.filename, file)
+        return tuple(files.values())
 
     def contents(self) -> PageContents:
         """All that the page says of files."""
-        parsed = self._parsed()
+        parsed, names = self._parsed(), _UsualNames(self._name)
         entries = (
-            _entry_of_json(self._name, it, self._base_url, parsed.api) for it in parsed.entries
+            _entry_of_json(self._name, it, self._base_url, parsed.api, names)
+            for it in parsed.entries
         )
         return contents_of(chain(entries, parsed.overlong), parsed.versions)
 
@@ -326,7 +325,7 @@ _RECENT = _RecentPages(8 << 20)
 
 def _summaries(name: str, parsed: _ParsedJson, base_url: str) -> dict[str, ListedVersion]:
     """Summary of each version; equals that of :func:`contents_of`, in a tenth of the time."""
-    pattern = _names_of(name)
+    names = _UsualNames(name)
     spelled: dict[str, str] = {}
     for version in parsed.versions:
         spelled.setdefault(*spelling(version))
@@ -335,9 +334,9 @@ def _summaries(name: str, parsed: _ParsedJson, base_url: str) -> dict[str, Liste
     plain: dict[str, list[tuple[str | None, dict[str, Any]]]] = {}
     seen: set[str] = set()
     for entry in parsed.entries:
-        match = _plain_name(pattern, entry)
-        if match is not None and _is_plain(entry):
-            filename, raw, tags = match[0], match[1] or match[3], match[2]
+        parts = names.parts(entry)
+        if parts is not None and _is_plain(entry):
+            filename, (raw, tags) = entry["filename"], parts
             if filename in seen:
                 continue
             seen.add(filename)
@@ -347,7 +346,7 @@ def _summaries(name: str, parsed: _ParsedJson, base_url: str) -> dict[str, Liste
                 plain.setdefault(texts[raw], [])
             plain[texts[raw]].append((tags, entry))
             continue
-        file = _entry_of_json(name, entry, base_url, parsed.api)
+        file = _entry_of_json(name, entry, base_url, parsed.api, names)
         if isinstance(file, str) or file.filename in seen:
             continue
         seen.add(file.filename)
@@ -357,7 +356,8 @@ def _summaries(name: str, parsed: _ParsedJson, base_url: str) -> dict[str, Liste
 
     def careful(version: str, others: list[IndexFile]) -> ListedVersion:
         entries = (
-            _entry_of_json(name, it, base_url, parsed.api) for _, it in plain.get(version, ())
+            _entry_of_json(name, it, base_url, parsed.api, names)
+            for _, it in plain.get(version, ())
         )
         return summary_of(version, [*others, *(it for it in entries if not isinstance(it, str))])
 
@@ -399,21 +399,15 @@ def _summary(version: str, files: list[tuple[str | None, dict[str, Any]]]) -> Li
     )
 
 
-@lru_cache(maxsize=1024)
-def _names_of(name: str) -> re.Pattern[str]:
-    """Usual names of files of a project: version and tags of a wheel, version of an archive."""
-    parts = [re.escape(it) for it in name.split("-")]
-    return re.compile(
-        rf"(?:(?i:{'[_.]+'.join(parts)})-({_VERSION})(?:-[0-9][\w.]*)?"
-        rf"-([\w.]+-[\w.]+-[\w.]+)\.whl"
-        rf"|(?i:{'[-_.]+'.join(parts)})-(?!.*\.(?:{_PLATFORMS}))({_VERSION})\.(?:tar\.gz|zip))",
-        re.ASCII,
-    )
-
-
 _VERSION = r"[0-9][A-Za-z0-9_.!+]*"
 #: With these, a file that looks like a source distribution is a binary one.
 _PLATFORMS = "aix|cygwin|darwin|linux|macosx|solaris|sunos|[wW]in"
+#: Usual names of files: project, version and tags of a wheel; project and version of an archive.
+_USUAL_NAME = re.compile(
+    rf"([A-Za-z0-9._]+)-({_VERSION})(?:-[0-9][\w.]*)?-([\w.]+-[\w.]+-[\w.]+)\.whl"
+    rf"|(?!.*\.(?:{_PLATFORMS}))([A-Za-z0-9._-]+)-({_VERSION})\.(?:tar\.gz|zip)",
+    re.ASCII,
+)
 _UTC_TIME = re.compile(
     r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
     r"(?:\.\d{1,6})?Z",
@@ -423,11 +417,27 @@ _UTC_TIME = re.compile(
 _LENGTHS = frozenset((20, *range(22, 28)))
 
 
-def _plain_name(pattern: re.Pattern[str], entry: Any) -> re.Match[str] | None:
-    filename = entry.get("filename") if type(entry) is dict else None
-    if type(filename) is not str or len(filename) > _LONGEST_NAME:
-        return None
-    return pattern.fullmatch(filename)
+class _UsualNames:
+    """Recognises the usual names of a project's files; others are parsed with care."""
+
+    def __init__(self, project: str) -> None:
+        self._project = project
+        self._spellings: dict[str, bool] = {}
+
+    def parts(self, entry: Any) -> tuple[str, str | None] | None:
+        """Version as written, and tag set of a wheel."""
+        filename = entry.get("filename") if type(entry) is dict else None
+        if type(filename) is not str or len(filename) > _LONGEST_NAME:
+            return None
+        match = _USUAL_NAME.fullmatch(filename)
+        if match is None:
+            return None
+        wheel_of, version, tags, archive_of, archived = match.groups()
+        name = wheel_of or archive_of
+        known = self._spellings.get(name)
+        if known is None:
+            known = self._spellings[name] = canonicalize_name(name) == self._project
+        return (version or archived, tags) if known else None
 
 
 def _is_plain(entry: dict[str, Any]) -> bool:
@@ -452,13 +462,15 @@ def _is_plain(entry: dict[str, Any]) -> bool:
     )
 
 
-def _entry_of_json(name: str, entry: Any, url: str, api: Version) -> IndexFile | str:
+def _entry_of_json(
+    name: str, entry: Any, url: str, api: Version, names: _UsualNames
+) -> IndexFile | str:
     if not isinstance(entry, dict) or not _is_readable(entry.get("filename")):
         named = entry.get("filename") if isinstance(entry, dict) else None
         return cut(named) if isinstance(named, str) and named else "(an entry without a name)"
-    match = _plain_name(_names_of(name), entry)
-    if match is not None and _is_plain(entry) and _has_plain_details(entry):
-        file = _plain_file(entry, match, api)
+    parts = names.parts(entry)
+    if parts is not None and _is_plain(entry) and _has_plain_details(entry):
+        file = _plain_file(entry, *parts, api)
         if file is not None:
             return file
     # PEP 714 renamed a key. Only the presence of attestations is kept, not their URL.
@@ -487,7 +499,9 @@ def _metadata_key(entry: dict[str, Any]) -> Any:
     return entry.get("core-metadata", entry.get("dist-info-metadata"))
 
 
-def _plain_file(entry: dict[str, Any], match: re.Match[str], api: Version) -> IndexFile | None:
+def _plain_file(
+    entry: dict[str, Any], version: str, tags: str | None, api: Version
+) -> IndexFile | None:
     """A file all of whose keys have the usual types; ``None`` if its time does not exist."""
     yanked, metadata, size = entry.get("yanked", False), _metadata_key(entry), entry.get("size")
     uploaded = entry.get("upload-time")
@@ -501,8 +515,8 @@ def _plain_file(entry: dict[str, Any], match: re.Match[str], api: Version) -> In
     attested = bool(entry.get("provenance"))
     return IndexFile(
         filename=entry["filename"],
-        version=spelling(match[1] or match[3])[1],
-        kind="wheel" if match[2] else "sdist",
+        version=spelling(version)[1],
+        kind="wheel" if tags else "sdist",
         sha256=_sha256_in(entry["hashes"]),
         size_bytes=size if size is not None and 0 <= size < 1 << 63 else None,
         requires_python=entry.get("requires-python"),
