@@ -16,7 +16,7 @@ from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.universe import Universe
 from adviser.scoring.assess import assess
 from adviser.scoring.assessments import Assessment
-from adviser.scoring.criteria import penalties_of
+from adviser.scoring.criteria import newness_of, penalties_of
 from adviser.scoring.target import Target
 from adviser.stack_request import StackRequest
 from graph.evidence import Evidence
@@ -100,8 +100,10 @@ def advise(
 def universe_for(request: StackRequest, snapshot: Snapshot, assessment: Assessment) -> Universe:
     """The versions that the request may choose from, with their scores."""
     rules = request.resolver_request(assessment.refused)
-    penalties = penalties_of(assessment.criteria)
-    return universe_of(snapshot, rules, assessment.scores, penalties)
+    criteria = assessment.criteria
+    return universe_of(
+        snapshot, rules, assessment.scores, penalties_of(criteria), newness_of(criteria)
+    )
 
 
 def assessed(
@@ -133,7 +135,13 @@ def baseline_of(
         return request.locked, True
     if not evidence.readings:
         return None, True  # without measurements there is nothing to compare
-    newest = resolver(universe_of(snapshot, request.resolver_request({}), {}))
+    # Newness alone: the first version of each package is worth most.
+    places = {
+        it.purl: (-place,)
+        for candidates in snapshot.packages.values()
+        for place, it in enumerate(candidates)
+    }
+    newest = resolver(universe_of(snapshot, request.resolver_request({}), places, newness={0}))
     return newest.stacks[0].versions() if newest.stacks else None, is_settled(newest)
 
 

@@ -15,7 +15,7 @@ from adviser.advise import Advice, Resolver, in_this_process, universe_for
 from adviser.reports.version_rationale import Rationale, VersionRationales
 from adviser.resolver.results import Conflict, Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
-from adviser.scoring.criteria import SCALE
+from adviser.scoring.criteria import SCALE, level_names
 from graph.candidates import Dependency
 
 
@@ -54,7 +54,8 @@ class ForcedStack:
     """The best stack with a forced condition, compared with the advised stack.
 
     :param what: the condition, such as ``numpy==1.26.4``
-    :param points: total loss over all criteria; ``None`` without a stack
+    :param points: total loss over all criteria, negative for a gain; ``None`` without a stack
+    :param level: the first level of the score in which the stacks differ; ``None`` if none does
     :param changes: by name
     :param conflict: why there is no such stack
     :param problem: why there is none, if the reason is not a conflict
@@ -67,6 +68,7 @@ class ForcedStack:
     changes: tuple[VersionChange, ...] = ()
     conflict: Conflict | None = None
     problem: str | None = None
+    level: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ def why_not(
     if problem := _extra_problem(advice, wanted):
         return ForcedStack(what, ForcedOutcome.CONFLICT, problem=problem)
     universe = _offering(advice.universe, wanted)
+    # Not a direct requirement: its newness has no level of its own.
     forced = replace(universe, roots=(*universe.roots, wanted))
     return _forced(advice, what, forced, resolver, threads)
 
@@ -204,12 +207,15 @@ def _compared(advice: Advice, what: str, resolution: Resolution) -> ForcedStack:
         CriterionLoss(criterion.name, (_total(advised, place) - _total(forced, place)) / SCALE)
         for place, criterion in enumerate(advice.assessment.criteria)
     )
+    names = level_names(advice.universe.direct)
+    levels = zip(names, advised.levels, forced.levels, strict=True)
     return ForcedStack(
         what,
         ForcedOutcome.POSSIBLE if changes else ForcedOutcome.ADVISED,
         (advised.score - forced.score) / SCALE,
         tuple(it for it in losses if it.points),
         changes,
+        level=next((name for name, ours, theirs in levels if ours != theirs), None),
     )
 
 

@@ -237,6 +237,7 @@ class StackRequest:
         prereleases = {it.name for it in (*held, *bounds) if it.prereleases}
         return ResolverRequest(
             roots=self.roots,
+            direct=tuple(dict.fromkeys(it.name for it in held)),
             constraints=(*(it.dependency for it in bounds), *options.constraints),
             exclusions=options.exclusions,
             overrides={

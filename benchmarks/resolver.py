@@ -208,7 +208,7 @@ def _generated(packages: int, versions: int, *, era: int, seed: int) -> Universe
 def _told(answer: Resolution) -> str:
     if answer.objective is None or answer.bound is None:
         return f"{answer.status}, {answer.solver}"
-    gap = (answer.bound - answer.objective) / max(1, -answer.objective)
+    gap = sum(answer.gap or ()) / max(1, -sum(answer.objective))
     return f"{answer.status}, {answer.solver}, gap {gap:.2%}" + (
         "" if answer.settled else ", ties not settled"
     )

@@ -17,7 +17,8 @@ _MOST_DIFFERENCES = 10
 _SCORE_EXPLAINED = (
     "The score is the sum of the contributions, at most 0. Penalties contribute weight × value. "
     "Others contribute weight × (value - value of the package's best version), so the best "
-    "version contributes 0: docs/reference/recommendation-types.md"
+    "version contributes 0. Newness is weighed last, that of direct requirements first: "
+    "docs/reference/recommendation-types.md"
 )
 
 
@@ -137,10 +138,12 @@ def certificate_line(report: Mapping[str, Any]) -> str:
     """``optimal: score -0.5421 = bound; model …, snapshot …, ortools 9; in 21 ms``."""
     it = report["result"]["report"]["certificate"]
     objective, bound = (_points(it[key], it["scale"]) for key in ("objective", "bound"))
+    gaps = zip(it["levels"], it["gap"] or (), strict=False)
+    level = next((name for name, gap in gaps if gap), it["levels"][0])
     if it["status"] == "optimal":
         status = f"optimal: score {objective} = bound"
     elif it["status"] == "feasible":
-        status = f"feasible: score {objective}, bound {bound}"
+        status = f"feasible: score {objective}, bound {bound}, open in {level}"
     elif it["status"] == "infeasible":
         search = report["result"]["report"]["search"]
         known = search["candidates"] + search["excluded"]
@@ -164,9 +167,9 @@ def certificate_line(report: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _points(parts: int | None, scale: int) -> str:
-    """Format points without rounding, so that sums can be checked."""
-    return "?" if parts is None else f"{parts / scale:.4f}"
+def _points(levels: list[int] | None, scale: int) -> str:
+    """Format the sum over the levels of a score, unrounded, so that sums can be checked."""
+    return "?" if levels is None else f"{sum(levels) / scale:.4f}"
 
 
 def _why(why: Mapping[str, Any]) -> str:

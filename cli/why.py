@@ -182,6 +182,8 @@ def forced_lines(it: ForcedStack) -> Iterator[str]:
         yield from (f"  {line}" for line in (it.conflict.lines() if it.conflict else ()))
     else:
         loss = "" if it.points is None else f", at a loss of {it.points:.3f} points"
+        if it.level is not None and it.points is not None and it.points <= 0:
+            loss = f", with a worse score in {it.level}, which comes first"
         yield f"{it.what}: possible{loss}"
         yield from (f"  {loss.criterion}: {-loss.points:+.3f} points" for loss in it.losses)
         yield from (f"  {change_text(change)}" for change in it.changes)

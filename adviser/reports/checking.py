@@ -192,8 +192,8 @@ def resolution_in(inner: Mapping[str, Any]) -> Resolution:
     return Resolution(
         status=ResolutionStatus(certificate["status"]),
         stacks=tuple(map(_stack, inner["products"])),
-        objective=certificate["objective"],
-        bound=certificate["bound"],
+        objective=_levels(certificate["objective"]),
+        bound=_levels(certificate["bound"]),
         settled=certificate["settled"],
         complete=certificate["complete"],
         conflict=_conflict(inner),
@@ -228,7 +228,13 @@ def _stack(product: Mapping[str, Any]) -> ResolvedStack:
         )
         for package in product["packages"]
     )
-    return ResolvedStack(choices, product["passed_over"])
+    return ResolvedStack(
+        choices, product["passed_over"], tuple(product["levels"]), product["uninvited"]
+    )
+
+
+def _levels(values: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if values is None else tuple(values)
 
 
 def _hash_problems(products: list[Mapping[str, Any]], known: ReleaseKnowledge) -> Iterator[str]:

@@ -33,7 +33,7 @@ from adviser.reports.unfetched_versions import UnfetchedVersions
 from adviser.reports.version_rationale import candidates_of
 from adviser.resolver.results import Conflict, ResolvedStack
 from adviser.scoring.assessments import Claim, NoteLevel
-from adviser.scoring.criteria import SCALE
+from adviser.scoring.criteria import SCALE, level_names
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.verdicts import family_document
 from common.formats.json_documents import canonical_json, digest
@@ -56,7 +56,15 @@ def pipeline_of(advice: Advice) -> dict[str, list[dict[str, Any]]]:
         _unit(reason.value, {"versions": count}) for reason, count in sorted(refused.items())
     ]
     kinds["steps"] = [
-        _unit(it.name, {"weight": it.weight, "unit": it.unit, "penalty": it.penalty})
+        _unit(
+            it.name,
+            {
+                "weight": it.weight,
+                "unit": it.unit,
+                "penalty": it.penalty,
+                "newness": it.newness,
+            },
+        )
         for it in criteria
     ]
     limits = {
@@ -73,7 +81,7 @@ def _unit(name: str, configuration: dict[str, Any]) -> dict[str, Any]:
 
 
 #: Changes when a key changes its meaning or disappears, not when a key is added.
-SCHEMA_VERSION = "report-1"
+SCHEMA_VERSION = "report-2"
 
 #: Lock formats of every product; ``pylock`` is written only if URLs are known.
 _FORMATS = (LockFormat.REQUIREMENTS, LockFormat.PYLOCK, LockFormat.CONSTRAINTS)
@@ -222,6 +230,8 @@ def _product(advice: Advice, stack: ResolvedStack, written: ProductLocks) -> dic
             ],
             "runtime_environment": _runtime_environment(advice),
         },
+        "levels": list(stack.levels),
+        "uninvited": stack.uninvited,
         "passed_over": stack.passed_over,
         "packages": _packages(advice, stack),
         "criteria": _criteria(advice, stack),
@@ -289,6 +299,7 @@ def _criteria(advice: Advice, stack: ResolvedStack) -> list[dict[str, Any]]:
                 "unit": criterion.unit,
                 "description": criterion.description,
                 "penalty": criterion.penalty,
+                "newness": criterion.newness,
                 "value": criterion.value(worth),
                 "contribution": total / SCALE,
             }
@@ -301,9 +312,10 @@ def _certificate(advice: Advice) -> dict[str, Any]:
     resolution = advice.resolution
     return {
         "status": resolution.status.value,
-        "objective": resolution.objective,
-        "bound": resolution.bound,
-        "gap": resolution.gap,
+        "levels": level_names(advice.universe.direct),
+        "objective": _listed(resolution.objective),
+        "bound": _listed(resolution.bound),
+        "gap": _listed(resolution.gap),
         "scale": SCALE,
         "settled": resolution.settled,
         "complete": resolution.complete,
@@ -313,6 +325,10 @@ def _certificate(advice: Advice) -> dict[str, Any]:
         "snapshot": advice.snapshot.revision,
         "evidence": advice.evidence.revision,
     }
+
+
+def _listed(values: tuple[int, ...] | None) -> list[int] | None:
+    return None if values is None else list(values)
 
 
 def _search(advice: Advice) -> dict[str, Any]:

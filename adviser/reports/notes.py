@@ -19,7 +19,7 @@ from adviser.resolver.results import Choice, ResolutionStatus, ResolvedStack
 from adviser.resolver.specifiers import admits, names_prerelease
 from adviser.resolver.universe import RefusedVersion, RequestRule
 from adviser.scoring.assessments import Claim, Coverage, Justification, JustificationCode, NoteLevel
-from adviser.scoring.criteria import SCALE
+from adviser.scoring.criteria import SCALE, level_names
 from adviser.scoring.justifications import need_text
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.sample_needs import Need
@@ -220,7 +220,7 @@ def _limits(advice: Advice) -> Iterator[ReportNote]:
     elif resolution.status is ResolutionStatus.FEASIBLE:
         message = (
             f"the search reached its {resolution.limit or 'time'} limit: this is the best stack so "
-            f"far, and another may be better by at most {(resolution.gap or 0) / SCALE:.2f} points"
+            f"far, and another may be better by {_gap_text(advice)}"
         )
         yield ReportNote(NoteCode.LIMIT, NoteLevel.WARNING, message)
     elif resolution.stacks and not resolution.settled and not resolution.complete:
@@ -232,6 +232,14 @@ def _limits(advice: Advice) -> Iterator[ReportNote]:
     if resolution.complete and resolution.stacks and len(resolution.stacks) < count:
         message = f"only {len(resolution.stacks)} of {count} requested stacks exist"
         yield ReportNote(NoteCode.FEW_STACKS, NoteLevel.INFO, message)
+
+
+def _gap_text(advice: Advice) -> str:
+    """The first level in which a better stack is possible, and by how much."""
+    names = level_names(advice.universe.direct)
+    gaps = zip(names, advice.resolution.gap or (), strict=False)
+    name, gap = next((it for it in gaps if it[1]), (names[0], 0))
+    return f"{gap / SCALE:.2f} points at most ({name})"
 
 
 def _hardware(advice: Advice) -> Iterator[ReportNote]:

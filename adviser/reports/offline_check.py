@@ -28,7 +28,7 @@ from adviser.resolver.checker import check_resolution, check_stack
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.scoring.assess import assess
-from adviser.scoring.criteria import SCALE, RecommendationType, penalties_of
+from adviser.scoring.criteria import SCALE, RecommendationType, newness_of, penalties_of
 from adviser.scoring.target import Target
 from common.environments import Environment
 from common.errors import InvalidDocument
@@ -100,7 +100,9 @@ def _unfeasible(
     universe = universe_of(snapshot, rules, {})
     for number, stack in enumerate(resolution.stacks, 1):
         plain = tuple(replace(it, contributions=()) for it in stack.choices)
-        for problem in check_stack(universe, ResolvedStack(plain, stack.passed_over)):
+        levels = (0,) * universe.level_count
+        unscored = ResolvedStack(plain, stack.passed_over, levels, stack.uninvited)
+        for problem in check_stack(universe, unscored):
             yield f"stack {number}: {problem}"
 
 
@@ -125,10 +127,11 @@ def _unscored(
         choosable=choosable(snapshot, rules),
     )
     request = replace(rules, refused=assessment.refused)
-    penalties = penalties_of(assessment.criteria)
-    return check_resolution(
-        universe_of(snapshot, request, assessment.scores, penalties), resolution
+    criteria = assessment.criteria
+    universe = universe_of(
+        snapshot, request, assessment.scores, penalties_of(criteria), newness_of(criteria)
     )
+    return check_resolution(universe, resolution)
 
 
 def _by_itself(report: Mapping[str, Any]) -> Iterator[str]:
@@ -150,13 +153,15 @@ def _certificate_problems(resolution: Resolution) -> Iterator[str]:
         yield f"the status is {resolution.status}, but there are {len(resolution.stacks)} stacks"
     if resolution.status is ResolutionStatus.INFEASIBLE and resolution.conflict is None:
         yield "infeasible, but without a conflict"
-    if resolution.stacks and resolution.objective != resolution.stacks[0].score:
+    if resolution.stacks and resolution.objective != resolution.stacks[0].levels:
         yield "the objective is not the score of the first stack"
     if resolution.stacks and (resolution.bound == resolution.objective) != (
         resolution.status is ResolutionStatus.OPTIMAL
     ):
         yield "the status must be optimal if, and only if, the objective reaches the bound"
-    keys = [(-it.score, it.passed_over) for it in resolution.stacks]
+    keys = [
+        ([-level for level in it.levels], it.uninvited, it.passed_over) for it in resolution.stacks
+    ]
     if any(key > following for key, following in pairwise(keys)):
         yield "the stacks are not sorted by score"
 
@@ -183,7 +188,8 @@ def _criteria_add_up(product: Mapping[str, Any]) -> bool:
 
 
 def _adds_up(product: Mapping[str, Any]) -> bool:
-    return bool(product["score"] == sum(map(_score, product["packages"])) / SCALE)
+    total = sum(map(_score, product["packages"]))
+    return bool(product["score"] == total / SCALE and sum(product["levels"]) == total)
 
 
 def _score(package: Mapping[str, Any]) -> int:

@@ -138,15 +138,17 @@ class VersionRationales:
         return None
 
     def _scored(self, choice: Choice, newest: Candidate) -> Rationale | None:
-        if self._universe.score(newest) >= choice.score:
+        ours, others = map(self._universe.values, (self._chosen[choice.name], newest))
+        if others >= ours:
             return None
+        by_newness = others[0] == ours[0]
         theirs = self._universe.contributions.get(newest.purl, ())
         gains = [
-            (ours - other, criterion)
-            for ours, other, criterion in zip(
+            (mine - other, criterion)
+            for mine, other, criterion in zip(
                 choice.contributions, theirs, self._assessment.criteria, strict=True
             )
-            if ours > other
+            if mine > other and criterion.newness == by_newness
         ]
         gain, criterion = max(gains, key=lambda it: it[0])
         standing = self._assessment.standings.get(newest.purl)

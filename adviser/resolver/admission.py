@@ -2,12 +2,13 @@
 
 Rules that depend on the choice of other packages are left to the search.
 
-The score of a stack is the sum over its versions and at most 0, the ideal. Penalties, such as
-known vulnerabilities, count from zero: they weigh the same whether or not the package has a better
-version, so that doing without the package is better. The other criteria only say which version of
-a package is preferred. They count as the difference to the version with the best sum: otherwise a
-package that is good by them, such as a fast one, would be installed for no other reason, and a
-required package would cost a stack what none of its versions can offer.
+The score of a stack has levels (:mod:`adviser.resolver.objective`), each a sum over its versions
+and at most 0, the ideal. Penalties, such as known vulnerabilities, count from zero: they weigh the
+same whether or not the package has a better version, so that doing without the package is better.
+The other criteria only say which version of a package is preferred. They count as the difference to
+the version with the best sum: otherwise a package that is good by them, such as a fast one, would
+be installed for no other reason, and a required package would cost a stack what none of its
+versions can offer. Criteria of newness and the others each have a best version of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import sub
 from typing import Protocol
 
 from adviser.resolver.resolver_request import ResolverRequest
@@ -35,6 +35,7 @@ def contributions_of(
     scores: Scores,
     penalties: Collection[int],
     plain: Callable[[Candidate], bool],
+    newness: Collection[int] = (),
 ) -> Iterator[tuple[Purl, tuple[int, ...]]]:
     """The contributions of every version of one package; empty if nothing has a score.
 
@@ -45,26 +46,33 @@ def contributions_of(
     :param candidates: candidates of one index, newest first
     :param penalties: positions of the criteria that count from zero
     :param plain: whether a version may be chosen without being required by name
+    :param newness: positions of the criteria of newness, which have a reference of their own
     :raises ValueError: if a penalty is above zero
     """
     if not scores or not candidates:
         return
     width = max(len(scores.get(it.purl, ())) for it in candidates)
-    counted = [place for place in penalties if place < width]
-
-    def preferences(worth: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(0 if place in counted else one for place, one in enumerate(worth))
-
-    worths = [scores.get(it.purl) or (0,) * width for it in candidates]
-    sums = [sum(worth) - sum(worth[place] for place in counted) for worth in worths]
-    places = [place for place, it in enumerate(candidates) if plain(it)]
-    best = max(places or range(len(candidates)), key=sums.__getitem__)
-    reference = preferences(worths[best])
-    for it, worth, preferred in zip(candidates, worths, sums, strict=True):
-        if any(worth[place] > 0 for place in counted):
-            raise ValueError(f"a penalty of {it.purl} is above zero: {worth}")
-        above = preferred > sums[best]
-        yield it.purl, tuple(map(sub, worth, preferences(worth) if above else reference))
+    columns = [[0] * len(candidates) for _ in range(width)]
+    values = [scores.get(it.purl) or (0,) * width for it in candidates]
+    for column in (it for it in penalties if it < width):
+        columns[column] = [value[column] for value in values]
+        for it, value in zip(candidates, values, strict=True):
+            if value[column] > 0:
+                raise ValueError(f"a penalty of {it.purl} is above zero: {value}")
+    preferences = [column for column in range(width) if column not in penalties]
+    eligible = [place for place, it in enumerate(candidates) if plain(it)]
+    for group in (
+        [column for column in preferences if column not in newness],
+        [column for column in preferences if column in newness],
+    ):
+        sums = [sum(value[column] for column in group) for value in values]
+        best = max(eligible or range(len(candidates)), key=sums.__getitem__)
+        for place, value in enumerate(values):
+            if sums[place] <= sums[best]:
+                for column in group:
+                    columns[column][place] = value[column] - values[best][column]
+    for place, it in enumerate(candidates):
+        yield it.purl, tuple(column[place] for column in columns)
 
 
 class Knowledge(Protocol):
@@ -79,12 +87,17 @@ class Knowledge(Protocol):
 
 
 def universe_of(
-    snapshot: Knowledge, request: ResolverRequest, scores: Scores, penalties: Collection[int] = ()
+    snapshot: Knowledge,
+    request: ResolverRequest,
+    scores: Scores,
+    penalties: Collection[int] = (),
+    newness: Collection[int] = (),
 ) -> Universe:
     """The versions of ``snapshot`` that ``request`` may choose from.
 
     :param scores: by Package URL; missing versions score 0
     :param penalties: positions of the criteria that count from zero
+    :param newness: positions of the criteria of newness
     :raises ValueError: if a penalty is above zero
     """
     screen = _Screen(request)
@@ -98,13 +111,17 @@ def universe_of(
         packages[name] = _relieved(usable, request)
         refused[name] = _told(out, excluded)
         served = [it for it in candidates if it.index == source]
-        contributions.update(contributions_of(served, scores, penalties, screen.plain))
+        contributions.update(contributions_of(served, scores, penalties, screen.plain, newness))
+    roots = _kept(snapshot.roots if request.roots is None else request.roots, request)
+    names = dict.fromkeys(it.name for it in sorted(roots, key=lambda it: it.order))
     return Universe(
         packages=packages,
         refused=refused,
-        roots=_kept(snapshot.roots if request.roots is None else request.roots, request),
+        roots=roots,
         contributions=contributions,
-        prereleases=screen.prereleases(packages),
+        newness=frozenset(newness),
+        direct=tuple(it for it in dict.fromkeys([*request.direct, *names]) if it in names),
+        prereleases=screen.prereleases(packages) | _named_prereleases(roots, request),
         pinned=screen.pinned(packages),
         overrides=request.overrides,
     )
@@ -117,10 +134,8 @@ def choosable(snapshot: Knowledge, request: ResolverRequest) -> dict[str, frozen
     each stack has. Versions that only a combination of choices excludes are still among them.
     """
     universe = universe_of(snapshot, request, {})
-    named = {it.name for it in universe.roots if names_prerelease(universe.asked(it))}
-    invited = universe.prereleases | named
     usable = {
-        name: [it for it in candidates if _is_invited(it, universe.pinned, invited)]
+        name: [it for it in candidates if _is_invited(it, universe.pinned, universe.prereleases)]
         for name, candidates in universe.packages.items()
     }
     needed: dict[str, list[str]] = {}
@@ -311,6 +326,12 @@ def _less(candidate: Candidate, request: ResolverRequest) -> Iterator[Dependency
 
 def _kept(roots: tuple[Dependency, ...], request: ResolverRequest) -> tuple[Dependency, ...]:
     return tuple(it for it in roots if it.name not in request.removed)
+
+
+def _named_prereleases(roots: Iterable[Dependency], request: ResolverRequest) -> frozenset[str]:
+    """Packages of which a direct requirement names a pre-release."""
+    texts = ((it.name, request.overrides.get(it.name, it.specifier)) for it in roots)
+    return frozenset(name for name, text in texts if names_prerelease(text))
 
 
 def _by_name(dependencies: Iterable[Dependency]) -> dict[str, tuple[str, ...]]:

@@ -15,15 +15,11 @@ from bisect import insort
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from adviser.resolver.problem import (
-    Atom,
-    SearchResult,
-    SelectionProblem,
-    weight_of,
-)
+from adviser.resolver.objective import combined, levels_of, value_of
+from adviser.resolver.problem import Atom, SearchResult, SelectionProblem
 
 #: Name in certificates; the number grows when the search changes how it proves a result.
-BRANCH_AND_BOUND = "branch and bound 1"
+BRANCH_AND_BOUND = "branch and bound 2"
 
 
 def branched(problem: SelectionProblem, count: int, steps: int) -> SearchResult | None:
@@ -40,7 +36,7 @@ def branched(problem: SelectionProblem, count: int, steps: int) -> SearchResult 
     if not tree.grow():
         return None
     stacks = tuple(nodes for _, _, nodes in tree.best)
-    objective = sum(problem.nodes[it].score for it in stacks[0]) if stacks else None
+    objective = value_of(problem, stacks[0]) if stacks else None
     return SearchResult(
         stacks=tuple(map(frozenset, stacks)),
         objective=objective,
@@ -89,14 +85,10 @@ class _Tree:
                 self._bits[number] = 1 << place
         self._read_atoms()
         self._read_asks()
-        weight = weight_of(problem)
+        costs = combined(levels_of(problem))
         #: By package: cost and bit of every version, cheapest first.
         self._costs = [
-            sorted(
-                (problem.nodes[it].place - weight * problem.nodes[it].score, self._bits[it])
-                for it in numbers
-            )
-            for numbers in self._numbers
+            sorted((costs[it], self._bits[it]) for it in numbers) for numbers in self._numbers
         ]
         # Measured: packages with the most requirements decide most, so they go first.
         self._order = sorted(

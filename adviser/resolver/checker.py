@@ -29,7 +29,7 @@ def check_resolution(universe: Universe, resolution: Resolution) -> list[str]:
         for problem in check_stack(universe, stack)
     ]
     problems.extend(_order(universe, resolution))
-    if resolution.stacks and resolution.objective != resolution.stacks[0].score:
+    if resolution.stacks and resolution.objective != resolution.stacks[0].levels:
         problems.append("the objective is not the first stack's score")
     if resolution.objective is not None and resolution.bound is not None:
         if resolution.bound < resolution.objective:
@@ -70,7 +70,27 @@ def check_stack(universe: Universe, stack: ResolvedStack) -> list[str]:
         problems.extend(_uninvited(universe, candidate, asked.get(name, [])))
     if stack.passed_over != sum(it.place for it in stack.choices):
         problems.append("it does not pass over as many versions as its choices")
+    if (levels := _levels(universe, chosen)) != stack.levels:
+        problems.append(f"its score by level is {levels}")
+    if stack.uninvited != sum(_is_uninvited(universe, it) for it in chosen.values()):
+        problems.append("it does not count its yanked versions and pre-releases")
     return problems
+
+
+def _levels(universe: Universe, chosen: Mapping[str, Candidate]) -> tuple[int, ...]:
+    """The score by level: before newness, newness of each direct requirement, newness of others."""
+    levels: dict[str | None, int] = {None: 0, **dict.fromkeys(universe.direct, 0), "": 0}
+    for name, it in chosen.items():
+        for place, contribution in enumerate(universe.contributions.get(it.purl, ())):
+            of_newness = name if name in universe.direct else ""
+            levels[of_newness if place in universe.newness else None] += contribution
+    return tuple(levels.values())
+
+
+def _is_uninvited(universe: Universe, it: Candidate) -> bool:
+    if it.yanked and it.purl not in universe.pinned:
+        return True
+    return it.prerelease and it.name not in universe.prereleases
 
 
 def _values(universe: Universe, choice: Choice, it: Candidate) -> Iterator[str]:
@@ -148,9 +168,10 @@ def _text(universe: Universe, it: Dependency) -> str:
 def _order(universe: Universe, resolution: Resolution) -> Iterator[str]:
     names = sorted(universe.packages)
 
-    def key(stack: ResolvedStack) -> tuple[int, int, list[int]]:
+    def key(stack: ResolvedStack) -> tuple[list[int], int, int, list[int]]:
         places = {it.name: it.place for it in stack.choices}
-        return -stack.score, stack.passed_over, [places.get(name, -1) for name in names]
+        by_name = [places.get(name, -1) for name in names]
+        return [-it for it in stack.levels], stack.uninvited, stack.passed_over, by_name
 
     keys = [key(stack) for stack in resolution.stacks]
     for before, after in itertools.pairwise(keys):

@@ -288,6 +288,8 @@ class _ProblemBuilder:
             extras=tuple(self._extras),
             roots=tuple(sorted({it.number for it in self._walk.roots})),
             permits=tuple(self._permits),
+            levels=tuple(self._universe.level_of(it.name) for it in reached),
+            level_count=self._universe.level_count,
             sizes=self._sizes(reached),
         )
 
@@ -309,9 +311,10 @@ class _ProblemBuilder:
                 VersionNode(
                     number,
                     version.place,
-                    self._universe.score(package.candidates[version.place]),
+                    *self._universe.values(package.candidates[version.place]),
                     _numbers(version.requires),
                     _brought(version),
+                    bool((package.prereleases | package.yanked) >> version.place & 1),
                 )
             )
             self._permit(package, version.place, kept[version], atoms)
@@ -334,13 +337,15 @@ class _ProblemBuilder:
                 package.yanked >> place & 1,
             )
             classes.setdefault(key, []).append(version)
-        score = self._universe.score
-        best = (
-            sorted(them, key=lambda it: (-score(package.candidates[it.place]), it.place))
-            for them in classes.values()
-        )
+
+        def order(version: ReachableVersion) -> tuple[int, int, int]:
+            first, newness = self._universe.values(package.candidates[version.place])
+            return -first, -newness, version.place
+
+        best = (sorted(versions, key=order) for versions in classes.values())
         return sorted(
-            (version for them in best for version in them[: self._keep]), key=lambda it: it.place
+            (version for versions in best for version in versions[: self._keep]),
+            key=lambda it: it.place,
         )
 
     def _permit(

@@ -4,10 +4,9 @@ The model has one Boolean for each version, specifier and extra. At most one ver
 is true; a version implies what it requires; a specifier implies a version that satisfies it. The
 objective is the cost of the versions; versions that nothing requires are removed afterwards.
 
-Stacks are ordered lexicographically (:class:`~adviser.resolver.results.ResolvedStack`). The first
-two parts of that order form one objective. Remaining ties are settled package by package, as many
-at a time as an exact sum can tell apart. So the result is the same for every seed and any number of
-threads.
+Stacks are ordered level after level (:mod:`adviser.resolver.objective`). The levels are optimised
+in order, as many at a time as one exact sum can tell apart. Remaining ties are settled package by
+package in the same way. So the result is the same for every seed and any number of threads.
 """
 
 from __future__ import annotations
@@ -21,13 +20,8 @@ from time import monotonic
 
 from ortools.sat.python import cp_model
 
-from adviser.resolver.problem import (
-    Atom,
-    Nodes,
-    SearchResult,
-    SelectionProblem,
-    weight_of,
-)
+from adviser.resolver.objective import Level, combined, levels_of, packs, parts_of, value_of
+from adviser.resolver.problem import Atom, Nodes, SearchResult, SelectionProblem
 from adviser.resolver.resolver_request import Budget
 
 #: Bound of objectives, so that sums and products stay exact in the solver and in floats.
@@ -139,6 +133,11 @@ class CpSatModel:
         if terms:
             variables, factors = zip(*terms, strict=True)
             self._model.add(cp_model.LinearExpr.weighted_sum(variables, factors) <= most)
+
+    def exclude(self, nodes: Iterable[int]) -> None:
+        """Add a constraint: none of ``nodes``."""
+        if excluded := sorted(nodes):
+            self._model.add_bool_and(~self._nodes[it] for it in excluded)
 
     def forbid(self, nodes: Iterable[int]) -> None:
         """Add a constraint: not all of ``nodes`` together."""
@@ -259,7 +258,11 @@ class _Search:
         self._budget = budget
         self._tell = told
         self._until = monotonic() + budget.time_s
-        self._objectives = list(_objectives(problem))
+        self._packages = [frozenset(numbers) for numbers in problem.by_package()]
+        self._levels = levels_of(problem)
+        self._objectives = list(_objectives(problem, self._levels))
+        #: Upper bound of the score by level, as far as it is proven.
+        self._bound = [it.contribution(0) for it in self._levels[: problem.level_count]]
         self._known = SearchResult()
 
     def best(self, count: int) -> SearchResult:
@@ -283,20 +286,39 @@ class _Search:
         best: Nodes | None = None
         if not forbidden and len(self._problem.nodes) > LARGE:
             self._any(model)
-        for number, (costs, weight) in enumerate(self._objectives):
-            model.minimize(costs)
+        for number, objective in enumerate(self._objectives):
+            model.minimize(enumerate(objective.costs))
             run = self._run(model, tells=number == 0 and not forbidden)
             if run.chosen is None:
                 return best or self._some(forbidden), run.proven
             best = self._reduced(run.chosen)
-            self._note((*forbidden, best), run, weight if number == 0 and not forbidden else None)
+            if not forbidden:
+                self._prove(objective, run)
+            self._note((*forbidden, best))
             if not run.proven:
                 return best, False
             if number + 1 < len(self._objectives):
-                if self._alone(model, best, run.cost):
+                if objective.last and self._alone(model, best, run.cost):
                     return best, True
-                model.limit(costs, run.cost)
+                self._fix(model, objective, best)
         return best, True
+
+    def _fix(self, model: CpSatModel, objective: _Objective, best: Nodes) -> None:
+        """Keep the levels of an objective at their optimum.
+
+        The level of a single package rules out versions, which is far stronger than a sum.
+        """
+        rest = []
+        for level in objective.levels:
+            if level.package is None:
+                rest.append(level)
+                continue
+            numbers = self._packages[level.package]
+            cost = sum(level.costs[it] for it in best.intersection(numbers))
+            model.exclude(it for it in numbers if level.costs[it] != cost)
+        costs = combined(rest) if objective.levels else list(objective.costs)
+        if costs:
+            model.limit(enumerate(costs), sum(costs[it] for it in best))
 
     def _any(self, model: CpSatModel) -> None:
         """Find any stack quickly, so that a timeout can return it.
@@ -307,17 +329,22 @@ class _Search:
         run = self._run(model)
         if run.chosen is not None:
             stack = self._reduced(run.chosen)
-            self._known = SearchResult((stack,), self._score(stack), 0)
+            self._known = SearchResult((stack,), value_of(self._problem, stack), tuple(self._bound))
             if self._tell:
                 self._tell(self._known)
 
-    def _note(self, stacks: tuple[Nodes, ...], run: SolverRun, weight: int | None) -> None:
-        """Update the result; the very first run also proves the bound of the whole result."""
-        objective, bound = self._known.objective, self._known.bound
-        if weight is not None:
-            objective = self._score(stacks[0])
-            bound = objective if run.proven else -(run.bound // weight)
-        self._known = SearchResult(stacks, objective, bound)
+    def _prove(self, objective: _Objective, run: SolverRun) -> None:
+        """Tighten the bound of the levels of an objective; earlier levels are proven."""
+        parts = parts_of(run.cost if run.proven else run.bound, objective.levels)
+        for level, part in zip(objective.levels, parts, strict=True):
+            place = next(n for n, it in enumerate(self._levels) if it is level)
+            if place < len(self._bound):
+                self._bound[place] = level.contribution(part)
+
+    def _note(self, stacks: tuple[Nodes, ...]) -> None:
+        """Update the result."""
+        objective = value_of(self._problem, stacks[0])
+        self._known = SearchResult(stacks, objective, tuple(self._bound))
         if self._tell:
             self._tell(self._known)
 
@@ -351,10 +378,8 @@ class _Search:
         """Report an intermediate solution if it is valid."""
         if self._tell and self._holds(chosen):
             stack = self._reduced(chosen)
-            self._tell(SearchResult((stack,), self._score(stack), 0))
-
-    def _score(self, stack: Nodes) -> int:
-        return sum(self._problem.nodes[it].score for it in stack)
+            value = value_of(self._problem, stack)
+            self._tell(SearchResult((stack,), value, tuple(self._bound)))
 
     def _reduced(self, chosen: Nodes) -> Nodes:
         return self._problem.reached(chosen)[0]
@@ -375,38 +400,43 @@ class _Search:
             self._tell(self._known)
 
 
-#: Costs of nodes, and the weight of one unit of score in them.
-_Objective = tuple[list[tuple[int, int]], int]
+@dataclass(frozen=True, slots=True)
+class _Objective:
+    """Costs that the solver minimises in one run.
+
+    :param costs: by node
+    :param levels: the levels that they combine; none for a part of the order by name
+    :param last: whether it contains the last level, so that only the order by name follows
+    """
+
+    costs: Sequence[int]
+    levels: tuple[Level, ...] = ()
+    last: bool = True
 
 
-def _objectives(problem: SelectionProblem) -> Iterator[_Objective]:
+def _objectives(problem: SelectionProblem, levels: Sequence[Level]) -> Iterator[_Objective]:
     """Objectives in order of priority; together they tell any two stacks apart."""
-    nodes, packages = problem.nodes, problem.by_package()
-    weight = weight_of(problem)
-    worst = sum(max((-nodes[it].score for it in numbers), default=0) for numbers in packages)
-    if worst * weight < MAX_OBJECTIVE:
-        yield [(i, it.place - weight * it.score) for i, it in enumerate(nodes)], weight
-    else:
-        yield [(i, -it.score) for i, it in enumerate(nodes)], 1
-        yield [(i, it.place) for i, it in enumerate(nodes)], 1
-    yield from _by_name(packages)
+    groups = packs(levels, MAX_OBJECTIVE)
+    for number, group in enumerate(groups, 1):
+        yield _Objective(combined(group), tuple(group), number == len(groups))
+    yield from _by_name(problem)
 
 
-def _by_name(packages: list[list[int]]) -> Iterator[_Objective]:
+def _by_name(problem: SelectionProblem) -> Iterator[_Objective]:
     """Absent before present, newer before older; each package outweighs all after it."""
-    costs: list[tuple[int, int]] = []
     factor = 1
     # A new part starts where the factors would exceed the exact range.
     parts: list[list[list[int]]] = [[]]
-    for numbers in packages:
+    for numbers in problem.by_package():
         if factor * (len(numbers) + 1) > MAX_OBJECTIVE:
             parts.append([])
             factor = 1
         factor *= len(numbers) + 1
         parts[-1].append(numbers)
     for part in parts:
-        costs, factor = [], 1
+        costs, factor = [0] * len(problem.nodes), 1
         for numbers in reversed(part):
-            costs.extend((number, factor * place) for place, number in enumerate(numbers, 1))
+            for place, number in enumerate(numbers, 1):
+                costs[number] = factor * place
             factor *= len(numbers) + 1
-        yield costs, 1
+        yield _Objective(costs)

@@ -16,16 +16,21 @@ class VersionNode:
 
     :param package: number of its package
     :param place: position among the usable versions of the package; 0 is the newest
-    :param score: contribution to the score of a stack, at most 0
+    :param first: contribution by the criteria that come before newness, at most 0
+    :param newness: contribution by newness, at most 0
     :param requires: atoms that must hold if it is chosen
     :param by_extra: atom of an extra, and the atoms that must hold if that extra is required
+    :param uninvited: whether only the requirement of another package can admit it: a yanked version
+        or a pre-release that the request does not admit
     """
 
     package: int
     place: int
-    score: int
+    first: int
+    newness: int
     requires: tuple[Atom, ...]
     by_extra: tuple[tuple[Atom, tuple[Atom, ...]], ...] = ()
+    uninvited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,8 @@ class SelectionProblem:
     :param extras: package, atom and name of each extra that is required
     :param roots: atoms that must hold
     :param permits: versions that may only be chosen if something requires them by name
+    :param levels: by package, the level of the score to which its newness belongs
+    :param level_count: number of levels of the score; the first is for what comes before newness
     """
 
     names: tuple[str, ...]
@@ -68,12 +75,19 @@ class SelectionProblem:
     extras: tuple[tuple[int, Atom, str], ...]
     roots: tuple[Atom, ...]
     permits: tuple[Permit, ...]
+    levels: tuple[int, ...]
+    level_count: int
     sizes: ProblemSizes = field(compare=False)
 
     @property
     def digest(self) -> str:
         """Digest of the problem; equal problems have equal digests."""
-        return digest([self.names, self.nodes, self.members, self.extras, self.roots, self.permits])
+        return digest(
+            [
+                self.names, self.nodes, self.members, self.extras, self.roots, self.permits,
+                self.levels, self.level_count,
+            ]
+        )  # fmt: skip
 
     def by_package(self) -> list[list[int]]:
         """Node numbers by package, ordered by place."""
@@ -107,12 +121,6 @@ class SelectionProblem:
         return found
 
 
-def weight_of(problem: SelectionProblem) -> int:
-    """Weight of one unit of score: more than all versions that a stack can pass over."""
-    nodes = problem.nodes
-    return 1 + sum(nodes[numbers[-1]].place for numbers in problem.by_package() if numbers)
-
-
 #: Node numbers of a stack.
 Nodes = frozenset[int]
 
@@ -122,16 +130,16 @@ class SearchResult:
     """State of a search; a running search reports it repeatedly.
 
     :param stacks: best first
-    :param objective: score of the first stack; ``None`` before one is found
-    :param bound: upper bound of the score
+    :param objective: score of the first stack by level; ``None`` before one is found
+    :param bound: upper bound of the score by level, to be compared level after level
     :param settled: whether the order of ``stacks`` is proven, ties included
     :param complete: whether no other stacks exist
     :param branched: whether branch and bound found the result without the solver
     """
 
     stacks: tuple[Nodes, ...] = ()
-    objective: int | None = None
-    bound: int | None = None
+    objective: tuple[int, ...] | None = None
+    bound: tuple[int, ...] | None = None
     settled: bool = False
     complete: bool = False
     branched: bool = False

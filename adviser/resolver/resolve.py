@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from adviser.resolver.branch_and_bound import BRANCH_AND_BOUND, branched
 from adviser.resolver.compression import compressed
+from adviser.resolver.objective import value_of
 from adviser.resolver.problem import (
     Nodes,
     SearchResult,
@@ -107,7 +108,12 @@ def _stack(universe: Universe, problem: SelectionProblem, nodes: Nodes) -> Resol
                 extras=tuple(extras.get(node.package, ())),
             )
         )
-    return ResolvedStack(tuple(choices), sum(it.place for it in choices))
+    return ResolvedStack(
+        tuple(choices),
+        sum(it.place for it in choices),
+        value_of(problem, nodes),
+        sum(problem.nodes[it].uninvited for it in nodes),
+    )
 
 
 def resolve(universe: Universe, budget: Budget | None = None, *, count: int = 1) -> Resolution:

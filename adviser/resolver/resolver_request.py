@@ -18,6 +18,8 @@ class ResolverRequest:
     Only name and specifier of a dependency count; extras count in roots only.
 
     :param roots: requirements; ``None`` for the roots of the snapshot
+    :param direct: names of the direct requirements in declared order, which decides between them;
+        without it, names in ``roots`` in alphabetical order
     :param constraints: bounds on packages that are installed for another reason
     :param exclusions: versions that must not be chosen; an empty specifier excludes all
     :param overrides: specifier by package name that replaces every requirement on the package,
@@ -35,6 +37,7 @@ class ResolverRequest:
     """
 
     roots: tuple[Dependency, ...] | None = None
+    direct: tuple[str, ...] = ()
     constraints: tuple[Dependency, ...] = ()
     exclusions: tuple[Dependency, ...] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)

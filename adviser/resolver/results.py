@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import sub
 
 from adviser.resolver.problem import ProblemSizes
 from common.packages import Purl
@@ -47,7 +48,7 @@ class Choice:
 
     @property
     def score(self) -> int:
-        """Contribution to the score of the stack, at most 0."""
+        """Sum of the contributions, at most 0."""
         return sum(self.contributions)
 
 
@@ -55,19 +56,25 @@ class Choice:
 class ResolvedStack:
     """Versions that together meet a request, in name order, without superfluous packages.
 
-    Stacks are ordered by ``score``, highest first; then by ``passed_over``, lowest first; then
-    package by package in name order: absent before present, newer before older. Two different
-    stacks never tie.
+    Stacks are ordered by ``levels``, highest first; then by ``uninvited`` and by ``passed_over``,
+    lowest first; then package by package in name order: absent before present, newer before older.
+    Two different stacks never tie.
 
     :param passed_over: number of newer usable versions that it passes over
+    :param levels: the score by level, each at most 0 (:mod:`adviser.resolver.objective`): what is
+        maximised and proven
+    :param uninvited: number of versions that only a requirement of another package admits: yanked
+        versions and pre-releases
     """
 
     choices: tuple[Choice, ...]
     passed_over: int
+    levels: tuple[int, ...] = ()
+    uninvited: int = 0
 
     @property
     def score(self) -> int:
-        """Sum over all versions, at most 0: the number that is maximised, proven and shown."""
+        """Sum of all contributions, at most 0. Stacks are ordered by ``levels``, not by this."""
         return sum(it.score for it in self.choices)
 
     def versions(self) -> dict[str, str]:
@@ -151,8 +158,9 @@ class Resolution:
     """Result of the resolver.
 
     :param stacks: best first, all different; empty unless optimal or feasible
-    :param objective: score of the first stack
-    :param bound: upper bound of the score; equals ``objective`` if optimal
+    :param objective: score of the first stack by level
+    :param bound: upper bound of the score by level, compared level after level; equals
+        ``objective`` if optimal
     :param settled: whether the order of ``stacks`` is proven, ties included, so that every run
         gives the same stacks; an optimal result may lack this if time ran out. Without a stack:
         whether the conflict is minimal
@@ -164,8 +172,8 @@ class Resolution:
 
     status: ResolutionStatus
     stacks: tuple[ResolvedStack, ...] = ()
-    objective: int | None = None
-    bound: int | None = None
+    objective: tuple[int, ...] | None = None
+    bound: tuple[int, ...] | None = None
     settled: bool = False
     complete: bool = False
     conflict: Conflict | None = None
@@ -176,11 +184,15 @@ class Resolution:
     wall_s: float = 0.0
 
     @property
-    def gap(self) -> int | None:
-        """Upper bound, in units of the score, of how much better another stack can be."""
+    def gap(self) -> tuple[int, ...] | None:
+        """Differences between bound and objective by level.
+
+        The first that is not 0 is positive: no stack is better by more than that in this level, if
+        it is as good in the levels before.
+        """
         if self.objective is None or self.bound is None:
             return None
-        return self.bound - self.objective
+        return tuple(map(sub, self.bound, self.objective))
 
 
 def spans(versions: tuple[str, ...]) -> str:

@@ -56,6 +56,8 @@ class Universe:
     :param roots: requirements of the request
     :param contributions: by version, the contribution of each criterion to the score of a stack
         (:func:`adviser.resolver.admission.contributions_of`); absent if all are 0
+    :param newness: positions of the criteria that count as newness
+    :param direct: packages that the request names, in declared order
     :param pinned: yanked versions that a constraint of the request pins
     :param overrides: specifier by name that replaces every requirement on the package
     """
@@ -64,6 +66,8 @@ class Universe:
     refused: Mapping[str, Sequence[RefusedVersion]]
     roots: tuple[Dependency, ...]
     contributions: Mapping[Purl, tuple[int, ...]] = field(default_factory=dict)
+    newness: frozenset[int] = frozenset()
+    direct: tuple[str, ...] = ()
     prereleases: frozenset[str] = frozenset()
     pinned: frozenset[Purl] = frozenset()
     overrides: Mapping[str, str] = field(default_factory=dict)
@@ -72,6 +76,21 @@ class Universe:
         """The specifier of a dependency after overrides."""
         return self.overrides.get(dependency.name, dependency.specifier)
 
-    def score(self, candidate: Candidate) -> int:
-        """Contribution of this version to the score of a stack, at most 0."""
-        return sum(self.contributions.get(candidate.purl, ()))
+    def values(self, candidate: Candidate) -> tuple[int, int]:
+        """Contributions of a version, at most 0: those that come before newness, and newness."""
+        contributions = self.contributions.get(candidate.purl, ())
+        newness = sum(contributions[it] for it in self.newness if it < len(contributions))
+        return sum(contributions) - newness, newness
+
+    @property
+    def level_count(self) -> int:
+        """Number of levels of the score.
+
+        What comes before newness is the first; each direct requirement has one for its newness;
+        the last is for the newness of all other packages.
+        """
+        return len(self.direct) + 2
+
+    def level_of(self, name: str) -> int:
+        """The level that the newness of a package belongs to."""
+        return self.direct.index(name) + 1 if name in self.direct else len(self.direct) + 1

@@ -45,6 +45,7 @@ class Criterion:
     :param weight: points for a value of 1; positive
     :param unit: meaning of a value of 1
     :param penalty: whether it counts from zero instead of from the best version of a package
+    :param newness: whether it is weighed as newness, after all criteria that are not
     """
 
     name: str
@@ -52,6 +53,7 @@ class Criterion:
     unit: str
     description: str
     penalty: bool = False
+    newness: bool = False
 
     def contribution(self, value: float) -> int:
         """The contribution of a value, in units of 1/:data:`SCALE` point, rounded."""
@@ -68,7 +70,10 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A criterion and its weight in each recommendation type; 0 if it does not count."""
+    """A criterion and its weight in each recommendation type; 0 if it does not count.
+
+    :param newness: the recommendation types for which it is weighed as newness
+    """
 
     name: str
     unit: str
@@ -79,7 +84,12 @@ class _Line:
     performance: float = 0.0
     security: float = 0.0
     penalty: bool = False
+    newness: frozenset[RecommendationType] = frozenset()
 
+
+_ALL = frozenset(RecommendationType)
+#: For these, a vulnerability weighs as much as some newness, so both are weighed together.
+_NEWEST = frozenset({RecommendationType.LATEST, RecommendationType.TESTING})
 
 #: In display order. One point is about the cost of the oldest release of a package with
 #: ``latest``.
@@ -95,6 +105,7 @@ _TABLE = (
         "known vulnerabilities: by severity, added up (critical 10, high 7.5, medium 5, low 2.5,"
         " unknown 5)",
         latest=0.1, stable=0.2, testing=0.05, performance=0.1, security=10.0, penalty=True,
+        newness=_NEWEST,
     ),
     _Line(
         "yanked", "yanked version", "whether its publisher yanked it",
@@ -117,12 +128,12 @@ _TABLE = (
     _Line(
         "freshness", "share of the package's releases",
         "number of newer releases of the package, as a share of all its releases",
-        latest=1.0, stable=0.2, testing=1.0, performance=0.1, security=0.2,
+        latest=1.0, stable=0.2, testing=1.0, performance=0.1, security=0.2, newness=_ALL,
     ),
     _Line(
         "age", "years",
         "years between it and the newest release of the package (libyears)",
-        latest=0.5, stable=0.1, testing=0.5, performance=0.05, security=0.2,
+        latest=0.5, stable=0.1, testing=0.5, performance=0.05, security=0.2, newness=_ALL,
     ),
 )  # fmt: skip
 
@@ -135,7 +146,7 @@ def criteria_of(kind: RecommendationType) -> tuple[Criterion, ...]:
     """
     lines = ((line, float(getattr(line, kind.value))) for line in _TABLE)
     return tuple(
-        Criterion(it.name, weight, it.unit, it.description, it.penalty)
+        Criterion(it.name, weight, it.unit, it.description, it.penalty, kind in it.newness)
         for it, weight in lines
         if weight
     )
@@ -148,3 +159,24 @@ def penalties_of(criteria: Iterable[Criterion]) -> frozenset[int]:
     [0, 1]
     """
     return frozenset(place for place, it in enumerate(criteria) if it.penalty)
+
+
+def newness_of(criteria: Iterable[Criterion]) -> frozenset[int]:
+    """The indexes of the criteria of newness among the criteria.
+
+    >>> sorted(newness_of(criteria_of(RecommendationType.STABLE)))
+    [5, 6]
+    """
+    return frozenset(place for place, it in enumerate(criteria) if it.newness)
+
+
+def level_names(direct: Iterable[str]) -> list[str]:
+    """Names of the levels of a score, in order; each outweighs all that follow.
+
+    :param direct: packages that the request names, in declared order
+
+    >>> level_names(["flask"])
+    ['before newness', 'newness of flask', 'newness of other packages']
+    """
+    names = [f"newness of {name}" for name in direct]
+    return ["before newness", *names, "newness of other packages"]

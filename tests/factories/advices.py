@@ -31,7 +31,7 @@ def stored_advice(number: int, status: str = "optimal") -> StoredAdvice:
     )
     parts = ("request", "snapshot", "evidence", "files", "report")
     bodies = (canonical_json({"part": part, "number": number}) for part in parts)
-    return StoredAdvice(head, "report-1", *bodies)
+    return StoredAdvice(head, "report-2", *bodies)
 
 
 def recorded_claim(stack: str, baseline: str, **changes: Any) -> RecordedClaim:

@@ -13,8 +13,9 @@ from packaging.specifiers import SpecifierSet
 from adviser.resolver.universe import Universe
 from graph.candidates import Candidate, Dependency
 
-#: Score, versions passed over, and the place in each package, -1 where it is not there.
-Key = tuple[int, int, tuple[int, ...]]
+#: Costs by level of the score, versions that only other packages admit, versions passed over, and
+#: the place in each package, -1 where it is not there.
+Key = tuple[tuple[int, ...], int, int, tuple[int, ...]]
 
 
 def stacks_by_force(universe: Universe) -> list[tuple[Key, dict[str, str]]]:
@@ -26,10 +27,33 @@ def stacks_by_force(universe: Universe) -> list[tuple[Key, dict[str, str]]]:
             n: universe.packages[n][at] for n, at in zip(names, choice, strict=True) if at >= 0
         }
         if _is_stack(universe, chosen):
-            score = sum(sum(universe.contributions.get(it.purl, ())) for it in chosen.values())
-            key = (-score, sum(at for at in choice if at > 0), choice)
+            key = (
+                _costs(universe, chosen),
+                sum(_is_uninvited(universe, it) for it in chosen.values()),
+                sum(at for at in choice if at > 0),
+                choice,
+            )
             found.append((key, {name: it.version for name, it in chosen.items()}))
     return sorted(found, key=lambda it: it[0])
+
+
+def _costs(universe: Universe, chosen: dict[str, Candidate]) -> tuple[int, ...]:
+    """Before newness; the newness of each direct requirement, as declared; that of the others."""
+    before, newness = 0, dict.fromkeys(chosen, 0)
+    for name, it in chosen.items():
+        for place, contribution in enumerate(universe.contributions.get(it.purl, ())):
+            if place in universe.newness:
+                newness[name] -= contribution
+            else:
+                before -= contribution
+    direct = [newness.get(name, 0) for name in universe.direct]
+    others = [cost for name, cost in newness.items() if name not in universe.direct]
+    return before, *direct, sum(others)
+
+
+def _is_uninvited(universe: Universe, it: Candidate) -> bool:
+    by_request = it.name in universe.prereleases
+    return (it.yanked and it.purl not in universe.pinned) or (it.prerelease and not by_request)
 
 
 def _is_stack(universe: Universe, chosen: dict[str, Candidate]) -> bool:

@@ -1,4 +1,4 @@
-"""The number that is maximised is the one that is printed, certified and explained."""
+"""What is maximised is what is printed, certified and explained."""
 
 from __future__ import annotations
 
@@ -51,7 +51,21 @@ def measured() -> Advice:
     return advise(request, snapshot_for(request, INDEX), bench.evidence())
 
 
-@pytest.mark.parametrize("kind", RecommendationType)
+@pytest.mark.parametrize("kind", [RecommendationType.LATEST, RecommendationType.TESTING])
+def test_the_newness_of_what_was_asked_for_outweighs_what_is_known_of_others(
+    kind: RecommendationType,
+) -> None:
+    advice = harmful(kind)
+    assert advice.best is not None
+    assert advice.best.versions() == {"web": "2.0", "evil": "1.0"}
+    forced = why_not(advice, Dependency("web", "==1.9"))
+    assert forced.level == "newness of web"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [RecommendationType.STABLE, RecommendationType.PERFORMANCE, RecommendationType.SECURITY],
+)
 def test_a_package_without_a_clean_version_is_done_without(kind: RecommendationType) -> None:
     advice = harmful(kind)
     assert advice.best is not None
@@ -75,30 +89,27 @@ def test_what_is_certified_is_what_is_printed_and_what_criteria_add_up_to(
     certificate = report["result"]["report"]["certificate"]
     first, *others = report["result"]["report"]["products"]
     assert certificate["status"] == "optimal"
-    assert certificate["objective"] == certificate["bound"] == round(first["score"] * SCALE)
+    assert certificate["objective"] == certificate["bound"] == first["levels"]
+    assert sum(first["levels"]) == round(first["score"] * SCALE)
+    assert len(certificate["levels"]) == len(first["levels"])
+    assert not any(certificate["gap"])
     assert f"score {first['score']:.4f} = bound" in certificate_line(report)
     for product in (first, *others):
         total = sum(round(it["contribution"] * SCALE) for it in product["criteria"])
         assert total == round(product["score"] * SCALE) <= 0
         assert total == sum(sum(it["contributions"]) for it in product["packages"])
         assert product["score"] == pytest.approx(sum(it["score"] for it in product["packages"]))
-    scores = [it["score"] for it in (first, *others)]
-    assert scores == sorted(scores, reverse=True)
+    levels = [it["levels"] for it in (first, *others)]
+    assert levels == sorted(levels, reverse=True)
 
 
 @pytest.mark.parametrize("advice", [harmful(RecommendationType.LATEST), measured()])
-def test_no_stack_prints_a_better_score(advice: Advice) -> None:
+def test_no_stack_is_better_level_by_level(advice: Advice) -> None:
     assert advice.best is not None
-    worth = {
-        name: {it.version: sum(advice.universe.contributions[it.purl]) for it in candidates}
-        for name, candidates in advice.universe.packages.items()
-    }
-    scores = [
-        sum(worth[name][version] for name, version in versions.items())
-        for _, versions in stacks_by_force(advice.universe)
-    ]
-    assert len(scores) > 1
-    assert max(scores) == scores[0] == advice.best.score == advice.resolution.bound
+    ((costs, *_), versions), *others = stacks_by_force(advice.universe)
+    assert others
+    assert advice.best.versions() == versions
+    assert tuple(-it for it in costs) == advice.best.levels == advice.resolution.bound
 
 
 def test_a_version_that_loses_to_another_one_shows_it_and_the_fastest_shows_nothing() -> None:

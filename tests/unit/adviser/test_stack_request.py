@@ -17,7 +17,7 @@ from tests.factories.universes import dependency
 
 DAY = datetime(2025, 1, 1, tzinfo=UTC)
 OURS = RequestIndex("ours", "private", "https://ours.example/simple", explicit=True)
-PLAIN = ResolverRequest(roots=(dependency("web"),))
+PLAIN = ResolverRequest(roots=(dependency("web"),), direct=("web",))
 
 PIPFILE = """
 [[source]]
@@ -137,9 +137,19 @@ def test_every_option_is_a_rule(options: dict[str, Any], changes: dict[str, Any]
 def test_what_the_project_says_is_a_rule_where_it_holds(
     files: dict[str, str], options: dict[str, Any], expected: ResolverRequest
 ) -> None:
-    assert asked(files=files, **options).resolver_request({}) == expected
+    rules = asked(files=files, **options).resolver_request({})
+    assert sorted(rules.direct) == sorted({it.name for it in rules.roots or ()})
+    assert replace(rules, direct=expected.direct) == expected
 
 
 def test_what_the_recommendation_type_refuses_is_a_rule() -> None:
     refused = {Purl("pkg:pypi/core@2.0"): "it is vulnerable"}
     assert asked("web\n").resolver_request(refused) == replace(PLAIN, refused=refused)
+
+
+def test_direct_requirements_are_in_declared_order() -> None:
+    assert asked("web\ncore\nalpha\n").resolver_request({}).direct == ("web", "core", "alpha")
+    assert asked(files={"Pipfile": PIPFILE}, indexes=(OURS, MAIN)).resolver_request({}).direct == (
+        "web",
+        "core",
+    )

@@ -44,7 +44,7 @@ def test_criteria_notes_and_certificate_are_shown() -> None:
         "score",
         "info: resolved for CPython",
         "optimal: score -",
-        "branch and bound 1; in 10 ms",
+        "branch and bound 2; in 10 ms",
     ):
         assert words in text
 
@@ -150,8 +150,13 @@ def test_what_a_document_says_cannot_steer_the_terminal() -> None:
 
 def test_a_certificate_without_a_proof_says_its_bound() -> None:
     report = report_of(advised())
-    report["result"]["report"]["certificate"] |= {"status": "feasible", "bound": 0, "objective": -5}
-    assert certificate_line(report).startswith("feasible: score -0.0005, bound 0.0000; model ")
+    report["result"]["report"]["certificate"] |= {
+        "status": "feasible", "bound": [0, 0, 0, -9], "objective": [0, -5, 0, -9],
+        "gap": [0, 5, 0, 0],
+    }  # fmt: skip
+    assert certificate_line(report).startswith(
+        "feasible: score -0.0014, bound -0.0009, open in newness of web; model "
+    )
 
 
 def test_a_certificate_of_a_search_without_a_model_has_no_empty_fields() -> None:

@@ -15,7 +15,6 @@ from adviser.answering.recorded_advice import check_stored
 from adviser.reports.checking import check_report
 from adviser.reports.documents import report_bytes
 from adviser.reports.offline_check import check_offline
-from adviser.scoring.criteria import SCALE
 from common.formats.json_documents import digest
 from graph.evidence import Evidence
 from tests.factories.reports import (
@@ -146,8 +145,8 @@ def test_the_second_best_is_not_sold_as_the_best() -> None:
     inner = forged["result"]["report"]
     inner["products"].pop(0)
     inner["accepted_final_states_count"] = 1
-    score = round(inner["products"][0]["score"] * SCALE)
-    inner["certificate"] |= {"objective": score, "bound": score}
+    levels = inner["products"][0]["levels"]
+    inner["certificate"] |= {"objective": levels, "bound": levels}
     forged["metadata"]["result_digest"] = digest(forged["result"])
     assert check_stored(stored_report(ADVICE, REPORT), forged).problems
 
@@ -212,7 +211,10 @@ def test_snapshot_and_evidence_alone_tell_a_wrong_score() -> None:
     product["criteria"][0]["contribution"] += 1.0
     total = sum(sum(it["contributions"]) for it in product["packages"])
     product["score"] = total / 10_000
-    forged["result"]["report"]["certificate"] |= {"objective": total, "bound": total}
+    product["levels"][-1] += 10_000
+    forged["result"]["report"]["certificate"] |= dict.fromkeys(
+        ("objective", "bound"), product["levels"]
+    )
     product["criteria"][0]["contribution"] = (
         sum(it["contributions"][0] for it in product["packages"]) / 10_000
     )

@@ -161,7 +161,7 @@ def test_without_a_proof_nothing_better_is_not_claimed() -> None:
     lock = "core==1.1\ntool==1.0\nweb==2.0\n"
     advice = advised(asked(files={"requirements.in": "web\ntool\n", "requirements.txt": lock}))
     unproven = replace(
-        advice.resolution, status=ResolutionStatus.FEASIBLE, bound=1, limit=SearchLimit.TIME
+        advice.resolution, status=ResolutionStatus.FEASIBLE, bound=(1,), limit=SearchLimit.TIME
     )
     (product,) = report_of(replace(advice, resolution=unproven))["result"]["report"]["products"]
     assert "found no better one" in product["justification"][0]["message"]
@@ -196,7 +196,8 @@ def test_a_search_for_the_baseline_that_ended_at_its_limit_is_told() -> None:
 def test_whether_the_search_for_the_baseline_was_settled_is_kept() -> None:
     def hurried(universe: Universe, budget: Budget | None = None, *, count: int = 1) -> Resolution:
         found = in_this_process(universe, budget, count=count)
-        return replace(found, settled=bool(universe.contributions))
+        is_baseline = universe.newness == {0}
+        return replace(found, settled=not is_baseline)
 
     request = asked(kind=RecommendationType.PERFORMANCE)
     for evidence, settled in ((measured(6), False), (NOTHING, True)):
@@ -245,7 +246,7 @@ def _better_score(report: dict[str, Any]) -> None:
 
 
 def _better_bound(report: dict[str, Any]) -> None:
-    report["result"]["report"]["certificate"]["bound"] += 1
+    report["result"]["report"]["certificate"]["bound"][0] += 1
 
 
 def _package_gone(report: dict[str, Any]) -> None:
@@ -300,10 +301,10 @@ def test_a_result_that_was_touched_is_not_the_one_that_its_metadata_names() -> N
 
 def test_a_document_that_is_no_report_is_refused() -> None:
     advice = advised()
-    with pytest.raises(InvalidDocument, match="is not 'report-1'"):
+    with pytest.raises(InvalidDocument, match="is not 'report-2'"):
         problems({"schema_version": "report-0"}, advice)
     with pytest.raises(InvalidDocument, match="not a report"):
-        problems({"schema_version": "report-1", "result": {}}, advice)
+        problems({"schema_version": "report-2", "result": {}}, advice)
 
 
 def test_the_constraint_and_the_order_of_requirements_do_not_change_the_bytes_of_a_result() -> None:

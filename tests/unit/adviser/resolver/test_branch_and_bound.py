@@ -79,7 +79,7 @@ def test_what_takes_more_steps_is_left_to_the_solver() -> None:
     assert branched(problem, 1, 0) is None
     answers = [resolve(generated(0), Budget(steps=steps)) for steps in (10, 10 * STEPS)]
     assert answers[0].solver.startswith("ortools ")
-    assert answers[1].solver == "branch and bound 1"
+    assert answers[1].solver == "branch and bound 2"
     assert answers[0].stacks == answers[1].stacks
 
 

@@ -36,7 +36,7 @@ def test_the_best_score_of_a_class_is_kept() -> None:
     snapshot = snapshot_of({"app": {"3.0": {}, "2.0": {}, "1.0": {}}}, ["app"])
     scores = {snapshot.packages["app"][1].purl: (5,)}
     problem = compressed(universe_of(snapshot, ResolverRequest(), scores))
-    assert [(node.place, node.score) for node in problem.nodes] == [(1, 0)]
+    assert [(node.place, node.first) for node in problem.nodes] == [(1, 0)]
 
 
 def test_what_nothing_leads_to_and_what_leads_nowhere_is_dropped() -> None:

@@ -25,12 +25,20 @@ def test_the_reference_shows_the_weights_that_count(kind: RecommendationType) ->
     head, _, *rows = shown()[: 2 + 8]
     column = head.index(f"`{kind}`")
     weights = {row[0].split("`")[1]: row[column] for row in rows}
-    assert {row[0].split("`")[1] for row in rows if "(penalty)" in row[0]} >= {
+    assert {row[0].split("`")[1] for row in rows if "(penalty" in row[0]} >= {
         it.name for it in criteria_of(kind) if it.penalty
     }
-    assert {row[0].split("`")[1] for row in rows if "(penalty)" not in row[0]} >= {
+    assert {row[0].split("`")[1] for row in rows if "(penalty" not in row[0]} >= {
         it.name for it in criteria_of(kind) if not it.penalty
     }
+    marked = {
+        row[0].split("`")[1]
+        for row in rows
+        if "newness)" in row[0] or f"newness for `{kind}`" in row[0].replace("`latest` and ", "")
+    }
+    if kind is RecommendationType.LATEST:
+        marked |= {row[0].split("`")[1] for row in rows if "newness for `latest`" in row[0]}
+    assert marked == {it.name for it in criteria_of(kind) if it.newness}
     assert {name: float(it) for name, it in weights.items() if it} == {
         it.name: it.weight for it in criteria_of(kind)
     }

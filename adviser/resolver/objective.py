@@ -1,0 +1,135 @@
+"""The objective of the searches: levels of costs, each of which outweighs all later ones.
+
+Levels in order: the criteria that come before newness, over all packages; the newness of each
+direct requirement, in declared order; the newness of all other packages together; the number of
+versions that nothing but another package's requirement admits; the number of newer versions passed
+over. Of the first levels, those of the score, only the order of their values matters; the last two
+settle ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from adviser.resolver.problem import SelectionProblem
+
+#: Contributions of a stack by level of the score; each at most 0, compared in order.
+LevelValues = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Costs of one level, at least 0.
+
+    :param costs: by node; the cost of a stack is the sum over its nodes
+    :param most: upper bound of the cost of a stack
+    :param package: the only package with costs; ``None`` if several may have some
+    :param values: contribution by cost; empty if the contribution is minus the cost
+    """
+
+    costs: tuple[int, ...]
+    most: int
+    package: int | None = None
+    values: tuple[int, ...] = ()
+
+    def contribution(self, cost: int) -> int:
+        """The contribution to the score of a cost, or of a lower bound of the cost."""
+        return self.values[min(cost, len(self.values) - 1)] if self.values else -cost
+
+
+def levels_of(problem: SelectionProblem) -> tuple[Level, ...]:
+    """The levels of the score, then the two that settle ties."""
+    nodes, packages = problem.nodes, problem.by_package()
+    own = {level: package for package, level in enumerate(problem.levels)}
+    levels = [_summed(packages, [-node.first for node in nodes])]
+    for level in range(1, problem.level_count - 1):
+        package = own.get(level)
+        levels.append(_ranked(problem, package, packages[package] if package is not None else []))
+    last = problem.level_count - 1
+    others = [-it.newness if problem.levels[it.package] == last else 0 for it in nodes]
+    levels.append(_summed(packages, others))
+    levels.append(_summed(packages, [int(node.uninvited) for node in nodes]))
+    levels.append(_summed(packages, [node.place for node in nodes]))
+    return tuple(levels)
+
+
+def _summed(packages: Iterable[Sequence[int]], costs: Sequence[int]) -> Level:
+    most = sum(max((costs[it] for it in numbers), default=0) for numbers in packages)
+    return Level(tuple(costs), most)
+
+
+def _ranked(problem: SelectionProblem, package: int | None, numbers: Sequence[int]) -> Level:
+    """The level of one package: ranks order versions as the values do, and are small numbers."""
+    nodes = problem.nodes
+    values = sorted({nodes[it].newness for it in numbers}, reverse=True)
+    ranks = {value: rank for rank, value in enumerate(values)}
+    costs = [0] * len(nodes)
+    for it in numbers:
+        costs[it] = ranks[nodes[it].newness]
+    return Level(tuple(costs), max(len(values) - 1, 0), package, tuple(values))
+
+
+def weights_of(levels: Sequence[Level]) -> tuple[int, ...]:
+    """Weights with which one sum orders stacks like the levels do, one after the other.
+
+    >>> weights_of([Level((0, 1), 1), Level((4, 9), 9), Level((2, 0), 2)])
+    (30, 3, 1)
+    """
+    weights: list[int] = []
+    weight = 1
+    for level in reversed(levels):
+        weights.append(weight)
+        weight *= level.most + 1
+    return tuple(reversed(weights))
+
+
+def combined(levels: Sequence[Level]) -> list[int]:
+    """Costs of the nodes by all levels in one number; exact, but as large as it needs."""
+    weights = weights_of(levels)
+    columns = zip(*(level.costs for level in levels), strict=True)
+    return [sum(w * cost for w, cost in zip(weights, costs, strict=True)) for costs in columns]
+
+
+def parts_of(cost: int, levels: Sequence[Level]) -> list[int]:
+    """The costs by level that :func:`combined` made a sum of, or a lower bound of them.
+
+    >>> parts_of(30 + 9 * 3 + 2, [Level((0, 1), 1), Level((4, 9), 9), Level((2, 0), 2)])
+    [1, 9, 2]
+    """
+    parts = []
+    for weight in weights_of(levels):
+        part, cost = divmod(cost, weight)
+        parts.append(part)
+    return parts
+
+
+def value_of(problem: SelectionProblem, nodes: Iterable[int]) -> LevelValues:
+    """The contributions of a stack by level."""
+    values = [0] * problem.level_count
+    for number in nodes:
+        node = problem.nodes[number]
+        values[0] += node.first
+        values[problem.levels[node.package]] += node.newness
+    return tuple(values)
+
+
+def packs(levels: Sequence[Level], limit: int) -> list[list[Level]]:
+    """Consecutive levels grouped, as many as one sum below ``limit`` tells apart.
+
+    Levels without any cost are left out. A level that exceeds the limit alone stays alone.
+    """
+
+    def added(groups: list[list[Level]], level: Level) -> list[list[Level]]:
+        if groups and _range([*groups[-1], level]) < limit:
+            groups[-1].append(level)
+        else:
+            groups.append([level])
+        return groups
+
+    return reduce(added, (it for it in levels if it.most), [])
+
+
+def _range(levels: Iterable[Level]) -> int:
+    return reduce(lambda product, level: product * (level.most + 1), levels, 1)
