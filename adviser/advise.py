@@ -5,13 +5,14 @@ This module does no I/O. The same request, snapshot and evidence always give the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from adviser.resolver.admission import choosable, universe_of
-from adviser.resolver.resolver_request import Budget
+from adviser.resolver.relaxation import NeededReads, UniverseResolver, resolve_listed
+from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.universe import Universe
 from adviser.scoring.assess import assess
@@ -19,6 +20,7 @@ from adviser.scoring.assessments import Assessment
 from adviser.scoring.criteria import newness_of, penalties_of
 from adviser.scoring.target import Target
 from adviser.stack_request import StackRequest
+from graph.candidates import Candidate
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 
@@ -48,6 +50,7 @@ class Advice:
         newest version of each package
     :param baseline_settled: whether every search finds this baseline; ``False`` if the search
         reached its limit
+    :param bounds_dropped: whether inferred bounds do not count, because no stack honours them
     """
 
     request: StackRequest
@@ -58,6 +61,7 @@ class Advice:
     universe: Universe
     resolution: Resolution
     baseline_settled: bool = True
+    bounds_dropped: bool = False
 
     @property
     def baseline_reason(self) -> str:
@@ -74,6 +78,18 @@ class Advice:
         return self.resolution.stacks[0] if self.resolution.stacks else None
 
 
+class UnreadVersions(RuntimeError):
+    """A snapshot lists versions that must be read before anything is proven.
+
+    :param reads: what :func:`advise_listed` would ask for
+    """
+
+    def __init__(self, reads: NeededReads) -> None:
+        names = [f"{it.name} {it.version}" for it in reads.versions] + list(reads.packages)
+        super().__init__(f"not read yet: {', '.join(names[:5])}")
+        self.reads = reads
+
+
 def advise(
     request: StackRequest,
     snapshot: Snapshot,
@@ -88,18 +104,99 @@ def advise(
 
     :param snapshot: the closure of ``request.roots`` in its environment; it may have more roots
     :param threads: threads of the solver; the answer does not depend on them
+    :raises UnreadVersions: if the snapshot lists versions that must be read first
+    """
+    rounds = advise_listed(request, snapshot, evidence, resolver=resolver, threads=threads)
+    try:
+        raise UnreadVersions(next(rounds))
+    except StopIteration as end:
+        advice: Advice = end.value
+        return advice
+
+
+#: What is known in a round.
+SnapshotAndEvidence = tuple[Snapshot, Evidence]
+
+
+def advise_listed(
+    request: StackRequest,
+    snapshot: Snapshot,
+    evidence: Evidence,
+    *,
+    resolver: Resolver = in_this_process,
+    threads: int = 1,
+) -> Generator[NeededReads, SnapshotAndEvidence, Advice]:
+    """Advise in rounds over a snapshot with unread versions and unlisted packages.
+
+    Each round yields what must be read next, and receives the snapshot with it and its evidence;
+    see :func:`adviser.resolver.relaxation.resolve_listed`. The last snapshot alone gives the same
+    advice again.
+
+    :returns: the advice, which is proven over everything that the last snapshot lists
     """
     resolve = partial(resolver, budget=request.options.budget(threads))
-    baseline, settled = baseline_of(request, snapshot, evidence, resolve)
+    known = snapshot, evidence
+    baseline, settled = request.locked, True
+    # Without measurements there is nothing to compare.
+    if baseline is None and evidence.readings:
+        known, newest = yield from _newest(request, known, resolve)
+        baseline = newest.stacks[0].versions() if newest.stacks else None
+        settled = is_settled(newest)
+    for bounds in (True, False):
+        assess_known = partial(_assessed_universe, request, baseline, bounds)
+        known, universe, resolution = yield from resolve_listed(
+            known, assess_known, resolve, count=request.options.count
+        )
+        if resolution.status is not ResolutionStatus.INFEASIBLE or not universe.inferred:
+            break
+    snapshot, evidence = known
     assessment = assessed(request, snapshot, evidence, baseline)
-    universe = universe_for(request, snapshot, assessment)
-    resolution = resolve(universe, count=request.options.count)
-    return Advice(request, snapshot, evidence, baseline, assessment, universe, resolution, settled)
+    return Advice(
+        request, snapshot, evidence, baseline, assessment, universe, resolution, settled, not bounds
+    )
 
 
-def universe_for(request: StackRequest, snapshot: Snapshot, assessment: Assessment) -> Universe:
-    """The versions that the request may choose from, with their scores."""
-    rules = request.resolver_request(assessment.refused)
+def _assessed_universe(
+    request: StackRequest,
+    baseline: Mapping[str, str] | None,
+    bounds: bool,
+    known: SnapshotAndEvidence,
+) -> tuple[Universe, Mapping[str, Sequence[Candidate]]]:
+    snapshot, evidence = known
+    assessment = assessed(request, snapshot, evidence, baseline)
+    return universe_for(request, snapshot, assessment, bounds), snapshot.packages
+
+
+def _newest(
+    request: StackRequest, known: SnapshotAndEvidence, resolve: UniverseResolver
+) -> Generator[NeededReads, SnapshotAndEvidence, tuple[SnapshotAndEvidence, Resolution]]:
+    """The newest stack that meets the request: the first version of each package is worth most."""
+    for bounds in (True, False):
+        rules = request.resolver_request({}, inferred_bounds=bounds)
+        known, universe, resolution = yield from resolve_listed(
+            known, partial(_newest_universe, rules), resolve
+        )
+        if resolution.status is not ResolutionStatus.INFEASIBLE or not universe.inferred:
+            break
+    return known, resolution
+
+
+def _newest_universe(
+    rules: ResolverRequest, known: SnapshotAndEvidence
+) -> tuple[Universe, Mapping[str, Sequence[Candidate]]]:
+    packages = known[0].packages
+    places = {it.purl: (-n,) for candidates in packages.values() for n, it in enumerate(candidates)}
+    return universe_of(known[0], rules, places, newness={0}), packages
+
+
+def universe_for(
+    request: StackRequest, snapshot: Snapshot, assessment: Assessment, inferred_bounds: bool = True
+) -> Universe:
+    """The versions that the request may choose from, with their scores.
+
+    :param inferred_bounds: whether bounds count that no package declares
+    """
+    rules = request.resolver_request(assessment.refused, inferred_bounds=inferred_bounds)
     criteria = assessment.criteria
     return universe_of(
         snapshot, rules, assessment.scores, penalties_of(criteria), newness_of(criteria)
@@ -122,27 +219,6 @@ def assessed(
         allowed=request.options.allowed_vulnerabilities,
         choosable=choosable(snapshot, request.resolver_request({})),
     )
-
-
-def baseline_of(
-    request: StackRequest, snapshot: Snapshot, evidence: Evidence, resolver: Resolver
-) -> tuple[Mapping[str, str] | None, bool]:
-    """The stack to compare with: the project's lock, or the newest stack that meets the request.
-
-    :returns: its versions, and whether every search finds the same stack
-    """
-    if request.locked is not None:
-        return request.locked, True
-    if not evidence.readings:
-        return None, True  # without measurements there is nothing to compare
-    # Newness alone: the first version of each package is worth most.
-    places = {
-        it.purl: (-place,)
-        for candidates in snapshot.packages.values()
-        for place, it in enumerate(candidates)
-    }
-    newest = resolver(universe_of(snapshot, request.resolver_request({}), places, newness={0}))
-    return newest.stacks[0].versions() if newest.stacks else None, is_settled(newest)
 
 
 def is_settled(resolution: Resolution) -> bool:

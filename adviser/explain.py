@@ -183,7 +183,7 @@ def _without(
     options = advice.request.options
     narrower = replace(options, exclusions=(*options.exclusions, excluded))
     request = replace(advice.request, options=narrower)
-    universe = universe_for(request, advice.snapshot, advice.assessment)
+    universe = universe_for(request, advice.snapshot, advice.assessment, not advice.bounds_dropped)
     return _forced(advice, what, universe, resolver, threads)
 
 

@@ -221,10 +221,13 @@ class StackRequest:
         """This machine's name of an index of the project."""
         return next((it.name for it in self.options.indexes if it.called == called), called)
 
-    def resolver_request(self, refused: Mapping[Purl, str]) -> ResolverRequest:
+    def resolver_request(
+        self, refused: Mapping[Purl, str], *, inferred_bounds: bool = True
+    ) -> ResolverRequest:
         """The rules for the resolver.
 
         :param refused: versions that the recommendation type excludes, with the reason as text
+        :param inferred_bounds: whether bounds count that no package declares
         """
         project, options = self.project, self.options
         markers = self.environment.markers
@@ -255,6 +258,7 @@ class StackRequest:
             indexes=tuple(it.name for it in options.indexes if not it.explicit),
             index_of={it.name: self.index_named(it.index) for it in held if it.index is not None},
             refused=refused,
+            inferred_bounds=inferred_bounds,
         )
 
 

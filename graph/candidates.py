@@ -52,6 +52,7 @@ class Dependency:
         always applies
     :param url: of a direct reference, which no candidate satisfies; ``extra`` is set then, because
         a version that always needs a direct reference is not a candidate
+    :param reason: why the requirement was inferred; empty if the package declares it
     """
 
     name: str
@@ -59,6 +60,7 @@ class Dependency:
     extras: tuple[str, ...] = ()
     extra: str | None = None
     url: str | None = None
+    reason: str = ""
 
     @property
     def order(self) -> tuple[str, str, str, tuple[str, ...], str]:

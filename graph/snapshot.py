@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -20,12 +20,15 @@ import orjson
 from common.environments import Environment
 from common.errors import InvalidDocument
 from common.formats.json_documents import canonical_json, digest, fault_in
+from common.packages import DEFAULT_INDEX, Purl
 from common.reasons import Reason
 from common.releases import as_json_time
 from graph.candidates import Candidate, Dependency, Excluded, ExclusionReason, KnownVulnerability
 
 #: Version of the content and its JSON form; part of the content, and so of the revision.
 SCHEMA_VERSION = "snapshot-1"
+#: The same if some candidates are unread. These are lists of the values of :data:`_LISTED`.
+LISTED_SCHEMA_VERSION = "snapshot-2"
 
 #: Fields of a candidate that are written unchanged; its name is the key of its list.
 _PLAIN = (
@@ -42,18 +45,36 @@ _PLAIN = (
     "requirements_likely",
 )
 
+#: Values of an unread candidate, in order; ``None`` at the end of a list is left out. Most of ten
+#: thousand versions are unread, so their names are not repeated.
+_LISTED = (
+    "version",
+    "flags",
+    "uploaded_at_us",
+    "wheel_rank",
+    "requires_python",
+    "index",
+    "purl",
+    "yanked_reason",
+    "vulnerabilities",
+)
+_PRERELEASE, _YANKED = 1, 2
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The closure of a request in an environment.
 
-    Every mapping is sorted by name and contains all packages of the closure except the missing.
+    Every mapping is sorted by name and contains all listed packages of the closure.
 
     :param revision: digest of the content: environment, roots, candidates, excluded versions
     :param roots: the requirements of the request that apply in the environment, sorted, unique
     :param packages: candidates, newest first; an empty tuple if every version is excluded
     :param excluded: versions that cannot be installed here, newest first, with the reason
-    :param missing: required packages without any known version, sorted
+    :param missing: required packages without any known version, sorted. A required package that is
+        neither here nor in ``packages`` is *unlisted*: nobody has read its index page
     :param extras: extras of each package that the roots or a candidate request, sorted
     :param layers: package names in the order of discovery, sorted within a layer
     :param revisions: revision of every package in the graph, missing packages included;
@@ -75,6 +96,11 @@ class Snapshot:
     def candidate_count(self) -> int:
         """Number of candidates of all packages."""
         return sum(map(len, self.packages.values()))
+
+    @property
+    def unread_count(self) -> int:
+        """Number of candidates that are listed and were not read."""
+        return sum(not it.read for candidates in self.packages.values() for it in candidates)
 
     def to_json(self) -> bytes:
         """The canonical JSON form; equal snapshots have equal bytes."""
@@ -118,10 +144,10 @@ def _read_document(data: bytes) -> dict[str, Any]:
     """
     try:
         raw = orjson.loads(data)
-        if raw["schema_version"] == SCHEMA_VERSION:
+        if raw["schema_version"] in (SCHEMA_VERSION, LISTED_SCHEMA_VERSION):
             return _read_fields(raw)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
-        raise InvalidDocument(Reason.UNREADABLE, f"not a snapshot: {fault_in(error)}") from error
+        raise InvalidDocument(Reason.unreadABLE, f"not a snapshot: {fault_in(error)}") from error
     raise InvalidDocument(
         Reason.UNKNOWN_SCHEMA,
         f"{raw['schema_version']!r} is not {SCHEMA_VERSION!r}",
@@ -132,12 +158,12 @@ def _read_document(data: bytes) -> dict[str, Any]:
 def _content(snapshot: Snapshot) -> dict[str, Any]:
     table = _requirement_table(snapshot)
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": LISTED_SCHEMA_VERSION if snapshot.unread_count else SCHEMA_VERSION,
         "environment": asdict(snapshot.environment),
         "roots": [_dependency(it) for it in snapshot.roots],
         "requirements": [_dependency(it) for it in table],
         "packages": {
-            name: [_candidate(it, table) for it in candidates]
+            name: [_candidate(it, table) if it.read else _listed(it) for it in candidates]
             for name, candidates in snapshot.packages.items()
         },
         "excluded": {
@@ -173,13 +199,49 @@ def _candidate(it: Candidate, table: Mapping[Dependency, int]) -> dict[str, Any]
         if (value := getattr(it, name)) is not None and value is not False and value != ()
     }
     row["requires"] = [table[dependency] for dependency in it.requires]
-    if not it.read:
-        row["read"] = False
     if it.uploaded_at is not None:
         row["uploaded_at"] = as_json_time(it.uploaded_at)
     if it.vulnerabilities:
         row["vulnerabilities"] = [_members(known) for known in it.vulnerabilities]
     return row
+
+
+def _listed(it: Candidate) -> list[Any]:
+    """The row of an unread candidate."""
+    usual = it.purl == f"pkg:pypi/{it.name}@{it.version}"
+    row: list[Any] = [
+        it.version,
+        _PRERELEASE * it.prerelease + _YANKED * it.yanked,
+        None if it.uploaded_at is None else (it.uploaded_at - _EPOCH) // _MICROSECOND,
+        it.wheel_rank,
+        it.requires_python,
+        None if it.index == DEFAULT_INDEX else it.index,
+        None if usual else it.purl,
+        it.yanked_reason,
+        [_members(known) for known in it.vulnerabilities] or None,
+    ]
+    while row[-1] is None:
+        row.pop()
+    return row
+
+
+def _read_listed(name: str, row: Sequence[Any]) -> Candidate:
+    padded = [*row, *[None] * (len(_LISTED) - len(row))]
+    version, flags, moment, rank, requires_python, index, purl, reason, vulnerabilities = padded
+    return Candidate(
+        purl=purl or Purl(f"pkg:pypi/{name}@{version}"),
+        name=name,
+        version=version,
+        index=index or DEFAULT_INDEX,
+        requires_python=requires_python,
+        wheel_rank=rank,
+        prerelease=bool(flags & _PRERELEASE),
+        yanked=bool(flags & _YANKED),
+        yanked_reason=reason,
+        uploaded_at=None if moment is None else _EPOCH + moment * _MICROSECOND,
+        vulnerabilities=tuple(KnownVulnerability(**known) for known in vulnerabilities or ()),
+        read=False,
+    )
 
 
 def _read_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,7 +253,12 @@ def _read_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
         "roots": tuple(map(_read_dependency, raw["roots"])),
         "packages": MappingProxyType(
             {
-                name: tuple(_read_candidate(name, row, table) for row in rows)
+                name: tuple(
+                    _read_listed(name, row)
+                    if isinstance(row, list)
+                    else _read_candidate(name, row, table)
+                    for row in rows
+                )
                 for name, rows in packages.items()
             }
         ),

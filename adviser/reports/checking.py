@@ -168,7 +168,8 @@ def _problems(report: Mapping[str, Any], inputs: AdviceInputs) -> Iterator[str]:
     if certificate["evidence"] != inputs.evidence.revision:
         yield "it is based on other evidence"
     assessment = assessed(inputs.request, inputs.snapshot, inputs.evidence, inputs.baseline)
-    universe = universe_for(inputs.request, inputs.snapshot, assessment)
+    dropped = bool(certificate["bounds_dropped"])
+    universe = universe_for(inputs.request, inputs.snapshot, assessment, not dropped)
     resolution = resolution_in(inner)
     wrong = check_resolution(universe, resolution)
     yield from wrong
@@ -179,7 +180,7 @@ def _problems(report: Mapping[str, Any], inputs: AdviceInputs) -> Iterator[str]:
         return  # no report can be written of a stack that may not be chosen
     advice = Advice(
         inputs.request, inputs.snapshot, inputs.evidence, inputs.baseline, assessment, universe,
-        resolution, inputs.baseline_settled,
+        resolution, inputs.baseline_settled, dropped,
     )  # fmt: skip
     # Parsed again, so that tuples are lists.
     expected = orjson.loads(canonical_json(result_document(advice, inputs.known)))

@@ -317,6 +317,7 @@ def _certificate(advice: Advice) -> dict[str, Any]:
         "bound": _listed(resolution.bound),
         "gap": _listed(resolution.gap),
         "scale": SCALE,
+        "bounds_dropped": advice.bounds_dropped,
         "settled": resolution.settled,
         "complete": resolution.complete,
         "limit": resolution.limit and resolution.limit.value,
@@ -335,6 +336,8 @@ def _search(advice: Advice) -> dict[str, Any]:
     sizes = advice.resolution.sizes
     return {
         "candidates": advice.snapshot.candidate_count,
+        "read": advice.snapshot.candidate_count - advice.snapshot.unread_count,
+        "packages": len(advice.snapshot.packages),
         "excluded": sum(map(len, advice.snapshot.excluded.values())),
         "refused": sum(
             it.candidate is not None for them in advice.universe.refused.values() for it in them

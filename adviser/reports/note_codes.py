@@ -48,6 +48,10 @@ class NoteCode(StrEnum):
     ONLY_PRERELEASES = "only_prereleases"
     #: A required extra that the chosen version does not have.
     EXTRA_MISSING = "extra_missing"
+    #: A bound that no package declares, and that holds a package of the stack back.
+    INFERRED_BOUND = "inferred_bound"
+    #: No stack honours the inferred bounds, so they do not count.
+    BOUNDS_DROPPED = "bounds_dropped"
     #: The lock cannot be written.
     NO_LOCK = "no_lock"
     #: The project already has this stack.

@@ -349,6 +349,8 @@ def gap_notes(advice: Advice) -> Iterator[ReportNote]:
     yield from _refused_evidence(advice)
     yield from _prereleases(advice)
     yield from _allowed(advice)
+    yield from _missing_extras(advice)
+    yield from _inferred_bounds(advice)
 
 
 def unfetched_note(versions: UnfetchedVersions) -> ReportNote:
@@ -402,27 +404,55 @@ _NAMED = 3
 
 
 def shortfall_notes(advice: Advice, stack: ResolvedStack) -> Iterator[ReportNote]:
-    """Notes about pre-releases chosen for lack of a release, and about extras that do not exist."""
+    """Notes about pre-releases chosen for lack of a release."""
     candidates = candidates_of(advice.universe, stack)
-    for choice in stack.choices:
-        yield from _extras(advice, choice, candidates[choice.name])
-        yield from _prerelease(advice, stack, choice, candidates[choice.name])
+    for it in stack.choices:
+        yield from _prerelease(advice, stack, it, candidates[it.name])
 
 
-def _extras(advice: Advice, choice: Choice, candidate: Candidate) -> Iterator[ReportNote]:
-    requested = {
-        extra for it in advice.universe.roots if it.name == choice.name for extra in it.extras
-    }
-    chosen = f"{choice.name} {choice.version}"
-    offered = f"it has {', '.join(candidate.extras) or 'none'}"
-    for extra in sorted(set(choice.extras) - set(candidate.extras)):
-        yield ReportNote(
-            NoteCode.EXTRA_MISSING,
-            NoteLevel.WARNING if extra in requested else NoteLevel.INFO,
-            f"{chosen} has no extra {extra!r}, so nothing is installed for it: {offered}",
-            choice.name,
-            choice.version,
-        )
+def _missing_extras(advice: Advice) -> Iterator[ReportNote]:
+    """Notes about extras that packages require and that no release within the specifier has."""
+    stack = advice.best
+    if stack is None:
+        return
+    candidates, rationales = candidates_of(advice.universe, stack), rationales_of(advice, stack)
+    for it in stack.choices:
+        offered = candidates[it.name].extras
+        for extra in sorted(set(it.extras) - set(offered)):
+            requirers = (
+                f"{requirer} {candidates[requirer].version}"
+                for requirer, dependency in rationales.requirers(it.name)
+                if requirer and extra in dependency.extras
+            )
+            subject = next(requirers, f"{it.name} {it.version}")
+            yield ReportNote(
+                NoteCode.EXTRA_MISSING,
+                NoteLevel.WARNING,
+                f"{subject} requires {it.name}[{extra}], and no release that fits has this extra, "
+                f"so it adds nothing; {it.name} {it.version} has: {', '.join(offered) or 'none'}",
+                it.name,
+                it.version,
+            )
+
+
+def _inferred_bounds(advice: Advice) -> Iterator[ReportNote]:
+    """Inferred bounds that hold a package of the best stack back, or that they do not count."""
+    if advice.bounds_dropped and advice.best is not None:
+        message = "no stack meets the bounds that were inferred from other releases; none counts"
+        yield ReportNote(NoteCode.BOUNDS_DROPPED, NoteLevel.WARNING, message)
+    for it in advice.best.choices if advice.best else ():
+        for bound in advice.universe.inferred.get(it.purl, ()):
+            usable = advice.universe.packages.get(bound.name, ())
+            newest = next((one for one in usable if not one.prerelease and not one.yanked), None)
+            if newest is not None and not admits(bound.specifier, newest.version):
+                message = f"{it.name} {it.version}: inferred {bound.name}{bound.specifier}: "
+                yield ReportNote(
+                    NoteCode.INFERRED_BOUND,
+                    NoteLevel.INFO,
+                    message + bound.reason,
+                    it.name,
+                    it.version,
+                )
 
 
 def _prerelease(

@@ -80,6 +80,7 @@ def _checked(
         return ReportCheck(tuple(problems), tuple(verified), (*unverified, _RECORD))
     parameters = report["result"]["parameters"]
     rules = unpacked(orjson.dumps(parameters["rules"]), ResolverRequest)
+    rules = replace(rules, inferred_bounds=not certificate["bounds_dropped"])
     resolution = resolution_in(inner)
     author = other_version(report)
     if evidence is None or author is not None:

@@ -120,6 +120,8 @@ class VersionRationales:
         wanted = f"{name}{dependency.specifier}{self._override_text(name)}"
         if not requirer:
             return f"the request requires {wanted}"
+        if dependency.reason:
+            return f"{requirer} {self._versions[requirer]} needs {wanted}: {dependency.reason}"
         return f"{requirer} {self._versions[requirer]} requires {wanted}"
 
     def _is_unrequested_prerelease(self, candidate: Candidate) -> bool:

@@ -18,9 +18,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
+from adviser.resolver.inferred_bounds import inferred_bounds, with_bounds
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits, names_prerelease, pins
 from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
+from common.environments import Environment
 from common.packages import Purl
 from graph.candidates import Candidate, Dependency, Excluded
 
@@ -84,6 +86,10 @@ class Knowledge(Protocol):
     def packages(self) -> Mapping[str, tuple[Candidate, ...]]: ...
     @property
     def excluded(self) -> Mapping[str, tuple[Excluded, ...]]: ...
+    @property
+    def missing(self) -> tuple[str, ...]: ...
+    @property
+    def environment(self) -> Environment: ...
 
 
 def universe_of(
@@ -100,7 +106,11 @@ def universe_of(
     :param newness: positions of the criteria of newness
     :raises ValueError: if a penalty is above zero
     """
-    screen = _Screen(request)
+    roots = _kept(snapshot.roots if request.roots is None else request.roots, request)
+    screen = _Screen(request, roots)
+    inferred = (
+        inferred_bounds(snapshot.packages, snapshot.environment) if request.inferred_bounds else {}
+    )
     packages: dict[str, Sequence[Candidate]] = {}
     refused: dict[str, Sequence[RefusedVersion]] = {}
     contributions: Contributions = {}
@@ -108,11 +118,10 @@ def universe_of(
         excluded = snapshot.excluded.get(name, ())
         source = _index_of(name, candidates, excluded, request)
         usable, out = screen.screened(name, candidates, source)
-        packages[name] = _relieved(usable, request)
+        packages[name] = with_bounds(_relieved(usable, request), inferred)
         refused[name] = _told(out, excluded)
         served = [it for it in candidates if it.index == source]
         contributions.update(contributions_of(served, scores, penalties, screen.plain, newness))
-    roots = _kept(snapshot.roots if request.roots is None else request.roots, request)
     names = dict.fromkeys(it.name for it in sorted(roots, key=lambda it: it.order))
     return Universe(
         packages=packages,
@@ -124,7 +133,20 @@ def universe_of(
         prereleases=screen.prereleases(packages) | _named_prereleases(roots, request),
         pinned=screen.pinned(packages),
         overrides=request.overrides,
+        unlisted=_unlisted(snapshot, roots),
+        bounds_inferred=request.inferred_bounds,
+        inferred=inferred,
     )
+
+
+def _unlisted(snapshot: Knowledge, roots: Iterable[Dependency]) -> frozenset[str]:
+    """Packages that something requires and of which the snapshot says nothing."""
+    listed = snapshot.packages.keys() | set(snapshot.missing)
+    named = {it.name for it in roots}
+    for candidates in snapshot.packages.values():
+        for candidate in candidates:
+            named.update([it.name for it in candidate.requires if it.url is None])
+    return frozenset(named - listed)
 
 
 def choosable(snapshot: Knowledge, request: ResolverRequest) -> dict[str, frozenset[Purl]]:
@@ -133,7 +155,7 @@ def choosable(snapshot: Knowledge, request: ResolverRequest) -> dict[str, frozen
     What the request asks for is applied, and what every usable version of a package asks for that
     each stack has. Versions that only a combination of choices excludes are still among them.
     """
-    universe = universe_of(snapshot, request, {})
+    universe = universe_of(snapshot, replace(request, inferred_bounds=False), {})
     usable = {
         name: [it for it in candidates if _is_invited(it, universe.pinned, universe.prereleases)]
         for name, candidates in universe.packages.items()
@@ -201,16 +223,19 @@ def _index_of(
 class _Screen:
     """The rules of one request by package."""
 
-    def __init__(self, request: ResolverRequest) -> None:
+    def __init__(self, request: ResolverRequest, roots: Iterable[Dependency]) -> None:
         self._request = request
         self._constraints = _by_name(request.constraints)
         self._exclusions = _by_name(request.exclusions)
+        self._extras: dict[str, set[str]] = {}
+        for it in roots:
+            self._extras.setdefault(it.name, set()).update(it.extras)
 
     def screened(
         self, name: str, candidates: Sequence[Candidate], source: str | None
     ) -> tuple[Sequence[Candidate], list[RefusedVersion]]:
         """Usable and refused versions, both in the order of ``candidates``."""
-        checks = list(self._checks(name))
+        checks = [*self._checks(name), *self._extra_checks(name, candidates)]
         if not checks and all(it.index == source for it in candidates):
             return candidates, []
         usable, out = [], []
@@ -232,6 +257,18 @@ class _Screen:
             yield self._untimely
         if self._request.refused:
             yield self._by_policy
+
+    def _extra_checks(
+        self, name: str, candidates: Sequence[Candidate]
+    ) -> Iterable[Callable[[Candidate], _Why | None]]:
+        """Extras that the request asks for; names the extras there are if no version offers one."""
+        for extra in sorted(self._extras.get(name, ())):
+            rule = f"only versions of {name} with the extra {extra!r} count"
+            if not any(not it.read or extra in it.extras for it in candidates):
+                known = sorted({offered for it in candidates for offered in it.extras})
+                rule = f"no version of {name} has the extra {extra!r}; "
+                rule += f"there are: {', '.join(known)}" if known else "there is none at all"
+            yield partial(_lacks, extra, rule)
 
     def _untimely(self, it: Candidate) -> _Why | None:
         after, before = self._request.published_after, self._request.published_before
@@ -295,6 +332,12 @@ def _outside(name: str, text: str, it: Candidate) -> _Why | None:
     if admits(text, it.version):
         return None
     return RequestRule.CONSTRAINT, f"outside the constraint {name}{text}", f"{name}{text}"
+
+
+def _lacks(extra: str, rule: str, it: Candidate) -> _Why | None:
+    if not it.read or extra in it.extras:
+        return None
+    return RequestRule.EXTRA, f"does not have the extra {extra!r}", rule
 
 
 def _within(name: str, text: str, it: Candidate) -> _Why | None:

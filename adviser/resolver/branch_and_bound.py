@@ -222,12 +222,13 @@ class _Tree:
         """Set an atom: require its package, or enable an extra with its requirements."""
         branch.held |= 1 << atom
         package = self._package[atom]
-        if package is None:
-            return False
         if self._problem.members[atom] is not None:
+            if package is None:
+                return False
             branch.needed |= 1 << package
             return self._remove(branch, package, ~self._members[atom], changed, force=True)
-        changed.append(package)
+        if package is not None:
+            changed.append(package)
         return self._remove_all(
             branch, (it for it in self._brought[atom] if self._gone(branch, it.atom)), changed
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -67,6 +68,10 @@ def check_stack(universe: Universe, stack: ResolvedStack) -> list[str]:
         if set(it.extras) != extras.get(it.name, set())
     )
     for name, candidate in chosen.items():
+        if not candidate.read:
+            problems.append(f"{name} {candidate.version} is chosen and was never read")
+        if not candidate.read and (candidate.requires or candidate.extras):
+            problems.append(f"{name} {candidate.version} is unread and has requirements")
         problems.extend(_uninvited(universe, candidate, asked.get(name, [])))
     if stack.passed_over != sum(it.place for it in stack.choices):
         problems.append("it does not pass over as many versions as its choices")
@@ -124,7 +129,10 @@ def _asked(
             holds = required.extra is None or required.extra in extras[it.name]
             if holds and (it.name, place) not in done:
                 done.add((it.name, place))
-                pending.append(required)
+                own = required.name == it.name  # its extras are its own, offered or not
+                if own:
+                    extras[it.name].update(required.extras)
+                pending.append(replace(required, extras=()) if own else required)
     return asked, extras
 
 
@@ -136,12 +144,32 @@ def _unmet(
     for name, dependencies in sorted(asked.items()):
         for it in dependencies:
             text = _text(universe, it)
-            if it.url is not None:
+            if name in universe.unlisted:
+                yield f"{name} is required, and its index page was never read"
+            elif it.url is not None:
                 yield f"{name} is required by address"
             elif name not in chosen:
                 yield f"{name}{text} is required and missing"
             elif not SpecifierSet(text).contains(chosen[name].version, prereleases=True):
                 yield f"{name} {chosen[name].version} is not within {text}"
+            elif not _offers(universe, chosen[name], it):
+                yield f"{name} {chosen[name].version} does not offer {', '.join(it.extras)}"
+
+
+def _offers(universe: Universe, chosen: Candidate, it: Dependency) -> bool:
+    """Whether a version offers the required extras that a release within the specifier offers."""
+    text = SpecifierSet(_text(universe, it))
+    within = [
+        other
+        for other in universe.packages[it.name]
+        if not other.yanked
+        and not other.prerelease
+        and text.contains(other.version, prereleases=True)
+    ]
+    return all(
+        extra in chosen.extras or not any(not other.read or extra in other.extras for other in within)
+        for extra in it.extras
+    )
 
 
 def _uninvited(universe: Universe, it: Candidate, asked: Sequence[Dependency]) -> Iterator[str]:
@@ -151,12 +179,14 @@ def _uninvited(universe: Universe, it: Candidate, asked: Sequence[Dependency]) -
         if all(s.version.endswith(".*") for s in exact):
             yield f"{it.name} {it.version} is yanked and nothing pins it"
     if it.prerelease and it.name not in universe.prereleases:
-        others = [
+        left = [
             other.version
             for other in universe.packages[it.name]
-            if not other.prerelease and not other.yanked
+            if not other.prerelease
+            and not other.yanked
+            and all(text.contains(other.version, prereleases=True) for text in texts)
+            and all(_offers(universe, other, dependency) for dependency in asked)
         ]
-        left = [v for v in others if all(text.contains(v, prereleases=True) for text in texts)]
         if left and not any(text.prereleases for text in texts):
             yield f"{it.name} {it.version} is a pre-release, and {left[0]} would do"
 

@@ -70,14 +70,32 @@ class ReachablePackage:
     opened: dict[int, ReachableVersion] = field(default_factory=dict)
     specifiers: dict[tuple[int, bool, bool], Demand] = field(default_factory=dict)
     extras: dict[str, Demand] = field(default_factory=dict)
+    #: Versions that nobody has read, and those known to offer an extra, as bits.
+    unread: int = 0
+    offers: dict[str, int] = field(default_factory=dict)
 
     @property
     def special(self) -> bool:
         return bool(self.prereleases or self.yanked)
 
-    def unasked(self) -> int:
-        """Versions that must be required by name and never are, as bits."""
-        if not self.special:
+    def offering(self, admitted: int, extras: Iterable[str]) -> int:
+        """Of the admitted versions those that may offer all extras, as bits.
+
+        An extra that no read release among them offers does not count.
+        """
+        left = admitted
+        for extra in extras:
+            offers = self.offers.get(extra, 0)
+            if admitted & offers & self.plain:
+                left &= offers | self.unread
+        return left
+
+    def unasked(self, anything_open: bool) -> int:
+        """Versions that must be required by name and never are, as bits.
+
+        :param anything_open: whether requirements are unknown, which might name any version
+        """
+        if not self.special or anything_open:
             return 0
         atoms = [it for it in self.specifiers.values() if it.reached]
         pinned = reduce(or_, (it.mask for it in atoms if it.pins), 0)
@@ -94,9 +112,13 @@ class Reachability:
         self._clock = clock
         self.packages: dict[str, ReachablePackage] = {}
         #: Demands by content of a dependency; thousands of versions share a few hundred.
-        self._atoms: dict[tuple[str, str, tuple[str, ...], str | None], tuple[Demand, ...]] = {}
+        self._atoms: dict[
+            tuple[str, str, tuple[str, ...], str | None, bool], tuple[Demand, ...]
+        ] = {}
         #: The same by identity, which needs no hash; the universe keeps its objects alive.
-        self._known: dict[int, tuple[Demand, ...]] = {}
+        self._known: dict[tuple[int, bool], tuple[Demand, ...]] = {}
+        #: What unread versions require, and who needs an unlisted package: anything, maybe.
+        self.anything = Demand(ReachablePackage("", (), ()), 0, "")
         self._pending: list[Demand] = []
         self.roots = [atom for root in universe.roots for atom in self._atoms_of(root)]
         for atom in self.roots:
@@ -126,7 +148,7 @@ class Reachability:
         """
         dropped, changed = False, True
         for package in self.packages.values():
-            package.alive = package.met & ~package.unasked()
+            package.alive = package.met & ~package.unasked(self.anything.reached)
             dropped |= package.alive != package.met
         while changed:
             changed = False
@@ -139,6 +161,7 @@ class Reachability:
         return dropped
 
     def _forget(self) -> None:
+        self.anything.reached = False
         for package in self.packages.values():
             package.met = 0
             for atom in (*package.specifiers.values(), *package.extras.values()):
@@ -160,10 +183,14 @@ class Reachability:
         self._clock.check()
         always: list[Demand] = []
         by_extra: dict[str, list[Demand]] = {}
-        for it in package.candidates[place].requires:
-            found = self._known.get(id(it))
+        candidate = package.candidates[place]
+        if not candidate.read:
+            always.append(self.anything)
+        for it in candidate.requires:
+            own = it.name == package.name
+            found = self._known.get((id(it), own))
             if found is None:
-                found = self._known[id(it)] = self._atoms_of(it)
+                found = self._known[id(it), own] = self._atoms_of(it, own)
             (always if it.extra is None else by_extra.setdefault(it.extra, [])).extend(found)
         return ReachableVersion(
             place,
@@ -185,22 +212,28 @@ class Reachability:
             if other is extra:
                 self._ask(atoms)
 
-    def _atoms_of(self, it: Dependency) -> tuple[Demand, ...]:
-        """The demands of a dependency: a specifier of a package, and its extras."""
+    def _atoms_of(self, it: Dependency, own: bool = False) -> tuple[Demand, ...]:
+        """The demands of a dependency: a specifier of a package, and its extras.
+
+        :param own: whether the package requires itself, which says nothing of its other versions
+        """
+        if it.name in self.universe.unlisted:
+            return (self.anything,)
         specifier = self.universe.asked(it)
-        key = (it.name, specifier, it.extras, it.url)
+        key = (it.name, specifier, it.extras, it.url, own)
         found = self._atoms.get(key)
         if found is None:
             package = self._package(it.name)
+            mask = members(specifier, package.versions) if it.url is None else 0
+            mask = mask if own else package.offering(mask, it.extras)
             found = self._atoms[key] = (
-                self._specifier(package, specifier, it.url is None),
+                self._specifier(package, specifier, mask),
                 *(self._extra(package, extra) for extra in it.extras),
             )
         return found
 
-    def _specifier(self, package: ReachablePackage, text: str, known: bool) -> Demand:
+    def _specifier(self, package: ReachablePackage, text: str, mask: int) -> Demand:
         """One demand for each set of admitted versions; a direct reference admits none."""
-        mask = members(text, package.versions) if known else 0
         key = (mask, False, False)
         if package.special:
             key = (mask, names_prerelease(text), pins(text))
@@ -230,6 +263,10 @@ class Reachability:
                     package.yanked |= 1 << place
                 if not it.prerelease and not it.yanked:
                     package.plain |= 1 << place
+                if not it.read:
+                    package.unread |= 1 << place
+                for extra in it.extras:
+                    package.offers[extra] = package.offers.get(extra, 0) | 1 << place
             package.alive = every
             self.packages[name] = package
         return package
@@ -273,6 +310,9 @@ class _ProblemBuilder:
         reached = [it for _, it in sorted(self._walk.packages.items()) if _is_reached(it)]
         for package in reached:
             self._number(package)
+        if self._walk.anything.reached:
+            self._walk.anything.number = len(self._members)
+            self._members.append(None)
         for number, package in enumerate(reached):
             self._clock.check()
             self._pack(number, package)
@@ -352,8 +392,10 @@ class _ProblemBuilder:
         self, package: ReachablePackage, place: int, node: int, atoms: list[Demand]
     ) -> None:
         """Add the conditions under which a yanked version or a pre-release may be chosen."""
+        anything = [self._walk.anything.number] if self._walk.anything.reached else []
         if package.yanked >> place & 1:
-            self._permits.append(Permit(node, tuple(sorted(it.number for it in atoms if it.pins))))
+            pins = [it.number for it in atoms if it.pins]
+            self._permits.append(Permit(node, tuple(sorted([*pins, *anything]))))
         if package.prereleases >> place & 1:
             # Something names a pre-release, or all demands together exclude every plain version.
             # Plain versions in the same specifiers give the same condition.
@@ -363,7 +405,7 @@ class _ProblemBuilder:
                     for other in places(package.plain)
                 }
             ):
-                self._permits.append(Permit(node, outside))
+                self._permits.append(Permit(node, (*outside, *anything)))
 
     def _sizes(self, reached: list[ReachablePackage]) -> ProblemSizes:
         return ProblemSizes(

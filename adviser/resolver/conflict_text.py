@@ -136,12 +136,13 @@ _RULES = {
     RequestRule.PUBLISHED: "the request takes of {name} only what was {text}",
     RequestRule.OTHER_INDEX: "{name} comes {text}",
     RequestRule.POLICY: "a rule of the request refuses versions of {name}",
+    RequestRule.EXTRA: "{text}",
 }
 
 
 def _unknown(universe: Universe, fact: Fact) -> str:
     name = fact.name
-    if universe.packages.get(name) or universe.refused.get(name):
+    if universe.packages.get(name) or universe.refused.get(name) or name in universe.unlisted:
         return ""
     return f"; no version of {name} is known"
 

@@ -29,12 +29,14 @@ from adviser.resolver.resolver_request import (
     SearchClock,
 )
 from adviser.resolver.results import Conflict
-from adviser.resolver.specifiers import members, names_prerelease, pins, places
+from adviser.resolver.specifiers import admits, members, names_prerelease, pins, places
 from adviser.resolver.universe import Universe
 from graph.candidates import Candidate, Dependency
 
 #: Literal of the request itself, as the source of requirements.
 ROOT = 0
+#: Key of the literal of requirements that are unknown: of unread versions and unlisted packages.
+_ANYTHING = ("anything",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,27 +94,46 @@ class ConflictModel:
                 self.clauses.append(Clause((literal,), fact))
                 self._askers.setdefault(literal, []).append(ROOT)
 
-    def _asked(self, it: Dependency) -> list[int]:
-        """Literals of a dependency: its specifier, and each extra."""
+    def _asked(self, it: Dependency, own: bool = False) -> list[int]:
+        """Literals of a dependency: its specifier, and each extra.
+
+        :param own: whether the package requires itself
+        """
+        if it.name in self._universe.unlisted:
+            return [self._number(*_ANYTHING)]
         specifier = self._universe.asked(it)
         self._package(it.name)
         found = [self._number("address", it.name, it.url)] if it.url else []
         if it.url and found[0] not in self._askers:
             self.clauses.append(Clause((-found[0],)))
         if not it.url:
-            found.append(self._specifier(it.name, specifier))
+            found.append(self._specifier(it.name, specifier, () if own else it.extras))
         return [*found, *(self._number("extra", it.name, extra) for extra in it.extras)]
 
-    def _specifier(self, name: str, specifier: str) -> int:
-        key = ("specifier", name, specifier)
+    def _specifier(self, name: str, specifier: str, extras: tuple[str, ...]) -> int:
+        key = ("specifier", name, specifier, *extras)
         known = self._numbers.get(key)
         if known is None:
             known = self._number(*key)
             candidates, literals = self._versions[name]
             inside = members(specifier, tuple(it.version for it in candidates))
-            self._members[known] = frozenset(literals[at] for at in places(inside))
+            admitted = [at for at in places(inside) if self._offers(name, specifier, extras, at)]
+            self._members[known] = frozenset(literals[at] for at in admitted)
             self.clauses.append(Clause((-known, *sorted(self._members[known]))))
         return known
+
+    def _offers(self, name: str, specifier: str, extras: tuple[str, ...], place: int) -> bool:
+        """Whether a version may offer those extras that a usable release offers."""
+        candidate = self._versions[name][0][place]
+        return not candidate.read or all(
+            extra in candidate.extras
+            or not any(
+                extra in it.extras and not it.prerelease and not it.yanked
+                for it in self._universe.packages.get(name, ())
+                if admits(specifier, it.version)
+            )
+            for extra in extras
+        )
 
     def _package(self, name: str) -> None:
         if name in self._versions:
@@ -131,6 +152,8 @@ class ConflictModel:
     def _expand(self, name: str) -> None:
         for candidate, literal in zip(*self._versions[name], strict=True):
             self._clock.check()
+            if not candidate.read:
+                self._askers.setdefault(self._number(*_ANYTHING), []).append(literal)
             for it in sorted(candidate.requires, key=lambda it: it.order):
                 condition = [-literal]
                 if it.extra is not None:
@@ -139,22 +162,25 @@ class ConflictModel:
                 fact = self._fact(
                     Fact(FactKind.REQUIRES, name, it.name, specifier, it.extras, it.extra, it.url)
                 )
-                for asked in self._asked(it):
+                for asked in self._asked(it, it.name == name):
                     self.clauses.append(Clause((asked, *condition), fact))
                     self._askers.setdefault(asked, []).append(self._all_of(condition))
 
     def _require_asking(self) -> None:
         """Add the conditions for pre-releases and yanked versions, after all requirements."""
         special: set[int] = set()
+        anything = [self._numbers[_ANYTHING]] if _ANYTHING in self._numbers else []
         for name in sorted(self._versions):
             texts = [
                 (key[2], n) for key, n in self._numbers.items() if key[:2] == ("specifier", name)
             ]
             usable = self._universe.packages.get(name, ())
-            plain = [it for it in usable if not it.prerelease and not it.yanked]
+            literal_of = dict(zip((it.purl for it in self._versions[name][0]),
+                                  self._versions[name][1], strict=True))  # fmt: skip
+            plain = [literal_of[it.purl] for it in usable if not it.prerelease and not it.yanked]
             for it, literal in zip(*self._versions[name], strict=True):
                 if it.yanked and it.purl not in self._universe.pinned:
-                    asking = [number for text, number in texts if pins(text)]
+                    asking = [number for text, number in texts if pins(text)] + anything
                     special.update(asking)
                     fact = self._fact(Fact(FactKind.YANKED, name, name, it.version))
                     self.clauses.append(Clause((-literal, *asking), fact))
@@ -164,8 +190,8 @@ class ConflictModel:
                         asking = [
                             number
                             for text, number in texts
-                            if names_prerelease(text) or not members(text, (other.version,))
-                        ]
+                            if names_prerelease(text) or other not in self._members[number]
+                        ] + anything
                         special.update(asking)
                         self.clauses.append(Clause((-literal, *asking), fact))
         # Something must require these specifiers, and the extras that add them.

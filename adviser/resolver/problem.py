@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from common.formats.json_documents import digest
 
-#: Number of a specifier or an extra that something may require.
+#: Number of a specifier or an extra that something may require, or of requirements that are unknown
+#: because a version is unread.
 Atom = int
 
 
@@ -61,7 +62,8 @@ class SelectionProblem:
     """The optimisation problem: choose at most one version of each package.
 
     :param names: package names, sorted
-    :param members: for each atom the nodes that satisfy it; ``None`` for an extra
+    :param members: for each atom the nodes that satisfy it; ``None`` for an extra, and for unknown
+        requirements
     :param extras: package, atom and name of each extra that is required
     :param roots: atoms that must hold
     :param permits: versions that may only be chosen if something requires them by name

@@ -34,6 +34,8 @@ class ResolverRequest:
         it, as in uv; pip would take the best version of all indexes
     :param index_of: index by package, for packages that come from one index only
     :param refused: versions that a rule of the caller refuses, with the reason as text
+    :param inferred_bounds: whether bounds count that no package declares
+        (:mod:`adviser.resolver.inferred_bounds`)
     """
 
     roots: tuple[Dependency, ...] | None = None
@@ -50,6 +52,7 @@ class ResolverRequest:
     indexes: tuple[str, ...] = (DEFAULT_INDEX,)
     index_of: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[Purl, str] = field(default_factory=dict)
+    inferred_bounds: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ class RequestRule(StrEnum):
     OTHER_INDEX = "other_index"
     #: Refused by a rule of the caller, such as one about vulnerabilities.
     POLICY = "policy"
+    #: Without an extra that the request asks for.
+    EXTRA = "extra"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,14 @@ class Universe:
     and pip). A yanked version may be chosen if it is in ``pinned`` or a requirement pins it
     exactly (PEP 592; like pip, while in uv only the request itself can do that).
 
-    An extra that a version does not offer adds no requirements, as in pip and uv.
+    A requirement of a package for an extra admits the versions that offer it. If no release that
+    the specifier admits offers the extra, it admits the same versions as without; the extra then
+    adds no requirements. Extras that the request asks for are a rule of the request.
+
+    Of *unread* versions only the page of the index is known, and of *unlisted* packages nothing.
+    Unread versions take part as if they required nothing and offered every extra, and a requirement
+    on an unlisted package as if it were met. Every stack of the true universe is then one of this
+    universe, with the same score, so a best stack of read versions is a best stack of all.
 
     :param packages: usable versions by name, newest first, no version twice
     :param refused: versions that cannot be chosen, by name
@@ -60,6 +69,10 @@ class Universe:
     :param direct: packages that the request names, in declared order
     :param pinned: yanked versions that a constraint of the request pins
     :param overrides: specifier by name that replaces every requirement on the package
+    :param unlisted: packages that a requirement names and whose index page was not read
+    :param bounds_inferred: whether inferred bounds count
+        (:mod:`adviser.resolver.inferred_bounds`)
+    :param inferred: inferred bounds by version, which are among its requirements
     """
 
     packages: Mapping[str, Sequence[Candidate]]
@@ -71,6 +84,9 @@ class Universe:
     prereleases: frozenset[str] = frozenset()
     pinned: frozenset[Purl] = frozenset()
     overrides: Mapping[str, str] = field(default_factory=dict)
+    unlisted: frozenset[str] = frozenset()
+    bounds_inferred: bool = False
+    inferred: Mapping[Purl, tuple[Dependency, ...]] = field(default_factory=dict)
 
     def asked(self, dependency: Dependency) -> str:
         """The specifier of a dependency after overrides."""
@@ -94,3 +110,9 @@ class Universe:
     def level_of(self, name: str) -> int:
         """The level that the newness of a package belongs to."""
         return self.direct.index(name) + 1 if name in self.direct else len(self.direct) + 1
+
+    def needs_invitation(self, candidate: Candidate) -> bool:
+        """Whether only a requirement can admit a version: a yanked one, or a pre-release."""
+        if candidate.yanked and candidate.purl not in self.pinned:
+            return True
+        return candidate.prerelease and candidate.name not in self.prereleases

@@ -167,6 +167,7 @@ class ResolverWorker:
             refused=dict(universe.refused),
             overrides=dict(universe.overrides),
             contributions={},
+            inferred={},
         )
         told, _ = self._ask("conflict", budget, (portable,))
         return conflict_of_roots(universe) if told is None else told

@@ -60,10 +60,7 @@ def _is_stack(universe: Universe, chosen: dict[str, Candidate]) -> bool:
     asked = list(_asked(universe, chosen))
     return (
         {it.name for it in asked} == set(chosen)
-        and all(
-            it.url is None and SpecifierSet(it.specifier).contains(chosen[it.name].version, True)
-            for it in asked
-        )
+        and all(_admits(universe, it, chosen[it.name]) for it in asked)
         and all(
             _invited(universe, it, [a for a in asked if a.name == it.name])
             for it in chosen.values()
@@ -71,25 +68,43 @@ def _is_stack(universe: Universe, chosen: dict[str, Candidate]) -> bool:
     )
 
 
+def _admits(universe: Universe, asked: Dependency, it: Candidate) -> bool:
+    """Whether a version is within a specifier and offers what a release within it offers."""
+    if asked.url is not None:
+        return False
+    inside = [
+        other
+        for other in universe.packages[it.name]
+        if SpecifierSet(asked.specifier).contains(other.version, prereleases=True)
+    ]
+    releases = [other for other in inside if not other.prerelease and not other.yanked]
+    return it in inside and all(
+        extra in it.extras or not any(extra in other.extras for other in releases)
+        for extra in asked.extras
+    )
+
+
 def _asked(universe: Universe, chosen: dict[str, Candidate]) -> Iterator[Dependency]:
     """What is asked by the roots and by what they reach, overrides applied; each once."""
-    seen: set[Dependency] = set()
+    seen: dict[tuple[Dependency, bool], None] = {}
     extras: set[tuple[str, str]] = set()
-    pending = list(universe.roots)
+    pending = [(it, False) for it in universe.roots]
     while pending:
-        for it in pending:
-            seen.add(it)
+        for it, own in pending:
+            seen[it, own] = None
             extras.update((it.name, extra) for extra in it.extras)
-        reached = {it.name for it in seen}
+        reached = {it.name for it, _ in seen}
         pending = [
-            it
+            (it, it.name == name)
             for name in reached & chosen.keys()
             for it in chosen[name].requires
-            if it not in seen and (it.extra is None or (name, it.extra) in extras)
+            if (it, it.name == name) not in seen
+            and (it.extra is None or (name, it.extra) in extras)
         ]
-    for it in seen:
+    for it, own in seen:
         text = universe.overrides.get(it.name, it.specifier)
-        yield Dependency(it.name, text, it.extras, it.extra, it.url)
+        # What a package requires of itself says nothing of its other versions.
+        yield Dependency(it.name, text, () if own else it.extras, it.extra, it.url)
 
 
 def _invited(universe: Universe, it: Candidate, asked: list[Dependency]) -> bool:
@@ -103,7 +118,7 @@ def _invited(universe: Universe, it: Candidate, asked: list[Dependency]) -> bool
             other
             for other in universe.packages[it.name]
             if not (other.prerelease or other.yanked)
-            and all(many.contains(other.version, prereleases=True) for many in sets)
+            and all(_admits(universe, one, other) for one in asked)
         ]
         return not finals or any(many.prereleases for many in sets)
     return True

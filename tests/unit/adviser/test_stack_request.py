@@ -17,7 +17,7 @@ from tests.factories.universes import dependency
 
 DAY = datetime(2025, 1, 1, tzinfo=UTC)
 OURS = RequestIndex("ours", "private", "https://ours.example/simple", explicit=True)
-PLAIN = ResolverRequest(roots=(dependency("web"),), direct=("web",))
+PLAIN = ResolverRequest(roots=(dependency("web"),), direct=("web",), inferred_bounds=True)
 
 PIPFILE = """
 [[source]]
@@ -58,6 +58,7 @@ FROM_PYPROJECT = replace(
 FROM_PIPFILE = ResolverRequest(
     roots=(dependency("core"), dependency("web")),
     index_of={"core": "ours"},
+    inferred_bounds=True,
 )
 
 

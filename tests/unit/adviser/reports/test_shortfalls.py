@@ -77,17 +77,27 @@ def test_a_prerelease_that_is_asked_for_or_alone_anyway_is_no_surprise(
     assert notes(advised(asked(manifest, **options), INDEX), "only_prereleases") == []
 
 
-def test_an_extra_that_there_is_not_is_told() -> None:
-    (note,) = notes(advised(asked("web[nosuch,speed]\n"), INDEX), "extra_missing", "web")
-    assert note["message"] == (
-        "web 1.0 has no extra 'nosuch', so nothing is installed for it: it has all, speed"
-    )
-    assert note["type"] == "WARNING"
-    (note,) = notes(advised(asked("web[all]\n"), INDEX), "extra_missing", "web")
-    assert note["type"] == "INFO"
-    (note,) = notes(advised(asked("web[speed]\n"), INDEX), "extra_missing")
-    assert note["message"].endswith("'never', so nothing is installed for it: it has none")
-    assert notes(advised(asked("web[speed]\n"), INDEX), "extra_missing", "web") == []
+def extra_notes(manifest: str) -> list[str]:
+    inner = report_of(advised(asked(manifest), INDEX))["result"]["report"]
+    notes = [it for it in inner["stack_info"] if it["code"] == "extra_missing"]
+    assert {it["type"] for it in notes} <= {"WARNING"}
+    return [it["message"] for it in notes]
+
+
+def test_an_extra_that_a_package_requires_in_vain_is_a_warning() -> None:
+    assert extra_notes("web[speed]\n") == [
+        "fast 1.0 requires core[never], and no release that fits has this extra, so it adds "
+        "nothing; core 1.1 has: none"
+    ]
+    (note,) = extra_notes("web[all]\n")
+    assert note.startswith("web 1.0 requires web[nosuch], and no release that fits")
+
+
+def test_an_extra_that_the_request_asks_for_in_vain_is_a_conflict_that_names_the_others() -> None:
+    advice = advised(asked("web[nosuch,speed]\n"), INDEX)
+    assert advice.resolution.conflict is not None
+    text = "\n".join(advice.resolution.conflict.lines())
+    assert "no version of web has the extra 'nosuch'; there are: all, speed" in text
 
 
 def test_a_cooldown_holds_for_the_files_of_a_lock() -> None:

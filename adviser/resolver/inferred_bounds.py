@@ -1,0 +1,151 @@
+"""Upper bounds that a release does not declare, but that other evidence shows.
+
+*Retroactive bounds.* The newest release of a series limits a dependency for which an earlier
+release of the series declares no upper bound: flask 1.1.4 requires ``jinja2<3``, and flask 1.1.2
+does not work with jinja2 3 either. A series has the same release number but for the last part, as
+in the criterion ``maintenance``.
+
+*NumPy's binary interface.* NumPy 2 changed it. A wheel with compiled code from before its first
+pre-release was built for NumPy 1, and cannot be imported beside NumPy 2.
+
+If no stack honours all inferred bounds, none of them counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from packaging.specifiers import Specifier
+from packaging.version import Version
+
+from adviser.resolver.specifiers import specifier_set
+from common.environments import Environment
+from common.packages import Purl, version_of
+from graph.candidates import Candidate, Dependency
+
+#: Upload of numpy 2.0.0b1, https://pypi.org/project/numpy/2.0.0b1/
+NUMPY_2_BEGAN = datetime(2024, 3, 12, tzinfo=UTC)
+
+#: By Package URL: the requirements that are added to a version.
+InferredBounds = Mapping[Purl, tuple[Dependency, ...]]
+
+
+def inferred_bounds(
+    packages: Mapping[str, Sequence[Candidate]], environment: Environment
+) -> InferredBounds:
+    """The inferred bounds of all versions that were read.
+
+    :param packages: candidates by name, newest first
+    """
+    bounds: dict[Purl, list[Dependency]] = {}
+    compiled = _compiled_ranks(environment)
+    for candidates in packages.values():
+        for head, it in _with_heads(candidates):
+            found = [*_retroactive(head, it), *_numpy_1(it, compiled)]
+            if found:
+                bounds[it.purl] = found
+    return {purl: tuple(dict.fromkeys(them)) for purl, them in bounds.items()}
+
+
+def with_bounds(candidates: Sequence[Candidate], bounds: InferredBounds) -> Sequence[Candidate]:
+    """The candidates with their inferred bounds as further requirements."""
+    if not any(it.purl in bounds for it in candidates):
+        return candidates
+    return tuple(
+        replace(it, requires=(*it.requires, *bounds[it.purl])) if it.purl in bounds else it
+        for it in candidates
+    )
+
+
+def head_of(candidates: Sequence[Candidate], wanted: Candidate) -> Candidate | None:
+    """The newest release in the series of a version on its index, if that is a later one."""
+    for it in candidates:
+        if it.purl == wanted.purl:
+            return None
+        same = it.index == wanted.index and _series(it) == _series(wanted)
+        if same and not it.prerelease and not it.yanked:
+            return it
+    return None
+
+
+def _with_heads(candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate | None, Candidate]]:
+    """Every read version with the newest release of its series, or ``None`` if it is that one."""
+    heads: dict[tuple[str, tuple[int, ...]], Candidate] = {}
+    for it in candidates:
+        if not it.read and it.prerelease:
+            continue
+        key = it.index, _series(it)
+        head = heads.get(key)
+        if head is None and not it.prerelease and not it.yanked:
+            heads[key] = it
+        if it.read:
+            yield head, it
+
+
+def _series(it: Candidate) -> tuple[int, ...]:
+    parsed = version_of(it.version)
+    return (parsed.epoch, *(*parsed.release, 0)[:2]) if parsed else ()
+
+
+def _retroactive(head: Candidate | None, it: Candidate) -> Iterator[Dependency]:
+    if head is None or not head.read or not it.requires or it.requires == head.requires:
+        return
+    limits = {key: limit for key, limit in _upper_bounds(head).items() if limit}
+    if not limits:
+        return
+    bounded = _upper_bounds(it)
+    required = {(dependency.name, dependency.extra) for dependency in it.requires}
+    for (name, extra), limit in limits.items():
+        if (name, extra) in required and (name, extra) not in bounded and name != it.name:
+            reason = f"{it.name} {head.version} restricts {name} to {limit}; "
+            reason += f"{it.version} declared no bound"
+            yield Dependency(name, limit, extra=extra, reason=reason)
+
+
+def _upper_bounds(it: Candidate) -> dict[tuple[str, str | None], str]:
+    """Upper bounds by dependency and extra.
+
+    A pin to one version counts as a bound, too; its text is empty, because it says nothing about
+    other releases.
+    """
+    bounds: dict[tuple[str, str | None], list[str]] = {}
+    for dependency in it.requires:
+        if limits := _limits(dependency.specifier):
+            bounds.setdefault((dependency.name, dependency.extra), []).extend(limits)
+    return {key: ",".join(sorted(filter(None, texts))) for key, texts in bounds.items()}
+
+
+@lru_cache(maxsize=65_536)
+def _limits(text: str) -> tuple[str, ...]:
+    """The upper bounds in a specifier; an empty text for a pin."""
+    limits = map(_limit, specifier_set(text)) if text else ()
+    return tuple(it for it in limits if it is not None)
+
+
+def _limit(specifier: Specifier) -> str | None:
+    if specifier.operator in ("<", "<="):
+        return str(specifier)
+    if specifier.operator == "~=":
+        release = Version(specifier.version).release[:-1]
+        return f"<{'.'.join(map(str, (*release[:-1], release[-1] + 1)))}"
+    return "" if specifier.operator in ("==", "===") else None
+
+
+def _compiled_ranks(environment: Environment) -> frozenset[int]:
+    """Ranks of wheels with compiled code for one interface of Python."""
+    tags = enumerate(environment.tags)
+    return frozenset(rank for rank, tag in tags if tag.abi != "none" and tag.platform != "any")
+
+
+def _numpy_1(it: Candidate, compiled: Container[int | None]) -> Iterator[Dependency]:
+    old = it.uploaded_at is not None and it.uploaded_at < NUMPY_2_BEGAN
+    if not old or it.wheel_rank not in compiled:
+        return
+    if ("numpy", None) in _upper_bounds(it):
+        return
+    if any(one.name == "numpy" and one.extra is None for one in it.requires):
+        reason = f"{it.name} {it.version} was compiled before NumPy 2, for the interface of NumPy 1"
+        yield Dependency("numpy", "<2", reason=reason)
