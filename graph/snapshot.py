@@ -147,7 +147,7 @@ def _read_document(data: bytes) -> dict[str, Any]:
         if raw["schema_version"] in (SCHEMA_VERSION, LISTED_SCHEMA_VERSION):
             return _read_fields(raw)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
-        raise InvalidDocument(Reason.unreadABLE, f"not a snapshot: {fault_in(error)}") from error
+        raise InvalidDocument(Reason.UNREADABLE, f"not a snapshot: {fault_in(error)}") from error
     raise InvalidDocument(
         Reason.UNKNOWN_SCHEMA,
         f"{raw['schema_version']!r} is not {SCHEMA_VERSION!r}",

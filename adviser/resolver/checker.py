@@ -167,7 +167,8 @@ def _offers(universe: Universe, chosen: Candidate, it: Dependency) -> bool:
         and text.contains(other.version, prereleases=True)
     ]
     return all(
-        extra in chosen.extras or not any(not other.read or extra in other.extras for other in within)
+        extra in chosen.extras
+        or not any(not other.read or extra in other.extras for other in within)
         for extra in it.extras
     )
 
