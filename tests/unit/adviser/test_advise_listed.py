@@ -1,0 +1,154 @@
+"""Advice over listed versions, of which few are read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+import pytest
+
+from adviser.advise import Advice, UnreadVersions, advise, advise_listed
+from adviser.resolver.checker import check_resolution
+from adviser.resolver.relaxation import NeededReads
+from adviser.resolver.results import ResolutionStatus
+from adviser.stack_request import StackRequest
+from cli.report_view import certificate_line
+from common.packages import Purl
+from graph.candidates import KnownVulnerability
+from graph.snapshot import Snapshot, revision_of
+from tests.factories.asked import NOTHING, advised, asked, snapshot_for
+from tests.factories.reports import report_of
+from tests.factories.universes import Index
+
+#: ``web`` conflicts with ``tool`` in its newest 40 versions.
+INDEX: Index = {
+    "web": {f"1.{n}": {"requires": [f"core>={2 if n > 10 else 1}"]} for n in range(1, 51)},
+    "tool": {f"{n}.0": {"requires": ["core<2"]} for n in range(1, 9)},
+    "core": {f"{n}.0": {} for n in range(1, 4)},
+    "far": {"1.0": {}},
+}
+
+
+class Pages:
+    """An index that is read on demand."""
+
+    def __init__(self, truth: Snapshot) -> None:
+        self.truth = truth
+        self.listed = set[str]()
+        self.read = set[Purl]()
+        self.rounds: list[NeededReads] = []
+
+    def snapshot(self) -> Snapshot:
+        known = replace(
+            self.truth,
+            packages=MappingProxyType(
+                {
+                    name: tuple(
+                        it
+                        if it.purl in self.read
+                        else replace(it, requires=(), extras=(), read=False)
+                        for it in candidates
+                    )
+                    for name, candidates in self.truth.packages.items()
+                    if name in self.listed
+                }
+            ),
+            excluded=MappingProxyType(dict.fromkeys(sorted(self.listed), ())),
+            extras=MappingProxyType(dict.fromkeys(sorted(self.listed), ())),
+        )
+        return replace(known, revision=revision_of(known))
+
+    def follow(self, reads: NeededReads) -> None:
+        self.rounds.append(reads)
+        self.listed.update(reads.packages)
+        self.read.update(it.purl for it in reads.versions)
+
+
+def advised_from(request: StackRequest, pages: Pages) -> Advice:
+    rounds = advise_listed(request, pages.snapshot(), NOTHING)
+    try:
+        reads = next(rounds)
+        while True:
+            pages.follow(reads)
+            reads = rounds.send((pages.snapshot(), NOTHING))
+    except StopIteration as end:
+        advice: Advice = end.value
+        return advice
+
+
+def test_the_best_of_all_listed_versions_is_proven_by_reading_few_in_few_rounds() -> None:
+    request = asked("web\ntool\n")
+    pages = Pages(snapshot_for(request, INDEX))
+    advice = advised_from(request, pages)
+    whole = advised(request, INDEX)
+    assert advice.best is not None
+    assert whole.best is not None
+    assert advice.best.versions() == whole.best.versions()
+    assert advice.resolution.status is ResolutionStatus.OPTIMAL
+    assert check_resolution(advice.universe, advice.resolution) == []
+    assert len(pages.rounds) <= 9
+    total = sum(map(len, INDEX.values()))
+    read = len(pages.read)
+    assert "far" not in pages.listed
+    scope = f"over {total - 1} listed versions of 3 packages ({read} read): score"
+    assert scope in certificate_line(report_of(advice))
+
+
+def test_the_last_snapshot_alone_gives_the_same_advice_again() -> None:
+    request = asked("web\ntool\n")
+    advice = advised_from(request, Pages(snapshot_for(request, INDEX)))
+    again = advise(request, Snapshot.from_json(advice.snapshot.to_json()), NOTHING)
+    assert report_of(again) == report_of(advice)
+
+
+def test_a_conflict_is_proven_over_all_listed_versions() -> None:
+    request = asked("web>1.10\ntool\n")
+    pages = Pages(snapshot_for(request, INDEX))
+    advice = advised_from(request, pages)
+    assert advice.resolution.status is ResolutionStatus.INFEASIBLE
+    assert advice.resolution.conflict is not None
+    assert advice.resolution.conflict.minimal
+
+
+def test_without_reading_there_is_no_advice() -> None:
+    request = asked("web\ntool\n")
+    with pytest.raises(UnreadVersions, match="not read yet: tool, web") as caught:
+        advise(request, Pages(snapshot_for(request, INDEX)).snapshot(), NOTHING)
+    assert caught.value.reads.packages == ("tool", "web")
+    rounds = advise_listed(request, Pages(snapshot_for(request, INDEX)).snapshot(), NOTHING)
+    next(rounds)
+    with pytest.raises(ValueError, match="nothing was read"):
+        rounds.send((Pages(snapshot_for(request, INDEX)).snapshot(), NOTHING))
+
+
+def unread(index: Index, names: Collection[str]) -> Snapshot:
+    pages = Pages(snapshot_for(asked("web\n"), index))
+    pages.listed.update(names)
+    return pages.snapshot()
+
+
+def test_a_snapshot_with_unread_versions_is_the_same_after_its_json() -> None:
+    moment = "2024-05-06T07:08:09.123456+00:00"
+    index: Index = {
+        "web": {
+            "3.0rc1": {"yanked": True, "uploaded_at": moment, "requires_python": ">=3.8"},
+            "2.0": {"wheels": ["cp311-cp311-manylinux_2_17_x86_64"]},
+            "2.0+cpu other": {},
+            "1.0": {},
+        }
+    }
+    snapshot = unread(index, {"web"})
+    web = tuple(
+        replace(it, vulnerabilities=(KnownVulnerability("CVE-1", "high"),)) if n == 3 else it
+        for n, it in enumerate(snapshot.packages["web"])
+    )
+    snapshot = replace(snapshot, packages=MappingProxyType({"web": web}))
+    snapshot = replace(snapshot, revision=revision_of(snapshot))
+    again = Snapshot.from_json(snapshot.to_json())
+    assert again == snapshot
+    assert again.to_json() == snapshot.to_json()
+    assert b'"snapshot-2"' in snapshot.to_json()
+    assert again.packages["web"][0].uploaded_at == datetime(2024, 5, 6, 7, 8, 9, 123456, UTC)
+    assert b'"snapshot-1"' in snapshot_for(asked("web\n"), index).to_json()
