@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -18,12 +19,15 @@ from typing import Any
 
 from adviser.resolver.admission import universe_of
 from adviser.resolver.checker import check_resolution
+from adviser.resolver.relaxation import resolve_listed
 from adviser.resolver.resolve import resolve
 from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.resolver.results import Resolution
 from adviser.resolver.universe import Universe
 from adviser.resolver.worker import ResolverWorker
 from benchmarks.local_index import served, write_index
+from common.packages import Purl
+from graph.candidates import Candidate
 from graph.snapshot import Snapshot
 from tests.factories.installers import resolved
 from tests.factories.universes import (
@@ -69,6 +73,7 @@ def main() -> None:
         print(f"no dump at {DUMP}: only generated universes")
     _large()
     _growth()
+    _listed()
 
 
 def _real() -> None:
@@ -221,6 +226,53 @@ def _growth() -> None:
         took = _median_ms(partial(resolve, universe), 3)
         count = sum(map(len, universe.packages.values()))
         _line(f"{count} versions", took, f"{took / count * 1000:.0f} µs a version")
+
+
+def _listed() -> None:
+    """Rounds over listed versions: what is read, and the time of a round without any I/O."""
+    print("130 packages × 108 versions, listed and read on demand, by newness")
+    index, roots = synthetic_index(130, 108, era=6, seed=1)
+    truth = snapshot_of(index, roots)
+    scores, times = newest_scores(truth), list[float]()
+    read, listed = set[Purl](), {it.name for it in truth.roots}
+
+    def known() -> Snapshot:
+        packages = {
+            name: tuple(
+                it if it.purl in read else replace(it, requires=(), extras=(), read=False)
+                for it in candidates
+            )
+            for name, candidates in truth.packages.items()
+            if name in listed
+        }
+        return replace(truth, packages=packages)
+
+    def universe(snapshot: Snapshot) -> tuple[Universe, Mapping[str, Sequence[Candidate]]]:
+        request = ResolverRequest(inferred_bounds=True)
+        began = time.perf_counter()
+        made = universe_of(snapshot, request, scores, newness={0})
+        times.append(time.perf_counter() - began)
+        return made, snapshot.packages
+
+    def resolver(universe: Universe, *, count: int = 1) -> Resolution:
+        began = time.perf_counter()
+        resolution = resolve(universe, count=count)
+        times[-1] += time.perf_counter() - began
+        return resolution
+
+    rounds = resolve_listed(known(), universe, resolver)
+    try:
+        reads = next(rounds)
+        while True:
+            read.update(it.purl for it in reads.versions)
+            listed.update(reads.packages)
+            reads = rounds.send(known())
+    except StopIteration as end:
+        _, last, resolution = end.value
+    assert check_resolution(last, resolution) == []
+    count = sum(map(len, last.packages.values()))
+    words = f"{len(listed)} packages, {count} versions, {len(read)} read, {len(times)} rounds"
+    _line(words, median(times) * 1000, f"slowest {max(times) * 1000:.0f} ms, {_told(resolution)}")
 
 
 if __name__ == "__main__":
