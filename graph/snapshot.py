@@ -58,7 +58,7 @@ _LISTED = (
     "yanked_reason",
     "vulnerabilities",
 )
-_PRERELEASE, _YANKED = 1, 2
+_PRERELEASE, _YANKED, _SDIST_ONLY = 1, 2, 4
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -211,7 +211,7 @@ def _listed(it: Candidate) -> list[Any]:
     usual = it.purl == f"pkg:pypi/{it.name}@{it.version}"
     row: list[Any] = [
         it.version,
-        _PRERELEASE * it.prerelease + _YANKED * it.yanked,
+        _PRERELEASE * it.prerelease + _YANKED * it.yanked + _SDIST_ONLY * it.sdist_only,
         None if it.uploaded_at is None else (it.uploaded_at - _EPOCH) // _MICROSECOND,
         it.wheel_rank,
         it.requires_python,
@@ -237,6 +237,7 @@ def _read_listed(name: str, row: Sequence[Any]) -> Candidate:
         wheel_rank=rank,
         prerelease=bool(flags & _PRERELEASE),
         yanked=bool(flags & _YANKED),
+        sdist_only=bool(flags & _SDIST_ONLY),
         yanked_reason=reason,
         uploaded_at=None if moment is None else _EPOCH + moment * _MICROSECOND,
         vulnerabilities=tuple(KnownVulnerability(**known) for known in vulnerabilities or ()),

@@ -143,7 +143,7 @@ class ReadingRounds:
             it
             for it in candidates
             if not it.read
-            and it.wheel_rank is not None
+            and not it.sdist_only
             and not universe.needs_invitation(it)
             and order(it) > after
             and all(

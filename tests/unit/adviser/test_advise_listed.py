@@ -136,12 +136,13 @@ def test_a_snapshot_with_unread_versions_is_the_same_after_its_json() -> None:
             "3.0rc1": {"yanked": True, "uploaded_at": moment, "requires_python": ">=3.8"},
             "2.0": {"wheels": ["cp311-cp311-manylinux_2_17_x86_64"]},
             "2.0+cpu other": {},
+            "1.5": {"wheels": [], "sdist": True},
             "1.0": {},
         }
     }
     snapshot = unread(index, {"web"})
     web = tuple(
-        replace(it, vulnerabilities=(KnownVulnerability("CVE-1", "high"),)) if n == 3 else it
+        replace(it, vulnerabilities=(KnownVulnerability("CVE-1", "high"),)) if n == 4 else it
         for n, it in enumerate(snapshot.packages["web"])
     )
     snapshot = replace(snapshot, packages=MappingProxyType({"web": web}))
