@@ -176,11 +176,24 @@ def pylock_text(stack: Sequence[LockablePackage], options: LockOptions) -> str:
     lock = Pylock(
         lock_version=_PYLOCK_VERSION,
         environments=[environment_marker(environment)],
-        requires_python=SpecifierSet(f"=={environment.python_version}.*"),
+        requires_python=_requires_python(stack, environment.python_version),
         created_by="thoth",
         packages=[_package(it, stack, options) for it in stack],
     )
     return tomli_w.dumps(dict(lock.to_dict()))
+
+
+#: Patch releases that a series of Python may have; 3.8, the longest so far, ended with 3.8.20.
+_PATCHES = range(40)
+
+
+def _requires_python(stack: Iterable[LockablePackage], series: str) -> SpecifierSet:
+    """The Python versions of a lock: one series, and the bounds of its packages within it."""
+    patches = [Version(f"{series}.{patch}") for patch in _PATCHES]
+    texts = {it.requires_python for it in stack if it.requires_python}
+    specifiers = {specifier for text in texts for specifier in SpecifierSet(text)}
+    narrower = (str(it) for it in specifiers if not all(map(it.contains, patches)))
+    return SpecifierSet(",".join([f"=={series}.*", *sorted(narrower)]))
 
 
 def environment_marker(environment: Environment) -> Marker:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from packaging.pylock import Pylock
+from packaging.specifiers import SpecifierSet
 
 from adviser.locks.formats import environment_marker, render_lock
 from adviser.locks.lock_model import (
@@ -204,6 +205,16 @@ def test_a_pylock_says_which_environment_it_is_for() -> None:
         ("3.11", "linux_aarch64"),
     ):
         assert not marker.evaluate(dict(environment(python, platform).markers))
+
+
+def test_a_pylock_requires_the_python_that_its_packages_require() -> None:
+    stack = [
+        chosen("one", requires_python=">=3.8"),
+        chosen("other", requires_python=f">={LINUX.python_version}.5,<4"),
+    ]
+    lock = tomllib.loads(text(LockFormat.PYLOCK, *stack))
+    version = LINUX.python_version
+    assert SpecifierSet(lock["requires-python"]) == SpecifierSet(f"=={version}.*,>={version}.5")
 
 
 def test_a_pylock_needs_addresses_of_files_that_fit() -> None:
