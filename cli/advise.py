@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,16 +13,19 @@ from cli.options import (
     EnumChoice,
     advice_request_of,
     as_json_option,
-    fetch,
     project_path,
+    read_over_indexes,
     request_options,
 )
 from common.errors import InvalidArgument
 from common.settings import Settings
 
 if TYPE_CHECKING:
+    from adviser.advise import Advice, Resolver
     from adviser.locks.lock_model import LockFormat
     from adviser.projects.project import Project
+    from adviser.stack_request import StackRequest
+    from graph.engine import Stores
 
 #: Suffixes of file names that may be any of several locks.
 _AMBIGUOUS_SUFFIXES = frozenset({".toml", ".lock", ".json"})
@@ -88,7 +92,7 @@ def advise(
     Exit code 0 if a stack is advised; 1 if there is none, or the lock cannot be written; 2 if the
     project or an option cannot be used; 3 if a store does not answer.
     """
-    from adviser.answering.answers import answer, on_hardware, store
+    from adviser.answering.answers import answer, on_hardware, reported, store
     from adviser.locks.lock_model import LockFormat
     from adviser.reports.documents import lock_of
     from adviser.resolver.worker import ResolverWorker
@@ -106,16 +110,15 @@ def advise(
             keep_manifest(output, path or Path(), request.project)
         chosen_format = LockFormat(lock_format or _format_of(output, request.project))
         with migrated_stores(settings) as stores:
-            if given["fetch"]:
-                fetch(stores, request)
             request = on_hardware(stores, request, given["hardware"])
-            answered = answer(
-                stores,
-                request,
-                worker.resolve,
-                threads=given["threads"],
-                urls=with_lock and chosen_format is LockFormat.PYLOCK,
-            )
+            urls = with_lock and chosen_format is LockFormat.PYLOCK
+            threads, listed = given["threads"], None
+            if given["fetch"]:
+                listed = _advice_over_indexes(stores, request, worker.resolve, threads)
+            if listed is not None:
+                answered = reported(stores, *listed, urls=urls)
+            else:
+                answered = answer(stores, request, worker.resolve, threads=threads, urls=urls)
             store(stores, answered)
     advice, lock = answered.advice, None
     if advice.best is not None and with_lock:
@@ -132,6 +135,20 @@ def advise(
         print_report(answered.report, fetched=given["fetch"], verbose=verbose)
     if advice.best is None:
         context.exit(1)
+
+
+def _advice_over_indexes(
+    stores: Stores, request: StackRequest, resolver: Resolver, threads: int
+) -> tuple[Advice, dict[str, float]] | None:
+    """The advice over everything that the indexes list, and the seconds that it took.
+
+    :returns: ``None`` if no index answers
+    """
+    from adviser.answering.index_resolution import named
+
+    began = perf_counter()
+    advice = read_over_indexes(stores, request, lambda it: it.advise(threads), resolver)
+    return None if advice is None else (named(advice), {"indexes_s": perf_counter() - began})
 
 
 def _format_of(output: Path | None, project: Project) -> str:

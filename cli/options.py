@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,6 +21,8 @@ from common.settings import Settings
 from common.terminal import printable
 
 if TYPE_CHECKING:
+    from adviser.advise import Resolver
+    from adviser.answering.index_resolution import IndexResolution
     from adviser.projects.project import Project
     from adviser.stack_request import StackRequest
     from common.environments import Environment
@@ -317,3 +319,59 @@ def fetch(stores: Stores, request: StackRequest, more: Iterable[Dependency] = ()
 
     for name, reason in fetch_missing(stores, request, add, show, more).items():
         show(f"still missing: {name}: {reason}")
+
+
+def read_over_indexes(
+    stores: Stores,
+    request: StackRequest,
+    use: Callable[[IndexResolution], Awaitable[Value]],
+    resolver: Resolver,
+    more: Iterable[Dependency] = (),
+) -> Value | None:
+    """The result of ``use`` over everything that the indexes list; what was read is stored.
+
+    :param use: such as :meth:`adviser.answering.index_resolution.IndexResolution.advise`
+    :param more: requirements whose packages are read besides those of the request
+    :returns: ``None`` if no index answers; the reason goes to standard error
+    """
+    from adviser.answering.index_resolution import (
+        IndexesSilent,
+        ResolutionProgress,
+        over_indexes,
+    )
+    from cli.console import counted, progress_bars
+    from ingest.crawl.advised_releases import store_read
+
+    with progress_bars("packages", "releases") as bars:
+
+        def show(progress: ResolutionProgress) -> None:
+            bars.update("packages", progress.packages, progress.packages)
+            bars.update("releases", progress.read, progress.read)
+
+        try:
+            result, resolution = over_indexes(
+                stores, request, use, resolver, on_progress=show, more=more
+            )
+        except IndexesSilent as error:
+            for name, reason in error.reasons.items():
+                click.echo(printable(f"still missing: {name}: {reason}"), err=True)
+            click.echo(
+                "error: the indexes gave no page of what is required, so the advice goes on with"
+                " what is known; check their addresses (PACKAGE_INDEXES) and the network",
+                err=True,
+            )
+            return None
+    listed, progress = resolution.listed, resolution.progress
+    for index in sorted(listed.indexes()):
+        read = [(it.page, it.metadata) for it in listed.packages.values() if it.index == index]
+        store_read(stores.settings, stores.engine, index, read)
+    if progress.requests:
+        click.echo(
+            f"read {progress.read:,} of {progress.listed:,} listed releases of"
+            f" {counted(progress.packages, 'package')}, in {counted(progress.rounds, 'round')} and"
+            f" {counted(progress.requests, 'request')}",
+            err=True,
+        )
+    for name, reason in resolution.unmet().items():
+        click.echo(printable(f"still missing: {name}: {reason}"), err=True)
+    return result

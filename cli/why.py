@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,17 +14,16 @@ from cli.options import (
     advice_request_of,
     as_json_option,
     dependencies,
-    fetch,
     project_path,
+    read_over_indexes,
     request_options,
 )
 from common.errors import InvalidArgument
 from common.settings import Settings
 
 if TYPE_CHECKING:
-    from adviser.advise import Advice
+    from adviser.advise import Advice, Resolver
     from adviser.explain import ForcedStack, PackagePresence, VersionChange
-    from adviser.resolver.worker import ResolverWorker
     from graph.candidates import Dependency
 
 Explanation = TypeVar("Explanation", "PackagePresence", "ForcedStack")
@@ -50,10 +50,10 @@ def why(
             f"NAME: {name!r} is more than the name of a package; `thoth why-not` takes versions"
         )
 
-    def explain(advice: Advice, worker: ResolverWorker) -> PackagePresence:
+    def explain(advice: Advice, resolver: Resolver) -> PackagePresence:
         from adviser.explain import why as explained
 
-        return explained(advice, package.name, resolver=worker.resolve)
+        return explained(advice, package.name, resolver=resolver)
 
     explanation, unread = _explained(context.obj, path, given, explain)
     _print(explanation, unread, presence_lines, as_json=as_json)
@@ -79,10 +79,10 @@ def why_not(
 
     (wanted,) = dependencies([requirement], "REQUIREMENT")
 
-    def explain(advice: Advice, worker: ResolverWorker) -> ForcedStack:
+    def explain(advice: Advice, resolver: Resolver) -> ForcedStack:
         from adviser.explain import why_not as explained
 
-        return explained(advice, wanted, resolver=worker.resolve)
+        return explained(advice, wanted, resolver=resolver)
 
     explanation, unread = _explained(context.obj, path, given, explain, [wanted])
     _print(explanation, unread, forced_lines, as_json=as_json)
@@ -94,7 +94,7 @@ def _explained(
     settings: Settings,
     path: Path | None,
     given: dict[str, Any],
-    explain: Callable[[Advice, ResolverWorker], Explanation],
+    explain: Callable[[Advice, Resolver], Explanation],
     more: Sequence[Dependency] = (),
 ) -> tuple[Explanation, list[str]]:
     """Advise on a project, and explain the result.
@@ -115,10 +115,14 @@ def _explained(
     with ResolverWorker() as worker:
         request = advice_request_of(settings, path, given)
         with migrated_stores(settings) as stores:
-            if given["fetch"]:
-                fetch(stores, request, more)
             request = on_hardware(stores, request, given["hardware"])
             print_note(request.hardware_note)
+
+            if given["fetch"]:
+                use = methodcaller("explain", explain)
+                explanation = read_over_indexes(stores, request, use, worker.resolve, more)
+                if explanation is not None:
+                    return explanation, []
             snapshot, evidence = knowledge(stores, request, more=more)
             listed = listed_unread(stores, snapshot)
         message = missing_message(request, snapshot)
@@ -126,7 +130,7 @@ def _explained(
         advice = advise(
             request, snapshot, evidence, resolver=worker.resolve, threads=given["threads"]
         )
-        explanation = explain(advice, worker)
+        explanation = explain(advice, worker.resolve)
     conflict = explanation.conflict
     unread = unfetched_in(conflict, request, snapshot, listed) if conflict else ()
     return explanation, [version.message for version in unread]

@@ -10,7 +10,7 @@ in a table, and versions refer to its rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
@@ -135,6 +135,11 @@ class Snapshot:
 def revision_of(snapshot: Snapshot) -> str:
     """The digest of everything that advice depends on."""
     return digest(_content(snapshot))
+
+
+def with_revision(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with the revision of its content."""
+    return replace(snapshot, revision=revision_of(snapshot))
 
 
 def _read_document(data: bytes) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from common.releases import Requirement
 from graph.candidate_builder import CandidateBuilder, VersionRecord, roots_of
 from graph.candidates import Candidate, Dependency, Excluded, KnownVulnerability
 from graph.engine import graph_errors
-from graph.snapshot import Snapshot, revision_of
+from graph.snapshot import Snapshot, with_revision
 
 #: How often a snapshot is read again if the graph changes in the meantime.
 _ATTEMPTS = 10
@@ -196,6 +196,16 @@ def freeze(
 
     :param vulnerabilities: by package URL of the affected version
     """
+    return with_revision(unnamed_snapshot(closure, vulnerabilities, roots, environment))
+
+
+def unnamed_snapshot(
+    closure: Closure,
+    vulnerabilities: Mapping[str, Sequence[KnownVulnerability]],
+    roots: Sequence[Dependency],
+    environment: Environment,
+) -> Snapshot:
+    """The same without a revision, which takes most of the time."""
     names = sorted(closure.candidates)
     revisions = dict(sorted(closure.revisions.items()))
 
@@ -208,7 +218,7 @@ def freeze(
             return candidate
         return replace(candidate, vulnerabilities=tuple(sorted(known, key=lambda it: it.id)))
 
-    snapshot = Snapshot(
+    return Snapshot(
         revision="",
         environment=environment,
         roots=tuple(roots),
@@ -219,7 +229,6 @@ def freeze(
         layers=tuple(closure.layers),
         revisions=MappingProxyType(revisions),
     )
-    return replace(snapshot, revision=revision_of(snapshot))
 
 
 @contextmanager

@@ -77,30 +77,48 @@ def answer(
     reader: Reader | None = None,
     advice_id: str | None = None,
 ) -> Answer:
-    """Answer a request and make its report; nothing is stored.
+    """Answer a request from the graph and make its report; nothing is stored.
 
     :param urls: ask the indexes for the URLs of files, which some lock formats need
     :param reader: reads snapshot and evidence, for callers that cache them
     :param advice_id: identifier of the advice; by default a new one
     """
-    began = time.perf_counter()
     timings: dict[str, float] = {}
-    if reader is None:
-        snapshot, evidence = knowledge(stores, asked, timings)
-    else:
-        with _timed(timings, "knowledge_s"):
+    with _timed(timings, "knowledge_s"):
+        if reader is None:
+            snapshot, evidence = knowledge(stores, asked, timings)
+        else:
             roots = [it.text for it in asked.requirements]
             snapshot, evidence = reader(stores, roots, asked.environment)
     with _timed(timings, "search_s"):
         advice = advise(asked, snapshot, evidence, resolver=resolver, threads=threads)
+    return reported(stores, advice, timings, urls=urls, advice_id=advice_id)
+
+
+def reported(
+    stores: Stores,
+    advice: Advice,
+    timings: dict[str, float],
+    *,
+    urls: bool = False,
+    advice_id: str | None = None,
+) -> Answer:
+    """The report of an advice; nothing is stored.
+
+    :param timings: duration of each step before, in seconds; later ones are added
+    """
     with _timed(timings, "files_s"):
         known = files_known(stores, advice)
         if urls:
             known = _with_addresses(stores, known, advice)
     with _timed(timings, "report_s"):
         result = result_document(advice, known)
-    timings["total_s"] = time.perf_counter() - began
+    timings["total_s"] = sum(timings[it] for it in _STEPS if it in timings)
     return Answer(advice, known, report_document(result, metadata(timings, advice_id)), timings)
+
+
+#: Steps of an answer that follow each other.
+_STEPS = ("knowledge_s", "search_s", "indexes_s", "files_s", "report_s")
 
 
 def knowledge(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from sqlalchemy import (
     ARRAY,
@@ -22,6 +22,7 @@ from common.advisories import (
     RangeEventKind,
     VersionLine,
 )
+from graph.candidates import KnownVulnerability
 from graph.record.bulk import copy_rows
 from graph.record.postgresql import AdvisoryLock, lock_transaction, texts
 from graph.tables import (
@@ -30,13 +31,14 @@ from graph.tables import (
     AffectedVersion,
     OutboxEntry,
     PackageVersionRow,
+    VulnerabilityRow,
     table_of,
 )
 
 #: A vulnerability and the package URL of a version that it affects.
 Pair = tuple[str, str]
 #: Package name to version to package URLs; several indexes may serve one version.
-_Versions = dict[str, dict[str, list[str]]]
+_Versions = Mapping[str, Mapping[str, list[str]]]
 #: A vulnerability and the affected package of one of its advisories.
 Claim = tuple[str, AffectedPackage]
 
@@ -100,6 +102,30 @@ def claimed_pairs(connection: Connection, claims: Collection[Claim]) -> set[Pair
     return _pairs(claims, versions)
 
 
+def vulnerabilities_of_listed(
+    connection: Connection, purls: Mapping[str, Mapping[str, str]]
+) -> dict[str, list[KnownVulnerability]]:
+    """The vulnerabilities of versions, which need not be on record, by package URL.
+
+    :param purls: package URL by package name and version
+    """
+    claims = _claims(connection, AdvisoryPackage.name == any_(texts(purls)))
+    versions = {
+        name: {version: [purl] for version, purl in of_package.items()}
+        for name, of_package in purls.items()
+    }
+    pairs = sorted(_pairs(claims, versions))
+    row = VulnerabilityRow
+    query = select(row.vulnerability_id, row.severity, row.score).where(
+        row.vulnerability_id == any_(texts({it for it, _ in pairs}))
+    )
+    known = {it[0]: KnownVulnerability(*it) for it in connection.execute(query)}
+    found: dict[str, list[KnownVulnerability]] = defaultdict(list)
+    for vulnerability, purl in pairs:
+        found[purl].append(known[vulnerability])
+    return found
+
+
 def stored_package(
     name: str, ranges: Sequence[Sequence[dict[str, str]]], versions: Sequence[str]
 ) -> AffectedPackage:
@@ -115,7 +141,7 @@ def _events(events: Sequence[dict[str, str]]) -> Iterator[RangeEvent]:
 
 def _versions(connection: Connection, condition: ColumnElement[bool]) -> _Versions:
     row = PackageVersionRow
-    versions: _Versions = defaultdict(lambda: defaultdict(list))
+    versions: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name, version, purl in connection.execute(
         select(row.name, row.version, row.purl).where(condition)
     ):

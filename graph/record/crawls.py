@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -126,6 +126,26 @@ def record_page(
         "as_of": as_of,
     }
     _record_project(connection, index, name, values)
+
+
+def record_new_pages(
+    connection: Connection,
+    index: str,
+    pages: Sequence[tuple[str, Sequence[str], datetime]],
+) -> None:
+    """Store the pages of projects that have none on record, without a digest.
+
+    :param pages: name, versions with files, and time of each
+    """
+    rows = [
+        {
+            "index_name": index, "name": name, "state": "known", "listed": listed,
+            "as_of": as_of, "asked_at": as_of,
+        }
+        for name, listed, as_of in pages
+    ]  # fmt: skip
+    if rows:
+        connection.execute(insert(IndexProject).on_conflict_do_nothing(), rows)
 
 
 def record_no_page(

@@ -186,7 +186,7 @@ def listed_on(page: ProjectPage) -> list[ListedRelease]:
 
 def offered_on(page: ProjectPage) -> set[str]:
     """Return the versions of a page that have files."""
-    return {version for version, files in page.releases.items() if files}
+    return {version for version, it in page.listed.items() if it.file_count}
 
 
 def as_listed(

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from graph.engine import Stores
+from tests.factories.advisories import HIGH, affected, osv
+from tests.services.advisories import Record
 from tests.services.commands import thoth
 from tests.services.index import Index, package_index, status
 from tests.services.ports import closed_port
@@ -71,11 +73,11 @@ def test_an_empty_store_is_filled_and_the_answer_optimal(
     assert done.returncode == 0, done.stderr
     assert versions(done.stdout) == {"app": "1.1", "lib": "2.0"}
     assert json.loads(done.stdout)["result"]["report"]["certificate"]["status"] == "optimal"
-    assert "reading app from pypi" in done.stderr
+    assert "read 2 of 3 listed releases of 2 packages, in 1 round and 4 requests" in done.stderr
     asked = list(index.paths)
     again = thoth(stores.settings, *fetch, **at(index))
     assert versions(again.stdout) == {"app": "1.1", "lib": "2.0"}
-    assert "reading" not in again.stderr
+    assert "read " not in again.stderr
     assert index.paths == asked
 
 
@@ -190,8 +192,8 @@ def test_an_index_that_does_not_answer_is_named_and_the_advice_goes_on(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert versions(done.stdout) == {"app": "1.1", "lib": "2.0"}
-    assert "error: the index pypi does not answer" in done.stderr
-    assert "still missing: later: pypi does not answer" in done.stderr
+    assert "still missing: app: pypi gave no page of it: [unreachable]" in done.stderr
+    assert "error: the indexes gave no page of what is required" in done.stderr
     # What the silent index may have is not taken from a later one.
     assert other.paths == []
 
@@ -208,3 +210,29 @@ def test_a_page_that_is_none_is_told_and_nothing_taken_from_elsewhere(
     assert done.returncode == 1
     assert "[wrong_content_type]" in done.stderr
     assert other.paths == []
+
+
+def test_what_was_read_is_on_record_for_the_next_answer(
+    stores: Stores, index: Index, project: Path
+) -> None:
+    fetch = ("advise", str(project), *WHERE, "--fetch", "--json")
+    assert thoth(stores.settings, *fetch, **at(index)).returncode == 0
+    requests = list(index.paths)
+    again = thoth(stores.settings, "advise", str(project), *WHERE, "--json", **at(index))
+    assert versions(again.stdout) == {"app": "1.1", "lib": "2.0"}
+    assert index.paths == requests
+    checked = thoth(stores.settings, "record", "verify", **at(index))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_advisories_about_versions_that_only_the_index_knows_count(
+    stores: Stores, index: Index, tmp_path: Path
+) -> None:
+    harmful = osv("GHSA-aaaa-bbbb-cccc", affected("app", ("introduced", "1.1")), vector=HIGH)
+    Record(stores.settings, stores.engine, tmp_path).sync(harmful)
+    project = asking(tmp_path, "app\n")
+    done = thoth(
+        stores.settings, "advise", str(project), *WHERE, "--type", "security", "--fetch", "--json",
+        **at(index),
+    )  # fmt: skip
+    assert versions(done.stdout) == {"app": "1.0", "lib": "2.0"}, done.stderr

@@ -1,0 +1,350 @@
+"""Resolves a request over everything that its indexes list, reading only what decides.
+
+First without a solver: the page of each required package, the newest version that meets what is
+known, its metadata, the pages of what that requires, all at the same time. Then in rounds: find
+the best stack, read those of its versions that were only listed, find it again. The rounds end
+when every version of the best stack was read: then no listed version makes a better one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Protocol, TypeVar
+
+from adviser.advise import Advice, Resolver, advise_listed
+from adviser.answering.answers import text_of
+from adviser.answering.index_snapshot import IndexSnapshot, ListedPackage
+from adviser.resolver.relaxation import NeededReads, ReadingRounds
+from adviser.resolver.resolver_request import Budget
+from adviser.resolver.results import Resolution
+from adviser.resolver.specifiers import admits, names_prerelease
+from adviser.resolver.universe import Universe
+from adviser.stack_request import StackRequest
+from common.errors import IndexFault, IndexProblem
+from common.index.client import IndexClient
+from common.index.configuration import configured_indexes
+from common.index.file_metadata import MetadataRead
+from common.index.project_pages import IndexFile, ProjectPage
+from common.index.release_metadata import read_release
+from common.settings import Settings
+from graph.candidates import Candidate, Dependency
+from graph.engine import Stores
+from graph.evidence import Evidence
+from graph.record.affected_versions import vulnerabilities_of_listed
+from graph.record.evidence import evidence_for
+from graph.snapshot import Snapshot, with_revision
+
+
+class IndexReader(Protocol):
+    """One index; see :class:`common.index.client.IndexClient`."""
+
+    async def project(self, name: str, max_age_s: float = ...) -> ProjectPage: ...
+    async def metadata(self, file: IndexFile) -> MetadataRead: ...
+
+
+@dataclass(slots=True)
+class ResolutionProgress:
+    """Progress of a resolution.
+
+    :param listed: versions on the pages that were read
+    :param read: versions whose metadata was read
+    :param requests: sent to the indexes; none if everything was cached
+    """
+
+    packages: int = 0
+    listed: int = 0
+    read: int = 0
+    rounds: int = 0
+    requests: int = 0
+
+
+T = TypeVar("T")
+OnProgress = Callable[[ResolutionProgress], None]
+#: Evidence, and the snapshot with known vulnerabilities, for what is listed.
+Knowledge = Callable[[IndexSnapshot], tuple[Snapshot, Evidence]]
+
+
+class IndexResolution:
+    """One request, read and resolved in rounds until nothing that was not read is chosen.
+
+    :param readers: indexes by name
+    :param knowledge: adds what the record knows to what was read
+    :param more: requirements whose packages are read besides those of the request
+    """
+
+    def __init__(
+        self,
+        request: StackRequest,
+        readers: Mapping[str, IndexReader],
+        knowledge: Knowledge,
+        resolver: Resolver,
+        on_progress: OnProgress = lambda _progress: None,
+        more: Iterable[Dependency] = (),
+    ) -> None:
+        self._request = request
+        self._roots = (*request.roots, *more)
+        self._rules = request.resolver_request({})
+        self._readers = readers
+        self._knowledge = knowledge
+        self._resolver = resolver
+        self._on_progress = on_progress
+        self.listed = IndexSnapshot(self._roots, request.environment)
+        self.progress = ResolutionProgress()
+        self._pages: dict[str, asyncio.Task[None]] = {}
+        self._reads: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._wanted: dict[str, set[str]] = {}
+        #: Packages of which no index gave a page.
+        self.failures: dict[str, IndexProblem] = {}
+        #: Versions whose metadata the index did not serve.
+        self.unreadable: dict[tuple[str, str], IndexProblem] = {}
+
+    async def advise(self, threads: int = 1) -> Advice:
+        """The advice over everything that is listed.
+
+        :raises IndexesSilent: if no index gave a page
+        """
+        await self._follow(self._roots)
+        if not self.listed.packages and any(
+            it.code != IndexFault.NOT_FOUND for it in self.failures.values()
+        ):
+            raise IndexesSilent(dict(sorted(self.listed.missing.items())))
+        rounds = advise_listed(
+            self._request, *self._known(), resolver=self._resolver, threads=threads
+        )
+        try:
+            reads = next(rounds)
+            while True:
+                await self._read_all(reads)
+                reads = rounds.send(self._known())
+        except StopIteration as end:
+            advice: Advice = end.value
+            return advice
+
+    async def explain(self, explain: Callable[[Advice, Resolver], T]) -> T:
+        """The result of ``explain`` over everything that is listed.
+
+        :param explain: gets the advice, and the resolver that it is to use
+        :raises IndexesSilent: if no index gave a page
+        """
+        reading = ReadingRounds()
+        while True:
+            advice = await self.advise()
+            needed: list[NeededReads] = []
+
+            def noting(
+                universe: Universe, budget: Budget | None = None, *, count: int = 1,
+                advice: Advice = advice, needed: list[NeededReads] = needed,
+            ) -> Resolution:  # fmt: skip
+                resolution = self._resolver(universe, budget, count=count)
+                needed.append(reading.needed(universe, resolution, advice.snapshot.packages))
+                return resolution
+
+            result = explain(advice, noting)
+            if not any(needed):
+                return result
+            for reads in needed:
+                await self._read_all(reads)
+
+    def _known(self) -> tuple[Snapshot, Evidence]:
+        self.progress.rounds += 1
+        # Nothing is on its way meanwhile, so this may hold the event loop.
+        return self._knowledge(self.listed)
+
+    async def _read_all(self, reads: NeededReads) -> None:
+        """Read versions, and the pages of all packages that a read version requires."""
+        versions = [(it.name, it.version) for it in reads.versions]
+        await asyncio.gather(
+            *(self._read(*it) for it in versions), *map(self._page, reads.packages)
+        )
+        await asyncio.gather(*map(self._page, {it.name for it in self.listed.required()}))
+
+    def unmet(self) -> dict[str, str]:
+        """Reason by package that the request requires and that no index can provide."""
+        reasons = dict(self.listed.missing)
+        for it in self._roots:
+            package = self.listed.packages.get(it.name)
+            if package is not None and not any(
+                admits(it.specifier, one.version) for one in self.listed.candidates(it.name)
+            ):
+                text = text_of(it)
+                reasons[it.name] = (
+                    f"{package.index} has no release that can be chosen and is {text}"
+                )
+        return dict(sorted(reasons.items()))
+
+    async def _follow(self, required: Iterable[Dependency]) -> None:
+        """Read the newest version of each package that meets what is known, and follow it."""
+        await asyncio.gather(*map(self._want, required))
+
+    async def _want(self, dependency: Dependency) -> None:
+        if dependency.url is not None:
+            return
+        name = dependency.name
+        wanted = self._wanted.setdefault(name, set())
+        specifier = self._rules.overrides.get(name, dependency.specifier)
+        first = specifier not in wanted
+        wanted.add(specifier)
+        await self._page(name)
+        package = self.listed.packages.get(name)
+        if package is None:
+            return
+        new_extras = not package.extras.issuperset(dependency.extras)
+        package.request(dependency.extras)
+        if first or new_extras:
+            await self._follow_newest(name)
+
+    async def _follow_newest(self, name: str) -> None:
+        newest = self._newest(name)
+        if newest is None:
+            return
+        await self._read(name, newest.version)
+        if self._newest(name) is None:
+            return
+        for candidate in self.listed.candidates(name):
+            if candidate.version == newest.version:
+                await self._follow(candidate.requires)
+                return
+        # It was read and cannot be used: the next one is the newest now.
+        await self._follow_newest(name)
+
+    def _newest(self, name: str) -> Candidate | None:
+        """The newest candidate that meets all that is known to be required of the package."""
+        rules = self._rules
+        texts = [*self._wanted.get(name, ())]
+        texts += [it.specifier for it in rules.constraints if it.name == name]
+        early = (
+            rules.all_prereleases or name in rules.prereleases or any(map(names_prerelease, texts))
+        )
+        fitting = [
+            it for it in self.listed.candidates(name)
+            if all(admits(text, it.version) for text in texts)
+            and not any(
+                out.name == name and admits(out.specifier, it.version) for out in rules.exclusions
+            )
+            and not it.yanked
+        ]  # fmt: skip
+        return next((it for it in fitting if early or not it.prerelease), next(iter(fitting), None))
+
+    async def _page(self, name: str) -> None:
+        """Read the page of a package, once."""
+        if name not in self._pages:
+            self._pages[name] = asyncio.create_task(self._read_page(name))
+        await self._pages[name]
+
+    async def _read_page(self, name: str) -> None:
+        rules = self._rules
+        sources = (rules.index_of[name],) if name in rules.index_of else rules.indexes
+        for index in sources:
+            reader = self._readers.get(index)
+            if reader is None:
+                self.listed.missing[name] = f"the index {index} is not configured on this machine"
+                return
+            try:
+                page = await reader.project(name)
+            except IndexProblem as problem:
+                self.listed.missing[name] = _reason(index, problem)
+                self.failures[name] = problem
+                if problem.code != IndexFault.NOT_FOUND:
+                    return
+                continue
+            package = self.listed.packages[name] = ListedPackage.of_page(index, page)
+            self.listed.missing.pop(name, None)
+            self.progress.packages += 1
+            self.progress.listed += len(package.records)
+            self._on_progress(self.progress)
+            return
+
+    async def _read(self, name: str, version: str) -> None:
+        """Read the metadata of a version, once."""
+        key = name, version
+        if key not in self._reads:
+            self._reads[key] = asyncio.create_task(self._read_metadata(name, version))
+        await self._reads[key]
+
+    async def _read_metadata(self, name: str, version: str) -> None:
+        package = self.listed.packages[name]
+        reader = self._readers[package.index]
+        files = package.page.files_of(version)
+        try:
+            package.learn(version, await read_release(reader.metadata, name, version, files))
+        except IndexProblem as problem:
+            self.unreadable[name, version] = problem
+            package.drop(version)
+        self.progress.read += 1
+        self._on_progress(self.progress)
+
+
+def _reason(index: str, problem: IndexProblem) -> str:
+    if problem.code == IndexFault.NOT_FOUND:
+        return f"{index} does not have it"
+    return f"{index} gave no page of it: [{problem.code}] {problem.message}"
+
+
+class IndexesSilent(Exception):
+    """No index gave a page of anything that the request itself requires.
+
+    :ivar reasons: by package
+    """
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: {reason}" for name, reason in reasons.items()))
+        self.reasons = reasons
+
+
+async def _over_indexes(
+    settings: Settings,
+    request: StackRequest,
+    resolution_over: Callable[[Mapping[str, IndexReader]], IndexResolution],
+    use: Callable[[IndexResolution], Awaitable[T]],
+) -> tuple[T, IndexResolution]:
+    indexes = configured_indexes(settings)
+    async with AsyncExitStack() as stack:
+        clients = {
+            it.name: await stack.enter_async_context(IndexClient(settings, indexes[it.name]))
+            for it in request.options.indexes
+            if it.name in indexes
+        }
+        resolution = resolution_over(clients)
+        result = await use(resolution)
+        resolution.progress.requests = sum(it.traffic.requests for it in clients.values())
+        return result, resolution
+
+
+def over_indexes(
+    stores: Stores,
+    request: StackRequest,
+    use: Callable[[IndexResolution], Awaitable[T]],
+    resolver: Resolver,
+    *,
+    on_progress: OnProgress = lambda _progress: None,
+    more: Iterable[Dependency] = (),
+) -> tuple[T, IndexResolution]:
+    """The result of ``use`` over everything that the indexes of a request list.
+
+    Nothing is stored. What the record knows of vulnerabilities and measurements counts.
+
+    :param use: such as :meth:`IndexResolution.advise`
+    :param more: requirements whose packages are read besides those of the request
+    :raises IndexesSilent: if no index gave a page
+    """
+
+    def knowledge(listed: IndexSnapshot) -> tuple[Snapshot, Evidence]:
+        with stores.engine.connect() as connection:
+            snapshot = listed.freeze(vulnerabilities_of_listed(connection, listed.purls()))
+            evidence = evidence_for(connection, snapshot, datetime.now(UTC))
+        sources = {**evidence.sources, **{it: listed.as_of(it) for it in listed.indexes()}}
+        return snapshot, replace(evidence, sources=dict(sorted(sources.items())))
+
+    def over(readers: Mapping[str, IndexReader]) -> IndexResolution:
+        return IndexResolution(request, readers, knowledge, resolver, on_progress, more)
+
+    return asyncio.run(_over_indexes(stores.settings, request, over, use))
+
+
+def named(advice: Advice) -> Advice:
+    """The advice with the revision of its snapshot, which rounds do without."""
+    return replace(advice, snapshot=with_revision(advice.snapshot))

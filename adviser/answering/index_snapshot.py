@@ -1,0 +1,208 @@
+"""The snapshot of a request as its indexes list it: all versions, with the requirements of a few.
+
+A version whose metadata was not read takes part as if it required nothing. That only enlarges the
+set of stacks, so a best stack in which every version was read is best over all listed versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from packaging.utils import canonicalize_name
+
+from common.environments import Environment
+from common.index.project_pages import ListedVersion, ProjectPage
+from common.index.release_metadata import ReleaseMetadata
+from common.packages import Purl
+from common.releases import (
+    ReleaseProblem,
+    ReleaseState,
+    parse_requirement,
+    release_identity,
+)
+from graph.candidate_builder import CandidateBuilder, VersionRecord
+from graph.candidates import Candidate, Dependency, Excluded, KnownVulnerability
+from graph.snapshot import Snapshot
+from graph.snapshot_reader import Closure, unnamed_snapshot
+
+
+@dataclass(slots=True)
+class ListedPackage:
+    """A package on the index that it comes from.
+
+    :param records: by version
+    :param metadata: by version that was read
+    :param extras: that are requested of it
+    """
+
+    page: ProjectPage
+    index: str
+    records: dict[str, VersionRecord]
+    metadata: dict[str, ReleaseMetadata] = field(default_factory=dict)
+    extras: set[str] = field(default_factory=set)
+    candidates: list[Candidate] | None = None
+    excluded: list[Excluded] = field(default_factory=list)
+
+    @classmethod
+    def of_page(cls, index: str, page: ProjectPage) -> ListedPackage:
+        """The package as a page of an index lists it."""
+        purl = _purls(page.name, index)
+        records = {
+            version: _listed_record(index, purl(version), listed)
+            for version, listed in page.listed.items()
+        }
+        return cls(page, index, records)
+
+    def learn(self, version: str, metadata: ReleaseMetadata) -> None:
+        """Add the metadata of a version."""
+        requires = [
+            (line.name, line.specifier, line.marker, line.extras, line.url)
+            for line in map(parse_requirement, metadata.requires_dist or ())
+            if line.name is not None
+        ]
+        record = self.records[version]
+        self.records[version] = record._replace(
+            state=_state(metadata.problem).value,
+            problem=metadata.problem.value if metadata.problem else None,
+            requires_python=metadata.requires_python or record.requires_python,
+            extras=tuple(sorted(map(canonicalize_name, metadata.provides_extra))),
+            requires=requires,
+        )
+        self.metadata[version] = metadata
+        self.candidates = None
+
+    def drop(self, version: str) -> None:
+        """Leave out a version whose metadata cannot be had."""
+        record = self.records[version]
+        problem = ReleaseProblem.BROKEN_METADATA.value
+        state = ReleaseState.UNPARSABLE.value
+        self.records[version] = record._replace(state=state, problem=problem, requires=())
+        self.candidates = None
+
+    def request(self, extras: Iterable[str]) -> None:
+        """Add extras that are requested of the package."""
+        if not self.extras.issuperset(extras):
+            self.extras.update(extras)
+            self.candidates = None
+
+    def build(self, builder: CandidateBuilder) -> list[Candidate]:
+        """The candidates, newest first."""
+        if self.candidates is None:
+            self.candidates, self.excluded = builder.build(
+                self.page.name, self.records.values(), sorted(self.extras)
+            )
+        return self.candidates
+
+
+class IndexSnapshot:
+    """Grows with every page and every metadata file that is read; :meth:`freeze` makes a snapshot.
+
+    :param roots: requirements whose markers hold in the environment
+    """
+
+    def __init__(self, roots: Sequence[Dependency], environment: Environment) -> None:
+        self._roots = tuple(roots)
+        self._environment = environment
+        self._builder = CandidateBuilder(environment)
+        self.packages: dict[str, ListedPackage] = {}
+        #: Packages that no index of the request has, or that no index told about.
+        self.missing: dict[str, str] = {}
+
+    def candidates(self, name: str) -> Sequence[Candidate]:
+        """The candidates of a package, newest first; none if it is missing."""
+        package = self.packages.get(name)
+        return package.build(self._builder) if package else ()
+
+    def purls(self) -> dict[str, dict[str, str]]:
+        """The package URL of every listed version, by package name and version."""
+        return {
+            name: {record.version: record.purl for record in package.records.values()}
+            for name, package in self.packages.items()
+        }
+
+    def indexes(self) -> set[str]:
+        """The indexes that gave a page."""
+        return {it.index for it in self.packages.values()}
+
+    def as_of(self, index: str) -> datetime:
+        """When an index sent or confirmed the oldest of its pages."""
+        return min(it.page.as_of for it in self.packages.values() if it.index == index)
+
+    def required(self) -> list[Dependency]:
+        """The roots, and what every version that was read requires."""
+        required = dict.fromkeys(self._roots)
+        for name in self.packages:
+            for candidate in self.candidates(name):
+                required.update(dict.fromkeys(candidate.requires))
+        return [it for it in required if it.url is None]
+
+    def freeze(self, vulnerabilities: Mapping[str, Sequence[KnownVulnerability]]) -> Snapshot:
+        """The snapshot of everything that can be reached from the roots, without a revision.
+
+        :param vulnerabilities: by package URL of the affected version
+        """
+        closure = Closure()
+        pending = closure.request(self._roots)
+        while pending:
+            names = sorted(pending)
+            if first := tuple(name for name in names if name not in closure.revisions):
+                closure.layers.append(first)
+                closure.revisions.update(dict.fromkeys(first))
+            required: dict[Dependency, None] = {}
+            for name in names:
+                package = self.packages.get(name)
+                if package is None:
+                    continue
+                package.request(closure.extras[name])
+                closure.candidates[name] = package.build(self._builder)
+                closure.excluded[name] = package.excluded
+                for candidate in closure.candidates[name]:
+                    required.update(dict.fromkeys(candidate.requires))
+            pending = closure.request(required)
+        return unnamed_snapshot(closure, vulnerabilities, self._roots, self._environment)
+
+
+def _state(problem: ReleaseProblem | None) -> ReleaseState:
+    if problem is None:
+        return ReleaseState.SOLVED
+    if problem in (ReleaseProblem.DYNAMIC_METADATA, ReleaseProblem.NO_FILES):
+        return ReleaseState.UNSOLVABLE
+    return ReleaseState.UNPARSABLE
+
+
+#: Versions that are normal and need no quoting, which are nearly all.
+_PLAIN_VERSION = re.compile(r"[0-9][0-9a-z.]*")
+
+
+def _purls(name: str, index: str) -> Callable[[str], Purl]:
+    """A function from version to package URL; it makes most of them without parsing anything."""
+    before, _, after = release_identity(name, "0", index)[0].partition("@0")
+
+    def purl_of(version: str) -> Purl:
+        if _PLAIN_VERSION.fullmatch(version):
+            return Purl(f"{before}@{version}{after}")
+        return release_identity(name, version, index)[0]
+
+    return purl_of
+
+
+def _listed_record(index: str, purl: Purl, listed: ListedVersion) -> VersionRecord:
+    return VersionRecord(
+        purl=purl,
+        version=listed.version,
+        index_name=index,
+        state=ReleaseState.UNREAD.value,
+        problem=None,
+        requires_python=listed.requires_python,
+        yanked=listed.yanked,
+        yanked_reason=listed.yanked_reason,
+        uploaded_at=listed.uploaded_at.isoformat() if listed.uploaded_at else None,
+        wheels=listed.wheels,
+        has_sdist=listed.has_sdist,
+        files_complete=True,
+        extras=None,
+        requires=None,
+    )

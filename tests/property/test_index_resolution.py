@@ -1,0 +1,143 @@
+"""Resolution over everything that indexes list reads little, and answers as if it had read all."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adviser.advise import Advice, advise, in_this_process
+from adviser.answering.index_resolution import IndexesSilent, IndexResolution
+from adviser.answering.index_snapshot import IndexSnapshot
+from adviser.scoring.criteria import RecommendationType
+from adviser.stack_request import StackRequest
+from common.errors import IndexFault, IndexProblem
+from common.index.project_pages import ProjectPage
+from graph.evidence import Evidence
+from graph.snapshot import Snapshot
+from tests.effort import examples
+from tests.factories.asked import NOTHING, asked
+from tests.factories.listed_indexes import ListedIndex
+from tests.factories.universes import Index
+
+
+def knowledge(listed: IndexSnapshot) -> tuple[Snapshot, Evidence]:
+    return listed.freeze({}), NOTHING
+
+
+def resolved(request: StackRequest, reader: Any) -> tuple[Advice, IndexResolution]:
+    resolution = IndexResolution(request, {"pypi": reader}, knowledge, in_this_process)
+    return asyncio.run(resolution.advise()), resolution
+
+
+def fully_read(request: StackRequest, index: Index) -> Advice:
+    """The advice after reading every version of every package."""
+    resolution = IndexResolution(request, {"pypi": ListedIndex(index)}, knowledge, in_this_process)
+
+    async def read_all() -> None:
+        for name, releases in index.items():
+            await resolution._page(name)
+            await asyncio.gather(*(resolution._read(name, it) for it in releases))
+
+    asyncio.run(read_all())
+    return advise(request, resolution.listed.freeze({}), NOTHING)
+
+
+def versions(advice: Advice) -> dict[str, str] | None:
+    return dict(advice.best.versions()) if advice.best else None
+
+
+_NAMES = ("a", "b", "c", "d")
+_VERSIONS = ("1.0", "1.5", "2.0", "3.0rc1")
+_line = st.builds(
+    "{}{}{}{}".format,
+    st.sampled_from((*_NAMES, "absent")),
+    st.sampled_from(("", "", "", "[x]")),
+    st.sampled_from(("", ">=1.5", "<2", "==1.0", "!=2.0", ">=3.0rc1")),
+    st.sampled_from(("", "", "", "; extra == 'x'", "; python_version < '3.8'")),
+)
+_release = st.fixed_dictionaries(
+    {"requires": st.lists(_line, max_size=3, unique=True)},
+    optional={
+        "extras": st.just(["x"]),
+        "yanked": st.booleans(),
+        "broken": st.sampled_from((False, False, False, True)),
+        "requires_python": st.sampled_from((">=3.8", ">=3.13")),
+        "wheels": st.just(["cp311-cp311-win_amd64"]),
+    },
+)
+_indexes = st.dictionaries(
+    st.sampled_from(list(product(_NAMES, _VERSIONS))), _release, min_size=3, max_size=14
+)
+_roots = st.lists(
+    st.builds(
+        "{}{}{}".format, st.sampled_from(_NAMES), st.sampled_from(("", "", "[x]")),
+        st.sampled_from(("", "", ">=1.5", "<2")),
+    ),
+    min_size=1, max_size=3, unique=True,
+)  # fmt: skip
+
+
+@settings(max_examples=examples(2_000))
+@given(_indexes, _roots, st.sampled_from(list(RecommendationType)))
+def test_the_answer_is_the_one_after_reading_everything(
+    drawn: dict[tuple[str, str], dict[str, Any]], roots: list[str], kind: RecommendationType
+) -> None:
+    index: dict[str, dict[str, Any]] = {}
+    for (name, version), release in drawn.items():
+        index.setdefault(name, {})[version] = release
+    request = asked("\n".join(roots) + "\n", kind)
+    advice, _ = resolved(request, ListedIndex(index))
+    everything = fully_read(request, index)
+    assert versions(advice) == versions(everything), (index, roots)
+    assert advice.resolution.status is everything.resolution.status
+    assert advice.resolution.objective == everything.resolution.objective
+
+
+def test_little_is_read() -> None:
+    index: Index = {
+        "web": {f"{number}.0": {"requires": [f"core>={number}"]} for number in range(1, 60)},
+        "core": {f"{number}.0": {} for number in range(1, 60)},
+    }
+    reader = ListedIndex(index)
+    advice, resolution = resolved(asked("web\n"), reader)
+    assert versions(advice) == {"web": "59.0", "core": "59.0"}
+    assert reader.read == {"web-59.0-py3-none-any.whl": 1, "core-59.0-py3-none-any.whl": 1}
+    assert (resolution.progress.listed, resolution.progress.read) == (118, 2)
+
+
+def test_versions_in_lock_step_are_read_in_growing_batches() -> None:
+    index: Index = {
+        "web": {f"{number}.0": {"requires": [f"core=={number}"]} for number in range(1, 101)},
+        "core": {f"{number}.0": {} for number in range(1, 40)},
+    }
+    _, resolution = resolved(asked("web\n"), ListedIndex(index))
+    assert resolution.progress.rounds < 10
+
+
+def test_a_package_that_the_index_does_not_serve_now_is_missing_with_the_reason() -> None:
+    class Failing(ListedIndex):
+        async def project(self, name: str, max_age_s: float = 600.0) -> ProjectPage:
+            if name == "core":
+                raise IndexProblem(IndexFault.HTTP_STATUS, "answered 500")
+            return await super().project(name, max_age_s)
+
+    index: Index = {"web": {"2.0": {"requires": ["core"]}, "1.0": {}}}
+    advice, resolution = resolved(asked("web\n"), Failing(index))
+    assert versions(advice) == {"web": "1.0"}
+    assert resolution.listed.missing == {
+        "core": "pypi gave no page of it: [http_status] answered 500"
+    }
+
+
+def test_indexes_that_give_no_page_at_all_are_named() -> None:
+    class Silent(ListedIndex):
+        async def project(self, name: str, max_age_s: float = 600.0) -> ProjectPage:
+            raise IndexProblem(IndexFault.UNREACHABLE, "nobody answers")
+
+    with pytest.raises(IndexesSilent, match="nobody answers"):
+        resolved(asked("web\n"), Silent({}))
