@@ -92,7 +92,14 @@ def advise(
     Exit code 0 if a stack is advised; 1 if there is none, or the lock cannot be written; 2 if the
     project or an option cannot be used; 3 if a store does not answer.
     """
-    from adviser.answering.answers import answer, on_hardware, reported, store
+    from adviser.answering.answers import (
+        answer,
+        knowledge,
+        on_hardware,
+        reported,
+        store,
+    )
+    from adviser.answering.missing_packages import lacks_releases
     from adviser.locks.lock_model import LockFormat
     from adviser.reports.documents import lock_of
     from adviser.resolver.worker import ResolverWorker
@@ -112,13 +119,19 @@ def advise(
         with migrated_stores(settings) as stores:
             request = on_hardware(stores, request, given["hardware"])
             urls = with_lock and chosen_format is LockFormat.PYLOCK
-            threads, listed = given["threads"], None
-            if given["fetch"]:
+            known, listed, fetch, threads = None, None, given["fetch"], given["threads"]
+            if fetch is None:
+                known = knowledge(stores, request)
+                fetch = lacks_releases(stores, request, known[0])
+            if fetch:
                 listed = _advice_over_indexes(stores, request, worker.resolve, threads)
             if listed is not None:
                 answered = reported(stores, *listed, urls=urls)
             else:
-                answered = answer(stores, request, worker.resolve, threads=threads, urls=urls)
+                answered = answer(
+                    stores, request, worker.resolve, threads=threads, urls=urls,
+                    reader=None if known is None else lambda *_: known,
+                )  # fmt: skip
             store(stores, answered)
     advice, lock = answered.advice, None
     if advice.best is not None and with_lock:
@@ -132,7 +145,7 @@ def advise(
     elif lock is not None and output is None:
         click.echo(lock.data.decode(), nl=False)
     else:
-        print_report(answered.report, fetched=given["fetch"], verbose=verbose)
+        print_report(answered.report, fetched=listed is not None, verbose=verbose)
     if advice.best is None:
         context.exit(1)
 

@@ -152,8 +152,9 @@ _REQUEST = (
                  help="Accept this vulnerability."),
     click.option("--index", "indexes", multiple=True, metavar="NAME",
                  help="Use this configured index; repeat in order of priority."),
-    click.option("--fetch", is_flag=True,
-                 help="First read missing packages from the indexes."),
+    click.option("--fetch/--offline", "fetch", default=None,
+                 help="Read releases from the indexes, or use only what is stored.  [default: read"
+                      " if the store lacks some]"),
     click.option("--time-limit", type=click.FloatRange(0, min_open=True), default=10.0,
                  show_default=True, metavar="S", help="Time limit of the search, in seconds."),
     click.option("--memory-limit", type=click.IntRange(64), default=2048, show_default=True,

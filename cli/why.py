@@ -104,6 +104,7 @@ def _explained(
     """
     from adviser.advise import advise
     from adviser.answering.answers import knowledge, listed_unread, on_hardware
+    from adviser.answering.missing_packages import lacks_releases
     from adviser.reports.unfetched_versions import (
         missing_message,
         unfetched_in,
@@ -117,13 +118,13 @@ def _explained(
         with migrated_stores(settings) as stores:
             request = on_hardware(stores, request, given["hardware"])
             print_note(request.hardware_note)
-
-            if given["fetch"]:
+            snapshot, evidence = knowledge(stores, request, more=more)
+            fetch = given["fetch"]
+            if lacks_releases(stores, request, snapshot) if fetch is None else fetch:
                 use = methodcaller("explain", explain)
                 explanation = read_over_indexes(stores, request, use, worker.resolve, more)
                 if explanation is not None:
                     return explanation, []
-            snapshot, evidence = knowledge(stores, request, more=more)
             listed = listed_unread(stores, snapshot)
         message = missing_message(request, snapshot)
         print_note(without_fetch_hint(message) if message and given["fetch"] else message)

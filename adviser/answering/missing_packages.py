@@ -15,7 +15,7 @@ from common.terminal import first_few
 from graph.candidates import Dependency, ExclusionReason
 from graph.engine import GRAPH, Stores
 from graph.projection import lag, sync
-from graph.record.indexes import IndexAnswer, answers_of
+from graph.record.indexes import IndexAnswer, answers_of, are_partly_read
 from graph.snapshot import Snapshot
 from graph.snapshot_reader import load_snapshot
 from graph.watchdog import watchdog
@@ -89,6 +89,26 @@ def _lack(
     if any(states.get(it) in (None, "failed") for it in sources[:place]):
         return MissingPackage(name, (), sources[:place])
     return None
+
+
+def lacks_releases(stores: Stores, request: StackRequest, snapshot: Snapshot) -> bool:
+    """Whether a configured index may have releases that a snapshot of the graph lacks.
+
+    This is so if :func:`lacks_of` names a package that an index may be asked for, and for every
+    package of which only an advice has read some releases. Never with ``FETCH_MISSING=0``.
+    """
+    configured = [it.name for it in request.options.indexes if it.known]
+    if not configured or not stores.settings.fetch_missing:
+        return False
+    names = list(snapshot.revisions)
+    with stores.engine.connect() as connection:
+        if are_partly_read(connection, names):
+            return True
+        answers = answers_of(connection, names)
+    lacks = lacks_of(snapshot, request.resolver_request({}), answers)
+    return any(
+        lack.may_be_asked(index, answers, configured) for lack in lacks for index in configured
+    )
 
 
 _UNREAD = ExclusionReason.UNREAD

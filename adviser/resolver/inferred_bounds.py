@@ -26,7 +26,7 @@ from common.environments import Environment
 from common.packages import Purl, version_of
 from graph.candidates import Candidate, Dependency
 
-#: Upload of numpy 2.0.0b1, https://pypi.org/project/numpy/2.0.0b1/
+#: Upload of numpy 2.0.0b1, the first pre-release of NumPy 2, by the package index
 NUMPY_2_BEGAN = datetime(2024, 3, 12, tzinfo=UTC)
 
 #: By Package URL: the requirements that are added to a version.

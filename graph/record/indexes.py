@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, and_, case, func, literal, select
+from sqlalchemy import Connection, and_, case, exists, func, literal, select
 
 from graph.record.postgresql import matching
 from graph.tables import (
@@ -250,6 +250,16 @@ def answers_of(
     ).order_by(row.name, row.index_name)
     rows = connection.execute(query.where(row.name.in_(names)))
     return {(row.index_name, row.name): IndexAnswer(*row[1:]) for row in rows}
+
+
+def are_partly_read(connection: Connection, names: Collection[str]) -> bool:
+    """Whether an advice read only some releases of one of these packages, and no crawl the rest.
+
+    Such a page has no digest (:func:`graph.record.crawls.record_new_pages`).
+    """
+    row = IndexProject
+    partly = row.name.in_(names) & (row.state == "known") & row.page_digest.is_(None)
+    return bool(connection.scalar(select(exists().where(partly))))
 
 
 def asked_since(

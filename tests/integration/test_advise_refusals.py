@@ -88,7 +88,7 @@ def test_an_index_that_does_not_answer_is_exit_code_3(stores: Stores, tmp_path: 
 def test_a_conflict_among_what_was_read_is_not_told_as_proof(
     stores: Stores, tmp_path: Path
 ) -> None:
-    at = ("--project", str(tmp_path), *WHERE)
+    at = ("--project", str(tmp_path), *WHERE, "--offline")
     (tmp_path / "requirements.in").write_text("core\n", encoding="utf-8")
     with package_index(protected=False, json=True, ranges=True, validators=True) as index:
         for version in ("1.0", "2.0", "3.0", "4.0"):

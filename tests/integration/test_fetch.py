@@ -81,10 +81,18 @@ def test_an_empty_store_is_filled_and_the_answer_optimal(
     assert index.paths == asked
 
 
-def test_without_it_an_empty_store_says_what_to_do(
+def test_an_empty_store_is_filled_by_default(stores: Stores, index: Index, project: Path) -> None:
+    done = thoth(stores.settings, "advise", str(project), *WHERE, "--json", **at(index))
+    assert versions(done.stdout) == {"app": "1.1", "lib": "2.0"}, done.stderr
+    forced = thoth(stores.settings, "why-not", "app<1.1", "--project", str(project), *WHERE,
+                   "--json", **at(index))  # fmt: skip
+    assert json.loads(forced.stdout)["outcome"] == "possible", forced.stderr
+
+
+def test_offline_an_empty_store_says_what_to_do(
     stores: Stores, index: Index, project: Path
 ) -> None:
-    done = thoth(stores.settings, "advise", str(project), *WHERE, **at(index))
+    done = thoth(stores.settings, "advise", str(project), *WHERE, "--offline", **at(index))
     assert done.returncode == 1
     (line,) = [it for it in done.stdout.splitlines() if "--fetch" in it]
     assert "the store has none of the required packages: `thoth advise --fetch`" in line
@@ -118,7 +126,7 @@ def test_a_pin_beyond_what_was_read_is_read(stores: Stores, index: Index, tmp_pa
     known = thoth(stores.settings, "packages", "add", "app", "--max-versions", "1", **at(index))
     assert known.returncode == 0, known.stderr
     project = asking(tmp_path, "app==1.0\n")
-    plain = thoth(stores.settings, "advise", str(project), *WHERE, **at(index))
+    plain = thoth(stores.settings, "advise", str(project), *WHERE, "--offline", **at(index))
     assert plain.returncode == 1
     done = thoth(stores.settings, "advise", str(project), *WHERE, "--fetch", "--json", **at(index))
     assert versions(done.stdout) == {"app": "1.0", "lib": "2.0"}

@@ -46,10 +46,14 @@ _OURS = {
 
 
 def variables(settings: Settings, **more: str) -> dict[str, str]:
-    """``settings`` as environment variables, empty where unset; ``more`` are added."""
+    """``settings`` as environment variables, empty where unset; ``more`` are added.
+
+    Commands read from an index only if a test names one, so that none asks the public index.
+    """
     values = {name: getattr(settings, field) for name, field in _OURS.items()}
     texts = {name: "" if value is None else str(value) for name, value in values.items()}
-    return {**texts, "INGEST_SOURCES": " ".join(settings.ingest_sources), **more}
+    own = {"INGEST_SOURCES": " ".join(settings.ingest_sources), "FETCH_MISSING": "0"}
+    return {**texts, **own, **({"FETCH_MISSING": "1"} if "PACKAGE_INDEXES" in more else {}), **more}
 
 
 def thoth(settings: Settings, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
