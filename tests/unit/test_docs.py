@@ -94,7 +94,8 @@ def test_every_command_has_its_line_with_options_that_it_takes() -> None:
     documented = {row[0].strip("`"): row[2] for row in rows("cli.md")[1:] if "thoth" in row[0]}
     assert documented.keys() == offered.keys()
     for name, options in documented.items():
-        taken = {option for parameter in offered[name].params for option in parameter.opts}
+        parameters = offered[name].params
+        taken = {text for it in parameters for text in (*it.opts, *it.secondary_opts)}
         assert set(re.findall(r"--[a-z-]+", options)) <= taken, name
         assert offered[name].help, name
 
