@@ -26,7 +26,7 @@ from graph.snapshot import Snapshot
 
 
 class Resolver(Protocol):
-    """Solves a universe, in this process or in a :class:`adviser.resolver.worker.Worker`."""
+    """Solves a universe, here or in a :class:`adviser.resolver.worker.ResolverWorker`."""
 
     def __call__(
         self, universe: Universe, budget: Budget | None = None, *, count: int = 1

@@ -1,6 +1,6 @@
 """Requests as the API accepts and stores them, and as a worker gets them.
 
-Every version of the API turns its body into one of these types, once. They hold no credentials.
+Every version of the API converts request bodies to these types, which hold no credentials.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class AdviceRequest(_StoredRequest):
 
     @property
     def cache_key(self) -> str:
-        """Digest that equal requests share, whoever sends them."""
+        """Digest of the request; equal requests of different clients have the same digest."""
         document = self.to_document()
         return digest({name: value for name, value in document.items() if name not in _SENDER})
 
@@ -98,7 +98,7 @@ class ProvenanceRequest(_StoredRequest):
     origin: str | None = None
 
     def cache_key(self, allowed_indexes: Mapping[str, str]) -> str:
-        """Digest that equal requests share while the same indexes are configured.
+        """Digest of the request; equal requests share it while the same indexes are configured.
 
         :param allowed_indexes: URLs by name
         """

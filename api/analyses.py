@@ -168,7 +168,7 @@ def log_document(analysis: Analysis) -> dict[str, Any]:
 def _soon_ended(analysis: Analysis) -> Analysis:
     """Poll an analysis for up to :data:`PATIENCE_S` until it ends.
 
-    It is already accepted, so an unavailable store only ends the wait.
+    The analysis is already accepted, so an unavailable store only ends the wait.
     """
     until, pause = time.monotonic() + PATIENCE_S, _PAUSE_S
     while (

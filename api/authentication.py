@@ -132,5 +132,5 @@ def _unauthorized(detail: str, why: str = "") -> ApiError:
 
 
 def _challenge(why: str) -> dict[str, str]:
-    """The header of RFC 6750, section 3."""
+    """The header ``WWW-Authenticate`` of RFC 6750, section 3."""
     return {"WWW-Authenticate": f"Bearer {why}".rstrip()}

@@ -1,4 +1,4 @@
-"""Removal of credentials from the files of a request, before anything of it is stored."""
+"""Removal of credentials from the files of a request, before any part of it is stored."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _HIDING = re.compile(r"\\[uUx/\s]")
 def public_project(files: Mapping[str, str], manifest: str | None = None) -> Project:
     """Parse a project after removing credentials from its files.
 
-    The project carries a warning for each address that had credentials, and the hashes of a
-    Pipfile as it was sent, because its lock names one of them.
+    The project has a warning for each address that had credentials. It also has the hashes of the
+    Pipfile as it was sent, because the lock contains one of them.
 
     :param files: texts by path within the project
     :param manifest: path of the file that names the requirements; detected by default

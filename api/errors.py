@@ -42,7 +42,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class ProblemType(StrEnum):
-    """Kind of problem; the value is the end of its ``type`` and never renamed."""
+    """Kind of problem; the value is the end of the address in ``type`` and is never renamed."""
 
     INVALID_REQUEST = "invalid-request"
     INVALID_DOCUMENT = "invalid-document"

@@ -88,7 +88,7 @@ def register(app: Flask) -> None:
         return response
 
     def readiness() -> Response:
-        """The same in the format of the original service."""
+        """Whether requests can be answered, in the format of the original service."""
         status, _ = _readiness(probe)
         response = jsonify(status="ready" if status == 200 else "unavailable", version=__version__)
         response.status_code = status
@@ -120,7 +120,7 @@ def _readiness(probe: GraphProbe) -> tuple[int, dict[str, Any]]:
 
 
 def _record_checks() -> tuple[dict[str, dict[str, Any]], bool]:
-    """Return the checks of PostgreSQL, the graph and the workers, and whether it is usable."""
+    """Return the checks of PostgreSQL, the graph and workers, and whether PostgreSQL is usable."""
     record: dict[str, Any] = {"status": "up"}
     graph: dict[str, Any] = {"status": "unknown"}
     workers: dict[str, Any] = {"status": "unknown"}

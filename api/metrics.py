@@ -30,7 +30,7 @@ _ALIVE = timedelta(seconds=20)
 
 
 class StoreMetrics(Collector):
-    """Metrics from PostgreSQL: queue, projection and requests; only ``up`` if it is down."""
+    """Metrics of queue, projection and requests from PostgreSQL; if that is down, only ``up``."""
 
     def __init__(self, service: ServiceStores) -> None:
         self._service = service

@@ -66,7 +66,7 @@ _DESCRIPTION = (
 
 
 class OpenApi(Api):
-    """Documents all errors; :mod:`api.errors` translates them, so the base class must not."""
+    """Documents all errors, but leaves their translation to :mod:`api.errors`."""
 
     ERROR_SCHEMA = ProblemSchema
 

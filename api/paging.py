@@ -1,7 +1,7 @@
 """Keyset pagination: a page begins after the last key of the previous page.
 
-A cursor is that key, opaque to clients. Rows that are added or removed between two requests do
-not shift the other rows.
+A cursor encodes that key, in a form that clients do not interpret. Rows that are added or removed
+between two requests do not shift the other rows.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def check_name(name: Any) -> None:
 
 
 def _is_list(base: str) -> bool:
-    """Whether a file may be a list of requirements, which only needs a certain suffix."""
+    """Whether the suffix of a file allows a list of requirements."""
     stem, dot, ending = base.rpartition(".")
     return bool(stem.strip(".")) and bool(dot) and ending in ("txt", "in")
 

@@ -28,7 +28,8 @@ UNLIMITED = frozenset({*OPEN, "metrics"})
 class RequestLimits:
     """The limits of one application.
 
-    Clients are counted by token, or by address without one; requests for unknown paths count.
+    Requests are counted by token or, without a token, by address. Requests for unknown paths count,
+    too.
 
     :raises InvalidSettings: naming ``RATE_LIMIT`` or ``RATE_LIMIT_STORAGE``
     """

@@ -1,4 +1,4 @@
-"""Reading of request bodies: complete, within limits of size, time, depth and numbers."""
+"""Complete reading of request bodies, within limits of size, time, nesting depth and numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TooManySlow(TimeoutError):
 
 
 class _Body(LimitedStream):
-    """A body, whose end its length or its last chunk marks.
+    """A request body, which ends after the announced length or with the last chunk.
 
     :param most: limit, bytes
     :raises ApiError: on reading: 400 if it breaks off, 408 or 503 if it arrives too slowly,
@@ -72,7 +72,7 @@ class BoundedRequest(flask.Request):
 
     @cached_property
     def stream(self) -> IO[bytes]:
-        """The body; a server that decodes chunks marks their end itself."""
+        """The body; a server that decodes chunks marks the end itself."""
         most = self.max_content_length
         if most is None or not (self.content_length or "wsgi.input_terminated" in self.environ):
             return super().stream

@@ -55,7 +55,7 @@ def reading() -> Iterator[tuple[Connection, KnowledgeState]]:
 
 
 def versions() -> dict[str, str]:
-    """Headers with the release of this service; the second is that of the original service."""
+    """Headers with this service's release, under its own name and the original service's."""
     return {"X-Thoth-Version": __version__, "X-User-API-Service-Version": __version__}
 
 

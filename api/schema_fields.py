@@ -86,7 +86,7 @@ def described(description: str, example: Any) -> dict[str, Any]:
 
 
 class StrictSchema(Schema):
-    """A body or query; unknown members are rejected, as a misspelt one would have no effect."""
+    """A body or query; unknown members are rejected, as a misspelt member would have no effect."""
 
     class Meta:
         unknown = RAISE

@@ -39,7 +39,8 @@ class _Opened:
 class ServiceStores:
     """Connections that requests share. PostgreSQL is required, the graph may be unavailable.
 
-    After the graph fails, the next request connects again, since its port may have changed.
+    After a failure of the graph, the next request connects again, since the graph's port may have
+    changed.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class ServiceStores:
 
     @contextmanager
     def glancing(self) -> Iterator[sqlalchemy.Connection]:
-        """A connection in autocommit mode, for single queries: half the round trips.
+        """A connection in autocommit mode, with which single queries need half the round trips.
 
         :raises StoreUnavailable: if it does not answer
         """
@@ -86,7 +87,7 @@ class ServiceStores:
 
     @contextmanager
     def relational(self) -> Iterator[Stores]:
-        """PostgreSQL without the graph.
+        """Stores of which only PostgreSQL is connected.
 
         :raises StoreUnavailable: if it does not answer
         """
@@ -95,7 +96,7 @@ class ServiceStores:
 
     @contextmanager
     def stores(self) -> Iterator[Stores]:
-        """Both stores.
+        """Connections to both stores.
 
         :raises StoreUnavailable: if a store is unavailable, also within the block
         """
@@ -128,7 +129,7 @@ class ServiceStores:
             return self._opened
 
     def _forget(self, opened: _Opened) -> None:
-        """Let the next request connect again; running ones keep their connection."""
+        """Let the next request connect again; running requests keep their connections."""
         with self._lock:
             if self._opened is opened:
                 self._opened = None

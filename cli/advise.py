@@ -41,7 +41,7 @@ _OUTPUT = click.Path(path_type=Path, dir_okay=False)
 class AdviseCommand(click.Command):
     """``thoth advise``, with its former subcommands ``project`` and ``check`` as aliases.
 
-    A project in a folder of such a name is called ``./check``.
+    A project folder with one of these names must be given as, for example, ``./check``.
     """
 
     def make_context(
@@ -85,12 +85,12 @@ def advise(
 ) -> None:
     """Find the best versions for a project.
 
-    PATH is the project's folder or a file in it, this folder by default. With --format and without
-    -o the lock is printed. The advice is stored: `thoth replay` answers the request again, and
-    `thoth check` verifies its report.
+    PATH is the project's folder or a file in it; by default, it is the current folder. With
+    --format and without -o the lock is printed. The advice is stored: `thoth replay` computes it
+    again, and `thoth check` verifies its report.
 
-    Exit code 0 if a stack is advised; 1 if there is none, or the lock cannot be written; 2 if the
-    project or an option cannot be used; 3 if a store does not answer.
+    Exit code 0 if a stack is advised; 1 if no stack meets the request, or the lock cannot be
+    written; 2 if the project or an option cannot be used; 3 if a store does not answer.
     """
     from adviser.answering.answers import (
         answer,
@@ -165,9 +165,9 @@ def _advice_over_indexes(
 
 
 def _format_of(output: Path | None, project: Project) -> str:
-    """The format that a file's name stands for, else that of the project's own tool.
+    """The format that a file's name indicates or, if it indicates none, that of the project's tool.
 
-    :raises InvalidArgument: if the name may stand for several formats
+    :raises InvalidArgument: if the name may indicate several formats
     """
     from adviser.projects.locks import is_pylock
     from adviser.projects.project import ProjectFormat
@@ -190,7 +190,7 @@ def _format_of(output: Path | None, project: Project) -> str:
 
 
 def _unusual_name(output: Path, lock_format: LockFormat) -> str | None:
-    """A note on a file whose name usually stands for another format."""
+    """A note for a file whose name usually indicates another format."""
     from adviser.locks.lock_model import LockFormat
     from adviser.projects.locks import is_pylock
 
@@ -274,8 +274,9 @@ def replay(
 ) -> None:
     """Answer a recorded request again and compare the reports.
 
-    Both must have the same bytes. They may differ only if the search ended at its limit, or if
-    another version of the solver or of thoth answers. Exit code 1 if they differ.
+    The new report must equal the recorded one byte for byte. They may differ only if the search
+    ended at its limit, or if another version of the solver or of thoth is used now. Exit code 1 if
+    they differ.
     """
     from adviser.answering.recorded_advice import recorded, replayed, why_it_may_differ
     from cli.project_files import write_file

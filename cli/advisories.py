@@ -32,13 +32,13 @@ _SIGNS = {"introduced": ">=", "fixed": "<", "last_affected": "<=", "limit": "<"}
 
 @click.group(cls=CommandGroup)
 def advisories() -> None:
-    """Security advisories and the versions they affect."""
+    """Read and list security advisories."""
 
 
 @advisories.command("sync")
 @click.argument("source", required=False)
 @click.option("--osv", is_flag=True, help="Read the archive at the address in ADVISORIES.")
-@click.option("--dry-run", is_flag=True, help="Read and check everything, write nothing.")
+@click.option("--dry-run", is_flag=True, help="Read and check everything, but write nothing.")
 @as_json_option
 @click.pass_context
 def sync_command(
@@ -47,8 +47,8 @@ def sync_command(
     """Read new advisories from an archive in the OSV format.
 
     SOURCE is a zip of OSV documents, a folder, a file or a URL. Without SOURCE, or with --osv, the
-    archive in ADVISORIES is read. OSV publishes one for Python packages: PyPI/all.zip in its
-    public bucket.
+    archive at the address in the setting ADVISORIES is read. OSV publishes such an archive for
+    Python packages: PyPI/all.zip in its public bucket.
 
     An unchanged source is not read again. Documents that cannot be ingested go to the quarantine,
     and the exit code is 1. Run the command again to continue after an interruption.
@@ -107,7 +107,7 @@ def status(settings: Settings, as_json: bool) -> None:
 def list_command(settings: Settings, package: str, as_json: bool) -> None:
     """List the vulnerabilities of a package or a version.
 
-    The version need not be among the recorded releases.
+    The version does not have to be a recorded release.
     """
     from sqlalchemy import exists, select
 

@@ -34,14 +34,16 @@ _INDEX = click.option("--index", metavar="INDEX", help="Index that serves the wh
 
 @click.group(cls=CommandGroup)
 def analyze() -> None:
-    """Native libraries that wheels need and systems provide."""
+    """Show native libraries that wheels need and systems provide."""
 
 
 @analyze.command()
 @click.argument("wheel", metavar="FILE|NAME==VERSION")
 @_INDEX
-@click.option("--python", metavar="VERSION", help="For this Python, such as 3.12.")
-@click.option("--platform", metavar="TAG", help="For this platform, such as manylinux_2_28_x86_64.")
+@click.option("--python", metavar="VERSION", help="Python version of the wheel, such as 3.12.")
+@click.option(
+    "--platform", metavar="TAG", help="Platform tag of the wheel, such as manylinux_2_28_x86_64."
+)
 @as_json_option
 @_INGEST
 @click.pass_context
@@ -51,9 +53,9 @@ def wheel(
 ) -> None:  # fmt: skip
     """Show the native libraries that a wheel needs.
 
-    Also shows the libraries it bundles and its imports. For NAME==VERSION, the wheel that an
-    installer would choose here is read, or the one for --python and --platform. Nothing is run.
-    Exit code 1 if a library in the wheel is broken.
+    Also shows the libraries that the wheel bundles, and its importable modules. For NAME==VERSION,
+    the command reads the wheel that an installer would choose on this machine, or for --python and
+    --platform. No code of the wheel is run. Exit code 1 if a library in the wheel is broken.
     """
     from ingest.native.file_trees import is_there
 
@@ -106,9 +108,9 @@ def image(
 ) -> None:
     """Show the native libraries that an image provides.
 
-    PATH is a root folder, an OCI layout (folder or tar), or the optionally compressed output of
-    `save` or `export` of podman or docker. NAME is an image that podman or docker has on this
-    machine. Nothing is downloaded, and nothing of the image is run.
+    PATH is a root folder, an OCI layout (folder or tar), or a file that podman or docker wrote with
+    `save` or `export`, compressed or not. NAME is an image that podman or docker has on this
+    machine. Nothing is downloaded, and no program of the image is run.
     """
     from ingest.native.environments import analyze_image
     from ingest.native.file_trees import is_there
@@ -119,7 +121,9 @@ def image(
 
 @analyze.command()
 @click.argument("wheel", metavar="SHA256|PURL|NAME==VERSION")
-@click.option("--on", "where", required=True, metavar="NAME|DIGEST", help="The environment.")
+@click.option(
+    "--on", "where", required=True, metavar="NAME|DIGEST", help="Analysed machine or image."
+)
 @_INDEX
 @as_json_option
 @click.pass_context
@@ -128,8 +132,9 @@ def missing(
 ) -> None:
     """Show the libraries that a wheel needs and a system lacks.
 
-    Both must have been stored with --ingest. Packages whose stored wheels bundle a missing library
-    are named: they may be in the same stack. Exit code 1 if a library is missing.
+    The analyses of both must have been stored with --ingest. The command also names packages whose
+    stored wheels bundle a missing library, because they may be in the same stack. Exit code 1 if a
+    library is missing.
     """
     from ingest.native.recorded_analyses import differences
 

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("requirements", nargs=-1, required=True, metavar="REQUIREMENT...")
-@click.option("--python", metavar="VERSION", help="Python version.  [default: this one]")
+@click.option("--python", metavar="VERSION", help="Python version.  [default: this interpreter's]")
 @click.option(
-    "--platform", metavar="TAG", help="Such as manylinux_2_28_x86_64.  [default: this host]"
+    "--platform",
+    metavar="TAG",
+    help="Platform, such as manylinux_2_28_x86_64.  [default: this host's]",
 )
 @click.option("--cuda", metavar="VERSION", help="Newest CUDA version that the driver supports.")
 @as_json_option
@@ -38,8 +40,8 @@ def closure(
 ) -> None:
     """Show all direct and transitive dependencies of requirements.
 
-    Candidates are the versions that the adviser can choose from; excluded versions are counted by
-    reason. Exit code 1 if a requirement has no candidate.
+    Candidates are the versions that the adviser can choose from. The number of excluded versions is
+    shown by reason. Exit code 1 if a requirement has no candidate.
     """
     from common.environments import environment
     from graph.candidate_builder import roots_of
@@ -89,7 +91,7 @@ def meeting(snapshot: Snapshot) -> dict[str, int]:
 
 
 def _troubles(settings: Settings, missing: Collection[str]) -> dict[str, str]:
-    """Return why packages are missing, from PostgreSQL; empty if it does not answer."""
+    """Return why packages are missing; empty if PostgreSQL does not answer."""
     if not missing:
         return {}
     from common.errors import ProjectError

@@ -10,8 +10,9 @@ import click
 def completion(shell: str) -> None:
     """Print the completion script for a shell.
 
-    Load it in each session: put `eval "$(thoth completion bash)"` into ~/.bashrc, the same with
-    zsh into ~/.zshrc, or `thoth completion fish | source` into ~/.config/fish/config.fish.
+    To load the script in each session, put `eval "$(thoth completion bash)"` into ~/.bashrc, the
+    same line with zsh into ~/.zshrc, or `thoth completion fish | source` into
+    ~/.config/fish/config.fish.
     """
     from click.shell_completion import get_completion_class
 

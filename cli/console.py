@@ -281,7 +281,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _print_captured(text: str, out: Console) -> None:
-    """Print output of rich; without trailing blanks if it is not for a terminal."""
+    """Print output of rich; without trailing blanks unless a terminal shows it."""
     if not out.is_terminal:
         text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
     click.echo(text, file=out.file, nl=False, color=out.is_terminal)
@@ -325,7 +325,7 @@ class ProgressBars:
 
 @contextmanager
 def progress_bars(*names: str, hidden: bool = False) -> Iterator[ProgressBars]:
-    """Show bars on standard error until the block ends, if that is a terminal.
+    """Show bars until the block ends, if standard error is a terminal.
 
     :param names: tasks whose bars are shown from the start
     """

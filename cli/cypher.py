@@ -156,7 +156,7 @@ def render(result: QueryResult, form: str, out: TextIO) -> None:
 
 
 def _as_csv(result: QueryResult) -> str:
-    """RFC 4180; lists, maps, nodes and edges are cells of JSON."""
+    """Write rows as CSV (RFC 4180); lists, maps, nodes and edges become cells of JSON."""
     text = io.StringIO()
     writer = csv.writer(text)
     if result.columns:  # ArcadeDB names no columns where there is no row
@@ -175,7 +175,7 @@ def _cell(value: Any) -> Any:
 
 
 def _write_table(result: QueryResult, out: TextIO) -> None:
-    """Rows as a table; in a pipe or a file each row is one line."""
+    """Write rows as a table; in a pipe or a file each row is one line."""
     from graph.query_results import short
 
     columns = []

@@ -25,7 +25,7 @@ PATIENCE_S = 900.0
 
 @click.group(cls=CommandGroup)
 def graph() -> None:
-    """The graph, which is projected from PostgreSQL."""
+    """Update, rebuild and verify the graph, which is projected from PostgreSQL."""
 
 
 @graph.command()
@@ -51,7 +51,7 @@ def sync(settings: Settings, as_json: bool) -> None:
 def lag(settings: Settings, as_json: bool) -> None:
     """Show how far the graph is behind.
 
-    Needs only PostgreSQL.
+    Only PostgreSQL must be running.
     """
     from graph.migrate import migrated_stores
     from graph.projection import lag as lag_of
@@ -73,8 +73,8 @@ def lag(settings: Settings, as_json: bool) -> None:
 def rebuild(settings: Settings, as_json: bool) -> None:
     """Empty the graph and build it again.
 
-    Nothing is lost, because all its data is in PostgreSQL. After an interruption,
-    `thoth graph sync` continues.
+    No data is lost, because PostgreSQL has all of it. After an interruption, run `thoth graph sync`
+    to continue.
     """
     from graph.engine import to_stderr
     from graph.projection import rebuild as project_again

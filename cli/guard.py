@@ -50,17 +50,17 @@ def guard(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Compare two locks: speed, vulnerabilities, yanked versions.
+    """Compare two locks by speed, vulnerabilities and yanked versions.
 
     Exit code 1 if the lock NEW does harm: a package or the whole stack is slower on this
     hardware, or a new version is yanked or has a vulnerability that OLD does not have.
 
     Exit code 4 if no harm was found, but data is missing: the metadata of a new version, all
-    advisories, a verdict, or measurements on this hardware of a changed library such as numpy,
-    torch or tensorflow. The same if a new version cannot be installed here. Other packages without
-    measurements are listed, and do not change the exit code.
+    advisories, a verdict on speed, or measurements on this hardware of a changed library such as
+    numpy, torch or tensorflow. The exit code is also 4 if a new version cannot be installed here.
+    Other packages without measurements are listed, but do not change the exit code.
 
-    Exit code 0 otherwise.
+    Otherwise, the exit code is 0.
     """
     from adviser.answering.answers import hardware_in
     from adviser.answering.lock_upgrades import (

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def ingest() -> None:
-    """Ingest inspections; list what was refused."""
+    """Ingest inspections, and list refused documents."""
 
 
 @ingest.command()
@@ -55,7 +55,7 @@ def inspections(
 
     SOURCE is a file, a folder, a .tar.gz, a .zip or a URL such as s3://bucket/prefix. Inspections
     are recognised by their content, whatever their file name. Other files are skipped and counted;
-    results of other benchmarks are named.
+    if they are results of another benchmark, the output names it.
 
     The same content is stored once. Documents that cannot be ingested go to the quarantine, and
     the exit code is 1. Run the command again to continue after an interruption.
@@ -79,10 +79,10 @@ def inspections(
 def nightly(context: click.Context, as_json: bool) -> None:
     """Ingest all sources, new releases and advisories.
 
-    Run it once a night. The sources are those in INGEST_SOURCES, the releases those of all known
-    packages; advisories are read if ADVISORIES is set. For NIGHTLY_VERIFY_S seconds, stored rows
-    are compared with their documents; the next run continues with the next documents. Exit code 5
-    if another nightly run is running.
+    Run this command once a night. It reads the sources in INGEST_SOURCES, new releases of all known
+    packages and, if ADVISORIES is set, new advisories. For NIGHTLY_VERIFY_S seconds, it compares
+    stored rows with their documents; the next run continues with the next documents. Exit code 5 if
+    another nightly run is in progress.
     """
     from common.redaction import absolute_source
     from ingest.runs import run_nightly
@@ -104,12 +104,12 @@ def nightly(context: click.Context, as_json: bool) -> None:
 
 
 @ingest.command()
-@click.option("--retry", is_flag=True, help="Read the sources of listed inspections again.")
+@click.option("--retry", is_flag=True, help="Read the sources of the listed inspections again.")
 @click.option("--forget", type=int, multiple=True, metavar="ID", help="Remove an entry.")
 @as_json_option
 @click.pass_context
 def quarantine(context: click.Context, retry: bool, forget: tuple[int, ...], as_json: bool) -> None:
-    """List the refused documents with reason and field."""
+    """List refused documents, each with the reason and the field."""
     from ingest.runs import forget_refusals, list_quarantine, retry_quarantine
 
     settings: Settings = context.obj

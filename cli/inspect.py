@@ -61,13 +61,13 @@ class _Seconds(click.FloatRange):
 @click.option("--reference-jobs", type=click.IntRange(1, 100), metavar="N",
               help="Jobs of the first stack in each turn.  [default: 1; with three others or more,"
               " about the square root of their number]")  # fmt: skip
-@click.option("--ingest", is_flag=True, help="Ingest the documents when they are written.")
+@click.option("--ingest", is_flag=True, help="Ingest the documents after they are written.")
 @click.option("--out", type=_Folder(file_okay=False, path_type=Path),
-              help="Folder of the documents.  [default: THOTH_HOME/inspections]")  # fmt: skip
+              help="Folder for the documents.  [default: THOTH_HOME/inspections]")  # fmt: skip
 @click.option("--launcher", type=click.Choice(_LAUNCHERS), default="local", show_default=True,
               help="Where the jobs run.")  # fmt: skip
 @click.option("--timeout", type=_Seconds(0, 86_400, min_open=True), metavar="S",
-              help="Time limit of a job in seconds; by default its own.")  # fmt: skip
+              help="Time limit of a job in seconds; by default the specification's.")  # fmt: skip
 @click.option("--trust-script", is_flag=True,
               help="Run your own scripts as you, without a sandbox.")  # fmt: skip
 @as_json_option
@@ -88,11 +88,11 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     """Build and measure stacks.
 
     SPEC is a file with a specification in JSON, or - for standard input; `thoth pi pin` writes one.
-    A stack that cannot be built and a job that fails are recorded, and the exit code is 1. Run the
+    If a stack cannot be built or a job fails, this is recorded, and the exit code is 1. Run the
     command again to continue after an interruption; finished jobs are kept.
 
     Your own scripts run in a sandbox made by bubblewrap. With --trust-script they run as you and
-    can do what you can: use it only for scripts that you wrote or read.
+    can do what you can: use that option only for scripts that you wrote or read.
     """
     from cli.inspect_view import print_outcomes
     from pis.amun.inspect import InspectOptions

@@ -146,7 +146,7 @@ def _stack(outcome: InspectionOutcome) -> str:
 
 
 def _spread(outcome: InspectionOutcome) -> str:
-    """The largest of all measurements."""
+    """The largest spread of any measurement."""
     known = [it.variation for it in outcome.noise if it.variation is not None]
     return f"{max(known):.1%}" if known else "–"
 

@@ -89,7 +89,7 @@ class NamedPath(click.Path):
 
 
 def project_path(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the argument ``PATH`` and its alias ``--project``; the command gets ``path``."""
+    """Add the argument ``PATH`` and its alias ``--project``, both as the parameter ``path``."""
 
     @click.argument("path", type=NamedPath(path_type=Path), required=False)
     @click.option("--project", type=NamedPath(path_type=Path), metavar="PATH",
@@ -118,7 +118,7 @@ def key_and_value(text: str, option: str) -> tuple[str, str]:
 
 _ENVIRONMENT = (
     click.option("--python", metavar="VERSION",
-                 help="Python version, such as 3.11.  [default: the project's, else this one]"),
+                 help="Python version, such as 3.11.  [default: the project's or this one]"),
     click.option("--platform", metavar="TAG",
                  help="Platform, such as manylinux_2_28_x86_64.  [default: this host's]"),
     click.option("--cuda", metavar="VERSION", help="Newest CUDA version that the driver supports."),
@@ -137,30 +137,30 @@ _REQUEST = (
     click.option("--labels", metavar="K=V;K=V", default="",
                  help="Labels to store with the advice."),
     click.option("--constraint", "constraints", multiple=True, metavar="REQ",
-                 help="Restrict a package if it is installed, such as 'numpy<2'."),
+                 help="Restrict a package if the stack contains it, such as 'numpy<2'."),
     click.option("--exclude", "exclusions", multiple=True, metavar="REQ",
-                 help="Never choose these versions; a bare name excludes all."),
+                 help="Never choose these versions; a name alone excludes all versions."),
     click.option("--override", "overrides", multiple=True, metavar="REQ",
-                 help="Replace all requirements on a package."),
+                 help="Use REQ instead of every other requirement on that package."),
     click.option("--newer-than", metavar="WHEN",
-                 help="Only releases since a date, or of at most this age, such as 90d."),
+                 help="Use only releases since this date, or of at most this age, such as 90d."),
     click.option("--older-than", metavar="WHEN",
-                 help="Only releases before a date, or of at least this age, such as 7d."),
+                 help="Use only releases before this date, or of at least this age, such as 7d."),
     click.option("--pre", "prereleases", multiple=True, metavar="PKG",
                  help="Allow pre-releases of this package."),
     click.option("--allow-vulnerability", "allowed", multiple=True, metavar="ID",
-                 help="Accept this vulnerability."),
+                 help="Accept versions with this vulnerability."),
     click.option("--index", "indexes", multiple=True, metavar="NAME",
                  help="Use this configured index; repeat in order of priority."),
     click.option("--fetch/--offline", "fetch", default=None,
                  help="Read releases from the indexes, or use only what is stored.  [default: read"
-                      " if the store lacks some]"),
+                      " if the store lacks releases]"),
     click.option("--time-limit", type=click.FloatRange(0, min_open=True), default=10.0,
                  show_default=True, metavar="S", help="Time limit of the search, in seconds."),
     click.option("--memory-limit", type=click.IntRange(64), default=2048, show_default=True,
                  metavar="MIB", help="Memory limit of the search, in MiB."),
     click.option("--threads", type=click.IntRange(1), default=1, show_default=True,
-                 help="Threads of the solver; the result does not depend on them."),
+                 help="Number of solver threads, which does not affect the result."),
 )  # fmt: skip
 
 

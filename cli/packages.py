@@ -34,7 +34,7 @@ _index = click.option("--index", metavar="NAME", help="A configured index.  [def
 
 @click.group(cls=CommandGroup)
 def packages() -> None:
-    """Releases of packages: read, refresh and show them."""
+    """Read, refresh and show releases of packages."""
 
 
 @packages.command()
@@ -45,11 +45,11 @@ def packages() -> None:
               help="Maximum number of packages to read.")  # fmt: skip
 @click.option("--max-versions", type=click.IntRange(1), show_default=True,
               cls=LazyDefault, source="ingest.crawl.crawl_request:MAX_VERSIONS",
-              help="Maximum number of releases to read of each package, newest first.")  # fmt: skip
+              help="Maximum number of releases to read per package, newest first.")  # fmt: skip
 @click.option("--newer-than", metavar="DATE", help="Skip releases uploaded before this date.")
 @click.option("--no-watch", is_flag=True, help="Do not put the packages on the watch list.")
 @click.option("--pre", is_flag=True, help="Read pre-releases like other releases.")
-@click.option("--retry", is_flag=True, help="Try releases again that failed before.")
+@click.option("--retry", is_flag=True, help="Read releases again that could not be read before.")
 @as_json_option
 @click.pass_context
 def add(
@@ -88,8 +88,9 @@ def add(
 def refresh(context: click.Context, as_json: bool) -> None:
     """Read new releases of all known packages.
 
-    New, yanked and removed releases become events; dependencies of new releases are read, too.
-    `thoth ingest nightly` includes this. Exit codes as for `add`; 5 if another refresh runs.
+    New, yanked and removed releases are recorded as events. Dependencies of new releases are read,
+    too. `thoth ingest nightly` includes a refresh. The exit codes are those of `thoth packages
+    add`, and 5 if another refresh is in progress.
     """
     from cli.packages_view import crawl_progress
     from ingest.crawl.runs import refresh as refresh_all
@@ -113,7 +114,7 @@ def _finish(
 
 
 def crawl_exit_code(crawls: Sequence[CrawlReport]) -> int:
-    """3 if no index answered, 1 if a problem was found, else 0."""
+    """Exit code of a crawl: 3 if no index answered, 1 if a problem was found, 0 otherwise."""
     from ingest.crawl.runs import clean, unanswered
 
     if unanswered(crawls):
@@ -125,7 +126,7 @@ def crawl_exit_code(crawls: Sequence[CrawlReport]) -> int:
 @as_json_option
 @click.pass_context
 def status(context: click.Context, as_json: bool) -> None:
-    """Show each index: its packages, freshness and problems."""
+    """Show packages, freshness and problems of each index."""
     from cli.packages_view import print_status
     from graph.record.indexes import index_status
     from ingest.record import open_record
@@ -166,7 +167,7 @@ def show(context: click.Context, package: str, as_json: bool) -> None:
 
 @packages.group(cls=CommandGroup)
 def watch() -> None:
-    """Packages whose new releases are read by `refresh`."""
+    """List or remove packages whose new releases are read by `refresh`."""
 
 
 @watch.command("list")
@@ -219,11 +220,10 @@ def import_command(
 ) -> None:
     """Import releases from metadata dumps and solver results.
 
-    FILE is a file of JSON lines (.jsonl, .ndjson, optionally gzipped), a JSON document of releases
-    or of a solver, or a folder or an archive of these. Known releases are skipped. Releases that
-    cannot be ingested go to the quarantine with their line number. Exit code 1 if there are such
-    releases, or if the hash of a file has changed. Run the command again to continue after an
-    interruption.
+    FILE has JSON lines (.jsonl, .ndjson, gzipped or not), is a JSON document of releases or of a
+    solver, or is a folder or an archive of such files. Known releases are skipped. Releases that
+    cannot be ingested go to the quarantine with their line number. Exit code 1 if there are any, or
+    if the hash of a file has changed. Run the command again to continue after an interruption.
     """
     from cli.packages_view import print_releases
     from common.index.configuration import configured_indexes

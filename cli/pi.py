@@ -48,7 +48,7 @@ class NoResult(ProjectError):
 
 @click.group(cls=CommandGroup)
 def pi() -> None:
-    """Performance indicators: list, run and pin them."""
+    """List, run and pin performance indicators."""
 
 
 @pi.command("list")
@@ -68,7 +68,7 @@ def list_indicators(as_json: bool) -> None:
 @click.argument("name")
 @as_json_option
 def describe(name: str, as_json: bool) -> None:
-    """Show what an indicator measures, and its flags."""
+    """Show what an indicator measures, and which flags it has."""
     from pis.bundle import script_sha256
     from pis.catalogue import indicator_of
 
@@ -86,7 +86,7 @@ def describe(name: str, as_json: bool) -> None:
 @click.option("--framework", help="Library to measure: numpy, torch or tensorflow.")
 @click.option("--device", help="Where to compute: cpu or cuda.")
 @click.option("--python", metavar="PATH",
-              help="Interpreter that has the library.  [default: this one]")  # fmt: skip
+              help="Interpreter that has the library.  [default: this interpreter]")  # fmt: skip
 @as_json_option
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[FLAGS OF THE INDICATOR]")
 @click.pass_context
@@ -101,8 +101,8 @@ def run(
 ) -> None:
     """Measure once with an indicator.
 
-    `thoth pi describe NAME` lists its flags. Exit code 1 if the library's answer or the rate
-    cannot be right, 2 if the library or the device does not support the request.
+    `thoth pi describe NAME` lists the flags of an indicator. Exit code 1 if the library's result or
+    the rate cannot be right, 2 if the library or the device does not support the request.
     """
     from pis.amun.processes import interrupted_by_signals
     from pis.catalogue import check_flags
@@ -138,7 +138,7 @@ def run(
 
 @contextmanager
 def _status(name: str) -> Iterator[Callable[[str], object]]:
-    """A function for the script's lines; a terminal shows the last one while the script runs."""
+    """A function to call with each line of the script; a terminal shows the last line."""
     if not sys.stderr.isatty():
         yield lambda line: None
         return
@@ -174,12 +174,12 @@ def _print_failure(finished: ScriptRun) -> None:
 @click.option("--script", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="A script of your own, instead of INDICATOR.")  # fmt: skip
 @click.option("--python", "python_version", metavar="VERSION",
-              help="Python version, such as 3.11.  [default: this one]")  # fmt: skip
+              help="Python version, such as 3.11.  [default: this interpreter's]")  # fmt: skip
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",
               help="A parameter of the indicator; repeat for more.")  # fmt: skip
 @click.option("--index", metavar="NAME", help="A configured package index.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
-              help="Write to this file.  [default: standard output]")  # fmt: skip
+              help="Write the specification to this file.  [default: standard output]")  # fmt: skip
 @click.pass_obj
 def pin(
     settings: Settings,
@@ -192,9 +192,9 @@ def pin(
 ) -> None:
     """Lock a stack and write its specification.
 
-    For example `thoth pi pin matmul numpy==2.1.0`, or with a script of your own
-    `thoth pi pin --script mine.py numpy==2.3.5`. The requirements and their dependencies are locked
-    with the hashes of their wheels, for this platform. `thoth inspect` measures the stack.
+    Examples are `thoth pi pin matmul numpy==2.1.0` and, with a script of your own, `thoth pi pin
+    --script mine.py numpy==2.3.5`. The requirements and their dependencies are locked with the
+    hashes of their wheels, for this platform. `thoth inspect` measures the stack.
     """
     from common.packages import DEFAULT_INDEX
     from pis.amun.pinning import pinned_specification

@@ -19,11 +19,11 @@ _MANIFESTS = frozenset({"Pipfile", "pyproject.toml", "setup.cfg"})
 
 
 def read_project(path: Path) -> Project:
-    """The project in a folder, or the one whose manifest or lock ``path`` is.
+    """Read the project in a folder, or the project to which a manifest or a lock belongs.
 
-    Files are read of that folder alone, also where one includes others.
+    Only files in the project's folder are read, even if one of them includes other files.
 
-    :raises InvalidArgument: if there is nothing there, or an include leaves the folder
+    :raises InvalidArgument: if there is no project, or an include leaves the folder
     :raises InvalidFile: naming file, field and remedy
     """
     folder, name = _folder_of(path)
@@ -36,7 +36,7 @@ def read_project(path: Path) -> Project:
 
 
 def read_lock_file(path: Path) -> ProjectLock:
-    """A lock by itself.
+    """Read a lock without its project.
 
     :raises InvalidArgument: if there is no such file
     :raises InvalidFile: if it cannot be read, or is a requirements file without all its pins
@@ -48,11 +48,11 @@ def read_lock_file(path: Path) -> ProjectLock:
 
 
 def keep_manifest(output: Path, path: Path, project: Project) -> None:
-    """Refuse to write a lock over what says what the project asks for.
+    """Refuse to overwrite the file that contains the project's requirements.
 
-    A lock whose every entry is pinned may be replaced, also where it is all that was read.
+    A lock in which every entry is pinned may be replaced, even if no other file was read.
 
-    :param path: from which the project was read: its folder, or its file
+    :param path: folder or file from which the project was read
     :raises InvalidArgument: naming the remedy
     """
     read = path / project.source if path.is_dir() else path
@@ -66,7 +66,7 @@ def keep_manifest(output: Path, path: Path, project: Project) -> None:
 
 @contextmanager
 def refusing_files() -> Iterator[None]:
-    """What is refused as a document within was given as a file, and is told as one."""
+    """Raise :class:`InvalidFile` for documents that are refused within the block."""
     try:
         yield
     except InvalidFile:
@@ -78,7 +78,7 @@ def refusing_files() -> Iterator[None]:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file completely or not at all."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -113,7 +113,7 @@ def _with_included(folder: Path, files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def _content(folder: Path, name: str) -> bytes:
-    """A file within a folder; one that is too large is read so far that parsing refuses it."""
+    """Content of a file in a folder, cut after so many bytes that parsing refuses larger files."""
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()):
         raise InvalidArgument(f"{path} leads out of the project's folder")

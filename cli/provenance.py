@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("lock", type=NamedPath(path_type=Path))
 @click.option("--index", "indexes", multiple=True, metavar="NAME",
               help="An allowed index; repeat for more.  [default: all configured]")  # fmt: skip
-@click.option("--live", is_flag=True, help="Ask the indexes now instead of reading PostgreSQL.")
+@click.option("--live", is_flag=True, help="Query the indexes now instead of using recorded data.")
 @as_json_option
 @click.pass_context
 def provenance(

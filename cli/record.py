@@ -21,12 +21,12 @@ _MOST_DIFFERENCES = 20
 
 @click.group(cls=CommandGroup)
 def record() -> None:
-    """Documents in PostgreSQL and the rows made of them."""
+    """Compare stored rows with the documents that they were made from."""
 
 
 @record.command()
 @click.option("--documents", "most", type=click.IntRange(1), metavar="N",
-              help="Compare only the next N documents, from where the last run ended.")  # fmt: skip
+              help="Compare only N documents, the next after those of the last run.")  # fmt: skip
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), metavar="S",
               help="Stop after S seconds; the next run continues from there.")  # fmt: skip
 @click.option("--replay", "replays", type=click.IntRange(0), default=20, show_default=True,
@@ -44,9 +44,9 @@ def verify(
 ) -> None:
     """Compare rows with their documents.
 
-    Documents are compared with their digests, and all rows with their documents. If anything in a
-    document differs, its observations are not used as evidence until a later run finds no
-    difference. Exit code 1 if something differs.
+    Documents are compared with their digests, and all rows with their documents. If a difference is
+    found for a document, its observations are not used as evidence until a later run finds none.
+    Exit code 1 if something differs.
     """
     from graph.migrate import migrated_stores
     from graph.verification.run import verify_record

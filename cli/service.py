@@ -48,13 +48,13 @@ class _Tls:
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8443, show_default=True,
-              help="Port to listen on; 0 takes a free one.")  # fmt: skip
+              help="Port to listen on; 0 takes a free port.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1, _MOST_PROCESSES), default=2, show_default=True,
               help="Number of processes.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1, _MOST_PROCESSES), default=8, show_default=True,
-              help="Concurrent requests of each process.")  # fmt: skip
+              help="Number of concurrent requests per process.")  # fmt: skip
 @click.option("--tls-self-signed", is_flag=True,
-              help="Use a self-signed certificate, which is made once and kept.")  # fmt: skip
+              help="Use a self-signed certificate, which is created once and kept.")  # fmt: skip
 @click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="PEM file with the certificate and its chain.")  # fmt: skip
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -63,12 +63,12 @@ class _Tls:
               help="Trust X-Forwarded-* headers; a proxy terminates TLS.")  # fmt: skip
 @click.option("--with-workers", is_flag=True, help="Also run workers for all queues.")
 @click.option("--metrics-dir", type=click.Path(file_okay=False, path_type=Path),
-              help="Folder where the processes share their numbers for /metrics.")  # fmt: skip
+              help="Folder in which the processes share values for /metrics.")  # fmt: skip
 @click.pass_context
 def serve(ctx: click.Context, /, **given: Any) -> int:
     """Start the HTTP server.
 
-    It runs until SIGTERM, and then finishes running requests.
+    The server runs until SIGTERM, and then finishes the requests in progress.
     """
     settings: Settings = ctx.obj
     if given.pop("with_workers"):
@@ -194,7 +194,7 @@ def _address(host: str, listener: socket.socket, tls: bool) -> str:
 @click.option("--queue", "queues", type=EnumChoice("api.jobs.queue:QueueName"),
               multiple=True, help="Take jobs from this queue.  [default: all]")  # fmt: skip
 @click.option("--metrics-dir", type=click.Path(file_okay=False, path_type=Path),
-              help="Folder where the processes share their numbers for /metrics.")  # fmt: skip
+              help="Folder in which the processes share values for /metrics.")  # fmt: skip
 @click.option("--alone", is_flag=True, hidden=True, help="Run as a child of another worker.")
 @click.pass_context
 def worker(
@@ -206,7 +206,7 @@ def worker(
 ) -> int:
     """Process the jobs of the service.
 
-    Workers run until SIGTERM. A running job is finished, or returned to its queue.
+    Workers run until SIGTERM. Then each finishes its running job, or returns the job to its queue.
     """
     from api.jobs.queue import QueueName
 
@@ -317,11 +317,11 @@ def command(*arguments: str) -> tuple[str, ...]:
 
 @click.command()
 @click.option("--limit", type=click.IntRange(1, _MOST_WRITES), default=100, show_default=True,
-              help="Number of requests, newest first.")  # fmt: skip
+              help="Number of requests to list, newest first.")  # fmt: skip
 @as_json_option
 @click.pass_obj
 def audit(settings: Settings, limit: int, as_json: bool) -> None:
-    """List the requests that wrote something.
+    """List the API requests that wrote data.
 
     Each line has the time, the token, the client's address, the route, the status and the created
     or changed object.

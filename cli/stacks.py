@@ -46,13 +46,13 @@ class NothingMeasured(ProjectError):
 
 
 @click.command()
-@click.option("--indicator", help="Only this performance indicator, such as PiMatmul.")
-@click.option("--hardware", metavar="DIGEST_PREFIX", help="Only this hardware class.")
+@click.option("--indicator", help="Show only this performance indicator, such as PiMatmul.")
+@click.option("--hardware", metavar="DIGEST_PREFIX", help="Show only this hardware class.")
 @click.option("--baseline", metavar="DIGEST_PREFIX",
-              help="Compare with this stack.  [default: the newest release]")  # fmt: skip
+              help="Stack to compare with.  [default: the newest release]")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Also show groups with a single stack.")
 @click.option("--self-check", "checking", is_flag=True,
-              help="Compare stacks with themselves, where every difference is false.")  # fmt: skip
+              help="Compare stacks with themselves; every difference is then false.")  # fmt: skip
 @as_json_option
 @click.pass_context
 def stacks(

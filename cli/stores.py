@@ -26,7 +26,7 @@ _NOT_ALL_UP = 3
 
 @click.command()
 @as_json_option
-@click.option("--serve", is_flag=True, help="Then run the HTTP service until Ctrl-C.")
+@click.option("--serve", is_flag=True, help="After that, run the HTTP service until Ctrl-C.")
 @click.option("--port", type=click.IntRange(0, 65535),
               help="Port of the service, with --serve.  [default: 8443]")  # fmt: skip
 @click.pass_context
@@ -99,8 +99,8 @@ def down(settings: Settings, as_json: bool) -> None:
 def status(ctx: click.Context, as_json: bool) -> None:
     """Show whether the stores are up.
 
-    Starts nothing. Also says when requests wait and no worker runs. Exit code 3 if a store is
-    down.
+    This command starts no store. It also warns if requests wait while no worker is running. Exit
+    code 3 if a store is down.
     """
     settings: Settings = ctx.obj
     stores = inventory(settings)
@@ -120,7 +120,7 @@ def status(ctx: click.Context, as_json: bool) -> None:
 def migrate(settings: Settings, as_json: bool) -> None:
     """Migrate the schemas of both stores to this version.
 
-    It is safe to repeat.
+    Running the command again does no harm.
     """
     from graph.engine import open_stores
     from graph.migrate import migrate as apply

@@ -25,13 +25,13 @@ _NAME_LENGTH = 100
 
 @click.group(cls=CommandGroup)
 def token() -> None:
-    """Tokens with which clients use the service."""
+    """Create, list and revoke tokens, with which clients use the service."""
 
 
 @token.command()
 @click.argument("name")
 @click.option("--scope", "scopes", type=EnumChoice("graph.record.tokens:Scope"),
-              multiple=True, required=True, help="What it allows; repeat for more.")  # fmt: skip
+              multiple=True, required=True, help="Allowed scope; repeat for more.")  # fmt: skip
 @click.option(
     "--expires", help="How long the token is valid, such as 12h, 30d or 8w.  [default: forever]"
 )
@@ -80,7 +80,7 @@ def list_(settings: Settings, as_json: bool) -> None:
 def revoke(settings: Settings, token_id: str, as_json: bool) -> None:
     """Revoke a token at once.
 
-    ID is its identifier, or the prefix that `thoth token list` shows.
+    ID is the token's identifier, or the prefix that `thoth token list` shows.
     """
     from graph.migrate import migrated_stores
     from graph.record.tokens import revoke_token

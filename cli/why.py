@@ -40,9 +40,9 @@ def why(
 ) -> None:
     """Explain why a package is in the advised stack.
 
-    NAME is the package, PATH the project, this folder by default. Shows who requires the package,
-    why it has this version, and the next best choice. Exit code 1 if it is not in the stack, or
-    there is no stack.
+    NAME is the package, and PATH the project, which is the current folder by default. Shows who
+    requires the package, why it has this version, and the next best choice. Exit code 1 if the
+    package is not in the stack, or if there is no stack.
     """
     (package,) = dependencies([name], "NAME")
     if package.specifier or package.extras:
@@ -69,11 +69,11 @@ def why(
 def why_not(
     context: click.Context, /, requirement: str, path: Path | None, as_json: bool, **given: Any
 ) -> None:
-    """Explain what another version would cost.
+    """Explain what choosing another version would cost.
 
-    REQUIREMENT is such as 'numpy==1.26.4', PATH the project, this folder by default. Shows the
-    loss of score and what else would change, or why the requirement cannot be met. Exit code 1 if
-    no stack meets it.
+    REQUIREMENT names the version, such as 'numpy==1.26.4'; PATH is the project, by default the
+    current folder. Shows the loss of score and what else would change, or why the requirement
+    cannot be met. Exit code 1 if no stack meets the requirement.
     """
     from adviser.explain import ForcedOutcome
 

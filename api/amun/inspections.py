@@ -127,7 +127,7 @@ class AmunInspectionsResource(MethodView):
     @blueprint.doc(requestBody=_SPECIFICATION)
     @blueprint.response(202, SubmittedSchema)
     def post(self) -> dict[str, Any]:
-        """Submit an inspection; a script runs in a sandbox, an indicator by its name."""
+        """Submit an inspection of a script, which runs in a sandbox, or of a named indicator."""
         analysis, inspection = submission.submitted(_specification())
         return {
             "inspection_id": analysis.analysis_id,
@@ -223,7 +223,7 @@ class SpecificationResource(MethodView):
     @needs(Scope.INSPECT)
     @result_routes.response(200, SpecificationDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
-        """Get the specification of an inspection; once it is built, as it runs."""
+        """Get the specification of an inspection; after the build, as it is run."""
         analysis = submission.existing_inspection(inspection_id)
         written = submission.text_of(analysis, "build", "specification")
         return {
@@ -237,7 +237,7 @@ class BuildLogResource(MethodView):
     @needs(Scope.INSPECT)
     @result_routes.response(200, AmunLogDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
-        """Get the log of the build; null until it is built."""
+        """Get the log of the build; null before the build ends."""
         analysis = submission.existing_inspection(inspection_id)
         log = submission.text_of(analysis, "build", "log")
         return {"log": log, "parameters": submission.identity(analysis)}

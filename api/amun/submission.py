@@ -49,7 +49,7 @@ def refuse_secrets(value: Mapping[str, Any]) -> None:
 
 
 def public_specification(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove credentials from a specification; jobs use those configured for the index."""
+    """Remove credentials from a specification; jobs use those in the index's configuration."""
     public = {k: v if k in _VERBATIM else public_values(v) for k, v in value.items()}
     if isinstance(python := value.get("python"), Mapping):
         texts = {k: python[k] for k in _LOCKS if isinstance(python.get(k), str)}
@@ -184,12 +184,12 @@ def existing_inspection(inspection_id: str) -> Analysis:
 
 
 def folder(inspection: Analysis) -> Path:
-    """Folder of its documents. The service makes identifiers, so the path stays inside."""
+    """Folder of an inspection; identifiers come from the service and are safe in paths."""
     return folder_of(service().settings) / inspection.analysis_id
 
 
 def text_of(inspection: Analysis, *path: str) -> str | None:
-    """Content of a file in its folder; ``None`` until it exists."""
+    """Content of a file in an inspection's folder; ``None`` until the file exists."""
     try:
         return folder(inspection).joinpath(*path).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -197,5 +197,5 @@ def text_of(inspection: Analysis, *path: str) -> str | None:
 
 
 def identity(inspection: Analysis) -> Mapping[str, Any]:
-    """The parameters that every response about an inspection repeats."""
+    """Parameters that every response about an inspection repeats."""
     return {"inspection_id": inspection.analysis_id}

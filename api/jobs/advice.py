@@ -92,10 +92,10 @@ def _on_hardware(stores: Stores, request: AdviceRequest) -> StackRequest:
 def matching_hardware(
     recorded: Sequence[RecordedHardware], jobs: Mapping[str, int], described: Mapping[str, Any]
 ) -> str | None:
-    """Digest of the class of the described processor and GPU with the most jobs.
+    """Digest of the class with the most jobs among those of the described processor and GPU.
 
-    Several classes may share family and model, which is all that ``thamos`` sends. Evidence is
-    always of one class, and the report names it.
+    Several classes may share family and model, which is all that ``thamos`` sends. Evidence always
+    comes from one class, which the report names.
 
     :param jobs: measured on each class, by digest
     :returns: ``None`` if no processor is described, or no class matches

@@ -144,7 +144,7 @@ def _postpone(
 ) -> float:
     """Let an analysis wait for a store; returns how long it has waited so far, in seconds.
 
-    After a long run, the outage is a new one, and the time starts again.
+    After a long run, an outage counts as new, and the waiting time starts again.
     """
     reason = f"{message}; trying again"
     with worker.service.writing() as connection:
@@ -159,7 +159,7 @@ def _private(event: str, analysis: Analysis, error: ProjectError) -> None:
 
 
 def _cause(error: ProjectError) -> str:
-    """The cause for clients; settings and paths are private."""
+    """Cause of an error as clients see it, without settings and paths, which are private."""
     return public_message(error) if isinstance(error, SchemaMismatch) else "its log says why"
 
 

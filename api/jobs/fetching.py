@@ -1,4 +1,4 @@
-"""Jobs that fetch packages from indexes: requested ones, and those that an advice lacked."""
+"""Jobs that fetch packages from indexes: requested packages, and packages that an advice lacked."""
 
 from __future__ import annotations
 

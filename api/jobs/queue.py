@@ -52,7 +52,7 @@ _ENDED = text("SELECT procrastinate_finish_job_v1(:job, 'aborted', true)")
 
 
 class QueueName(StrEnum):
-    """Queues; a worker takes jobs of those it is assigned. The value is stored."""
+    """Names of queues. A worker takes jobs from the queues assigned to it; values are stored."""
 
     #: Jobs that people wait for.
     PEOPLE = "people"

@@ -41,7 +41,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class RetryPolicy(BaseRetryStrategy):
-    """Retries postponed jobs, and passing errors a bounded number of times."""
+    """Retries postponed jobs, and, a bounded number of times, jobs with temporary errors."""
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         """Retry after the requested delay, or after 1, 4, 9 … seconds."""
@@ -77,7 +77,7 @@ def _task(name: str, limit_s: float) -> Callable[[Task[P]], Task[P]]:
 
 
 def _another_waits(context: JobContext) -> bool:
-    """Whether a job with the same key waits. It does the same work, and both cannot wait."""
+    """Whether another job with the same key waits, which will do the same work."""
     key, service = context.job.queueing_lock, _worker(context).service
     if key is None:
         return False
@@ -156,7 +156,7 @@ def fetch_packages(
 
 @_task("graph.project", _BULK_S)
 def project_graph(context: JobContext) -> None:
-    """Project the record into the graph; an unavailable graph is waited for without a limit."""
+    """Project the record into the graph; if the graph is unavailable, wait without a time limit."""
     service = _worker(context).service
     try:
         with service.stores() as stores:
@@ -246,7 +246,7 @@ def schedules(settings: Settings) -> Iterator[Schedule]:
 
 
 def register_schedules(app: procrastinate.App, settings: Settings) -> None:
-    """Let the workers of ``app`` enqueue due tasks; at most one job of each waits."""
+    """Let the workers of ``app`` enqueue due tasks; at most one job of each task waits."""
     for it in schedules(settings):
         name = f"{NAMESPACE}:{it.task}"
         decorate = app.periodic(cron=it.cron, queue=it.queue.value, queueing_lock=it.task)

@@ -48,7 +48,7 @@ _LOG = logging.getLogger(__name__)
 
 
 async def keep_returning(app: procrastinate.App, worker: WorkerContext) -> None:
-    """Return stalled jobs periodically, beside the running job."""
+    """Return stalled jobs to their queues periodically, while another job may run."""
     while True:
         try:
             await return_stalled_once(app, worker)
@@ -98,7 +98,7 @@ async def return_stalled(app: procrastinate.App, worker: WorkerContext) -> None:
 
 
 async def prune(app: procrastinate.App, worker: WorkerContext) -> None:
-    """Delete old jobs and uploads, and requests and audit entries as the settings say.
+    """Delete old jobs and uploads, and, if the settings say so, old requests and audit entries.
 
     Each transaction deletes few rows, so that it blocks nobody.
     """
@@ -112,7 +112,7 @@ async def prune(app: procrastinate.App, worker: WorkerContext) -> None:
 
 
 def _held(worker: WorkerContext) -> Connection | None:
-    """A transaction with the lock of :func:`return_stalled`; ``None`` if another worker has it."""
+    """A transaction with the lock of :func:`return_stalled`; ``None`` if the lock is taken."""
     with relational_errors(worker.settings):
         connection = worker.service.engine.connect()
         try:
@@ -160,7 +160,7 @@ def _forget_old(worker: WorkerContext) -> None:
 def _in_batches(
     worker: WorkerContext, what: str, forget: Callable[[Connection], tuple[int, list[str]]]
 ) -> None:
-    """Delete batches, each in a transaction, until one is not full; then delete the bodies."""
+    """Delete batches of rows, each in a transaction, and the stored bodies of the documents."""
     deleted = named = 0
     for _ in range(MOST_BATCHES):
         try:

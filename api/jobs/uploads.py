@@ -39,8 +39,8 @@ PROJECT_SOON = replace(PROJECT, key="graph.project-soon", delay_s=1)
 def upload_id(analysis_id: str) -> str:
     """Identifier of the stored upload of a request.
 
-    Not the digest of its content, which may be the identifier of the ingested document; and each
-    upload is kept as long as its own request needs it.
+    It differs from the digest of the content, which may be the identifier of the ingested document.
+    Uploads with the same content are stored separately, each as long as its request needs it.
     """
     return digest(["upload", analysis_id])
 
@@ -90,8 +90,8 @@ def _refuse_whole(result: Mapping[str, Any]) -> None:
 def lock_of(settings: Settings, content: str) -> FileLock:
     """The lock for the temporary file of an upload.
 
-    A file lock, because the file is local to this machine, too; it ends with its process.
-    Digests with the same first digits share a lock, so that there are few.
+    The lock is a file lock, because the upload's file is local to this machine, too. It ends with
+    its process. Digests with the same first digits share a lock, so that there are few.
     """
     name = content.removeprefix("sha256:")[:2]
     return FileLock(settings.home / "uploads" / f"{name}.lock", timeout=PATIENCE_S, mode=0o600)

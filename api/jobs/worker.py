@@ -1,7 +1,8 @@
 """The worker process: runs jobs of the queue until a signal to stop.
 
-It returns a job that it cannot finish in time, and one whose end it could not store because the
-queue was unavailable. Neither counts as an attempt; the sudden death of a worker does.
+The worker returns a job to the queue if it cannot finish the job in time, or could not store the
+job's end because the queue was unavailable. Neither counts as an attempt, but the sudden death of a
+worker does.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class _RunningWorker:
         return await work()
 
     async def show_life(self) -> None:
-        """Send heartbeats, so that the running job is not taken for that of a dead worker."""
+        """Send heartbeats, which show that the worker of the running job is alive."""
         while True:
             await asyncio.sleep(HEARTBEAT_S)
             if self.worker_id is not None:

@@ -39,7 +39,7 @@ class JobTimeouts:
 
     @contextmanager
     def over(self, name: str, limit_s: float) -> Iterator[None]:
-        """JobTimeouts the block; it may be in a thread of its own."""
+        """Limit the time of a block, which may run in any thread."""
         key = object()
         self._until[key] = name, time.monotonic() + limit_s
         try:
@@ -106,7 +106,7 @@ class WorkerContext:
     def known_of(
         self, stores: Stores, roots: Iterable[str], environment: Environment
     ) -> tuple[Snapshot, Evidence]:
-        """The snapshot of requirements and its evidence; read again only after a change."""
+        """The snapshot of requirements, and its evidence; read again only after a change."""
         names = tuple(sorted(roots))
         key, position = (names, environment), _position(stores)
         known = self._known.pop(key, None)

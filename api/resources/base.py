@@ -61,7 +61,7 @@ def filters(query: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def package_name(text: str) -> str:
-    """Normalise the name of a package; an invalid name matches none."""
+    """Normalise the name of a package; an invalid name matches no package."""
     return str(canonicalize_name(text))
 
 

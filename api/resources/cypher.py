@@ -32,7 +32,7 @@ _pool = ThreadPoolExecutor(_AT_A_TIME, "graph-question")
 
 
 def answer_within(seconds: float, ask: Callable[[], T]) -> T:
-    """Return the result of ``ask``, which runs in a thread, where no alarm is delivered.
+    """Run ``ask`` in a thread, where no alarm signal arrives, and return its result.
 
     :raises StoreUnavailable: after ``seconds``, including the wait for a free thread
     """

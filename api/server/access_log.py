@@ -25,7 +25,7 @@ def register(app: Flask) -> None:
 
 
 def tell(environ: Mapping[str, Any], status: int, body_bytes: int | None, took: timedelta) -> None:
-    """Log a request; of its query only the names, because values may be private."""
+    """Log a request; its query is logged without values, which may be private."""
     path = str(environ.get("PATH_INFO", ""))
     if path in _WATCHED and status < 400:
         return

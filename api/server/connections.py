@@ -165,7 +165,7 @@ class ConnectionWorker(ThreadWorker):
             self._say_farewell(conn)
 
     def _say_farewell(self, conn: TConn) -> None:
-        """Wait until the client closes; closing first could discard what it has not read."""
+        """Wait until the client closes; closing first could discard data that it has not read."""
         self._forget(conn)
         try:
             conn.sock.setblocking(False)
@@ -207,7 +207,7 @@ class ConnectionWorker(ThreadWorker):
 
 
 def _begin(head: bytearray) -> int:
-    """Offset of the head behind empty lines; larger than the limit if there are too many.
+    """Offset of a request's head after empty lines; above the limit if there are too many of them.
 
     >>> [_begin(bytearray(it)) for it in (b"GET /", b"\\r\\nGET /", b"\\r\\n" * 1_000_000)]
     [0, 2, 10]

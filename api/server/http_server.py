@@ -67,14 +67,15 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def is_private(listener: socket.socket) -> bool:
-    """Whether only this machine reaches the socket."""
+    """Whether only this machine can reach the socket."""
     return is_loopback(str(listener.getsockname()[0]))
 
 
 def check(settings: Settings, front: ServerOptions) -> None:
     """Create an application once before forking, to check the settings and share its imports.
 
-    It opens no connection, which must not be shared. The caller sets up the metrics folder first.
+    No connection is opened, because processes must not share connections. The caller sets up the
+    metrics folder first.
 
     :raises InvalidSettings: if the settings are invalid
     """

@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class WaitBudget:
-    """The time that is left for a client; it grows with the bytes that the client moves.
+    """The time that is left for a client; it grows with the bytes that the client sends or reads.
 
     :param slow: number of free places for slow clients
     """
@@ -53,7 +53,7 @@ class WaitBudget:
 
     @property
     def prompt_s(self) -> float:
-        """Seconds that need no place for slow clients; not positive after them.
+        """Seconds until the client needs a place for slow clients; not positive after that.
 
         >>> WaitBudget(Semaphore(), moved_bytes=2 * 1_048_576, waited_s=2.0).prompt_s
         0.25
@@ -134,12 +134,12 @@ class AnswerWriter:
         self._patience = WaitBudget(slow)
 
     def send(self, data: bytes) -> int:
-        """Write all of it, and return its length."""
+        """Write all of ``data``, and return its length."""
         self.sendall(data)
         return len(data)
 
     def sendall(self, data: bytes) -> None:
-        """Write all of it.
+        """Write all of ``data``.
 
         :raises BrokenPipeError: if the client reads too slowly
         """

@@ -56,7 +56,7 @@ class _SupervisedChild:
 
 @dataclass(slots=True)
 class Supervisor:
-    """Runs children until SIGTERM, SIGINT or SIGHUP; a second one kills them.
+    """Runs children until SIGTERM, SIGINT or SIGHUP; a second signal kills them.
 
     :param restarted: called for each child that is restarted
     """
@@ -92,7 +92,7 @@ class Supervisor:
         return 0
 
     def _check(self, supervised: _SupervisedChild) -> int | None:
-        """Start a child that is due; returns the exit code of an essential child that ended."""
+        """Start a child that is due, or return the exit code of an essential child that ended."""
         now = time.monotonic()
         if supervised.process is None:
             if now >= supervised.due:

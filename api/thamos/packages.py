@@ -228,7 +228,7 @@ def get_metadata(query: dict[str, Any]) -> dict[str, Any]:
 @blueprint.response(200, SolvedEnvironmentsSchema)
 @blueprint.alt_response(404, "NOT_FOUND")
 def environments(query: dict[str, Any]) -> dict[str, Any]:
-    """List known systems with a Python that a release supports; none if it is not solved."""
+    """List known systems with a Python that a release supports; none for an unsolved release."""
     with reading() as (connection, _):
         release = _release(connection, query)
         systems = known_systems(connection) if release.state == ReleaseState.SOLVED else []
@@ -254,7 +254,7 @@ def openapi() -> Any:
 @blueprint.route("/ui/")
 @blueprint.response(302, description="Where the page is.")
 def pages() -> Any:
-    """Redirect to the page that shows it."""
+    """Redirect to the page that shows the OpenAPI document."""
     return redirect("/docs")
 
 
@@ -275,7 +275,7 @@ def _release(connection: Connection, query: dict[str, Any]) -> VersionDetail:
 
 
 def _dependencies(requirements: Iterable[Requirement]) -> Iterator[dict[str, Any]]:
-    """Return dependencies; those of several extras are repeated for each extra."""
+    """Return dependencies; a dependency of several extras is repeated for each of them."""
     for it in requirements:
         if it.name is not None:
             for extra in it.for_extras or (None,):

@@ -132,7 +132,7 @@ def _with_source(settings: Settings, project: Project) -> Project:
 
 
 def _notes(fields: Mapping[str, Any], name: str) -> tuple[dict[str, str], ...]:
-    """Return notes of the client, which precede the report's own, with the keys it expects.
+    """Return the client's notes, each with type, message and link; they precede the report's own.
 
     :raises InvalidArgument: naming the invalid note
     """
