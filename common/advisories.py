@@ -17,7 +17,7 @@ from common.packages import (
 
 
 class RangeEventKind(StrEnum):
-    """What starts or ends a range of versions, as the OSV schema calls it."""
+    """Events that start or end a range of versions, named as in the OSV schema."""
 
     INTRODUCED = "introduced"
     FIXED = "fixed"
@@ -81,7 +81,7 @@ class Rating:
 
 
 def worst(ratings: Iterable[Rating]) -> Rating:
-    """The rating with the highest score, else the one with the highest severity."""
+    """The rating with the highest score or, if none has a score, with the highest severity."""
 
     def badness(rating: Rating) -> tuple[bool, float, int, bool, str]:
         rank = -1 if rating.severity is None else rating.severity.rank
@@ -193,8 +193,8 @@ class VersionLine:
     def _flags(self, events: Range) -> bytearray:
         """One byte for each version, 1 if it is affected.
 
-        An event applies to its version and all above it. Where several apply, the last one in
-        their order decides, so each overwrites the earlier ones.
+        An event applies to its version and all versions above it. Where several events apply, the
+        last one in order decides, so each event overwrites the effect of the earlier ones.
         """
         flags = bytearray(len(self._texts))
         for event in sorted(events, key=_order):

@@ -154,7 +154,7 @@ def _measured(seen: Record) -> Record:
 
 
 def _requested(hardware: Record, seen: Record) -> Record:
-    """The requested hardware: in 2019 jobs recorded only flags of their machine."""
+    """The requested hardware, as jobs of 2019 recorded no more of their machine than its flags."""
     at = "$.run.requests.hardware"
     return {
         "source": "requested",
@@ -180,7 +180,7 @@ def _reported(seen: Record) -> Record:
 
 
 def _quota(limits: Record, cpus: int | None) -> float | None:
-    """Number of CPUs that the job could use, if it is below that of the machine."""
+    """Number of CPUs that the job could use, if that is less than the machine has."""
     pinned = limits["cpus"]
     if pinned is None or (cpus is not None and pinned >= cpus):
         quota: float | None = limits["quota"]

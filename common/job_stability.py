@@ -79,8 +79,8 @@ def instability(
 def within_job_spread(repetitions: Sequence[float]) -> float:
     """MAD / median of a job's repetitions, a dimensionless share of the median.
 
-    The stability rule is defined on the plain median absolute deviation; ``MAD_TO_SD`` is only for
-    estimates between jobs.
+    The stability rule is defined on the plain median absolute deviation; the factor ``MAD_TO_SD``
+    is only for estimates between jobs.
 
     :param repetitions: times or rates of one job, above zero; fewer than two give 0
 

@@ -28,8 +28,8 @@ _PUBLIC_INDEX = re.compile(r'^PYPI_SIMPLE_ENDPOINT.*= "(.+)"$', re.MULTILINE)
 def public_index_url() -> str:
     """URL of the public Python index as pypi-simple states it, without a trailing slash.
 
-    Read from the source of that package. Importing it takes 0.2 s at the start of a command,
-    because it loads requests, pydantic and Beautiful Soup.
+    The URL is read from the source of that package, because importing it at the start of a command
+    takes 0.2 s: it loads requests, pydantic and Beautiful Soup.
     """
     spec = find_spec("pypi_simple")
     source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
@@ -82,7 +82,7 @@ def package_version(name: str, version: str, index: str | None = None) -> Packag
 def version_key(version: str) -> str:
     """A sort key for stores that cannot compare versions.
 
-    As texts, compared by code point, the keys of two versions have the order of PEP 440, and equal
+    Keys compared as texts, by code point, have the order of their versions by PEP 440, and equal
     versions have equal keys. Texts that are not versions sort before all versions.
 
     >>> sorted(["2.0", "1.10", "2.0rc1", "1.9", "nightly", "2.0.post1"], key=version_key)
@@ -118,7 +118,7 @@ def version_key(version: str) -> str:
 
 
 def _sortable(number: int) -> str:
-    """The number of digits, then the digits, so that 10 sorts after 9; up to 99 digits."""
+    """Sort key of a number: its count of digits (at most 99), then the digits; 10 is after 9."""
     digits = str(number)
     return f"{min(len(digits), 99):02}{digits}"
 

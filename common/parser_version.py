@@ -53,6 +53,6 @@ CHANGED_COLUMNS: Mapping[int, frozenset[str]] = MappingProxyType(
 
 
 def changed_since(version: int) -> frozenset[str]:
-    """What later versions fill differently from ``version``."""
+    """Columns that later versions of the parsers fill differently from ``version``."""
     later = (columns for number, columns in CHANGED_COLUMNS.items() if number > version)
     return frozenset[str]().union(*later)

@@ -1,4 +1,4 @@
-"""Remove from texts what must not be repeated: secrets in URLs, tokens, unprintable characters."""
+"""Remove secrets in URLs, tokens and unprintable characters from texts before they are repeated."""
 
 from __future__ import annotations
 

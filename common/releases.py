@@ -112,7 +112,7 @@ class ReleaseFile:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One release of one index.
+    """One release on one index.
 
     :param version: normalised by PEP 440; as written if it is not a version
     :param metadata_source: source of the requirements: ``metadata-file``, ``wheel-range``,
@@ -206,8 +206,8 @@ def _parsed(raw: str) -> tuple[Parsed, _MarkerText | None]:
     """Parse name and specifier apart from the marker, which is cached.
 
     Markers repeat more often than whole lines. Measured: a metadata dump is read in a quarter of
-    the time. A URL may contain a semicolon, so such a line is parsed whole; so is an invalid line,
-    because the message then names the position.
+    the time. A line with a URL is parsed whole, because URLs may contain semicolons. An invalid
+    line is parsed whole, so that the message names the position.
     """
     head, semicolon, marker = raw.partition(";")
     if semicolon and "@" not in head:

@@ -21,7 +21,7 @@ from common.errors import InvalidArgument
 
 
 class Fit(StrEnum):
-    """Why a release can be installed or not; of its wheels the nearest mismatch counts."""
+    """Why a release can or cannot be installed; among its wheels, the nearest mismatch counts."""
 
     COMPATIBLE = "compatible"
     #: The C library, or macOS, is older than the wheel requires.
@@ -102,7 +102,7 @@ def _platform_miss(platform: str, environment: Environment) -> Miss:
 
 
 def _libc_miss(platform: str, libc: tuple[str, tuple[int, int]]) -> Miss:
-    """The machine is the same, but the tag needs another or a newer C library."""
+    """Mismatch of a tag for the right machine that needs another or a newer C library."""
     has = f"{libc[0]} {_text(libc[1])}"
     glibc, musl = floor_of(platform), _MUSL.fullmatch(platform)
     if glibc is not None and libc[0] == "glibc":
@@ -294,7 +294,7 @@ def _known(environment: Environment) -> dict[str, int | Miss]:
 
 
 def _judged(tag_set: str, environment: Environment) -> int | Miss:
-    """The best rank of a tag set, or why it is incompatible."""
+    """The best rank of a tag set, or why the tag set is incompatible."""
     try:
         tags = parse_tag(tag_set)
     except (InvalidTag, ValueError):

@@ -1,4 +1,4 @@
-"""Configuration of pip and uv on this machine: files and environment variables, which win."""
+"""Configuration of pip and uv on this machine, from files and overriding environment variables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pip_options(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def has_uv_file(environ: Mapping[str, str]) -> bool:
-    """Whether uv has a configuration file, which it prefers to pip's configuration."""
+    """Whether uv has a configuration file; if so, it counts more than pip's configuration."""
     return any(path.exists() for path in _uv_files(environ))
 
 
@@ -96,5 +96,5 @@ def _config(environ: Mapping[str, str]) -> Path:
 
 
 def _is_usable(location: str) -> bool:
-    """Whether it is a URL or an existing folder: pip ignores missing folders, uv would fail."""
+    """Whether a location is a URL or an existing folder; uv would fail on missing folders."""
     return "://" in location or Path(location).is_dir()

@@ -1,6 +1,6 @@
 """Results of jobs: measurements on standard output, and conditions that the runner recorded.
 
-Only the executor of this project writes the conditions, and it marks its documents with a
+Only the executor of this project writes the conditions, in documents that have a
 ``document_version``. In other documents, fields of the same names have other meanings.
 """
 
@@ -306,7 +306,7 @@ def run_of(result: Record) -> JobRun:
 
 
 def _ended_by_host(result: Record, ended: str | None) -> bool:
-    """Whether the host ended the job; documents of earlier releases are judged by its end."""
+    """Whether the host ended the job; in documents of earlier releases, the job's exit decides."""
     if "host_problem" in result:
         return flag_of(result, "host_problem", "$")
     return is_host_end(ended, integer_of(result, "exit_code", "$", -_INT32, _INT32) or 0)
@@ -335,7 +335,7 @@ def _bundled(script: Record) -> str | None:
 
 
 def _schedule(schedule: Record) -> tuple[str | None, int | None]:
-    """Block and turn; only interleaved jobs have a block."""
+    """Block and turn of a job; only interleaved jobs have a block."""
     at = "$.schedule"
     run = text_of(schedule, "run", at, 100)
     block = integer_of(schedule, "block", at)

@@ -1,8 +1,8 @@
-"""Strict JSON: canonical bytes, digests, and documents that parsers or stores could disagree on.
+"""Strict JSON: canonical bytes, digests, refusal of documents that parsers read differently.
 
 :func:`load_json` refuses repeated keys, NUL characters, lone surrogates and numbers that are not
 finite. The fast path is one parse and one dump by orjson and a few counts over the bytes. Only a
-document that fails one of them is read again, slowly, to say what is wrong and where.
+document that fails one of these steps is read again, slowly, to find out what is wrong and where.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def _may_repeat_keys(data: bytes, canonical: bytes) -> bool:
     """Whether ``data`` has another number of colons than its canonical form.
 
     The parser keeps one of two equal keys, so the canonical bytes have one colon less; colons
-    inside texts are in both. The canonical form unescapes colons, which could hide a missing one,
-    so documents with escapes that may be colons are checked more closely.
+    inside texts occur in both. The canonical form unescapes colons, which could make up for the
+    missing colon, so documents with escapes that may be colons are checked more closely.
     """
     return data.count(b":") != canonical.count(b":") or b"\\u003" in data
 

@@ -87,7 +87,7 @@ class LockEntry:
     local: bool = False
 
     def holds(self, markers: Mapping[str, str]) -> bool:
-        """Whether it is installed in an environment with these variables of PEP 508."""
+        """Whether the package is installed in an environment with these variables of PEP 508."""
         return marker_holds(self.marker, markers, self.groups)
 
 
@@ -109,7 +109,7 @@ def marker_holds(
 
 
 def pinned_version(specifier: str | None) -> str | None:
-    """The version behind ``==`` as it is written; ``None`` if the specifier pins none.
+    """The version after ``==``, as it is written; ``None`` if the specifier pins no version.
 
     >>> pinned_version("== 1.0RC1"), pinned_version(">=1")
     ('1.0RC1', None)

@@ -113,7 +113,7 @@ def parse_line(line: str, number: int, at: str) -> Line:
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines joined with their continuations, without comments, and their first line number."""
+    """Lines joined with their continuations, without comments, each with its first line number."""
     held, began = list[str](), 0
     for number, line in enumerate([*text.splitlines(), ""], start=1):
         began = began or number
@@ -182,7 +182,7 @@ def split_words(text: str, at: str) -> list[str]:
 
 
 def _option(word: str) -> tuple[str, str | None]:
-    """The full name of an option, and its value if the same word contains it."""
+    """The full name of an option, and its value if the same word contains the value."""
     if word.startswith("--"):
         name, equals, value = word.partition("=")
         return _LONG.get(name, name), value if equals else None
@@ -204,7 +204,7 @@ def kind_of_reference(text: str) -> SourceKind:
 
 
 def reference_without_name(text: str) -> SourceKind | None:
-    """The kind of source of a line that is only a URL or a path; ``None`` if it is neither.
+    """The kind of source of a line that is only a URL or a path; ``None`` for other lines.
 
     A text with another prefix before a colon is not a path, so that arbitrary files with colons are
     not mistaken for requirements files.

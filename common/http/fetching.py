@@ -222,14 +222,14 @@ class Fetcher:
         return FetchResponse(head.status, head.headers, url)
 
     def _credentials(self, url: str) -> dict[str, str]:
-        """Only for the server itself: no other host gets them."""
+        """Credentials for a URL of the server itself; no other host gets any."""
         if self._auth is None or not _is_same_server(self._url, url):
             return {}
         credentials = base64.b64encode(":".join(self._auth).encode()).decode()
         return {"Authorization": f"Basic {credentials}"}
 
     async def _ask_keyring(self) -> bool:
-        """Whether a keyring has credentials that were not tried yet; it is asked once."""
+        """Whether a keyring has credentials that were not tried yet; it is queried only once."""
         if self._keyring_asked:
             return False
         self._keyring_asked = True
@@ -287,7 +287,7 @@ def status_problem(head: Head, what: str) -> IndexProblem:
 
 
 def _seconds_of(retry_after: str) -> float | None:
-    """Seconds, from seconds or a date (RFC 9110, 10.2.3)."""
+    """Seconds to wait, from a number of seconds or a date (RFC 9110, 10.2.3)."""
     if retry_after.isascii() and retry_after.isdigit() and len(retry_after) < 10:
         return float(retry_after)
     try:
@@ -419,7 +419,7 @@ def _check_size(size: int, limit: int, what: str) -> None:
 
 
 def _is_same_server(url: str, other: str) -> bool:
-    """Whether both have the same host and port; an upgrade to HTTPS on default ports counts."""
+    """Whether two URLs have the same host and port; HTTPS may replace HTTP on default ports."""
     first, second = server_of(url), server_of(other)
     if first.host != second.host:
         return False
@@ -428,7 +428,7 @@ def _is_same_server(url: str, other: str) -> bool:
 
 
 def _from_keyring(url: str, user: str | None) -> tuple[str, str] | None:
-    """Credentials of a keyring for ``url``, else for its host."""
+    """Credentials of a keyring for ``url`` or, if it has none, for the host of ``url``."""
     try:
         import keyring
     except ImportError:

@@ -73,7 +73,7 @@ _NO_TUNNEL = "CONNECT tunnel failed"
 
 
 class StopReceiving(Exception):
-    """Raised by a receiver that has read enough of a body; the response counts as complete."""
+    """Raised by a receiver that has enough of a body; the response then counts as complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +145,10 @@ class Head:
 class Transport:
     """Sends GET requests over few connections, to checked addresses only.
 
-    Uses HTTP/2 where a server offers it, else HTTP/1.1 with kept connections. Bound to the event
-    loop of its first request. Proxies of the environment are used. Their own addresses are
-    trusted, and they resolve host names; then only literal private addresses can be refused.
+    A transport uses HTTP/2 if the server offers it, and otherwise HTTP/1.1 with kept connections.
+    It is bound to the event loop of its first request. Proxies that the environment names are used,
+    and their addresses are trusted. As a proxy resolves host names, only literal private addresses
+    can be refused then.
 
     :param connections: to one host
     :param connect_s: seconds to connect
@@ -205,7 +206,7 @@ class Transport:
         return Head(transfer.status, transfer.headers)
 
     async def aclose(self) -> None:
-        """Close all connections and fail what is under way."""
+        """Close all connections, and let the requests in progress fail."""
         for transfer in list(self._transfers.values()):
             self._forget(transfer)
         if self._timer is not None:
@@ -215,7 +216,7 @@ class Transport:
             self._unwatch(descriptor)
 
     async def _resolve(self, host: str, port: int) -> list[str]:
-        """The checked addresses of a host; one look-up serves all requests of a minute."""
+        """The checked addresses of a host; each look-up is reused for a minute."""
         until, task = self._addresses.get((host, port), (0.0, None))
         if task is None or until < self._now() or (task.done() and _is_failed(task)):
             task = asyncio.ensure_future(self._guard.addresses(host, port))
@@ -289,7 +290,7 @@ class Transport:
                 curl.setopt(_PROXY_TLS[option], path)
 
     def _take_header(self, transfer: _Transfer, line: bytes) -> None:
-        """Keep a header; the status line of a further response, such as after 100, starts anew."""
+        """Keep a header; a further status line, as after status 100, discards earlier headers."""
         transfer.active_at = self._now()
         status = _STATUS_LINE.match(line)
         if status is not None:
@@ -310,7 +311,7 @@ class Transport:
         return len(part)
 
     def _open(self, allowed: frozenset[str], address: Any) -> Any:
-        """A socket for a checked address; libcurl knows no other, and this makes sure of it."""
+        """Open a socket after making sure that its address was checked."""
         family, kind, protocol, target = address
         if _without_scope(str(target[0])) not in map(_without_scope, allowed):
             return pycurl.SOCKET_BAD
@@ -319,7 +320,7 @@ class Transport:
         return self._opened[-1]
 
     def _watch(self, event: int, descriptor: int, _multi: object, _data: object) -> None:
-        """Watch a socket as libcurl asks for."""
+        """Watch a socket for the events that libcurl requests."""
         assert self._loop is not None  # noqa: S101 - set before the first transfer
         self._unwatch(descriptor)
         if event in (pycurl.POLL_IN, pycurl.POLL_INOUT):
@@ -346,7 +347,7 @@ class Transport:
             )
 
     def _act(self, descriptor: int, events: int) -> None:
-        """Let libcurl do what can be done without waiting, and report what ended."""
+        """Let libcurl do what can be done without waiting, and report the transfers that ended."""
         while self._multi.socket_action(descriptor, events)[0] == pycurl.E_CALL_MULTI_PERFORM:
             pass
         while self._opened:
@@ -389,7 +390,7 @@ def _without_scope(address: str) -> str:
 
 
 def tls_options(environ: Mapping[str, str]) -> list[tuple[int, str]]:
-    """Trust the certificates that pip and uv are configured with, else those of the system.
+    """Trust the certificates that pip and uv are configured with or, without any, the system's.
 
     :returns: options of libcurl and their paths
     :raises InvalidSettings: if certificates cannot be read

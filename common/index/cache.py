@@ -1,12 +1,12 @@
 """Cache of an index on disk: pages with their validators, and metadata by file hash.
 
-All homes of a user share it, and several processes may use it at a time: a file is replaced as a
-whole, and a damaged one counts as missing. A page is stored with the summary of its versions, so
-that most uses neither decompress nor parse it.
+All homes of a user share the cache, and several processes may use it at a time: files are replaced
+as a whole, and damaged files count as missing. A page is stored with the summary of its versions,
+so that most uses neither decompress nor parse it.
 
-hishel was tried. One of its modes ignores the age in a response; the other obeys it instead of the
-caller, and caches nothing from an index that sends neither validators nor an age. Here the caller
-decides how old a page may be.
+The library hishel was tried. One of its modes ignores the age in a response. The other mode obeys
+that age instead of the caller, and caches nothing from an index that sends neither validators nor
+an age. Here the caller decides how old a page may be.
 
 File URLs may contain tokens that are needed for downloads, so pages are stored unchanged, readable
 for this user only. A page with a user or a password in a URL is never stored.
@@ -99,7 +99,7 @@ class IndexCache:
             return None
 
     def keep_page(self, project: str, kept: KeptPage, body: bytes | None = None) -> None:
-        """Store a page; a page with users in URLs only removes the stored one.
+        """Store a page; if its URLs contain users, only remove the stored page.
 
         :param body: the unpacked text, if it is new
         """
@@ -132,7 +132,7 @@ class IndexCache:
             return None
 
     def keep_metadata(self, sha256: str | None, about: Mapping[str, Any], text: str) -> None:
-        """Store the metadata of a file without secrets, if the file has a hash."""
+        """Store the metadata of a file that has a hash; secrets are left out."""
         if sha256:
             packed = zstandard.compress(without_secrets(text).encode(), _LEVEL)
             self._write(self._metadata(sha256), about, packed)

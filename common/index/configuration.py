@@ -1,7 +1,7 @@
 """The package indexes that this machine is configured with, by pip, uv and the settings.
 
-A request can name one of them and never add one: the operator of a machine decides what it
-may fetch.
+A request can name one of these indexes, but never add an index: the operator of a machine decides
+which indexes it fetches from.
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ def configured_indexes(
 ) -> dict[str, Index]:
     """The indexes of this machine by name, the default one (``pypi``) first.
 
-    The default comes from uv's configuration, else from pip's, else it is the public index; a
-    setting of that name replaces it. The others come from the settings, from named indexes of uv's
-    configuration, and from pip's folders of wheels. Indexes without a name are ignored.
+    The default is the index in uv's configuration. If there is none, it is the index in pip's
+    configuration, and without that, the public index. A setting for the name ``pypi`` replaces all
+    of them. The other indexes come from the settings, from named indexes of uv's configuration, and
+    from pip's folders of wheels. Indexes without a name are ignored.
 
     :raises InvalidSettings: if a URL is invalid
     """

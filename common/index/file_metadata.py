@@ -100,7 +100,7 @@ def _check_digest(file: IndexFile, size: int, sha256: str) -> None:
 
 
 async def fetch_metadata(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
-    """Read the metadata file if there is one, else parts of a wheel, else the complete file.
+    """Read the metadata file or, without one, parts of a wheel; failing that, the complete file.
 
     :raises IndexProblem: also for unexpected errors of the parsers
     """
@@ -189,7 +189,7 @@ async def _by_parts(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
 async def _by_entry(
     fetcher: Fetcher, file: IndexFile, sparse: SparseFile, tail: bytes
 ) -> bytes | None:
-    """METADATA without the rest of a large table of contents; ``None`` if that is impossible."""
+    """METADATA, read with a part of a large table of contents; ``None`` if that is impossible."""
     limit = fetcher.limits.metadata_bytes
     entry = entry_in_tail(tail, sparse.size, file.filename, limit)
     if entry is None:

@@ -1,8 +1,9 @@
 """Links of an HTML page, parsed in time linear in its length.
 
-The standard library's parser looks for an end that never comes and then starts again behind the
-beginning, which costs the square of a page's length: minutes for 100 kB of ``<a ``. Here an
-unclosed construct takes the rest of the page with it, as in browsers (WHATWG HTML, 13.2.5).
+The standard library's parser searches the whole page for the end of an unclosed construct, and then
+starts again just after its beginning. Its time grows with the square of a page's length: minutes
+for 100 kB of ``<a ``. Here an unclosed construct takes the rest of the page with it, as in browsers
+(WHATWG HTML, 13.2.5).
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def plain(text: str) -> str:
 
 
 def _plain_value(text: str) -> str:
-    """Resolve references in an attribute; without a semicolon not before ``=`` or a letter.
+    """Resolve references in an attribute, except those without semicolon before ``=`` or a letter.
 
     >>> _plain_value("?a=1&region=2&amp;b=&#51;&copy=4")
     '?a=1&region=2&b=3&copy=4'

@@ -22,9 +22,9 @@ def folder_page(root: str, name: str, limit: int) -> ProjectPage:
     """The files of a project in the index at ``root``, a ``file`` URL.
 
     An ``index.html`` in a folder with the project's name is read like a page of a server. Without
-    the page the files of that folder count, and without the folder the files of the index. Files
-    without a page are hashed, and again after every change. Symbolic links to outside of the index
-    are not followed.
+    that page, the files of the folder count; without the folder, the files of the index. Files that
+    are on no page are hashed, and hashed again after every change. Symbolic links to outside of the
+    index are not followed.
 
     :param limit: bytes of a page
     :raises IndexProblem: ``not_found`` if there is no file of the project, ``unreachable`` if
@@ -103,6 +103,6 @@ def _files(folder: Path, name: str, root: Path) -> Iterator[IndexFile]:
 
 @lru_cache(maxsize=4096)
 def _sha256(path: Path, changed_ns: int, size: int) -> str:
-    """Hash of the file; time and size of the last change are part of the cache key."""
+    """SHA-256 of a file; its size and the time of its last change are part of the cache key."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -129,7 +129,7 @@ def listed_page(
     listed: Mapping[str, ListedVersion],
     status: ProjectStatus,
 ) -> ProjectPage:
-    """A page that was parsed before, with the summary of that time.
+    """A page that was parsed before, with the summary that was made then.
 
     :raises ValueError: if it is not a page in JSON
     """
@@ -148,7 +148,7 @@ def parse_page(
 ) -> ProjectPage:
     """Parse a page in either format.
 
-    A page in JSON is checked and summarised; its files are read when they are asked for.
+    A page in JSON is checked and summarised; its files are read on demand.
 
     :param name: of the project, normalised
     :param packed: its body as :class:`PackedPage` has it, if it is at hand
@@ -172,7 +172,7 @@ def parse_page(
 
 @dataclass(slots=True)
 class _ParsedJson:
-    """A page in JSON, checked as far as that its files can be looked at one by one."""
+    """A page in JSON, checked far enough for its files to be read one by one."""
 
     entries: list[Any]
     versions: list[str]
@@ -214,10 +214,10 @@ def status_of(state: Any, reason: Any) -> ProjectStatus:
 
 
 class JsonPage:
-    """A page in JSON that is read as far as it is asked for.
+    """A page in JSON, of which only the requested parts are read.
 
-    Only the compressed text and the summaries are held: the pages of a large project graph have
-    more than 100 MB, and five times that as objects.
+    Only the compressed text and the summaries are held: the pages of a large project graph take
+    more than 100 MB as text, and five times as much as objects.
 
     :param compressed: by Zstandard
     """
@@ -272,7 +272,7 @@ class JsonPage:
         return tuple(files.values())
 
     def contents(self) -> PageContents:
-        """All that the page says of files."""
+        """All that the page says about files."""
         parsed, names = self._parsed(), _UsualNames(self._name)
         entries = (
             _entry_of_json(self._name, it, self._base_url, parsed.api, names)
@@ -290,7 +290,7 @@ class JsonPage:
 
 
 class _RecentPages:
-    """The last parsed pages, of limited size: a page is usually asked again at once.
+    """The last parsed pages, up to a total size: a page is often requested again at once.
 
     :param most_bytes: of the pages as texts
     """
@@ -324,7 +324,7 @@ _RECENT = _RecentPages(8 << 20)
 
 
 def _summaries(name: str, parsed: _ParsedJson, base_url: str) -> dict[str, ListedVersion]:
-    """Summary of each version; equals that of :func:`contents_of`, in a tenth of the time."""
+    """Summary of each version: the same as by :func:`contents_of`, in a tenth of the time."""
     names = _UsualNames(name)
     spelled: dict[str, str] = {}
     for version in parsed.versions:
@@ -369,7 +369,7 @@ def _summaries(name: str, parsed: _ParsedJson, base_url: str) -> dict[str, Liste
 
 
 def _summary(version: str, files: list[tuple[str | None, dict[str, Any]]]) -> ListedVersion | None:
-    """Summary of a version all of whose files are plain; ``None`` if a time does not exist.
+    """Summary of a version whose files are all plain; ``None`` if an upload time is invalid.
 
     :param files: tag set of each wheel, ``None`` for a source distribution, and its entry
     """
@@ -418,7 +418,7 @@ _LENGTHS = frozenset((20, *range(22, 28)))
 
 
 class _UsualNames:
-    """Recognises the usual names of a project's files; others are parsed with care."""
+    """Recognises the usual names of a project's files; other names need the slower parser."""
 
     def __init__(self, project: str) -> None:
         self._project = project
@@ -441,7 +441,7 @@ class _UsualNames:
 
 
 def _is_plain(entry: dict[str, Any]) -> bool:
-    """Whether the keys that a summary uses have the usual types; others are read with care."""
+    """Whether the keys that a summary uses have the usual types, which are read faster."""
     get = entry.get
     url, hashes, yanked = get("url"), get("hashes"), get("yanked", False)
     python, uploaded = get("requires-python"), get("upload-time")
@@ -482,7 +482,7 @@ def _entry_of_json(
 
 
 def _has_plain_details(entry: dict[str, Any]) -> bool:
-    """Whether the other keys have the usual types, too."""
+    """Whether the keys that a summary does not use have the usual types."""
     size, metadata = entry.get("size"), _metadata_key(entry)
     return (
         (size is None or type(size) is int)
@@ -502,7 +502,7 @@ def _metadata_key(entry: dict[str, Any]) -> Any:
 def _plain_file(
     entry: dict[str, Any], version: str, tags: str | None, api: Version
 ) -> IndexFile | None:
-    """A file all of whose keys have the usual types; ``None`` if its time does not exist."""
+    """Read a file whose keys all have the usual types; ``None`` if its upload time is invalid."""
     yanked, metadata, size = entry.get("yanked", False), _metadata_key(entry), entry.get("size")
     uploaded = entry.get("upload-time")
     if uploaded and not _UTC_TIME.fullmatch(uploaded):
@@ -611,7 +611,7 @@ def _file(package: DistributionPackage, name: str, attested: bool | None) -> Ind
 
 
 def _in_utc(moment: datetime | None) -> datetime | None:
-    """The time in UTC; ``None`` also if it is out of range there."""
+    """The time in UTC; ``None`` if it is missing, or out of range in UTC."""
     try:
         return moment and moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
     except OverflowError:
@@ -624,7 +624,7 @@ def _sha256_in(digests: Mapping[str, str]) -> str | None:
 
 
 def _is_version(value: Any) -> bool:
-    """Whether it is short enough to be a version; Python refuses thousands of digits."""
+    """Whether a text is short enough to be a version; Python refuses thousands of digits."""
     return isinstance(value, str) and len(value) <= _LONGEST_VERSION
 
 

@@ -1,8 +1,8 @@
 """Read METADATA from parts of a remote wheel.
 
-Tables of contents of large wheels have up to 1.5 MB, of which one entry is needed; it is usually
-among the last. That entry, its member and an end record make a small archive that is read as any
-other.
+The table of contents of a large wheel has up to 1.5 MB. Only the entry of METADATA is needed, which
+is usually one of the last. That entry, its member and an end record make a small archive that is
+read like any other archive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
 class MissingSpan(Exception):
-    """A read of bytes that are not known: the first one, and the first one after them."""
+    """Raised on reading unknown bytes, with the offsets of the first one and of their end."""
 
     def __init__(self, start: int, end: int) -> None:
         super().__init__(f"bytes {start} to {end} are not known")
@@ -42,7 +42,7 @@ class SparseFile(io.RawIOBase):
         self._spans.append((start, data))
 
     def need(self, start: int, end: int) -> None:
-        """Check that all bytes between are known.
+        """Check that all bytes between two offsets are known.
 
         :raises MissingSpan: for the first unknown part
         """
@@ -126,7 +126,7 @@ class TailEntry:
 
 
 def entry_in_tail(tail: bytes, size: int, filename: str, limit: int) -> TailEntry | None:
-    """The directory entry of the wheel's METADATA, if the known part of the directory has it.
+    """The directory entry of the wheel's METADATA, if the known part of the directory contains it.
 
     :param tail: the last bytes of the file
     :param size: bytes of the whole file

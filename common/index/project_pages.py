@@ -45,7 +45,7 @@ class IndexFile:
     url: str = field(default="", repr=False, compare=False)
 
     def as_document(self) -> dict[str, Any]:
-        """The file as in a release document; the page's digest is computed from it."""
+        """The file as in a release document; the page's digest is computed from these documents."""
         return {
             "filename": self.filename,
             "sha256": self.sha256,
@@ -95,7 +95,7 @@ class ProjectState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProjectStatus:
-    """State of a project and its reason in the index's words, if there is one."""
+    """State of a project, and the reason that the index gives, if any."""
 
     state: ProjectState = ProjectState.ACTIVE
     reason: str | None = None
@@ -103,7 +103,7 @@ class ProjectStatus:
 
 @dataclass(frozen=True, slots=True)
 class PageContents:
-    """All that a page says of files.
+    """All that a page says about files.
 
     :param releases: files by version, in the page's order; a version that violates PEP 440 is kept
         as in file names, and one that is only listed (PEP 700) has no files
@@ -124,7 +124,7 @@ class PageContents:
         return {version: summary_of(version, files) for version, files in self.releases.items()}
 
     def contents(self) -> PageContents:
-        """This."""
+        """This object itself."""
         return self
 
     def files_of(self, version: str) -> tuple[IndexFile, ...]:
@@ -133,7 +133,7 @@ class PageContents:
 
 
 class PageSource(Protocol):
-    """Reads as much of a page as is asked for."""
+    """Reads only the requested parts of a page."""
 
     def listed(self) -> Mapping[str, ListedVersion]:
         """Summary of each version, in the page's order."""
@@ -142,7 +142,7 @@ class PageSource(Protocol):
         """Files of a version; none if the page does not list it."""
 
     def contents(self) -> PageContents:
-        """All that the page says of files."""
+        """All that the page says about files."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class ProjectPage:
     """All files of one project, as of the time ``as_of``.
 
     :attr:`listed` and :meth:`files_of` cost little; everything else reads the page completely.
-    Versions of a quarantined project have no files, so that nothing of it is ever installed.
+    Versions of a quarantined project have no files, so that none of them is ever installed.
 
     :param name: normalised
     :param as_of: when the index sent or last confirmed the page (this machine's clock, UTC)
@@ -181,7 +181,7 @@ class ProjectPage:
 
     @cached_property
     def contents(self) -> PageContents:
-        """All that the page says of files."""
+        """All that the page says about files."""
         contents = self.source.contents()
         if self.is_quarantined:
             return PageContents(dict.fromkeys(contents.releases, ()), NO_FILES)
@@ -243,7 +243,7 @@ def wheel_tag_set(filename: str) -> str:
 
 
 def contents_of(entries: Iterable[IndexFile | str], versions: Iterable[str]) -> PageContents:
-    """Group files by version; of two files with one name the first counts.
+    """Group files by version; of two files with the same name the first counts.
 
     :param entries: files, and names of invalid entries
     :param versions: listed by the index, whose spelling wins over that of files, such as ``1.0``

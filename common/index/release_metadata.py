@@ -101,8 +101,8 @@ _ARCHIVES = (".tar.gz", ".zip")
 def metadata_files(files: Iterable[IndexFile]) -> list[IndexFile]:
     """Return the files to read metadata from, in the order in which to try them.
 
-    Wheels come first, because their requirements are final. Among wheels: those that are not
-    yanked, those for Linux on x86-64, those with a metadata file, the smallest.
+    Wheels come first, because their requirements are final. Preferred are wheels that are not
+    yanked; among them, those for Linux on x86-64; then those with a metadata file; then small ones.
     """
     listed = list(files)
     wheels = sorted((it for it in listed if it.kind == "wheel"), key=_wheel_rank)

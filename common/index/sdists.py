@@ -1,7 +1,8 @@
 """Metadata of source distributions, read from their first members, without running anything.
 
-``PKG-INFO`` is certain if it says so (PEP 643). Otherwise its requirements, or those that
-setuptools left in ``*.egg-info/requires.txt``, are likely: another machine's build may give others.
+Requirements in ``PKG-INFO`` are certain if that file says so (PEP 643). Otherwise they, or those
+that setuptools left in ``*.egg-info/requires.txt``, are only likely: a build on another machine may
+give other requirements.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ class SdistReader:
 
     A small archive is taken completely.
 
-    Stands in for the file that a response is written to. Nothing is extracted, and links are not
-    followed.
+    The reader stands in for the file that a response is written to. Nothing is extracted, and links
+    are not followed.
 
     :param most_bytes: of ``PKG-INFO`` and of ``requires.txt``
     """
@@ -286,7 +287,7 @@ def _from_zip(file: BinaryIO, filename: str, most_bytes: int) -> SdistMetadata |
 
 
 def merged_metadata(pkg_info: bytes | None, requires: bytes | None) -> SdistMetadata | None:
-    """The metadata of both files; ``None`` without ``PKG-INFO``.
+    """Metadata from ``PKG-INFO`` and ``requires.txt``; ``None`` without ``PKG-INFO``.
 
     >>> read = merged_metadata(b"Metadata-Version: 1.2\\nName: a\\n", b"b>1\\n[x]\\nc\\n")
     >>> parse_core_metadata(read.text).requires_dist, read.certainty.value
