@@ -12,13 +12,13 @@ from common.inspection import Stack
 
 @dataclass(frozen=True, slots=True)
 class AdviceHead:
-    """An advice as a list shows it.
+    """The fields of an advice that lists show.
 
     :param status: outcome of the search
     :param snapshot_revision: digest of the content of the snapshot
     :param result_digest: digest of the report without its timestamps
-    :param python_version: of the requested environment, such as ``3.11``
-    :param platform: of the requested environment, in the form of a wheel tag
+    :param python_version: Python of the requested environment, such as ``3.11``
+    :param platform: platform of the requested environment, in the form of a wheel tag
     """
 
     advice_id: str
@@ -60,8 +60,8 @@ class AdviceLinks:
     """The edges of an advice in the graph.
 
     :param stacks: recommended stacks, best first; may be empty
-    :param evidence: identifiers in its claims and justifications; those that are not observations
-        of the record are ignored
+    :param evidence: identifiers in the claims and justifications; identifiers that are not
+        observations of the record are ignored
     :param claims: all claims, including claims about stacks that are not recommended
     :param request: ``None`` leaves the request out of the graph
     """
@@ -90,7 +90,7 @@ class StoredAdvice:
 
     @property
     def bodies(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-        """The documents, in the order of :class:`graph.tables.AdviceRow`."""
+        """The five documents, in the order of the columns of :class:`graph.tables.AdviceRow`."""
         return self.request, self.snapshot, self.evidence, self.files, self.report
 
 
@@ -98,8 +98,8 @@ class StoredAdvice:
 class RecordedClaim:
     """A verdict on one measured stack compared with another.
 
-    Fields have the names and meaning of the claims in the report. Both digests refer to stacks of
-    the record.
+    The fields have the same names and meanings as in the claims of a report. Both digests identify
+    stacks in the record.
 
     :param claim_id: digest of the whole claim, including parts that are not stored here
     """

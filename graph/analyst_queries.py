@@ -1,4 +1,4 @@
-"""Cypher queries of analysts: read-only, with a time limit and a row limit.
+"""Runs analysts' Cypher queries: read-only, with a time limit and a row limit.
 
 Three checks protect the graph. The plan of the query (``EXPLAIN``) must not write, load files or
 call procedures outside :data:`PROCEDURES`. The query runs as a read-only user (ArcadeDB) or in read
@@ -24,11 +24,11 @@ from common.settings import Settings
 from graph import dialect
 from graph.engine import graph_errors, reader_driver
 
-#: Procedures that analysts may call: they list labels, types and keys, with equal results on both
-#: products. Algorithms and procedures about the server are not allowed.
+#: Procedures that analysts may call: they list labels, types and keys, with equal results on Neo4j
+#: and ArcadeDB. Procedures that run algorithms or concern the server are not allowed.
 PROCEDURES = frozenset({"db.labels", "db.relationshiptypes", "db.propertykeys"})
 
-#: Names of writing steps: ``SetProperty`` on Neo4j, ``DETACH DELETE`` on ArcadeDB.
+#: Names of plan steps that write: ``SetProperty`` on Neo4j, ``DETACH DELETE`` on ArcadeDB.
 _WRITES = re.compile(
     r"(?:Create|Merge|Set|Remove|Delete|DetachDelete|Foreach)(?![a-z])"
     r"|(?:CREATE|MERGE|SET|REMOVE|DELETE|DETACH DELETE|FOREACH)\b"
@@ -51,7 +51,7 @@ _CONCEALED = "Check the server log"
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """The rows of a query, in the order of the store, each as long as ``columns``.
+    """The rows of a query in the store's order; each row has one value for each of ``columns``.
 
     :param truncated: whether the row limit cut the result
     """
@@ -88,10 +88,10 @@ def run_query(
     """Run ``query`` and return its first ``row_limit`` rows.
 
     :param driver: from :func:`open_reader`
-    :raises QueryRefused: with the reason of the store, or the limit that was reached
+    :raises QueryRefused: with the store's reason, or the limit that was reached
     """
     mark = uuid4().hex
-    # On a line of its own, so that columns in messages of the store stay correct.
+    # The mark gets its own line, so that column numbers in the store's messages stay correct.
     marked = f"/* {mark} */\n{query}"
     values = dict(parameters or {})
     with (
@@ -132,7 +132,7 @@ def _transaction(session: neo4j.Session, timeout_s: float) -> Iterator[neo4j.Tra
 
 @contextmanager
 def _time_limit(driver: neo4j.Driver, database: str, mark: str, timeout_s: float) -> Iterator[None]:
-    """Make ArcadeDB end the query in time; Neo4j does so at the timeout of the transaction."""
+    """Make ArcadeDB end the query in time; Neo4j ends it when the transaction times out."""
     timer = Timer(timeout_s, _end_on_arcadedb, (driver, database, mark))
     timer.daemon = True
     timer.start()
@@ -172,7 +172,7 @@ def _refuse_writes(summary: neo4j.ResultSummary) -> None:
 
 @contextmanager
 def _refusals(timeout_s: float) -> Iterator[None]:
-    """Translate errors of the store about a query into :exc:`QueryRefused`."""
+    """Translate the store's errors about a query into :exc:`QueryRefused`."""
     try:
         yield
     except (ClientError, DatabaseError, TransientError) as error:
@@ -200,7 +200,7 @@ def _refusal(error: Neo4jError, code: str, timeout_s: float) -> QueryRefused:
 
 
 def _message(error: Neo4jError) -> str:
-    """The first line of the store's message, with line numbers of the query without its mark."""
+    """The first line of the store's message; line numbers count from the line after the mark."""
     lines = (error.message or "").splitlines()
     if not lines or _CONCEALED in lines[0]:
         return ""

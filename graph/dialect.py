@@ -1,8 +1,8 @@
-"""Differences between Neo4j and ArcadeDB for analysts' queries; all other code is the same.
+"""Differences between Neo4j and ArcadeDB in analysts' queries; other code treats both alike.
 
 Neo4j refuses writes in read access mode, ends transactions at their timeout, and returns a plan as
-a tree of operators. ArcadeDB relies on the rights of the user, must be told to end a query, and
-returns a plan as text without subqueries.
+a tree of operators. ArcadeDB checks only the rights of the user, ends a query only on request, and
+returns a plan as text that omits subqueries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROCEDURE, LOAD = "ProcedureCall", "LoadCSV"
 _TEXT = "string-representation"
 _LINE = re.compile(r"^\s*\+ (?P<step>[A-Z][A-Z ]*[A-Z])(?: (?P<name>[\w.`]+)\()?")
 
-#: Quoted names, comments and strings; then a call by a dotted name.
+#: Matches quoted names, comments and strings, and then a call of a dotted name.
 _QUOTED = re.compile(
     r"`[^`]*`|//[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL
 )
@@ -65,7 +65,7 @@ def _is_text(plan: dict[str, Any]) -> bool:
 
 
 def _operators(plan: dict[str, Any]) -> Iterator[PlanStep]:
-    """The steps of a tree such as ``ProduceResults@neo4j`` above ``ProcedureCall@neo4j``."""
+    """The steps of Neo4j's plan, such as ``ProduceResults@neo4j`` above ``ProcedureCall@neo4j``."""
     kind = str(plan["operatorType"]).partition("@")[0]
     details = str(plan.get("args", {}).get("Details", ""))
     yield PlanStep(kind, details.partition("(")[0].strip() if kind == PROCEDURE else "")
@@ -74,7 +74,7 @@ def _operators(plan: dict[str, Any]) -> Iterator[PlanStep]:
 
 
 def _lines(text: str) -> Iterator[PlanStep]:
-    """The steps of lines such as ``+ CALL db.labels()`` and ``+ LOAD CSV FROM …``."""
+    """The steps of ArcadeDB's plan, such as ``+ CALL db.labels()`` and ``+ LOAD CSV FROM …``."""
     for line in text.splitlines():
         match = _LINE.match(line)
         if match is None:
@@ -88,10 +88,10 @@ def _lines(text: str) -> Iterator[PlanStep]:
 
 
 def called_procedures(query: str) -> list[str]:
-    """Procedures that ``query`` calls, in order.
+    """The names of the procedures that ``query`` calls, in order.
 
-    Needed for ArcadeDB, whose plan omits subqueries and which has no list of allowed procedures.
-    No procedure can write for a read-only user.
+    This is needed for ArcadeDB, whose plan omits subqueries and which has no list of allowed
+    procedures. A read-only user cannot write through a procedure.
 
     >>> called_procedures("CALL { CALL `algo`.wcc() YIELD node RETURN node } RETURN 'CALL a.b'")
     ['algo.wcc']

@@ -89,7 +89,7 @@ def relational_engine(
     statement_timeout_s: float = STATEMENT_TIMEOUT_S,
     connections: int | None = None,
 ) -> sqlalchemy.Engine:
-    """An engine for PostgreSQL; it connects on first use and has timeouts for everything.
+    """A SQLAlchemy engine for PostgreSQL, which connects on first use and limits every wait.
 
     :param connections: fixed size of the pool; by default a small pool with overflow
     """
@@ -115,7 +115,7 @@ def _connect_arguments(settings: Settings, statement_timeout_s: float) -> dict[s
     """Timeouts of a connection, as parameters of libpq."""
     return {
         "application_name": "thoth",
-        # In whole seconds; libpq raises smaller values to 2.
+        # The timeout is in whole seconds; libpq raises values below 2 to 2.
         "connect_timeout": max(2, math.ceil(settings.connect_timeout_s)),
         "keepalives_idle": 10,
         "keepalives_interval": 5,
@@ -128,7 +128,7 @@ def _connect_arguments(settings: Settings, statement_timeout_s: float) -> dict[s
 
 @dataclass(frozen=True, slots=True)
 class DriverConnection:
-    """A connection of PostgreSQL's driver.
+    """A connection of PostgreSQL's driver, without SQLAlchemy.
 
     :param url: the address without the password
     """
@@ -137,7 +137,7 @@ class DriverConnection:
     connection: psycopg2.extensions.connection
 
     def row(self, statement: str) -> tuple[Any, ...]:
-        """The only row of a query without parameters."""
+        """Run a query without parameters and return its only row."""
         with self.connection.cursor() as cursor:
             cursor.execute(statement)
             row = cursor.fetchone()
@@ -150,7 +150,7 @@ class DriverConnection:
 def driver_connection(settings: Settings) -> Iterator[DriverConnection]:
     """Connect to PostgreSQL without SQLAlchemy, which takes 0.1 s to load, and translate errors.
 
-    For commands that start often. An external store's URL is still read by SQLAlchemy.
+    Used by commands that run often. SQLAlchemy still parses the URL of an external store.
     """
     arguments = _connect_arguments(settings, STATEMENT_TIMEOUT_S)
     if settings.database_url is None:
@@ -197,9 +197,10 @@ def graph_driver(settings: Settings) -> neo4j.Driver:
 
 
 def reader_driver(settings: Settings) -> neo4j.Driver:
-    """A driver for analysts' queries, with the read-only user if there is one.
+    """A driver for analysts' queries; it uses the read-only user if the settings have one.
 
-    Sessions must request read access as well: on a Neo4j without roles, only that refuses writes.
+    Sessions must request read access as well, because a Neo4j without roles refuses writes only
+    then.
     """
     if settings.graph_url is None:
         _, passwords = _endpoint(settings, embedded_graph.ArcadeDB)
@@ -244,7 +245,7 @@ def _endpoint(settings: Settings, kind: type[Service]) -> tuple[int, Passwords]:
 
 
 def server_agent(driver: neo4j.Driver, database: str) -> str:
-    """Name and version of the graph server; runs a query, so it proves that the database exists."""
+    """Name and version of the graph server; the query proves that the database exists."""
     with driver.session(database=database) as session:
         agent = session.run("RETURN 1").consume().server.agent
     return str(agent)
@@ -291,13 +292,13 @@ def open_stores(
     graph: bool = True,
     announce: Callable[[str], None] = to_stderr,
 ) -> Iterator[Stores]:
-    """Connections for the length of a ``with`` block; applies no migration.
+    """Open connections for the length of a ``with`` block, without migrating the schemas.
 
-    Starts embedded stores if necessary, and calls ``announce`` then. Checks that the stores answer,
-    and translates errors of the drivers inside the block.
+    Embedded stores are started if necessary; ``announce`` is called before. The stores must answer,
+    and drivers' errors inside the block are translated.
 
-    :raises StoreUnavailable: if one does not answer within the connect timeout
-    :raises ServiceFailed: if an embedded one cannot be started
+    :raises StoreUnavailable: if a store does not answer within the connect timeout
+    :raises ServiceFailed: if an embedded store cannot be started
     """
     EmbeddedStores(settings).start(announce, relational=relational, graph=graph)
     with relational_errors(settings), graph_errors(settings), ExitStack() as opened:
@@ -314,9 +315,10 @@ def open_stores(
 
 @contextmanager
 def relational_errors(settings: Settings | None = None) -> Iterator[None]:
-    """Turn PostgreSQL's failures into errors with a remedy; bugs pass as they are.
+    """Translate PostgreSQL's failures into errors with a remedy; errors of bugs pass unchanged.
 
-    :param settings: determines the hint; without it the hint covers embedded and external stores
+    :param settings: determine the hint; without settings, the hint covers embedded and external
+        stores
     """
     from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, ProgrammingError
     from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -341,7 +343,7 @@ def relational_errors(settings: Settings | None = None) -> Iterator[None]:
 
 
 def _outdated(error: BaseException | None) -> SchemaMismatch:
-    """The schema of PostgreSQL lacks a table or column."""
+    """The error for a PostgreSQL whose schema lacks a table or column."""
     return SchemaMismatch(f"{POSTGRESQL}: {_first_line(error)}", "run `thoth migrate`")
 
 
@@ -358,9 +360,9 @@ def _relational_failure(cause: str, settings: Settings | None) -> StoreUnavailab
 
 @contextmanager
 def graph_errors(settings: Settings | None = None) -> Iterator[None]:
-    """Turn the graph's failures into errors with a remedy.
+    """Translate the graph's failures into errors with a remedy.
 
-    Errors about a query itself pass unchanged: they are bugs, or belong to an analyst's query.
+    Errors about a query itself pass unchanged, because a bug or an analyst's query caused them.
     """
     try:
         yield

@@ -1,7 +1,7 @@
 """The frozen evidence behind scores: measurements, stacks, vulnerabilities, sources.
 
-Like a snapshot, it does no I/O and is identified by a digest of its content, so equal evidence
-leads to equal advice. :mod:`graph.record.evidence` reads it from the record.
+Evidence does no I/O and is identified by a digest of its content, as a snapshot is, so equal
+evidence leads to equal advice. :mod:`graph.record.evidence` reads it from the record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from common.reasons import Reason
 from common.releases import as_json_time
 from common.units import Unit
 
-#: Name of the source if no archive of advisories was ever read.
+#: Name of the source of advisories if no archive of advisories was ever read.
 ADVISORIES = "advisories"
 
 #: Schema of the JSON form.
@@ -30,7 +30,7 @@ SCHEMA_VERSION = "evidence-1"
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """An indicator with its parameters on one hardware class; its readings are comparable.
+    """Comparable readings: of one indicator with the same parameters on one hardware class.
 
     :param comparison_key: digest of indicator, script, parameters, device and hardware class
     :param python_version: such as ``3.11``; ``None`` if the documents do not contain it
@@ -194,7 +194,7 @@ def _reading(row: list[Any]) -> Reading:
     return Reading(**dict(zip(_READING, row, strict=True)))
 
 
-#: Stack of readings whose inspection has no lock.
+#: Placeholder for the stack of readings whose inspection has no lock.
 UNKNOWN_STACK = ""
 
 

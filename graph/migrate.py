@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import sqlalchemy
     from alembic.config import Config
 
-#: Beside this package in a checkout and in an installed environment alike.
+#: The migrations lie beside this package, both in a checkout and in an installed environment.
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
 
 _NUMBERED = re.compile(r"(\d{4})_(\w+)")
@@ -88,7 +88,7 @@ def known_revisions() -> tuple[str, ...]:
 
 
 def relational_state(connection: sqlalchemy.Connection) -> SchemaState:
-    """State of PostgreSQL; read-only.
+    """State of PostgreSQL's schema; only reads.
 
     :raises SchemaMismatch: if the store's revision is unknown to this code
     """
@@ -97,7 +97,7 @@ def relational_state(connection: sqlalchemy.Connection) -> SchemaState:
 
 
 def relational_state_at(current: str | None) -> SchemaState:
-    """State of a PostgreSQL at a revision.
+    """State of a PostgreSQL schema whose revision is ``current``.
 
     :raises SchemaMismatch: if the revision is unknown to this code
     """
@@ -121,7 +121,7 @@ def cypher_files() -> tuple[CypherFile, ...]:
 
 
 def statements_of(source: str) -> tuple[str, ...]:
-    """The statements of a file: each ends with ``;`` at a line's end, ``//`` starts a comment line.
+    """The statements of a file: ``;`` at the end of a line ends one, ``//`` starts a comment line.
 
     >>> statements_of("// why\\nCREATE (a);\\nCREATE\\n  (b);")
     ('CREATE (a)', 'CREATE\\n  (b)')
@@ -133,7 +133,7 @@ def statements_of(source: str) -> tuple[str, ...]:
 
 
 def graph_state(driver: neo4j.Driver, database: str) -> SchemaState:
-    """State of the graph; read-only.
+    """State of the graph's schema; only reads.
 
     :raises SchemaMismatch: if an applied step is unknown to this code, or its file changed
     """
@@ -154,7 +154,7 @@ def graph_state(driver: neo4j.Driver, database: str) -> SchemaState:
 
 
 def states(stores: Stores) -> tuple[SchemaState, ...]:
-    """State of the opened stores; two short queries, read-only."""
+    """State of the opened stores' schemas; two short queries that only read."""
     opened = []
     if stores.opened_engine is not None:
         with stores.engine.connect() as connection:
@@ -188,16 +188,16 @@ def ensure_schema(stores: Stores) -> None:
 def migrated_stores(
     settings: Settings, *, relational: bool = True, graph: bool = True
 ) -> Iterator[Stores]:
-    """:func:`graph.engine.open_stores` with :func:`ensure_schema`, for most commands."""
+    """Open the stores and call :func:`ensure_schema`, as most commands do."""
     with open_stores(settings, relational=relational, graph=graph) as stores:
         ensure_schema(stores)
         yield stores
 
 
 def migrate(stores: Stores) -> tuple[SchemaState, ...]:
-    """Apply pending steps to the opened stores; repeatable, one process at a time.
+    """Migrate the opened stores; safe to repeat, one process at a time.
 
-    :returns: the earlier state of each store
+    :returns: the state of each store before the migration
     """
     from graph.record.postgresql import AdvisoryLock, session_lock
 
@@ -229,8 +229,8 @@ def migrate_relational(engine: sqlalchemy.Engine) -> None:
 def migrate_graph(driver: neo4j.Driver, database: str) -> None:
     """Migrate the graph to the newest step.
 
-    A transaction cannot contain both schema statements and data. A step is recorded after its
-    statements, so each statement must be repeatable (``IF NOT EXISTS``).
+    A transaction of the graph cannot contain both schema statements and data. A step is therefore
+    recorded after its statements, and each statement must be repeatable (``IF NOT EXISTS``).
     """
     pending = graph_state(driver, database).pending
     files = [file for file in cypher_files() if file.version in pending]
@@ -263,7 +263,7 @@ def alembic_config(connection: sqlalchemy.Connection) -> Config:
 
 
 def write_revision(engine: sqlalchemy.Engine, subject: str) -> Path:
-    """Write the next revision: the difference between the tables and the database."""
+    """Write the next revision from the differences between :mod:`graph.tables` and the database."""
     from alembic import command
 
     number = f"{int(max(known_revisions(), default='0')) + 1:04}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from neo4j import ManagedTransaction
 
-#: A row of nulls if nothing is missing; no row if the wheel or the environment is unknown.
+#: Returns a row of nulls if nothing is missing, and no row if the wheel or environment is unknown.
 MISSING_INTERFACES = """
 MATCH (artifact:Artifact {sha256: $sha256})
 MATCH (environment:NativeEnvironment {digest: $digest})
@@ -45,8 +45,8 @@ def missing_interfaces(
 ) -> list[MissingInterface] | None:
     """Interfaces that the wheel needs and the environment lacks, sorted by name.
 
-    :param sha256: of the wheel
-    :param digest: of the environment
+    :param sha256: SHA-256 of the wheel
+    :param digest: digest of the environment
     :returns: ``None`` if the wheel or the environment is not in the graph
     """
     rows = [record.data() for record in tx.run(MISSING_INTERFACES, sha256=sha256, digest=digest)]

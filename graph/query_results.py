@@ -55,12 +55,12 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - one line a type
 
 
 def properties_of(entity: Node | Relationship) -> dict[str, Any]:
-    """Properties sorted by name, because the products return them in different orders."""
+    """Properties sorted by name, because Neo4j and ArcadeDB order them differently."""
     return {key: plain(entity[key]) for key in sorted(entity.keys())}
 
 
 def short(value: Any) -> str:
-    """``value`` for a table, in the notation of Cypher.
+    """``value`` as text for a table, in the notation of Cypher.
 
     >>> short([1.0, None, "a"]), short({"rate": 1234567890.123})
     ('[1, null, "a"]', '{rate: 1.23457e+09}')

@@ -1,4 +1,4 @@
-"""Reads snapshots from the graph: :func:`load_snapshot`, and :func:`is_current` for an old one.
+"""Reads snapshots from the graph, and checks whether an earlier snapshot is still current.
 
 The closure of a request is read layer by layer, with one Cypher query for each layer. A layer
 contains the unread packages that candidates of the previous layer require. A package is read again
@@ -128,7 +128,7 @@ def load_snapshot(
     *,
     database: str = "neo4j",
 ) -> Snapshot:
-    """Read the closure of ``roots``: one query for each layer and two for the whole closure.
+    """Read the closure of ``roots``, with one query for each layer and two more queries.
 
     :param roots: in any order; requirements whose marker is false are ignored
     :raises InvalidArgument: if a root is not a valid requirement, or is a direct reference
@@ -145,10 +145,10 @@ def load_snapshot(
 
 
 def is_current(driver: neo4j.Driver, snapshot: Snapshot, *, database: str = "neo4j") -> bool:
-    """Whether a snapshot that is read now would be equal; one query of a few milliseconds.
+    """Whether reading ``snapshot`` again would change it; one query of a few milliseconds.
 
     The projection gives a package a random revision while it writes its versions. The answer is
-    therefore ``False`` from the first write on, not only after the last one.
+    therefore ``False`` from the first write on, not only after the last write.
     """
     with _read_session(driver, database) as session:
         return session.execute_read(_unchanged, snapshot)

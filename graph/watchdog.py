@@ -1,7 +1,8 @@
 """A watchdog for commands that wait for a store.
 
 Neither driver has a timeout for reads on the client, and a stopped or hung server keeps its
-connections open. A command has its process for itself, so an alarm signal can end the wait.
+connections open. A command does not share its process with other work, so an alarm signal can end
+the wait.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def watchdog(store: str, seconds: float) -> Iterator[Callable[[], None]]:
 
     Does nothing outside the main thread, because signals are delivered to the main thread only.
 
-    :param store: name for the error message
+    :param store: name of the store in the error message
     :raises StoreUnavailable: at any point inside the block
     """
 

@@ -1,4 +1,4 @@
-"""PostgreSQL and ArcadeDB from their wheels, as processes on this machine.
+"""Runs PostgreSQL and ArcadeDB, which are installed from wheels, as processes on this machine.
 
-Start with :class:`graph.embedded.stores.EmbeddedStores`.
+Entry point: :class:`graph.embedded.stores.EmbeddedStores`.
 """

@@ -1,4 +1,4 @@
-"""ArcadeDB from the wheel ``arcadedb-embedded``, run as a Bolt server with the wheel's Java."""
+"""Runs ArcadeDB from the wheel ``arcadedb-embedded`` as a Bolt server with the wheel's Java."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graph.embedded.service import Service
 
 USER, READER, DATABASE = "root", "analyst", "neo4j"
 
-#: Equal to the limit of PostgreSQL statements; only a bug or an abandoned query takes longer.
+#: The same limit as for PostgreSQL statements; only a bug or an abandoned query takes longer.
 _COMMAND_TIMEOUT_S = 600
 
 #: Logs to the console only, because standard output is redirected to the log file.
@@ -35,7 +35,7 @@ java.util.logging.ConsoleHandler.formatter = com.arcadedb.log.LogFormatter
 
 
 class ArcadeDB(Service):
-    """The graph."""
+    """ArcadeDB, the store of the graph."""
 
     name = "the graph"
     key = "graph"
@@ -69,7 +69,7 @@ class ArcadeDB(Service):
         return f"@{self.arguments}" in process.cmdline()
 
     def answers(self, port: int) -> bool:
-        # Bolt listens before the database and the users exist, so both users run a query.
+        # Bolt listens before the database and the users exist, so each user runs a test query.
         if not processes.listens(port):
             return False
         users = {USER: self.passwords.graph, READER: self.passwords.analyst}
@@ -82,7 +82,7 @@ class ArcadeDB(Service):
             "java.awt.headless": "true",
             "polyglot.engine.WarnInterpreterOnly": "false",
             # Production mode would hide the error messages of queries from analysts. Its other
-            # settings follow one by one.
+            # settings are set below one by one.
             "arcadedb.server.mode": "development",
             "arcadedb.txWalFlush": "2",
             "arcadedb.opencypher.loadCsv.allowFileUrls": "false",
@@ -113,13 +113,13 @@ class ArcadeDB(Service):
         ]
 
     def _delete_outdated_users(self, users: Path) -> None:
-        """Delete users with earlier passwords; ArcadeDB creates missing users at its start."""
+        """Delete users whose password changed; ArcadeDB creates missing users when it starts."""
         if users.exists() and users.stat().st_mtime < self.home.secrets.stat().st_mtime:
             users.unlink()
 
 
 def groups_of(timeout_s: float) -> dict[str, Any]:
-    """ArcadeDB's groups: analysts are read-only, and the store ends their queries in time.
+    """ArcadeDB's user groups: analysts can only read, and their queries have a time limit.
 
     No group has a ``resultSetLimit``, because ArcadeDB applies it to every scan inside a query:
     counts and aggregates would be wrong without a warning. :mod:`graph.analyst_queries` limits the
@@ -170,7 +170,7 @@ def _can_query(port: int, user: str, password: str) -> bool:
 
 
 def _wheel() -> Path:
-    """The wheel's folder, found without an import, which would start a Java machine here."""
+    """The wheel's folder, found without importing it, which would start a JVM in this process."""
     wheel = find_spec("arcadedb_embedded")
     for folder in (wheel.submodule_search_locations or []) if wheel else []:
         if (Path(folder) / "jre" / "bin" / "java").exists():

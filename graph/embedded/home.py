@@ -1,4 +1,4 @@
-"""The folder with all files of the embedded stores."""
+"""The home folder, which contains all files of the embedded stores."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Home:
     def prepare(self) -> None:
         """Create the folders.
 
-        An existing ``THOTH_HOME`` with files keeps its mode, because it may have other uses.
+        If ``THOTH_HOME`` already contains files, its mode stays, because it may have other uses.
 
         :raises OSError: if a folder cannot be created
         """
@@ -65,7 +65,7 @@ class Home:
 
 
 def unusable(path: Path, error: OSError) -> ServiceFailed:
-    """The error for a home that cannot be read or written."""
+    """The error for a home folder that cannot be read or written."""
     return ServiceFailed(
         "embedded stores",
         f"{error.filename or path}: {error.strerror or error}",
@@ -101,7 +101,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class Passwords:
-    """The password of each user, hidden from tracebacks and logs."""
+    """The password of each database user, hidden from tracebacks and logs."""
 
     postgresql: str = field(repr=False)
     graph: str = field(repr=False)
@@ -117,7 +117,7 @@ class Passwords:
 
     @classmethod
     def load_or_create(cls, home: Home) -> Passwords:
-        """The passwords in ``home``, created by the first call; the caller holds the lock."""
+        """The passwords in ``home``, created by the first call; the caller must hold the lock."""
         existing = cls.load(home)
         if existing is not None:
             return existing

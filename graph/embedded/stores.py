@@ -16,13 +16,13 @@ from graph.embedded.home import Home, Passwords, unusable
 from graph.embedded.postgresql import PostgreSQL
 from graph.embedded.service import START_TIMEOUT_S, RunRecord, Service, living, read_record
 
-#: The holder of the lock may be starting a store that recovers from a crash.
+#: Time to wait for the lock: its holder may be starting a store that recovers from a crash.
 _LOCK_TIMEOUT_S = START_TIMEOUT_S + 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A running store; ``now`` if this call started it."""
+    """A running store; ``now`` is true if this call started it."""
 
     name: str
     record: RunRecord
@@ -31,14 +31,14 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A stopped store; ``now`` if this call stopped it."""
+    """A stopped store; ``now`` is true if this call stopped it."""
 
     name: str
     now: bool
 
 
 class EmbeddedStores:
-    """The stores without a URL in the settings: none, one or both."""
+    """The embedded stores: each store for which the settings contain no URL."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -59,9 +59,9 @@ class EmbeddedStores:
     ) -> list[Started]:
         """Start the stores that are not running, and wait until they answer.
 
-        Takes no lock if all are running.
+        If all stores are running already, no lock is taken.
 
-        :param announce: called with a message of one line before a start
+        :param announce: called with a one-line message before a store is started
         :raises ServiceFailed: if a store does not start
         """
         wanted: dict[type[Service], bool] = {PostgreSQL: relational, ArcadeDB: graph}
@@ -95,7 +95,7 @@ class EmbeddedStores:
                 return list(pool.map(lambda s: Stopped(s.name, s.stop()), services))
 
     def record_of(self, kind: type[Service]) -> RunRecord | None:
-        """The record of a store if its process is running; reads one file, writes nothing."""
+        """The run record of a store if its process is running; reads one file, writes nothing."""
         record = read_record(self.home, kind.key)
         return record if record is not None and living(record) else None
 
@@ -114,7 +114,7 @@ class EmbeddedStores:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock of the home, and translate errors of its files."""
+        """Hold the lock of the home folder, and translate errors about files in it."""
         try:
             self.home.prepare()
             with FileLock(self.home.lock, timeout=_LOCK_TIMEOUT_S, mode=0o600):

@@ -1,7 +1,7 @@
-"""The projection of the record (PostgreSQL) to the graph; repeatable, and rebuilt at any time.
+"""Projects the record (PostgreSQL) to the graph; the graph can be rebuilt at any time.
 
-Start with :func:`graph.projection.sync.sync`; :mod:`graph.projection.registry` lists all kinds of
-nodes and edges.
+Entry point: :func:`graph.projection.sync.sync`. All kinds of nodes and edges are listed in
+:mod:`graph.projection.registry`.
 """
 
 from graph.projection.sync import SyncReport, lag, rebuild, sync, sync_few

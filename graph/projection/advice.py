@@ -103,7 +103,7 @@ CLAIM_SUBJECT = MutableNode(node=CLAIM, edges=(CANDIDATE, BASELINE, DIFFERS_IN))
 
 
 def project_claims(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
-    """Update the claims of ``keys``; first create their missing stacks and packages."""
+    """Update the claims ``keys``; their missing stacks and packages are created first."""
     keys = list(keys)
     wanted = ClaimRow.claim_id == any_(literal(keys, ARRAY(Text)))
     stacks = union(
@@ -178,7 +178,7 @@ ADVICES = ImmutableNode(node=ADVICE, edges=(RECOMMENDED, BASED_ON, CLAIMS, ANSWE
 
 
 def project_advice(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
-    """Create the missing advice among ``keys``; first create the missing nodes that it points at.
+    """Create the missing advice among ``keys``; missing nodes that it points at are created first.
 
     Advice that the record no longer has is deleted from the graph.
     """
@@ -207,7 +207,7 @@ def _ends(connection: Connection, kind: EdgeKind, keys: list[str]) -> list[str]:
 
 
 def _inspections(connection: Connection, keys: list[str]) -> list[str]:
-    """Inspections with observations on which the advice is based."""
+    """The inspections whose observations the advice is based on."""
     observed = rows_of(BASED_ON, keys).subquery()
     query = select(ObservationRow.document_id).join(
         observed, observed.c.end == ObservationRow.observation_id

@@ -44,7 +44,7 @@ from graph.tables import (
 _DIGEST = RuntimeEnvironmentRow.digest
 _IMAGE = RuntimeEnvironmentRow.base_image
 
-#: One row for each native package of each environment, without duplicates.
+#: Query with one row for each native package of each environment, without duplicates.
 _INSTALLED = (
     select(
         _DIGEST,
@@ -118,7 +118,8 @@ HARDWARE = NodeKind(
         _IDENTITY["stepping"].astext.cast(Integer).label("cpu_stepping"),
         _IDENTITY["cpus"].astext.cast(Integer).label("logical_cpus"),
         _IDENTITY["cpu_quota"].astext.cast(Double).label("cpu_quota"),
-        # A class has at most one kind of accelerator; the label contains their number.
+        # A class has at most one kind of accelerator; the label contains the number of
+        # accelerators.
         _IDENTITY["gpus"][0]["name"].astext.label("gpu_name"),
         HardwareRow.document_id,
     ),
@@ -143,10 +144,10 @@ PERFORMANCE_INDICATOR = NodeKind(
 PERFORMANCE_INDICATORS = ImmutableNode(node=PERFORMANCE_INDICATOR)
 
 
-#: A parameter that can be a property of a node.
+#: Type of a parameter that the graph can store as a property of a node.
 Scalar = bool | int | float | str | None
 
-#: Observations in one transaction of the graph, unless one inspection has more.
+#: Limit for the observations in one transaction of the graph, unless one inspection has more.
 _OBSERVATIONS = 1_000
 
 INSPECTION = NodeKind(
@@ -182,7 +183,7 @@ OBSERVATION = NodeKind(
         ObservationRow.comparison_key,
         ObservationRow.hardware_digest.label("hardware"),
         InspectionRow.stack_digest.label("stack"),
-        # Series differ by minor version: 3.11 of 3.11.7.
+        # Series differ by minor version, such as 3.11 for 3.11.7.
         func.substring(RuntimeEnvironmentRow.python_version, r"^[^.]*\.?[^.]*").label(
             "python_version"
         ),
@@ -245,7 +246,7 @@ INSPECTED = EdgeKind(
 
 
 def _edge_of_observations(type: str, end: NodeKind, column: Any) -> EdgeKind:
-    """Edges of an inspection to each distinct value of ``column`` among its observations."""
+    """Edges of an inspection, one to each distinct value of ``column`` in its observations."""
     pairs = select(ObservationRow.document_id.label("start"), column.label("end")).distinct()
     return EdgeKind(type, INSPECTION, end, pairs, ObservationRow.document_id)
 
@@ -289,7 +290,7 @@ class _Inspection:
 def project_inspections(
     connection: Connection, session: neo4j.Session, keys: Iterable[str]
 ) -> None:
-    """Create the missing inspections among ``keys``; first create the nodes they point at."""
+    """Create the missing inspections among ``keys``, after the nodes that they point at."""
     for chunk in _chunks(_read(connection, missing(session, INSPECTION, keys))):
         # These nodes usually exist, because their entries come first; an entry may be lost.
         indicators = {row[0] for each in chunk for row in each.observations}
@@ -305,7 +306,7 @@ def project_inspections(
 def project_corrected_inspections(
     connection: Connection, session: neo4j.Session, keys: Iterable[str]
 ) -> None:
-    """Create or overwrite the inspections of ``keys`` and their observations, but not edges."""
+    """Create or overwrite the inspections ``keys`` and their observations, but not their edges."""
     unique = list(dict.fromkeys(keys))
     project_inspections(connection, session, unique)
     for chunk in _chunks(_read(connection, unique)):
@@ -431,7 +432,7 @@ def canonical_parameters(parameters: str) -> str:
 
 
 def _scalar(value: Any) -> Scalar:
-    """A value that can be a property; lists, objects and larger integers become ``None``."""
+    """``value`` if it can be a property; ``None`` for lists, objects and integers above 64 bits."""
     if isinstance(value, int):
         return value if -(2**63) <= value < 2**63 else None
     return value if isinstance(value, float | str) else None

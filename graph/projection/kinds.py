@@ -1,4 +1,4 @@
-"""Definitions of kinds of nodes and edges: the SQL that reads them, the Cypher that writes them.
+"""Defines kinds of nodes and edges: the SQL that reads and the Cypher that writes them.
 
 The projection and ``thoth graph verify`` use the same definitions, so they cannot disagree.
 """
@@ -28,7 +28,7 @@ class NodeKind:
     :param owner: column that is compared with the keys of a batch
     :param times: properties that :func:`utc_text` selects; the graph has them as temporal values
     :param shared: whether several rows may name the node; its ``document_id`` is then the smallest
-        of theirs, which does not depend on the order of arrival
+        one in these rows, which does not depend on their order of arrival
     :param complete: adds values to a row that SQL cannot compute
     """
 
@@ -50,7 +50,7 @@ class NodeKind:
         return self.properties[0]
 
     def values(self, row: str, first: int = 0) -> str:
-        """The map ``{name: row[0], …}`` of a pattern; ``first`` is the index of the key.
+        """The map ``{name: row[0], …}`` in a pattern; the key has the index ``first`` in the row.
 
         On ArcadeDB this is several times as fast as ``SET node = row`` with rows as maps.
         """
@@ -66,7 +66,7 @@ class NodeKind:
 
     @cached_property
     def existing(self) -> LiteralString:
-        """Return the keys among ``$keys`` that exist."""
+        """Cypher: return those of ``$keys`` that exist in the graph."""
         return own(
             f"UNWIND $keys AS key MATCH (node:{self.label} {{{self.key}: key}})"
             f" RETURN node.{self.key} AS key"
@@ -74,12 +74,12 @@ class NodeKind:
 
     @cached_property
     def create(self) -> LiteralString:
-        """Create ``$rows``, none of which may exist."""
+        """Cypher: create the nodes of ``$rows``, none of which may exist."""
         return own(f"UNWIND $rows AS row CREATE (:{self.label} {self.values('row')})")
 
     @cached_property
     def update(self) -> LiteralString:
-        """Overwrite all properties of ``$rows``, which must exist; a null removes a property."""
+        """Cypher: overwrite all properties of existing nodes; a null removes a property."""
         values = (
             f"node.{name} = {self._value(name, 'row', number)}"
             for number, name in enumerate(self.properties[1:], 1)
@@ -91,7 +91,7 @@ class NodeKind:
 
     @cached_property
     def merge(self) -> LiteralString:
-        """Merge ``$rows`` of a shared kind; the smallest document identifier wins."""
+        """Cypher: merge ``$rows`` of a shared kind; the smallest document identifier wins."""
         return own(
             f"UNWIND $rows AS row MERGE (node:{self.label} {{{self.key}: row[0]}})"
             " SET node.document_id = CASE WHEN node.document_id IS NULL"
@@ -100,12 +100,12 @@ class NodeKind:
 
     @cached_property
     def read(self) -> LiteralString:
-        """Return the properties of every node, in their order."""
+        """Cypher: return the properties of every node, in the order of the properties."""
         return own(f"MATCH (node:{self.label}) RETURN {self._named}")
 
     @cached_property
     def read_some(self) -> LiteralString:
-        """Return the properties of the nodes of ``$keys``."""
+        """Cypher: return the properties of the nodes with ``$keys``."""
         return own(
             f"UNWIND $keys AS key MATCH (node:{self.label} {{{self.key}: key}})"
             f" RETURN {self._named}"
@@ -117,7 +117,7 @@ class NodeKind:
 
     @cached_property
     def delete(self) -> LiteralString:
-        """Delete at most ``$limit`` nodes with their edges; return their number."""
+        """Cypher: delete at most ``$limit`` nodes with their edges; return the number of nodes."""
         return own(
             f"MATCH (node:{self.label}) WITH node LIMIT $limit DETACH DELETE node"
             " RETURN count(*) AS deleted"
@@ -125,7 +125,7 @@ class NodeKind:
 
     @cached_property
     def delete_some(self) -> LiteralString:
-        """Delete the nodes of ``$keys`` with their edges."""
+        """Cypher: delete the nodes with ``$keys`` and their edges."""
         return own(
             f"UNWIND $keys AS key MATCH (node:{self.label} {{{self.key}: key}}) DETACH DELETE node"
         )
@@ -135,8 +135,8 @@ class NodeKind:
 class EdgeKind:
     """Edges of one type.
 
-    :param rows: key of the start, key of the end, then one column for each property; pairs are
-        unique if there are no properties
+    :param rows: query with the key of the start, the key of the end and one column for each
+        property; without properties, each pair of keys occurs once
     :param owner: column that is compared with the keys of a batch
     :param of_end: whether the end owns the edge instead of the start; used to replace edges
     """
@@ -160,7 +160,7 @@ class EdgeKind:
 
     @property
     def far(self) -> NodeKind:
-        """The kind at the end that does not own the edge."""
+        """The kind of the node that does not own the edge."""
         return self.start if self.of_end else self.end
 
     def key_of(self, row: Row) -> str:
@@ -172,17 +172,17 @@ class EdgeKind:
         return str(row[not self.of_end])
 
     def pattern(self, row: str, first: int = 2) -> str:
-        """The edge in a ``CREATE`` pattern; ``first`` is the index of its first property."""
+        """The edge in a ``CREATE`` pattern; its first property is at ``first`` in the row."""
         names = enumerate(self.properties[2:], first)
         values = ", ".join(f"{name}: {row}[{number}]" for number, name in names)
         return f"[:{self.type} {{{values}}}]" if values else f"[:{self.type}]"
 
     @cached_property
     def create(self) -> LiteralString:
-        """Create ``$rows``; both ends must exist, the edge must not.
+        """Cypher: create the edges of ``$rows``; their ends must exist, the edges must not.
 
-        ``MERGE`` would read all edges of one end, and a stack or hardware class may have a hundred
-        thousand.
+        ``MERGE`` would read all edges of one end; a stack or hardware class may have a hundred
+        thousand edges.
         """
         return own(
             f"UNWIND $rows AS row MATCH (start:{self.start.label} {{{self.start.key}: row[0]}})"
@@ -192,7 +192,7 @@ class EdgeKind:
 
     @cached_property
     def read(self) -> LiteralString:
-        """Return the keys of both ends and the properties of every edge."""
+        """Cypher: return the keys of both ends and the properties of every edge."""
         return own(
             f"MATCH (start:{self.start.label})-[edge:{self.type}]->(end:{self.end.label})"
             f" RETURN {self._named}"
@@ -200,7 +200,7 @@ class EdgeKind:
 
     @cached_property
     def read_some(self) -> LiteralString:
-        """Return the edges that the nodes of ``$keys`` own."""
+        """Cypher: return the edges that the nodes with ``$keys`` own."""
         owner, other = ("end", "start") if self.of_end else ("start", "end")
         node, far = (self.end, self.start) if self.of_end else (self.start, self.end)
         arrow = f"<-[edge:{self.type}]-" if self.of_end else f"-[edge:{self.type}]->"
@@ -211,11 +211,11 @@ class EdgeKind:
 
     @cached_property
     def delete_pairs(self) -> LiteralString:
-        """Delete all edges between the ends of each of ``$rows``.
+        """Cypher: delete all edges between the two nodes that each of ``$rows`` names.
 
-        Edges are collected before they are deleted. Otherwise ArcadeDB iterates over the edges of a
-        node while it deletes them, and misses one of several edges between two nodes now and then
-        (measured: once in some thousand pairs).
+        Edges are collected before they are deleted. Otherwise ArcadeDB would iterate over the edges
+        of a node while it deletes them, and would sometimes miss one of several edges between two
+        nodes (measured: once in some thousand pairs).
         """
         return own(
             f"UNWIND $rows AS row MATCH (start:{self.start.label} {{{self.start.key}: row[0]}})"
@@ -237,7 +237,7 @@ def edge_kind(
     *properties: Any,
     of_end: bool = False,
 ) -> EdgeKind:
-    """Edges with one row each in a table.
+    """A kind of edge for which a table has one row for each edge.
 
     :param keys: columns of that table with the keys of start and end
     :param properties: further columns, with the names of the properties
@@ -280,12 +280,12 @@ def plain(value: Any) -> Any:
 
 
 def listed(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """An array, or null if it is empty, so that the graph has no such property."""
+    """SQL for an array, with null for an empty array, so that the graph has no such property."""
     return func.nullif(column, literal([], ARRAY(Text)))
 
 
 def origin() -> tuple[ColumnElement[Any], ...]:
-    """Columns of a joined :class:`Document`: time of storage, collector and source."""
+    """Columns of a joined :class:`Document`: time of storage, collector, and source."""
     return (
         utc_text(Document.ingested_at).label("ingested_at"),
         Document.collector,

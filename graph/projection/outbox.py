@@ -1,4 +1,4 @@
-"""The outbox: entries for changes that are not in the graph yet, deleted when they are."""
+"""Projects the outbox, whose entries are changes of the record that the graph lacks."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Entry:
 
 @contextmanager
 def only_projector(engine: Engine, wait_s: float) -> Iterator[Connection]:
-    """A connection that holds the lock of the only projector.
+    """A connection that holds the lock by which only one projector runs at a time.
 
     PostgreSQL releases the lock with the connection, even if the process is killed. Correctness
     does not depend on the lock, because keys are unique in the graph.
@@ -100,7 +100,7 @@ def drain(
     If the process is killed, the graph contains whole transactions, and their entries may still be
     in the outbox: the next run finds the nodes and deletes the entries.
 
-    :param done: called with the entries by kind after each committed batch
+    :param done: called with the number of entries by kind after each committed batch
     """
     work = _Pass(connection, session, batch, done, {})
     while work.run():
@@ -133,7 +133,8 @@ def _raise_refusals(work: _Pass) -> None:
 class _Pass:
     """One pass over the outbox; repeated as long as it finds entries.
 
-    A pass may miss entries of transactions that commit late, because their numbers are lower.
+    A pass may miss entries of transactions that commit late, because these have lower numbers than
+    entries that were already read.
 
     :param refused: entries that the graph refuses, with the error; they stay in the outbox
     """
@@ -148,8 +149,8 @@ class _Pass:
         """Project the entries that are pending now, then packages; return whether there were any.
 
         Entries that are written meanwhile wait for the next pass; otherwise steady writers would
-        keep packages waiting for ever. Each query starts after the last entry, because the
-        beginning of the outbox is full of dead rows.
+        keep packages waiting for ever. Each query starts after the last entry that was read, because
+        the beginning of the outbox is full of dead rows.
         """
         last, end = 0, self._newest()
         worked = False
@@ -172,7 +173,7 @@ class _Pass:
         return self.connection.scalar(select(func.max(OutboxEntry.entry_id))) or 0
 
     def _next(self, last: int, end: int) -> list[_Entry]:
-        """The next entries in order, without packages; a rebuild is a batch of its own."""
+        """The next batch of entries in order, without packages; a rebuild is a separate batch."""
         query = (
             select(OutboxEntry.entry_id, OutboxEntry.kind, OutboxEntry.key)
             .where(
@@ -190,10 +191,10 @@ class _Pass:
     def _complete_packages(self) -> list[_Entry]:
         """Pending packages whose versions are all in the graph.
 
-        A revision must be written after the versions that it covers: a snapshot that was read in
-        between would count as current for ever. The transaction sees one state of the record, so
-        either a version is still pending or the revision is that of the projected versions. If
-        the graph refuses a version, its package stays pending too.
+        A revision must be written after the versions that it covers; otherwise a snapshot that was
+        read in between would count as current for ever. The transaction sees one state of the
+        record, so either a version is still pending or the revision is that of the projected
+        versions. If the graph refuses a version, its package stays pending too.
         """
         self.connection.rollback()
         self.connection.execute(_REPEATABLE_READ)
@@ -234,7 +235,7 @@ def _project_what_can_be(
     try:
         _project_again(connection, session, entries)
     except (ClientError, DatabaseError) as error:
-        # Neither a failed rebuild nor wrong credentials depend on a row.
+        # A failed rebuild and wrong credentials do not depend on a row.
         if entries[0].kind == REBUILD or ".Security." in (error.code or ""):
             raise
         if len(entries) == 1:

@@ -58,14 +58,14 @@ WITH package LIMIT $limit
 SET package.revision = null
 RETURN count(*) AS invalidated
 """
-#: Packages that lose their revision in one transaction.
+#: Limit for the packages whose revision is removed in one transaction.
 _INVALIDATED = 20_000
 
 
 def invalidate_version_revisions(tx: neo4j.ManagedTransaction, rows: Iterable[Row]) -> None:
     """Give the packages of these versions a random revision.
 
-    :param rows: of package versions; the second value is the package's name
+    :param rows: rows of package versions; the second value is the package's name
     """
     names = sorted({row[1] for row in rows})
     tx.run(_INVALIDATE_PACKAGES, names=names, revision=_random_revision()).consume()
@@ -191,12 +191,12 @@ AFFECTS = edge_kind(
 
 
 def create_versions(tx: neo4j.ManagedTransaction, nodes: list[Row], edges: list[list[Row]]) -> None:
-    """Create versions with all their edges in few statements.
+    """Create versions with all their edges in a few statements.
 
-    Many versions require the same packages. Each package is looked up once, and edges refer to it
-    by its position in that list. A look-up for each edge would take a third of the time on ArcadeDB
-    and half of it on Neo4j. Versions without requirements need a statement of their own, because
-    the other one counts written edges.
+    Many versions require the same packages. Each package is looked up once, and edges refer to the
+    package by its position in the list of packages. A look-up for each edge would take a third of
+    the time on ArcadeDB and half of it on Neo4j. Versions without requirements need a separate
+    statement, because the other statement counts written edges.
     """
     packages, indexes, requires, affects = edges
     names = {row[0] for row in packages} | {row[1] for row in requires}
@@ -274,7 +274,7 @@ STACKS = ImmutableNode(node=STACK, edges=(INCLUDES,))
 
 
 def project_stacks(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
-    """Create the missing stacks among ``keys``; first create their missing package versions."""
+    """Create the missing stacks among ``keys``, after their missing package versions."""
     for chunk in chunks(missing(session, STACK, keys)):
         included = select(StackPackage.purl).where(
             StackPackage.stack_digest == any_(literal(chunk, ARRAY(Text)))

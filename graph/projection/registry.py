@@ -90,7 +90,7 @@ from graph.tables import (
     VulnerabilityRow,
 )
 
-#: Kinds come before kinds that point at them.
+#: All kinds of nodes; each comes before the kinds that point at it.
 NODES: tuple[NodeKind, ...] = (
     PACKAGE,
     PACKAGE_INDEX,
@@ -138,7 +138,7 @@ EDGES: tuple[EdgeKind, ...] = (
 )
 
 
-#: Writes the nodes of some keys, with their edges.
+#: Writes the nodes with the given keys, and their edges.
 Projector = Callable[[Connection, neo4j.Session, Sequence[str]], None]
 
 
@@ -161,9 +161,9 @@ def _followed(node: MutableNode) -> Projector:
     return lambda connection, session, keys: upsert(connection, session, node, keys)
 
 
-#: By kind of outbox entry; nodes come before nodes that point at them. The outbox holds back
-#: packages until all versions that their revision covers are projected; versions create missing
-#: packages without a revision.
+#: What is projected, by kind of outbox entry; nodes come before nodes that point at them. The
+#: outbox holds back packages until all versions that their revision covers are projected; versions
+#: create missing packages without a revision.
 PROJECTED: dict[str, ProjectedKind] = {
     "package": ProjectedKind(PackageRow.name, _followed(PACKAGES)),
     "vulnerability": ProjectedKind(VulnerabilityRow.vulnerability_id, _followed(VULNERABILITIES)),

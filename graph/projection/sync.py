@@ -38,7 +38,7 @@ FEW = 50
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """The entries that a run projected, in total and by kind."""
+    """How many entries a run projected, in total and by kind."""
 
     entries: int
     by_kind: dict[str, int]
@@ -54,10 +54,10 @@ def sync(
     database: str = "neo4j",
     wait_s: float = WAIT_S,
 ) -> SyncReport:
-    """Project all pending entries; repeating it changes nothing.
+    """Project all pending entries; a second call changes nothing.
 
     :param wait_s: how long to wait for another projector
-    :raises StoreUnavailable: if a store does not answer; committed batches stay
+    :raises StoreUnavailable: if a store does not answer; committed batches are kept
     :raises ProjectionFailed: if the graph refuses entries; all others are projected
     """
     began = time.perf_counter()
@@ -88,7 +88,8 @@ def sync_few(
 ) -> bool:
     """Project pending entries if they are few and no other projector runs; never waits.
 
-    Use it after writing a few rows inside a request. Otherwise the next :func:`sync` projects them.
+    Use this after writing a few rows inside a request. Entries that are left are projected by the
+    next :func:`sync`.
 
     :param most: limit on pending entries
     :returns: whether the pending entries were projected

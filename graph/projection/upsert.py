@@ -1,4 +1,4 @@
-"""Writes nodes and edges: :func:`create_missing` once, :func:`upsert` whenever rows change.
+"""Writes nodes and edges: :func:`create_missing` writes once, :func:`upsert` follows changes.
 
 A new node is created with all its edges. An existing mutable node is read first, and only
 differences are written: reading is many times faster, and most outbox entries change little.
@@ -31,7 +31,7 @@ Listener = Callable[[neo4j.ManagedTransaction, list[Row]], None]
 class ImmutableNode:
     """A kind of node that is created once, with its edges, and never changes.
 
-    One transaction writes all of it, so an existing node proves that its edges exist too.
+    One transaction writes the node and its edges, so an existing node proves that its edges exist.
 
     :param shared: kinds that several rows may name; they are merged
     """
@@ -63,7 +63,7 @@ class MutableNode:
 
 
 def missing(session: neo4j.Session, kind: NodeKind, keys: Iterable[str]) -> list[str]:
-    """The keys that the graph does not have, unique, in the given order."""
+    """The keys that the graph lacks, without duplicates, in the given order."""
     unique = list(dict.fromkeys(keys))
     if not unique:
         return []
@@ -82,7 +82,7 @@ def write(tx: neo4j.ManagedTransaction, query: Any, rows: list[Row]) -> None:
 
 
 def chunks(keys: list[str]) -> Iterator[list[str]]:
-    """Split keys into chunks for one transaction of the graph each."""
+    """Split keys into chunks, each for one transaction of the graph."""
     for first in range(0, len(keys), _KEYS):
         yield keys[first : first + _KEYS]
 
@@ -106,9 +106,9 @@ def _write_all(tx: neo4j.ManagedTransaction, statements: list[tuple[Any, list[Ro
 def upsert(
     connection: Connection, session: neo4j.Session, mutable: MutableNode, keys: Iterable[str]
 ) -> None:
-    """Bring the nodes of ``keys`` and their edges to the state of the record.
+    """Make the nodes with these ``keys``, and the edges they own, equal to the record.
 
-    A key that the record does not have is deleted from the graph.
+    A node whose key is not in the record is deleted from the graph.
     """
     unique = list(dict.fromkeys(keys))
     with ThreadPoolExecutor(1) as writer:
@@ -127,7 +127,7 @@ def upsert(
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The record's state of some keys: rows of nodes by key, rows of edges by kind and owner."""
+    """What the record contains for some keys: rows of nodes by key, rows of edges by owner."""
 
     mutable: MutableNode
     keys: list[str]
@@ -144,7 +144,7 @@ class _Batch:
         return cls(mutable, keys, nodes, edges, shared)
 
     def far_keys(self, node: NodeKind) -> dict[str, None]:
-        """Unique keys of ``node`` at the other ends of the edges."""
+        """Unique keys of the nodes of kind ``node`` at the other ends of the edges."""
         return {
             kind.far_key_of(row): None
             for kind, by_owner in zip(self.mutable.edges, self.edges, strict=True)
@@ -181,7 +181,7 @@ def _by_owner(kind: EdgeKind, rows: Iterable[Row]) -> dict[str, list[Row]]:
 def _ensure(
     connection: Connection, session: neo4j.Session, needed: MutableNode, batch: _Batch
 ) -> None:
-    """Write missing nodes at the other ends; their entries may come later or be lost."""
+    """Write missing nodes at the other ends; their outbox entries may come later or be lost."""
     if absent := missing(session, needed.node, batch.far_keys(needed.node)):
         mutable = needed if needed.named is None else MutableNode(node=needed.named)
         upsert(connection, session, mutable, absent)

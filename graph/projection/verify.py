@@ -1,8 +1,8 @@
 """Compares the graph with the record: a count and a digest for every kind of node and edge.
 
-Both sides are streamed, and each element is hashed into one of a fixed number of buckets. Memory
-does not grow with the graph, and neither side has to sort. If buckets differ, both sides are read
-again to name the differing keys in these.
+Both stores are streamed, and each element is hashed into one of a fixed number of buckets. Memory
+does not grow with the graph, and neither store has to sort. If buckets differ, both stores are read
+again to find the differing keys in these buckets.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ElementDifference:
 
 @dataclass(frozen=True, slots=True)
 class KindReport:
-    """Comparison of a kind of node or edge.
+    """Result of comparing one kind of node or edge.
 
     :param differences: the first ten
     :param truncated: whether there are more
@@ -69,26 +69,26 @@ class KindReport:
 
     @property
     def equal(self) -> bool:
-        """Whether both sides agree."""
+        """Whether the graph agrees with the record."""
         return (self.record_count, self.record_digest) == (self.graph_count, self.graph_digest)
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """Comparison of all kinds; ``pending`` entries of the outbox explain differences."""
+    """Result of comparing all kinds; ``pending`` outbox entries may explain differences."""
 
     kinds: tuple[KindReport, ...]
     pending: Lag
 
     @property
     def equal(self) -> bool:
-        """Whether both sides agree on every kind."""
+        """Whether the graph agrees with the record on every kind."""
         return all(kind.equal for kind in self.kinds)
 
 
 @dataclass(slots=True)
 class _Fingerprint:
-    """Count and digest of a multiset: sums of hashes, independent of the order."""
+    """Count and digest of a multiset; the digest sums hashes, so the order does not matter."""
 
     count: int = 0
     buckets: list[int] = field(default_factory=lambda: [0] * _BUCKETS)
@@ -113,7 +113,7 @@ def verify(
     database: str = "neo4j",
     wait_s: float = WAIT_S,
 ) -> VerifyReport:
-    """Compare both sides kind by kind while no projector runs.
+    """Compare the graph with the record, kind by kind, while no projector runs.
 
     :param progress: called with the current kind, the number of finished kinds and their total
     """
