@@ -36,7 +36,7 @@ _NAMES = {
     "fk": "fk_%(table_name)s_%(column_0_N_name)s",
     "pk": "pk_%(table_name)s",
 }
-#: Text has no length limit and every time has a zone.
+#: Column types by annotation: text has no length limit, and every time has a zone.
 _TYPES = {
     "str": Text(),
     "int": Integer(),
@@ -46,7 +46,7 @@ _TYPES = {
 
 
 class _TableClass(type):
-    """Makes the table of a class from its annotations."""
+    """A metaclass that makes the table of a class from its annotations."""
 
     __table__: Table
 
@@ -64,7 +64,7 @@ class _TableClass(type):
             setattr(cls, it.name, it)
 
     def __clause_element__(cls) -> Table:
-        """What the class means in a statement of SQLAlchemy."""
+        """The table, which stands for the class in statements of SQLAlchemy."""
         return cls.__table__
 
 
@@ -72,7 +72,7 @@ class Base(metaclass=_TableClass):
     """Base of all tables: the annotations of a subclass become the columns of its table.
 
     ``name: ColumnElement[str | None]`` declares a nullable column of text. Its type follows from
-    the annotation unless :func:`column` gives one. In statements, a class means its table.
+    the annotation unless :func:`column` gives one. In statements, a class stands for its table.
 
     This is a thin layer over SQLAlchemy's tables instead of its ORM, because nothing here loads
     objects. Measured: the mappers of 40 tables take 0.15 s at the start of every command, and ORM
@@ -88,7 +88,7 @@ def column(*arguments: Any, **options: Any) -> Any:
 
 
 def _column_of(name: str, annotation: str, declared: Any) -> Column[Any]:
-    """A column from its annotation, such as ``ColumnElement[int | None]``, and :func:`column`."""
+    """A column, made from an annotation such as ``ColumnElement[int | None]`` and ``declared``."""
     arguments, options = declared or ((), {})
     kind, _, optional = annotation.removeprefix("ColumnElement[").removesuffix("]").partition(" | ")
     if not arguments or isinstance(arguments[0], SchemaItem):
@@ -107,13 +107,14 @@ def table_of(model: type[Base]) -> Table:
 class Document(Base):
     """A delivered document, stored once, identified by the digest of its content.
 
-    The body is compressed here, or at ``location`` in the document store if it is large.
+    The compressed body is in this row or, if it is large, in the document store at ``location``.
     """
 
     __tablename__ = "documents"
     __table_args__ = (
         CheckConstraint("(body IS NULL) <> (location IS NULL)", name="body_or_location"),
-        # For the time of the newest knowledge in each response; requests and results do not count.
+        # Finds the time of the newest knowledge for each response; requests and results do not
+        # count.
         Index(
             "ix_documents_knowledge",
             "ingested_at",
@@ -133,9 +134,9 @@ class Document(Base):
     document_id: ColumnElement[str] = column(primary_key=True)
     kind: ColumnElement[str]
     schema_version: ColumnElement[str]
-    #: Source of the first delivery.
+    #: The source that delivered the document first.
     source: ColumnElement[str]
-    #: Program or database that made it; ``None`` if unknown.
+    #: Program or database that made the document; ``None`` if unknown.
     collector: ColumnElement[str | None]
     size_bytes: ColumnElement[int] = column(BigInteger)
     body: ColumnElement[bytes | None] = column(LargeBinary)
@@ -166,8 +167,8 @@ class RecordCheckRow(Base):
 class QuarantinedDocument(Base):
     """A refused document with the reason and the number of attempts.
 
-    There is one row for each field, because a source may contain several refused documents. A
-    successful retry sets ``resolved_at``.
+    There is one row for each invalid field, because a source may contain several refused documents.
+    A successful retry sets ``resolved_at``.
     """
 
     __tablename__ = "quarantine"
@@ -191,10 +192,10 @@ class QuarantinedDocument(Base):
 
 
 class OutboxEntry(Base):
-    """A change that is not in the graph yet; deleted when it is.
+    """A change that is not in the graph yet; the entry is deleted when the graph has the change.
 
-    Written in the transaction of the change. Entries of transactions that commit late are found,
-    because the projector does not remember a position.
+    An entry is written in the transaction of the change. Entries of transactions that commit late
+    are found, because the projector does not remember a position.
     """
 
     __tablename__ = "outbox"
@@ -240,7 +241,7 @@ class PackageVersionRow(Base):
     name: ColumnElement[str]
     version: ColumnElement[str]
     index_name: ColumnElement[str]
-    #: The first document that contained it.
+    #: The first document that contained the version.
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
     state: ColumnElement[str] = column(server_default=text("'unread'"))
     problem: ColumnElement[str | None]
@@ -332,15 +333,15 @@ class StackPackage(Base):
 
 
 class PackageEvent(Base):
-    """A change on an index: a release, a yank, a hash."""
+    """A change on an index, such as a new release, a yank or a changed hash."""
 
     __tablename__ = "package_events"
     __table_args__ = (Index("ix_package_events_name", "name"),)
 
     event_id: ColumnElement[int] = column(BigInteger, Identity(), primary_key=True)
     #: ``new_release``, ``removed``, ``yanked``, ``unyanked``, ``new_files``,
-    #: ``changed_requirements``, ``changed_hash``, ``conflicting_hash`` or ``emptied``, which is
-    #: of a project and has no version.
+    #: ``changed_requirements``, ``changed_hash``, ``conflicting_hash`` or ``emptied``; an
+    #: ``emptied`` project has no version.
     kind: ColumnElement[str]
     index_name: ColumnElement[str]
     name: ColumnElement[str]
@@ -391,7 +392,7 @@ class IndicatorRow(Base):
 
 
 class InspectionRow(Base):
-    """A stack that a number of jobs measured."""
+    """An inspection: a number of jobs that measured a stack."""
 
     __tablename__ = "inspections"
     __table_args__ = (Index("ix_inspections_stack_digest", "stack_digest"),)
@@ -450,7 +451,8 @@ class ObservationRow(Base):
     memory_bytes: ColumnElement[int | None] = column(BigInteger)
     user_s: ColumnElement[float | None] = column(Double)
     system_s: ColumnElement[float | None] = column(Double)
-    #: Median absolute deviation of the repetitions over their median; ``None`` below two.
+    #: Median absolute deviation of the repetitions, divided by their median; ``None`` for fewer
+    #: than two repetitions.
     spread: ColumnElement[float | None] = column(Double)
     minor_faults: ColumnElement[int | None] = column(BigInteger)
     major_faults: ColumnElement[int | None] = column(BigInteger)
@@ -543,7 +545,7 @@ class AffectedVersion(Base):
 
 
 class AdvisorySource(Base):
-    """An archive of advisories and its last complete version."""
+    """An archive of advisories, and the last version of it that was read completely."""
 
     __tablename__ = "advisory_sources"
 
@@ -560,7 +562,7 @@ class AdvisorySource(Base):
 
 
 class NativeInterfaceRow(Base):
-    """A library, ``libc.so.6``, or one version of its symbols, ``libc.so.6:GLIBC_2.17``."""
+    """A library such as ``libc.so.6``, or a symbol version such as ``libc.so.6:GLIBC_2.17``."""
 
     __tablename__ = "native_interfaces"
     __table_args__ = (
@@ -636,9 +638,10 @@ class NativeEnvironmentInterface(Base):
 
 
 class AdviceRow(Base):
-    """An advice, including one without a recommended stack.
+    """An advice, which may have no recommended stack.
 
-    Its inputs are documents identified by their content, so a shared snapshot is stored once.
+    The inputs of an advice are documents identified by their content, so advices can share a
+    snapshot.
     """
 
     __tablename__ = "advice"
@@ -655,7 +658,7 @@ class AdviceRow(Base):
     recommendation_type: ColumnElement[str]
     #: How the search ended: ``optimal``, ``feasible``, ``infeasible`` or ``unknown``.
     status: ColumnElement[str]
-    #: Of the requested environment, such as ``3.11``.
+    #: Python of the requested environment, such as ``3.11``.
     python_version: ColumnElement[str | None]
     #: Platform of the requested environment as a wheel tag, such as ``manylinux_2_28_x86_64``.
     platform: ColumnElement[str | None]
@@ -683,7 +686,7 @@ class AdvisedStack(Base):
 
 
 class AdviceObservation(Base):
-    """An observation that is evidence of an advice."""
+    """An observation that an advice is based on."""
 
     __tablename__ = "advice_observations"
 
@@ -714,7 +717,7 @@ class RequestRow(Base):
 
 
 class ClaimRow(Base):
-    """A verdict on a measured stack compared with another, identified by its content.
+    """A verdict on a measured stack compared with another stack; its content identifies it.
 
     Equal evidence gives equal claims, so many advices may share a row.
     """
@@ -764,7 +767,7 @@ class ClaimRow(Base):
 
 
 class ClaimPackage(Base):
-    """A package in which the stacks of a claim differ; ``None`` for the stack that lacks it."""
+    """A package in which the stacks of a claim differ; a stack without it has ``None``."""
 
     __tablename__ = "claim_packages"
 
@@ -772,7 +775,8 @@ class ClaimPackage(Base):
     name: ColumnElement[str] = column(primary_key=True)
     version: ColumnElement[str | None]
     index_name: ColumnElement[str | None]
-    #: Sorts by code point as versions do: :func:`common.packages.version_key`.
+    #: Sorted by code point, these keys are in the order of versions:
+    #: :func:`common.packages.version_key`.
     version_key: ColumnElement[str | None]
     baseline_version: ColumnElement[str | None]
     baseline_index_name: ColumnElement[str | None]
@@ -780,7 +784,7 @@ class ClaimPackage(Base):
 
 
 class AdviceClaim(Base):
-    """A claim of an advice, also about stacks that are not recommended."""
+    """A claim of an advice, which may be about stacks that the advice does not recommend."""
 
     __tablename__ = "advice_claims"
     __table_args__ = (Index("ix_advice_claims_claim_id", "claim_id"),)
@@ -811,7 +815,7 @@ class IndexProject(Base):
     page_digest: ColumnElement[str | None]
     #: Every version on that page, normalised.
     listed: ColumnElement[list[str]] = column(ARRAY(Text), server_default=text("'{}'"))
-    #: Time of the last page; ``None`` without any.
+    #: Time of the last page; ``None`` if there never was a page.
     as_of: ColumnElement[datetime | None]
     #: Time of the last request.
     asked_at: ColumnElement[datetime]
@@ -834,7 +838,7 @@ class WatchedPackage(Base):
 
 
 class QueuedRelease(Base):
-    """A release whose metadata must be read; deleted in the transaction that stores it."""
+    """A release whose metadata must be read; storing the metadata deletes the row."""
 
     __tablename__ = "release_queue"
     __table_args__ = (Index("ix_release_queue_retry_at", "retry_at"),)
@@ -874,10 +878,10 @@ class TokenRow(Base):
 
 
 class AnalysisRow(Base):
-    """An asynchronous request: advice, a provenance check, an inspection.
+    """An asynchronous request: for advice, a provenance check or an inspection.
 
-    Final states are ``succeeded``, ``failed`` (it cannot be answered) and ``error`` (an internal
-    error).
+    Final states are ``succeeded``, ``failed`` (the request cannot be answered) and ``error`` (an
+    internal error).
     """
 
     __tablename__ = "analyses"
@@ -887,7 +891,7 @@ class AnalysisRow(Base):
         ),
         Index("ix_analyses_cache_key", "kind", "cache_key", "accepted_at"),
         Index("ix_analyses_accepted_at", "kind", "accepted_at", "analysis_id"),
-        # Open requests are few of all requests, and are queried all the time.
+        # Only few of all requests are open, but these are queried all the time.
         Index(
             "ix_analyses_open",
             "accepted_at",
@@ -900,7 +904,7 @@ class AnalysisRow(Base):
     )
 
     analysis_id: ColumnElement[str] = column(primary_key=True)
-    #: Prefix of its identifier: ``adviser``, ``provenance-checker``, ``inspection``.
+    #: Prefix of the request's identifier: ``adviser``, ``provenance-checker``, ``inspection``.
     kind: ColumnElement[str]
     state: ColumnElement[str] = column(server_default=text("'pending'"))
     #: Why it failed, or what it waits for, in words.
@@ -910,7 +914,7 @@ class AnalysisRow(Base):
     #: The whole request, as canonical JSON.
     request_document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"))
     result_document_id: ColumnElement[str | None] = column(ForeignKey("documents.document_id"))
-    #: Equal for equal requests.
+    #: Key that equal requests share.
     cache_key: ColumnElement[str]
     #: Log lines, one JSON object each.
     log: ColumnElement[str] = column(server_default=text("''"))
@@ -919,12 +923,12 @@ class AnalysisRow(Base):
     accepted_at: ColumnElement[datetime] = column(server_default=func.now())
     started_at: ColumnElement[datetime | None]
     finished_at: ColumnElement[datetime | None]
-    #: Since when it waits for an unavailable store.
+    #: Since when the request waits for an unavailable store.
     postponed_at: ColumnElement[datetime | None]
     #: Time of the newest knowledge behind the result, and revision of the graph.
     as_of: ColumnElement[datetime | None]
     graph_revision: ColumnElement[int | None] = column(BigInteger)
-    #: How often a worker started it.
+    #: How often a worker started the request.
     attempts: ColumnElement[int] = column(server_default=text("0"))
 
 
@@ -950,8 +954,8 @@ class AuditRow(Base):
 class KnowledgeRow(Base):
     """Number of changes to the knowledge: a single row, incremented by triggers at each commit.
 
-    A timestamp could not replace it: a transaction that began early may commit late, unseen by
-    readers in between.
+    A timestamp could not replace this number: a transaction that began early may commit late, and
+    readers in between would miss its changes.
     """
 
     __tablename__ = "knowledge"

@@ -149,7 +149,7 @@ class _Pass:
         """Project the entries that are pending now, then packages; return whether there were any.
 
         Entries that are written meanwhile wait for the next pass; otherwise steady writers would
-        keep packages waiting for ever. Each query starts after the last entry that was read, because
+        keep packages waiting for ever. Each query starts after the last entry read, because
         the beginning of the outbox is full of dead rows.
         """
         last, end = 0, self._newest()

@@ -41,7 +41,7 @@ from graph.tables import (
     RequestRow,
 )
 
-#: Kinds of the documents of an advice; the name of each column starts with the last word.
+#: Kinds of the documents of an advice; each column's name starts with the last word of the kind.
 _KINDS = ("advice-request", "snapshot", "evidence", "advice-files", "report")
 #: The columns with these documents, in the same order.
 ADVICE_DOCUMENTS = (
@@ -144,10 +144,10 @@ def latest_advice(connection: Connection, limit: int = 20) -> list[AdviceHead]:
 
 
 def _expect_versions(connection: Connection, links: AdviceLinks) -> None:
-    """Take the lock for new versions before the first write, but only if there are any.
+    """Take the lock for new versions before the first write, unless no version is new.
 
-    Recommended versions come from the record, so usually there are none, and waiting for a long
-    import of advisories is avoided.
+    Recommended versions come from the record, so usually none is new, and a long import of
+    advisories does not block the advice.
     """
     purls = {package.purl for it in links.stacks for package in it.stack.packages}
     known = select(PackageVersionRow.purl).where(PackageVersionRow.purl == any_(texts(purls)))
@@ -220,7 +220,7 @@ class AdvisedStackHead:
 
 @dataclass(frozen=True, slots=True)
 class AdviceFilter:
-    """Filter for advice; ``None`` matches all.
+    """Filter for advice; a field that is ``None`` matches all advice.
 
     :param stack: digest of a recommended stack
     :param token_id: token of the request
@@ -243,7 +243,7 @@ def browse_advice(
 ) -> list[AdviceHead]:
     """Advice, newest first.
 
-    :param after: time and identifier of the last advice of the page before
+    :param after: time and identifier of the last advice on the previous page
     """
     row = AdviceRow
     values = {
@@ -265,7 +265,7 @@ def browse_advice(
 
 
 def advice_named(connection: Connection, advice_id: str) -> AdviceHead | None:
-    """An advice as a list shows it, or ``None``."""
+    """The fields of an advice that lists show; ``None`` if there is no such advice."""
     return first_as(connection, _advice().where(AdviceRow.advice_id == advice_id), AdviceHead)
 
 

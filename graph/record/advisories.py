@@ -51,7 +51,7 @@ PACKAGE_COLUMNS = ("advisory_id", "position", "name", "ranges", "versions")
 def recorded_heads(
     connection: Connection, condition: ColumnElement[bool]
 ) -> tuple[dict[str, AdvisoryHead], dict[str, str]]:
-    """Advisories by identifier, and the vulnerability that each is about."""
+    """Advisories by identifier, and the vulnerability that each of them is about."""
     columns = table_of(AdvisoryRow).c
     query = select(*(columns[name] for name in HEAD_COLUMNS)).where(condition)
     heads, vulnerabilities = {}, {}
@@ -76,7 +76,7 @@ def recorded_vulnerabilities(
 
 
 def head_row(it: AdvisoryHead, vulnerability_id: str) -> tuple[Any, ...]:
-    """Values in the order of :data:`HEAD_COLUMNS`."""
+    """The values of an advisory's row, in the order of :data:`HEAD_COLUMNS`."""
     return (
         it.advisory_id, vulnerability_id, list(it.aliases), it.summary, *_rating_row(it.rating),
         it.published_at, it.modified_at, it.withdrawn_at, it.document_id,
@@ -84,7 +84,7 @@ def head_row(it: AdvisoryHead, vulnerability_id: str) -> tuple[Any, ...]:
 
 
 def vulnerability_row(it: Vulnerability) -> tuple[Any, ...]:
-    """Values in the order of :data:`VULNERABILITY_COLUMNS`."""
+    """The values of a vulnerability's row, in the order of :data:`VULNERABILITY_COLUMNS`."""
     return (
         it.vulnerability_id, list(it.aliases), it.summary, *_rating_row(it.rating),
         it.published_at, it.modified_at, it.withdrawn_at, it.document_id,
@@ -137,7 +137,7 @@ class AdvisoryDelivery:
 
 @dataclass(slots=True)
 class AdvisoriesAdded:
-    """Result of a batch of advisories.
+    """Result of storing a batch of advisories.
 
     :param older: number of advisories with a newer document in the record
     :param foreign: number of advisories without Python packages, which are not stored
@@ -161,8 +161,9 @@ def add_advisories(
 ) -> AdvisoriesAdded:
     """Store each advisory once and update vulnerabilities; the caller owns the transaction.
 
-    Of several documents of an advisory, the one with the latest modification date counts, whatever
-    the order of delivery. The number of statements does not depend on the number of deliveries.
+    If an advisory has several documents, the document with the latest modification date counts,
+    whatever the order of delivery. The number of statements does not depend on the number of
+    deliveries.
 
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
@@ -185,11 +186,11 @@ def add_advisories(
 
 
 def restore_advisories(connection: Connection, advisories: Collection[Advisory]) -> None:
-    """Write the rows of advisories again, with everything that depends on them.
+    """Write the rows of advisories again, and all rows that depend on them.
 
     The caller owns the transaction.
 
-    :param advisories: parsed from the newest document of each
+    :param advisories: each of them parsed from its newest document
     """
     hold_advisories(connection)
     _merge(connection, {it.head.advisory_id: it for it in advisories}, AdvisoriesAdded())
@@ -310,10 +311,10 @@ _COLUMNS = ("source", "etag", "last_modified", "sha256", "advisories", "as_of")
 class SourceState:
     """State of a source when it was last read completely.
 
-    :param etag: HTTP header of that version, as is ``last_modified``
+    :param etag: HTTP header of the version that was read, like ``last_modified``
     :param sha256: of the archive; ``None`` if the source is not a single file
     :param advisories: number of advisories about Python packages
-    :param as_of: time of that version
+    :param as_of: time of the version that was read
     """
 
     source: str
@@ -329,14 +330,14 @@ HAS_ADVISORIES = AdvisorySource.advisories > 0
 
 
 def source_states(connection: Connection) -> list[SourceState]:
-    """All completely read sources, by name."""
+    """The states of all sources that were read completely, by name."""
     columns = (getattr(AdvisorySource, name) for name in _COLUMNS)
     query = select(*columns).where(HAS_ADVISORIES).order_by(AdvisorySource.source)
     return [SourceState(*row) for row in connection.execute(query)]
 
 
 def save_source(connection: Connection, state: SourceState) -> None:
-    """Store the state of a source, replacing the previous one."""
+    """Store the state of a source, which replaces its previous state."""
     values = dict(zip(_COLUMNS, astuple(state), strict=True)) | {"source": storable(state.source)}
     statement = insert(AdvisorySource).values(values)
     others = {name: statement.excluded[name] for name in _COLUMNS[1:]}

@@ -37,7 +37,7 @@ from graph.tables import (
 
 #: A vulnerability and the package URL of a version that it affects.
 Pair = tuple[str, str]
-#: Package name to version to package URLs; several indexes may serve one version.
+#: Package URLs by package name and version; several indexes may serve a version.
 _Versions = Mapping[str, Mapping[str, list[str]]]
 #: A vulnerability and the affected package of one of its advisories.
 Claim = tuple[str, AffectedPackage]
@@ -52,7 +52,7 @@ def share_advisories(connection: Connection) -> None:
     """Block writers of advisories until this transaction ends, but not writers of versions.
 
     Without the lock, a version and an advisory that are added concurrently would not be matched.
-    Call it before the first write of a transaction, to avoid deadlocks.
+    To avoid deadlocks, call this before the first write of a transaction.
     """
     lock_transaction(connection, AdvisoryLock.ADVISORIES, shared=True)
 
@@ -81,7 +81,7 @@ def match_versions(connection: Connection, purls: Collection[str]) -> set[str]:
 
 
 def match_vulnerabilities(connection: Connection, vulnerability_ids: Collection[str]) -> set[str]:
-    """Match vulnerabilities with all versions; deleted vulnerabilities lose their pairs.
+    """Match vulnerabilities with all versions; the pairs of deleted vulnerabilities are removed.
 
     :returns: package URLs of changed versions
     """
@@ -91,12 +91,12 @@ def match_vulnerabilities(connection: Connection, vulnerability_ids: Collection[
 
 
 def stored_pairs(connection: Connection, vulnerability_ids: Collection[str]) -> set[Pair]:
-    """The stored pairs of these vulnerabilities."""
+    """The stored pairs of these vulnerabilities and the versions that they affect."""
     return _stored(connection, AffectedVersion.vulnerability_id == any_(texts(vulnerability_ids)))
 
 
 def claimed_pairs(connection: Connection, claims: Collection[Claim]) -> set[Pair]:
-    """The pairs of vulnerability and affected version according to the advisories."""
+    """The pairs of a vulnerability and an affected version according to the advisories."""
     names = {package.name for _, package in claims}
     versions = _versions(connection, PackageVersionRow.name == any_(texts(names)))
     return _pairs(claims, versions)
@@ -150,7 +150,7 @@ def _versions(connection: Connection, condition: ColumnElement[bool]) -> _Versio
 
 
 def _claims(connection: Connection, condition: ColumnElement[bool]) -> list[Claim]:
-    """The claims of advisories that are not withdrawn."""
+    """What advisories claim about affected packages, without withdrawn advisories."""
     package = AdvisoryPackage
     rows = connection.execute(
         select(AdvisoryRow.vulnerability_id, package.name, package.ranges, package.versions)

@@ -1,4 +1,4 @@
-"""Asynchronous requests of the API: accept, start, finish and look up; figures for monitoring."""
+"""Stores and finds the API's asynchronous requests, and counts them for monitoring."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from graph.tables import (
 
 #: Schema of stored requests.
 SCHEMA_VERSION = "analysis-request-1"
-#: How long a request answers equal requests from the cache.
+#: How long equal requests get the result of an earlier request.
 CACHED_FOR = timedelta(hours=3)
 
 
 class AnalysisKind(StrEnum):
-    """Kind of a request and prefix of its identifier; values are stored and never renamed."""
+    """Kind of a request and prefix of its identifier; stored values are never renamed."""
 
     ADVICE = "adviser"
     PROVENANCE = "provenance-checker"
@@ -53,11 +53,11 @@ class AnalysisKind(StrEnum):
 
 
 class AnalysisState(StrEnum):
-    """State of a request; values are stored and never renamed."""
+    """State of a request; stored values are never renamed."""
 
     PENDING = "pending"
     RUNNING = "running"
-    #: There is a result, which may be that no stack exists.
+    #: There is a result; it may be that no suitable stack exists.
     SUCCEEDED = "succeeded"
     #: The request cannot be answered; repeating it would not help.
     FAILED = "failed"
@@ -115,13 +115,13 @@ class NewAnalysis:
 def accept(
     connection: Connection, settings: Settings, new: NewAnalysis, *, force: bool = False
 ) -> tuple[Analysis, bool]:
-    """Store a request, or return an equal one that was accepted within :data:`CACHED_FOR`.
+    """Store a request, or return an equal request that was accepted within :data:`CACHED_FOR`.
 
-    Of concurrent equal requests one is stored, and the others wait for it. The caller owns the
-    transaction and enqueues the job in it if the request is new.
+    If equal requests arrive at the same time, the first is stored and the others wait for it. The
+    caller owns the transaction and enqueues the job in it if the request is new.
 
     :param force: always store the request; it then answers later equal requests
-    :returns: the request, and whether it is an earlier one
+    :returns: the stored request, and whether it was stored before this call
     """
     lock_name(connection, f"{new.kind}:{new.cache_key}")
     earlier = None if force else earlier_than(connection, new)
@@ -205,11 +205,13 @@ def start(connection: Connection, analysis_id: str) -> Analysis | None:
 def postpone(
     connection: Connection, analysis_id: str, reason: str, *, anew: bool = False
 ) -> timedelta:
-    """Let a request wait for something that is unavailable; the caller owns the transaction.
+    """Return a request to the queue until what it needs is available again.
 
-    :param reason: what it waits for; shown until a worker starts it again
+    The caller owns the transaction.
+
+    :param reason: what the request waits for; shown until a worker starts it again
     :param anew: measure the waiting time from now on
-    :returns: how long it has been waiting; zero the first time
+    :returns: how long the request has been waiting; zero the first time
     """
     now = func.clock_timestamp()
     since = now if anew else func.coalesce(AnalysisRow.postponed_at, now)
@@ -223,7 +225,7 @@ def postpone(
 
 
 def give_back(connection: Connection, analysis_id: str) -> None:
-    """Return a request to the queue because its worker stops; does not count as an attempt."""
+    """Return a request to the queue because its worker stops; this attempt is not counted."""
     connection.execute(
         update(AnalysisRow)
         .where(
@@ -243,7 +245,7 @@ def finish(
 ) -> bool:
     """Finish a request, once; the caller owns the transaction.
 
-    :returns: ``False`` if it is finished already, or unknown
+    :returns: ``False`` if the request is unknown or already finished
     """
     # The state of knowledge at the end, because the work may have used all of it.
     known = None if result_document_id is None else progress(connection)
@@ -263,7 +265,7 @@ def finish(
 
 
 def supersede(connection: Connection, analysis_id: str) -> None:
-    """Exclude a request from the cache, because packages that it lacked are being fetched."""
+    """Exclude a request from the cache, because missing packages are now being fetched for it."""
     connection.execute(
         update(AnalysisRow)
         .where(AnalysisRow.analysis_id == analysis_id)
@@ -287,7 +289,7 @@ def log_of(connection: Connection, analysis_id: str) -> str:
 
 
 def earlier_than(connection: Connection, new: NewAnalysis) -> Analysis | None:
-    """The latest equal request within :data:`CACHED_FOR`, or ``None``."""
+    """The latest equal request accepted within :data:`CACHED_FOR`, or ``None``."""
     wanted = {"kind": new.kind.value, "cache_key": new.cache_key}
     row = connection.execute(_EARLIER, wanted).one_or_none()
     return None if row is None else _analysis(row)
@@ -369,7 +371,7 @@ _WORKERS = text("SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat
 
 @dataclass(frozen=True, slots=True)
 class RequestTimes:
-    """Median and 99th percentile of finished requests of a kind, in seconds."""
+    """Median and 99th percentile of the waiting and run times of a kind of request, in seconds."""
 
     kind: str
     waited_s: tuple[float, float]
@@ -377,7 +379,7 @@ class RequestTimes:
 
 
 def states(connection: Connection) -> list[tuple[str, str, int]]:
-    """Kind, state and number of requests."""
+    """The number of requests of each kind and state, as the last of three values."""
     rows = connection.execute(_STATES, _PERIOD)
     return [(str(kind), str(state), int(number)) for kind, state, number in rows]
 
@@ -389,7 +391,7 @@ def times(connection: Connection) -> list[RequestTimes]:
 
 
 def workers(connection: Connection, alive: timedelta) -> int:
-    """Number of workers with a heartbeat within ``alive``."""
+    """Number of workers whose last heartbeat is not older than ``alive``."""
     return int(connection.scalar(_WORKERS, {"alive": alive}) or 0)
 
 
@@ -398,5 +400,5 @@ def _pair(values: list[float]) -> tuple[float, float]:
 
 
 def requested_by(token_id: str) -> Select[str]:
-    """Identifiers of the requests of a token."""
+    """Query for the identifiers of the requests that were made with a token."""
     return select(AnalysisRow.analysis_id).where(AnalysisRow.token_id == token_id)

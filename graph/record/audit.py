@@ -12,7 +12,7 @@ from graph.tables import AuditRow
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """A write of a request.
+    """A write that a request made.
 
     :param address: of the client
     :param route: URL pattern without values
@@ -31,7 +31,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredAuditEntry(AuditEntry):
-    """An entry with its time."""
+    """An entry of the audit log with its time."""
 
     at: datetime
 

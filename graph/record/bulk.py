@@ -41,10 +41,10 @@ def copy_new(
     rows: Sequence[Sequence[Any]],
     columns: Sequence[str],
 ) -> list[str]:
-    """:func:`insert_new` for rows that are probably all new, which is faster.
+    """Like :func:`insert_new`, but faster if all rows are new.
 
-    Copies into the table directly. If a row exists already, the copy is rolled back and
-    :func:`insert_new` is used instead.
+    Rows are copied into the table directly. If one of them exists already, the copy is rolled back
+    and :func:`insert_new` is called instead.
 
     :returns: the first column of each inserted row
     """
@@ -65,7 +65,7 @@ def insert_new(
     columns: Sequence[str],
     key: str | None = None,
 ) -> list[str]:
-    """Insert the rows that do not exist yet and return the ``key`` of each.
+    """Insert the rows that do not exist yet, and return the ``key`` of each inserted row.
 
     Rows are inserted in the order of their first column, so that two writers of the same rows wait
     for each other instead of deadlocking.
@@ -99,7 +99,7 @@ def update_rows(
     rows: Sequence[Sequence[Any]],
     columns: Sequence[str],
 ) -> None:
-    """Overwrite existing rows, identified by the first column.
+    """Overwrite existing rows; the first column identifies a row.
 
     To avoid deadlocks, lock the rows first, in the order of that column.
     """

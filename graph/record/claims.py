@@ -39,7 +39,7 @@ def add_claims(
 ) -> None:
     """Store the claims of an advice; the caller owns the transaction.
 
-    Writes no outbox entries, because the graph gets the claims with the advice.
+    No outbox entries are written, because the graph gets the claims with the advice.
 
     :param document_id: the report of the advice
     """
@@ -66,7 +66,7 @@ def add_claims(
 def claim_rows(
     connection: Connection, advice_id: str, document_id: str, claims: Sequence[RecordedClaim]
 ) -> Iterator[tuple[type[Base], dict[str, Any]]]:
-    """Every row that :func:`add_claims` writes, as values by column; one query."""
+    """Every row that :func:`add_claims` writes, as values by column; runs one query."""
     for it in claims:
         yield ClaimRow, dict(zip(_COLUMNS, _values(it), strict=True)) | {"document_id": document_id}
         yield AdviceClaim, {"advice_id": advice_id, "claim_id": it.claim_id}
@@ -101,7 +101,7 @@ def _values(claim: RecordedClaim) -> tuple[Any, ...]:
 def _differences(
     connection: Connection, claims: Sequence[RecordedClaim]
 ) -> Iterator[tuple[str | None, ...]]:
-    """A row for each package in which both stacks of a claim differ."""
+    """The rows of :class:`ClaimPackage`: each package in which the two stacks of a claim differ."""
     stacks = _stacks(connection, {key for it in claims for key in _both(it)})
     for claim in claims:
         ours, theirs = (stacks.get(key, {}) for key in _both(claim))

@@ -15,7 +15,7 @@ from graph.tables import IndexProject, PackageEvent, QueuedRelease, WatchedPacka
 
 @dataclass(frozen=True, slots=True)
 class ProjectRow:
-    """The last answer of an index about a project; ``page_digest`` is ``None`` without a page."""
+    """The last answer of an index about a project; without a page, ``page_digest`` is ``None``."""
 
     name: str
     state: str
@@ -33,7 +33,7 @@ class QueueRow:
     given_up: bool = False
 
     def is_due(self, now: datetime) -> bool:
-        """Whether it may be read now."""
+        """Whether the release may be read now."""
         return not self.given_up and (self.retry_at is None or self.retry_at <= now)
 
 
@@ -89,7 +89,7 @@ def known_projects(connection: Connection) -> dict[str, list[str]]:
     """Names of the requested projects, by index.
 
     Projects that never existed on an index are left out, because their names may be misspelt. If a
-    release requires one, it is requested again.
+    release requires such a project, the index is queried for it again.
     """
     never_existed = and_(IndexProject.state == "missing", IndexProject.page_digest.is_(None))
     rows = connection.execute(
@@ -208,7 +208,7 @@ def take_off_queue(
 
 
 def record_failures(connection: Connection, index: str, failures: Iterable[FailedRead]) -> None:
-    """Store failed attempts with the time of the next one."""
+    """Store failed attempts, each with the time of the next attempt."""
     for it in failures:
         connection.execute(
             update(QueuedRelease)
@@ -228,7 +228,7 @@ def record_failures(connection: Connection, index: str, failures: Iterable[Faile
 
 
 def retry_all(connection: Connection, index: str) -> int:
-    """Make all queued releases due that failed before; return their number."""
+    """Make all queued releases due whose last attempt failed; return their number."""
     changed = connection.execute(
         update(QueuedRelease)
         .where(QueuedRelease.index_name == index, QueuedRelease.attempts > 0)
@@ -254,7 +254,7 @@ def add_events(connection: Connection, events: Iterable[IndexEvent]) -> None:
 
 
 def watch(connection: Connection, packages: Iterable[WatchedProject]) -> None:
-    """Watch packages; new bounds replace old ones."""
+    """Watch packages; new bounds replace the bounds of packages that are watched already."""
     for it in packages:
         values = {
             "max_versions": it.max_versions,

@@ -41,7 +41,7 @@ INLINE_LIMIT_BYTES = 256 * 1024
 
 
 class _Packers(local):
-    """A compressor for each thread, because a shared one crashes or corrupts its output."""
+    """A compressor for each thread, because a shared compressor crashes or corrupts its output."""
 
     def __init__(self) -> None:
         # The fastest level, because ingest waits for the compressor.
@@ -134,9 +134,9 @@ def body_of(connection: Connection, settings: Settings, document_id: str) -> byt
 
 
 def unpacked_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
-    """The body of a row of ``documents``, checked against its size and identifier.
+    """The body in a row of ``documents``, checked against the row's size and identifier.
 
-    :param row: with ``document_id``, ``kind``, ``size_bytes``, ``body`` and ``location``
+    :param row: has ``document_id``, ``kind``, ``size_bytes``, ``body`` and ``location``
     :raises DamagedDocument: if the stored body does not match
     :raises StoreUnavailable: if the document store cannot be read
     """
@@ -169,7 +169,7 @@ def _stored_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
 
 
 def _unavailable(error: Exception) -> StoreUnavailable:
-    """The error for a document store, without the client's message, which may contain the URL."""
+    """The error for an unavailable document store; omits the client's message with its URL."""
     cause = error.strerror if isinstance(error, OSError) and error.strerror else None
     return StoreUnavailable(
         "the document store",
@@ -199,7 +199,7 @@ def add_documents(
 def _replace_damaged(
     connection: Connection, settings: Settings, documents: Sequence[DeliveredDocument]
 ) -> None:
-    """Store bodies again that ``thoth record verify`` found to be damaged."""
+    """Replace the bodies that ``thoth record verify`` found to be damaged."""
     entry = QuarantinedDocument
     query = select(entry.source).where(
         entry.kind == "record",
@@ -253,7 +253,7 @@ def forget_documents(
 
 
 def forgotten(connection: Connection, which: ColumnElement[bool]) -> tuple[int, list[str]]:
-    """Delete documents; returns the same as :func:`forget_documents`."""
+    """Delete these documents, and return the same as :func:`forget_documents`."""
     query = delete(Document).where(which).returning(Document.document_id, Document.location)
     rows = connection.execute(query).all()
     return len(rows), [row.document_id for row in rows if row.location is not None]
@@ -262,8 +262,8 @@ def forgotten(connection: Connection, which: ColumnElement[bool]) -> tuple[int, 
 def forget_body(connection: Connection, settings: Settings, document_id: str) -> None:
     """Delete the body of a deleted document from the document store.
 
-    Call it after the commit: if the deletion were rolled back, the document would lack its body. A
-    writer that stores the same body again holds a lock until its transaction ends.
+    Call this after the commit: if the deletion were rolled back, the document would lack its body.
+    A writer that stores the same body again holds a lock until its transaction ends.
     """
     wanted = {"wanted": document_id}
     lock_name(connection, document_id, namespace=_BODIES)

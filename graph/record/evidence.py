@@ -40,7 +40,7 @@ INSPECTIONS = "inspections"
 def evidence_for(
     connection: Connection, snapshot: Snapshot, now: datetime, *, with_excluded: bool = False
 ) -> Evidence:
-    """All measurements of stacks that contain a candidate of ``snapshot``.
+    """The evidence for ``snapshot``: all measurements of stacks that contain one of its candidates.
 
     Crashes, quarantined observations and inspections without a known stack are left out; unstable
     jobs are marked. The number of queries does not depend on the snapshot.
@@ -80,7 +80,7 @@ def _day(moment: datetime) -> datetime:
 
 
 def _stacks(connection: Connection, purls: Sequence[str]) -> dict[str, tuple[Purl, ...]]:
-    """All versions of the inspected stacks that contain one of ``purls``, by digest."""
+    """All versions of each inspected stack that contains one of ``purls``, by stack digest."""
     # Most stacks were only recommended and have no measurements.
     containing = (
         select(InspectionRow.stack_digest)
@@ -145,7 +145,7 @@ def _vulnerabilities(
 
 
 def _sources(connection: Connection, snapshot: Snapshot) -> dict[str, datetime | None]:
-    """Time of each source's last answer; for an index, its oldest answer about these packages."""
+    """When each source last answered; for an index, the earliest time among these packages."""
     times: dict[str, datetime | None] = {}
     times[INSPECTIONS] = connection.scalar(
         select(func.max(func.coalesce(ObservationRow.ended_at, InspectionRow.created_at))).join(

@@ -1,4 +1,4 @@
-"""How current the knowledge is: the age of the record, the lag of the graph behind it."""
+"""How current the knowledge is: the age of the record, and how far the graph is behind it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def progress(connection: Connection) -> KnowledgeState:
 
 
 def lag_of(connection: Connection, most: int | None = None) -> Lag:
-    """How far the graph is behind the record; one query, the graph is not queried.
+    """How far the graph is behind the record; one query to PostgreSQL, none to the graph.
 
     :param most: limit for counting; ``None`` counts all entries
     """
@@ -106,18 +106,18 @@ def source_times(connection: Connection) -> SourceTimes:
 
 
 def count_change(connection: Connection) -> None:
-    """Invalidate cached answers. Triggers do so for new documents.
+    """Invalidate cached answers; for new documents, triggers in PostgreSQL do so.
 
-    Call it last in a transaction, otherwise two writers may deadlock.
+    Call this last in a transaction; otherwise two writers may deadlock.
     """
     connection.execute(update(KnowledgeRow).values(changes=KnowledgeRow.changes + 1))
 
 
 def changes(connection: Connection) -> int:
-    """Number of changes to the knowledge, queries of indexes included.
+    """Number of changes to the knowledge; a query of an index counts as a change.
 
     Each transaction increments the number when it commits, so a reader of number N sees everything
-    that was written up to N. A timestamp does not guarantee that: it is the beginning of a
-    transaction.
+    that was written up to N. A timestamp does not guarantee that, because it is the time at which a
+    transaction began.
     """
     return connection.scalar(_CHANGES) or 0

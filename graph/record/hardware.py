@@ -25,7 +25,7 @@ def recorded_hardware(connection: Connection) -> list[RecordedHardware]:
 
 
 def jobs_on(connection: Connection) -> dict[str, int]:
-    """Number of measured jobs of each hardware class, by digest; without those that have none."""
+    """Number of measured jobs by hardware class (digest); classes without jobs are left out."""
     table = ObservationRow
     query = (
         select(table.hardware_digest, func.count(table.job_id.distinct()).label("jobs"))
@@ -37,7 +37,7 @@ def jobs_on(connection: Connection) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class KnownSystem:
-    """An operating system and a Python version of an inspection."""
+    """An operating system and a Python version that an inspection ran on."""
 
     os_name: str
     os_version: str
@@ -45,7 +45,7 @@ class KnownSystem:
 
 
 def known_systems(connection: Connection) -> list[KnownSystem]:
-    """Distinct systems of inspections, sorted; incomplete ones are left out."""
+    """Distinct systems of inspections, sorted; incomplete systems are left out."""
     table = RuntimeEnvironmentRow
     columns = table.os_name, table.os_version, table.python_version
     query = select(*columns).where(*(it.is_not(None) for it in columns)).distinct()
@@ -66,9 +66,9 @@ class HardwareHead:
 def browse_hardware(
     connection: Connection, *, like: str | None = None, after: str | None = None, limit: int
 ) -> list[HardwareHead]:
-    """Hardware classes by digest.
+    """Hardware classes in the order of their digests.
 
-    :param like: part of a label, in any case
+    :param like: part of a label, in upper or lower case
     """
     row = HardwareRow
     query = select(row.digest, row.label, row.identity, row.document_id)

@@ -18,9 +18,10 @@ from graph.tables import (
     WatchedPackage,
 )
 
-#: Number of listed alarms, the newest; all are counted.
+#: How many alarms are listed, newest first; all alarms are counted.
 _LISTED = 50
-#: A file with a new hash, a file with two hashes on one page, a project that lost all its files.
+#: Events that are alarms: a file got another hash, a page lists two hashes for one file, or a
+#: project lost all its files.
 _ALARM_KINDS = ("changed_hash", "conflicting_hash", "emptied")
 
 
@@ -31,7 +32,7 @@ class IndexStatus:
     :param releases: number of releases by state
     :param problems: number of unsolved releases by problem
     :param projects: number of projects by state of the last answer
-    :param oldest: time of the oldest last answer of all projects
+    :param oldest: earliest of the times at which the index last answered about each project
     :param newest: time of the newest answer
     :param queue: number of unread releases that are ``due``, ``waiting`` for a retry, ``given_up``
     :param given_up: name, version, problem and message of each
@@ -90,7 +91,7 @@ def index_status(connection: Connection, days: int) -> list[IndexStatus]:
 
 
 def _add_projects(connection: Connection, of: Callable[[str], IndexStatus]) -> None:
-    """Count projects; if an index has pages, their times replace those of its releases.
+    """Count projects; the times of an index's pages replace the times of its releases.
 
     If the last request for a project failed, the time of its last page counts.
     """
@@ -236,7 +237,7 @@ class IndexAnswer:
 
     @property
     def trouble(self) -> str | None:
-        """The failure for a person; ``None`` if there was none."""
+        """The failure as text for people; ``None`` if the index did not fail."""
         return f"{self.message} [{self.problem}]" if self.problem else None
 
 
@@ -265,7 +266,7 @@ def are_partly_read(connection: Connection, names: Collection[str]) -> bool:
 def asked_since(
     connection: Connection, names: Collection[str], ago: timedelta
 ) -> set[tuple[str, str]]:
-    """Pairs of index and package that were requested within the period ``ago``."""
+    """Pairs of an index and a package that was requested from it within the last ``ago``."""
     row = IndexProject
     query = select(row.index_name, row.name).where(
         row.name.in_(names), row.asked_at > func.clock_timestamp() - literal(ago)
@@ -287,7 +288,7 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """A change on an index; the version is empty for changes of a project."""
+    """A change on an index; the version is empty if the change concerns a whole project."""
 
     event_id: int
     kind: str
@@ -307,7 +308,7 @@ def browse_events(
     after: int | None = None,
     limit: int,
 ) -> list[RecordedEvent]:
-    """Events, the newest first; ``after`` is the last identifier of the page before."""
+    """Events, the newest first; ``after`` is the last identifier on the previous page."""
     row = PackageEvent
     values = {row.name: package, row.index_name: index, row.kind: kind}
     query = _RECORDED_EVENTS.where(*matching(values))
@@ -334,7 +335,7 @@ _RECORDED_EVENTS = select(
 
 
 def troubles_of(connection: Connection, names: Collection[str]) -> dict[str, str]:
-    """Why no release of these packages is known, according to the indexes; messages by name."""
+    """Messages by package name: why the indexes know no release of these packages."""
     troubles: dict[str, list[str]] = {}
     for (index, name), answer in answers_of(connection, names).items():
         match answer.state:

@@ -1,4 +1,4 @@
-"""Inspections: their rows, the outbox entries for the graph, and the queries of the API."""
+"""Inspections: stores their rows with outbox entries for the graph, and lists them for the API."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def derived_rows(document: InspectionDocument) -> Iterator[tuple[type[Base], Row
 
 
 def _row(model: type[Base], source: object, **values: Any) -> Row:
-    """A row of ``model``: each column from ``values``, else from the attribute of that name."""
+    """A row of ``model``; columns missing in ``values`` come from attributes of ``source``."""
     return {
         name: values[name] if name in values else getattr(source, name)
         for name in columns_of(model)
@@ -190,7 +190,7 @@ def _values(model: type[Base], rows: Iterable[Row]) -> tuple[list[list[Any]], tu
 def _add_circumstances(
     connection: Connection, documents: Sequence[InspectionDocument]
 ) -> dict[str, list[str]]:
-    """Add hardware classes, runtime environments and indicators; there are few distinct ones.
+    """Add hardware classes, runtime environments and indicators; few of these are distinct.
 
     :returns: keys of new rows by the kind of their outbox entry
     """
@@ -255,7 +255,7 @@ def refuse_observations(connection: Connection, document_ids: Collection[str]) -
 
 
 def refused_documents(connection: Connection, document_ids: Collection[str]) -> set[str]:
-    """The documents among these whose observations are quarantined as tampered with."""
+    """The documents whose observations are quarantined because the document was tampered with."""
     query = select(ObservationRow.document_id).where(
         ObservationRow.document_id == any_(texts(document_ids)),
         ObservationRow.quarantine_reason == Reason.TAMPERED.value,
@@ -281,7 +281,7 @@ def accept_observations(
 
 @dataclass(frozen=True, slots=True)
 class InspectionHead:
-    """An inspection as a list shows it.
+    """The fields of an inspection that lists show.
 
     :param stack_digest: ``None`` if the stack is unknown; ``stack_note`` contains the reason
     :param created_at: creation time according to the document; ``None`` if it has none
@@ -325,7 +325,7 @@ def browse_inspections(
     :param stack: digest of the inspected stack
     :param hardware: digest of the hardware class of a job
     :param indicator: name of the indicator of a job
-    :param after: time of arrival and identifier of the last inspection of the page before
+    :param after: time of arrival and identifier of the last inspection on the previous page
     """
     query = _inspections().where(*matching({InspectionRow.stack_digest: stack}))
     jobs = select(ObservationRow.document_id).where(

@@ -87,7 +87,7 @@ class StoredReleases:
     stored_as: dict[str, tuple[Purl, str]]
 
     def as_known(self, release: Release) -> Release:
-        """``release`` in the spelling of the record: 1.0 and 1.0.0 are the same release."""
+        """``release`` as the record spells its version: 1.0 and 1.0.0 are the same release."""
         if release.purl not in self.stored_as:
             return release
         purl, version = self.stored_as[release.purl]
@@ -108,7 +108,8 @@ def stored_releases(
         _among(known.purl, [it for purls in spellings.values() for it in purls])
     )
     stored: dict[str, str] = {row.purl: row.version for row in connection.execute(query)}
-    #: Stored spelling by shortest spelling; without a stored one, the first that is delivered.
+    #: Spelling in the record by shortest spelling; a new release keeps the first delivered
+    #: spelling.
     first: dict[str, tuple[Purl, str]] = {}
     for purl, version in sorted(stored.items()):
         first.setdefault(spellings_of(purl)[0], (Purl(purl), version))
@@ -246,7 +247,7 @@ def corrected(
     Parts from other deliveries are kept.
 
     :param release: in the spelling of the record, with the identifier of its stored document
-    :param alarms: raised alarms; the record keeps the earlier files that they are about
+    :param alarms: raised alarms; the record keeps the earlier files that caused the alarms
     """
     mark = mark_of(release.document_id)
     parts = {
@@ -316,7 +317,7 @@ def without_source(
 
 
 def _marks(known: KnownRelease) -> set[str]:
-    """Marks of the documents in the ranks, except the latest, which a foreign key protects."""
+    """Marks of the documents in the ranks, except the latest one, which a foreign key protects."""
     ranks = {rank for rank in (*known.ranks, *known.added.values()) if rank}
     return {rank.rpartition(" ")[2] for rank in ranks} - {mark_of(known.document_id or "")}
 
@@ -324,7 +325,7 @@ def _marks(known: KnownRelease) -> set[str]:
 def latest_documents(
     connection: Connection, document_ids: Collection[str]
 ) -> list[tuple[str, str]]:
-    """Pairs of document and package URL, for documents that are the latest of a release."""
+    """Pairs of a document and a package URL: the documents that are the latest of a release."""
     version = PackageVersionRow
     query = select(version.release_document_id, version.purl).where(
         version.release_document_id == any_(texts(document_ids))

@@ -1,4 +1,4 @@
-"""Analyses of wheels and environments for native interfaces, and queries about them."""
+"""Stores and lists analyses of the native interfaces of wheels and environments."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def add_analysis(
 ) -> bool:
     """Store an analysis once; the caller owns the transaction.
 
-    Inserts the package version of a wheel if it does not exist. An earlier analysis of the same
+    The package version of a wheel is inserted if it does not exist. An earlier analysis of the same
     file or environment is kept.
 
     :param source: the analysed file, machine or image
@@ -221,7 +221,7 @@ class KnownImage:
 
 @dataclass(frozen=True, slots=True)
 class ImageFilter:
-    """Filter for images; ``None`` matches all.
+    """Filter for images; a field that is ``None`` matches all images.
 
     :param library: a provided library, such as ``libssl.so.3``
     :param symbol: a provided symbol version, such as ``GLIBC_2.34``
@@ -272,7 +272,7 @@ def known_images(
         .join(Document, Document.document_id == table.document_id)
         .where(table.kind == "image", *matching(values))
     )
-    # Each condition on its own: the library and the symbol need not belong together.
+    # The conditions are independent: the symbol need not belong to the library.
     provided = select(NativeEnvironmentInterface.digest).join(
         NativeInterfaceRow, NativeInterfaceRow.interface == NativeEnvironmentInterface.interface
     )

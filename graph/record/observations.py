@@ -120,12 +120,12 @@ def reading_of(row: Row[Any], series: int, stack: str) -> Reading:
 
 
 def minor(version: str | None) -> str | None:
-    """``3.11`` of ``3.11.7``."""
+    """The minor version, such as ``3.11`` for ``3.11.7``."""
     return None if version is None else ".".join(version.split(".")[:2])
 
 
 def _rate(row: Row[Any]) -> float:
-    """Rate of the median repetition; without repetitions the reported rate, perhaps of the mean."""
+    """Rate of the median repetition; without repetitions, the reported rate (perhaps a mean)."""
     if not row.repetitions_s or row.elapsed_s is None:
         return float(row.rate)
     return float(row.rate * row.elapsed_s / median(row.repetitions_s))
@@ -182,7 +182,7 @@ def _component(library: str | None, installed: dict[str, str]) -> tuple[str | No
 
 
 def _releases(connection: Connection) -> dict[str, dict[str, str]]:
-    """Versions of measured libraries by package name, by stack digest."""
+    """For each stack digest, the versions of measured libraries by package name."""
     rows = connection.execute(
         select(StackPackage.stack_digest, PackageVersionRow.name, PackageVersionRow.version)
         .join(PackageVersionRow, PackageVersionRow.purl == StackPackage.purl)
@@ -206,7 +206,7 @@ class RecordedObservation:
     :param elapsed_s: duration of one measured call
     :param rate: ``None`` unless the outcome is ``measured``
     :param repetitions_s: duration of each repetition, in order
-    :param unstable_reason: why the job was unstable; comparisons ignore it
+    :param unstable_reason: why the job was unstable; comparisons ignore unstable jobs
     :param quarantine_reason: why the measurement is excluded from comparisons
     """
 
@@ -245,7 +245,7 @@ class RecordedObservation:
 
 @dataclass(frozen=True, slots=True)
 class ObservationFilter:
-    """Filter for observations; ``None`` matches all.
+    """Filter for observations; a field that is ``None`` matches all observations.
 
     :param package: a package in the stack, in ``version`` if set
     :param inspection: identifier of the document
@@ -302,7 +302,7 @@ def common_keys(
 ) -> list[str]:
     """Comparison keys with measurements of both stacks, in order.
 
-    :param stacks: their digests
+    :param stacks: digests of the two stacks
     """
     row, job = ObservationRow, InspectionRow
     query, other = (

@@ -1,6 +1,6 @@
-"""Packages: rows, revisions and outbox entries; lists and views for the API and commands.
+"""Packages: their rows, revisions and outbox entries, and queries for the API and commands.
 
-The revision of a package is a digest that changes whenever advice about the package could.
+The revision of a package is a digest that changes whenever advice about the package could change.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _REFRESH = text(
 def add_packages(connection: Connection, documents: Mapping[str, str]) -> list[str]:
     """Insert new packages; the caller writes their outbox entries.
 
-    :param documents: by package name, a document that contains the package
+    :param documents: a document that contains the package, by package name
     :returns: names of new packages
     """
     return insert_new(
@@ -77,9 +77,9 @@ def add_packages(connection: Connection, documents: Mapping[str, str]) -> list[s
 def add_unread_versions(
     connection: Connection, versions: Iterable[tuple[str, str, str, str, str]]
 ) -> set[str]:
-    """Insert versions that a document names but whose metadata is unknown, unless they exist.
+    """Insert new versions that a document names, but whose metadata is unknown.
 
-    Also updates packages, affected versions, revisions and outbox entries.
+    Packages, affected versions, revisions and outbox entries are updated, too.
 
     :param versions: package URL, name, version, index and identifier of the document
     :returns: package URLs of new versions
@@ -104,7 +104,7 @@ def finish_versions(
     touched: Iterable[str],
     changed: Iterable[str] = (),
 ) -> None:
-    """Call after writing versions: updates affected versions, revisions and outbox entries.
+    """Update affected versions, revisions and outbox entries after versions were written.
 
     :param packages: names of new packages
     :param new: package URLs of new versions
@@ -121,8 +121,8 @@ def finish_versions(
 def refresh_revisions(connection: Connection, names: Iterable[str]) -> set[str]:
     """Update the revisions of packages, and write outbox entries for those that changed.
 
-    Call it after the last change of versions or vulnerabilities, in the same transaction. The rows
-    of the packages stay locked until its end.
+    Call this after the last change of versions or vulnerabilities, in the same transaction. The
+    rows of the packages stay locked until its end.
 
     :returns: names of packages whose revision changed
     """
@@ -138,7 +138,7 @@ def refresh_revisions(connection: Connection, names: Iterable[str]) -> set[str]:
 def add_entries(connection: Connection, keys: Mapping[str, Iterable[str]]) -> None:
     """Write outbox entries, kind by kind.
 
-    :param keys: by kind
+    :param keys: keys of the entries, by kind
     """
     rows = [(kind, key) for kind, of_kind in keys.items() for key in sorted(of_kind)]
     if rows:
@@ -150,7 +150,8 @@ def add_entries(connection: Connection, keys: Mapping[str, Iterable[str]]) -> No
 class PackageDetail:
     """A package.
 
-    :param revision: changes whenever advice about the package could; ``None`` without versions
+    :param revision: changes whenever advice about the package could change; ``None`` without
+        versions
     :param document_id: the first document that contained it
     """
 
@@ -176,7 +177,7 @@ def package_detail(connection: Connection, name: str) -> PackageDetail | None:
 
 @dataclass(frozen=True, slots=True)
 class PackageHead:
-    """A package as a list shows it.
+    """The fields of a package that lists show.
 
     :param versions: number of known versions on all indexes
     :param indexes: indexes that serve a version, sorted

@@ -29,7 +29,7 @@ Item = TypeVar("Item")
 #: Pause between two attempts to get a lock.
 _POLL_S = 0.1
 _ESCAPED = re.compile(r"\\udc([89a-f][0-9a-f])")
-#: Three of them fit a row of a B-tree index, which holds 2,704 bytes.
+#: Three texts of this length fit into a row of a B-tree index, which holds 2,704 bytes.
 LIMIT_BYTES = 800
 
 
@@ -60,7 +60,7 @@ def as_named(text: str) -> str:
 
 
 def texts(values: Iterable[str]) -> BindParameter[Any]:
-    """One array parameter, however many values."""
+    """One array parameter for any number of values."""
     return bindparam(None, list(values), ARRAY(Text))
 
 
@@ -82,7 +82,7 @@ def first_as(connection: Connection, query: Executable, kind: Callable[..., Item
 class AdvisoryLock(IntEnum):
     """Keys of advisory locks; each number spells a word in ASCII."""
 
-    #: Shared by transactions that add versions, exclusive in those that add advisories.
+    #: Transactions that add versions share this lock; those that add advisories hold it alone.
     ADVISORIES = 0x61647669
     #: Held by the only process that projects.
     PROJECTION = 0x70726F6A
@@ -91,7 +91,7 @@ class AdvisoryLock(IntEnum):
 
 
 def lock_transaction(connection: Connection, lock: AdvisoryLock, *, shared: bool = False) -> None:
-    """Hold an advisory lock until the transaction ends; one query, also if it is held already."""
+    """Hold an advisory lock until the transaction ends; one query, even if it is held already."""
     function = func.pg_advisory_xact_lock_shared if shared else func.pg_advisory_xact_lock
     connection.execute(select(function(lock.value)))
 
@@ -99,7 +99,7 @@ def lock_transaction(connection: Connection, lock: AdvisoryLock, *, shared: bool
 def lock_name(
     connection: Connection, name: str, *, namespace: int = 0, shared: bool = False
 ) -> None:
-    """:func:`lock_transaction` for a name of any length, such as an identifier.
+    """Like :func:`lock_transaction`, for a name of any length, such as an identifier.
 
     :param namespace: equal names in different namespaces are different locks
     """
@@ -111,7 +111,7 @@ def lock_name(
 def session_lock(
     engine: Engine, lock: int, wait_s: float | None = None
 ) -> Iterator[Connection | None]:
-    """Hold an advisory lock on a connection of its own; a process that dies releases it.
+    """Hold an advisory lock on a separate connection; the lock ends with the process.
 
     :param wait_s: how long to wait; ``None`` waits without limit
     :returns: the connection, or ``None`` if another process holds the lock after ``wait_s``

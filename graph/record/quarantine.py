@@ -78,7 +78,8 @@ def resolve_source(
 ) -> int:
     """Resolve the entries of ``source`` that were not refused again after ``since``.
 
-    Call it after reading the whole source: the documents of these entries were mended or removed.
+    Call this after the whole source was read: documents that are no longer refused were mended or
+    removed.
 
     :param kind: resolves only entries of this kind of document, if no other kind was read
     :returns: number of resolved entries
@@ -89,7 +90,7 @@ def resolve_source(
 def resolve_sources(
     connection: Connection, sources: Iterable[str], since: datetime, kind: str | None = None
 ) -> int:
-    """:func:`resolve_source` for several sources, given by their stored names."""
+    """Like :func:`resolve_source`, for several sources given by their stored names."""
     resolved = connection.execute(
         update(QuarantinedDocument)
         .where(
@@ -126,7 +127,7 @@ def open_refusals(connection: Connection) -> list[QuarantineEntry]:
 
 
 def forget(connection: Connection, quarantine_ids: Iterable[int]) -> set[int]:
-    """Resolve entries on request; return the identifiers of those that were unresolved."""
+    """Resolve entries on request; return the identifiers of the entries that were unresolved."""
     resolved = connection.scalars(
         update(QuarantinedDocument)
         .where(
@@ -140,6 +141,6 @@ def forget(connection: Connection, quarantine_ids: Iterable[int]) -> set[int]:
 
 
 def now(connection: Connection) -> datetime:
-    """The clock of PostgreSQL, which dates the entries."""
+    """The current time by PostgreSQL's clock, which also dates the entries."""
     moment: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
     return moment

@@ -37,7 +37,7 @@ from graph.tables import (
 
 @dataclass(frozen=True, slots=True)
 class VersionHead:
-    """A release as a list shows it, with the number of its vulnerabilities."""
+    """The fields of a release that lists show, and the number of its vulnerabilities."""
 
     purl: str
     name: str
@@ -95,9 +95,9 @@ def browse_versions(
 ) -> list[VersionHead]:
     """Releases of a package, newest first (PEP 440); equal versions by index.
 
-    PostgreSQL cannot sort versions, so the identifiers of all releases are read.
+    PostgreSQL cannot sort versions by PEP 440, so the identifiers of all releases are read.
 
-    :param after: version and index of the last release of the page before
+    :param after: version and index of the last release on the previous page
     """
     row = PackageVersionRow
     query = select(row.purl, row.version, row.index_name).where(
@@ -142,7 +142,7 @@ def _heads(connection: Connection, purls: Sequence[str]) -> list[VersionHead]:
 
 
 def purl_of(connection: Connection, name: str, version: str, index: str) -> str | None:
-    """Package URL of a release, for any spelling of its version; ``None`` if it is unknown."""
+    """Package URL of a release, for any spelling of its version; ``None`` if there is none."""
     row = PackageVersionRow
     try:
         purls = spellings_of(package_version(name, version, index).purl)
@@ -217,9 +217,9 @@ class RecordedListing:
 
 
 def listings_of(connection: Connection, versions: Mapping[str, str]) -> list[RecordedListing]:
-    """One version of each package, on every index that has it; two queries.
+    """Where to get one version of each package: every index that has it; two queries.
 
-    :param versions: the version by package name
+    :param versions: the wanted version, by package name
     """
     version = PackageVersionRow
     rows = [
@@ -269,11 +269,12 @@ def listings_of(connection: Connection, versions: Mapping[str, str]) -> list[Rec
 def unread_of(
     connection: Connection, names: Collection[str]
 ) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Versions on the last pages of the indexes whose metadata was never read.
+    """Versions that the indexes' last pages list, but whose metadata was never read.
 
     Invalid versions are left out.
 
-    :returns: versions by package and index, newest first; indexes without any are left out
+    :returns: versions by package and index, newest first; indexes without such versions are left
+        out
     """
     wanted = any_(texts(sorted(names)))
     row = PackageVersionRow

@@ -1,7 +1,7 @@
 """Merges all deliveries of a release; the result does not depend on their order.
 
 A release has parts. Each part comes from the delivery with the highest rank that contains it;
-:class:`Ranks` defines the ranks. The hash of a file is an exception: the first one is never
+:class:`Ranks` defines the ranks. The hash of a file is an exception: the first known hash is never
 replaced.
 """
 
@@ -26,10 +26,10 @@ from common.releases import (
 
 
 class Ranks(NamedTuple):
-    """For each part, the highest rank of its deliveries; empty if nothing delivered it.
+    """For each part, the highest rank of its deliveries; empty if no delivery contains the part.
 
-    A rank is a text of the kind of source, the time and the document, and sorts as a text. An index
-    always outranks a solver.
+    A rank is a text made of the kind of source, the time and the document, and sorts as text. An
+    index always outranks a solver.
 
     :param listing: document and yank, part of every delivery
     :param metadata: state, problem, requirements, extras and licence; requirements from an index
@@ -65,7 +65,7 @@ PARTS = {
 
 
 def rank_of(release: Release, as_of: datetime | None) -> str:
-    """The rank of a delivery; an unknown time sorts before all others."""
+    """The rank of a delivery; an unknown time sorts before all known times."""
     by_index = release.metadata_source != SOLVER
     return f"{by_index:d} {as_json_time(as_of) or ''} {mark_of(release.document_id)}"
 
@@ -111,7 +111,7 @@ class KnownRelease:
     ranks: Ranks = NO_RANKS
 
     def same_content(self, other: KnownRelease) -> bool:
-        """Whether it differs from ``other`` only in times and ranks."""
+        """Whether this release differs from ``other`` only in times and ranks."""
         return other == replace(self, as_of=other.as_of, ranks=other.ranks, added=other.added)
 
     @property
@@ -142,7 +142,7 @@ class KnownRelease:
 
     @property
     def wheels(self) -> list[str]:
-        """Compressed tag sets of its wheels, sorted."""
+        """Compressed tag sets of the release's wheels, sorted."""
         return wheel_tags(self.offered)
 
     @property
@@ -181,7 +181,7 @@ def _meaning(requirement: Requirement) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class HashAlarm:
-    """A file whose hash differs from the first one; the new hash is not stored."""
+    """A file whose hash differs from its first known hash; the new hash is not stored."""
 
     purl: Purl
     filename: str
@@ -191,7 +191,7 @@ class HashAlarm:
 
 @dataclass(slots=True)
 class Findings:
-    """Events and alarms of a batch of deliveries."""
+    """The events and alarms that a batch of deliveries caused."""
 
     events: list[tuple[str, KnownRelease, dict[str, Any]]] = field(default_factory=list)
     alarms: list[HashAlarm] = field(default_factory=list)
@@ -266,7 +266,7 @@ _Files = dict[str, ReleaseFile]
 def _files(
     known: KnownRelease, release: Release, rank: str, complete: str, findings: Findings
 ) -> tuple[_Files, _Files, dict[str, str]]:
-    """Offered files, formerly offered files, and ranks of files from other than the complete list.
+    """Offered files, formerly offered files, and ranks of files outside the last complete list.
 
     A file is offered unless a complete list is newer than the last list that contains it.
 
@@ -294,7 +294,7 @@ def _file(
     newest: bool,
     findings: Findings,
 ) -> ReleaseFile:
-    """The file of the latest list, with the first known hash."""
+    """The file as the latest list describes it, but with its first known hash."""
     if known is None:
         return offered
     if known.sha256 and offered.sha256 and known.sha256 != offered.sha256:
@@ -307,7 +307,7 @@ def _file(
 
 
 def _bare(file: ReleaseFile) -> ReleaseFile:
-    """The fields that are kept of a file that is no longer offered."""
+    """A file that is no longer offered, reduced to the fields that the record keeps."""
     return ReleaseFile(file.filename, file.sha256, file.kind)
 
 

@@ -1,4 +1,4 @@
-"""Stores releases of crawls, dumps and solver documents; entry point :func:`add_releases`."""
+"""Stores releases from crawls, dumps and solver documents; entry point :func:`add_releases`."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _UNIQUE_VIOLATION = "23505"
 #: Collector of documents with the results of solvers.
 _SOLVER = "thoth-solver"
 
-#: Known alarms, which are not stored as events again.
+#: Alarms that are known already; they are not stored as events again.
 _RAISED = text(
     "SELECT index_name, name, version, detail FROM package_events"
     " WHERE kind = 'changed_hash' AND name = ANY(:names)"
@@ -78,7 +78,7 @@ _RAISED = text(
 
 @dataclass(frozen=True, slots=True)
 class ReleaseDelivery:
-    """A release with its source, and the time of the index's answer if it is known."""
+    """A release with its source and, if known, the time at which the index answered."""
 
     release: Release
     source: str
@@ -100,8 +100,8 @@ def add_releases(
 ) -> ReleasesAdded:
     """Store what is new in ``deliveries``; the caller owns the transaction.
 
-    The number of statements does not depend on the number of deliveries. Call it once in a
-    transaction: it locks rows in an order that avoids deadlocks.
+    The number of statements does not depend on the number of deliveries. Call this once in a
+    transaction, because rows are locked in an order that avoids deadlocks.
 
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
@@ -141,11 +141,11 @@ Versions = dict[str, KnownRelease]
 def _add_versions(
     connection: Connection, deliveries: Sequence[ReleaseDelivery]
 ) -> tuple[Versions, Versions, Versions, Findings]:
-    """Merge deliveries into stored releases; returns all, new and changed releases.
+    """Merge deliveries into stored releases; return all releases, new ones and changed ones.
 
-    Existing rows are locked first, then new ones are inserted, both in order. If another writer
-    inserts one of these first, all locks are released and the merge starts again, because locking
-    that row now could lead to a deadlock.
+    Existing rows are locked first, then new rows are inserted, both in the order of package URLs.
+    If another writer inserts one of the new rows first, all locks are released and the merge starts
+    again, because locking that row now could lead to a deadlock.
     """
     while True:
         attempt = connection.begin_nested()
@@ -203,7 +203,7 @@ def _facts(known: KnownRelease) -> tuple[Any, ...]:
 
 
 def _update_versions(connection: Connection, stored: Versions, latest: Versions) -> Versions:
-    """Overwrite rows that differ; return the releases that changed in more than times and ranks."""
+    """Overwrite rows that differ; return the releases with changes beyond times and ranks."""
     differing = [
         (before, latest[purl]) for purl, before in stored.items() if before != latest[purl]
     ]
@@ -331,7 +331,7 @@ def _alarm(index: str, name: str, version: str, detail: Mapping[str, str]) -> tu
 
 
 def _project(connection: Connection, new: Versions, changed: Versions) -> None:
-    """Add named packages, refresh revisions, and write outbox entries."""
+    """Add the packages that releases name, refresh revisions, and write outbox entries."""
     documents: dict[str, str] = {}
     for known in (*new.values(), *changed.values()):
         for name in (known.name, *(it.name for it in known.requirements if it.name)):

@@ -38,9 +38,9 @@ def forget_analyses(
 ) -> tuple[int, list[str]]:
     """Delete requests that finished more than ``older_than`` ago; the caller owns the transaction.
 
-    Their logs, their advice, and documents without other references are deleted, too. Advice from
-    commands has no request and is kept. A report is kept if it was the first to contain a stack or
-    claim that still exists.
+    The logs and the advice of these requests, and documents without other references, are deleted,
+    too. Advice from commands has no request and is kept. A report is kept if it was the first to
+    contain a stack or claim that still exists.
 
     :param limit: largest number of requests
     :returns: number of deleted requests, and the documents whose bodies the caller deletes after
@@ -86,9 +86,9 @@ def forget_writes(
 
 
 def _forget_advice(connection: Connection, requests: Sequence[str]) -> set[str]:
-    """Delete the advice of requests, and claims and requests that no other advice refers to.
+    """Delete the advice of requests, and its claims and request rows that no other advice uses.
 
-    Writes outbox entries.
+    Outbox entries are written as well.
 
     :returns: the documents that the advice referred to
     """
@@ -110,9 +110,9 @@ def _forget_advice(connection: Connection, requests: Sequence[str]) -> set[str]:
 
 
 def _forget_unreferenced(connection: Connection, documents: Iterable[str]) -> list[str]:
-    """Delete the documents among these that nothing refers to.
+    """Delete those of the documents that nothing refers to.
 
-    A transaction that stores equal content has locked the row, or waits until it is deleted.
+    A transaction that stores equal content has locked the row, or waits until the row is deleted.
     """
     unreferenced = (
         select(Document.document_id)

@@ -27,7 +27,7 @@ from graph.tables import (
 def stack_rows(stack: Stack, document_id: str) -> Iterator[tuple[type[Base], dict[str, Any]]]:
     """Every row that :func:`add_stacks` writes for ``stack``, as values by column.
 
-    Rows of package versions contain the identifying columns; the others come from indexes.
+    Rows of package versions contain the identifying columns; other columns come from indexes.
     """
     yield StackRow, {
         "digest": stack.digest, "package_count": len(stack.packages), "document_id": document_id,
@@ -78,8 +78,8 @@ def add_stacks(connection: Connection, delivered: Iterable[tuple[Stack, str]]) -
 class StackHead:
     """A set of package versions.
 
-    :param inspections: number of its inspections
-    :param advised: number of advice that recommends it
+    :param inspections: number of inspections of the stack
+    :param advised: number of advices that recommend the stack
     :param document_id: the first document that contained it
     """
 

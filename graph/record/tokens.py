@@ -1,4 +1,4 @@
-"""Bearer tokens of the API: create, look up by secret, revoke; only digests are stored."""
+"""Creates, finds and revokes bearer tokens of the API; only digests of secrets are stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, func, insert, or_, select, update
 
 from graph.tables import TokenRow
 
-#: Prefix of every token, by which scanners recognise leaked tokens.
+#: Prefix of every token, so that scanners recognise leaked tokens.
 MARK = "thoth_"
 #: Number of characters that identify a token in lists.
 _SHOWN = len(MARK) + 6
@@ -22,7 +22,7 @@ _USE_INTERVAL = timedelta(minutes=1)
 
 
 class Scope(StrEnum):
-    """Permission of a token; values are stored and never renamed."""
+    """Permission of a token; stored values are never renamed."""
 
     READ = "read"
     ADVISE = "advise"
@@ -79,7 +79,7 @@ def create_token(
 
 
 def token_shown(connection: Connection, secret: str) -> Token | None:
-    """The valid token of a secret, or ``None``; updates ``last_used_at``."""
+    """The valid token with this secret, or ``None``; updates its ``last_used_at``."""
     row = connection.execute(
         select(TokenRow.__table__).where(
             TokenRow.digest == digest_of(secret),

@@ -1,4 +1,4 @@
-"""Vulnerabilities: merged from advisories that are aliases, and queries for API and commands."""
+"""Merges advisories into vulnerabilities, and finds vulnerabilities for the API and commands."""
 
 from __future__ import annotations
 
@@ -53,15 +53,16 @@ def merged(advisories: Collection[AdvisoryHead]) -> list[Vulnerability]:
     """Merge advisories into vulnerabilities; the result does not depend on their order.
 
     Two advisories belong together if a chain of aliases connects them. A withdrawn advisory does
-    not connect others, because that may be the reason for its withdrawal. It is assigned to the
-    group with its identifier, otherwise to the group with its preferred alias. Only withdrawn
-    advisories without such a group are connected with each other.
+    not connect other advisories, because wrong aliases may be the reason for its withdrawal. A
+    withdrawn advisory joins the group that contains its identifier, otherwise the group that
+    contains its preferred alias. Only withdrawn advisories without such a group are connected with
+    each other.
     """
     parents: dict[str, str] = {}
     valid = [head for head in advisories if head.withdrawn_at is None]
     _join_all(parents, valid)
     named = {identifier for head in valid for identifier in _identifiers(head)}
-    #: An identifier in the group of each assigned advisory.
+    #: For each assigned advisory, an identifier in its group.
     assigned: dict[str, str] = {}
     for head in advisories:
         known = [it for it in head.aliases if it in named]
@@ -81,7 +82,7 @@ def _identifiers(head: AdvisoryHead) -> tuple[str, ...]:
 
 
 def preference(identifier: str) -> tuple[int, str]:
-    """Sort key of identifiers: the smallest names the vulnerability.
+    """Sort key of identifiers; the identifier that sorts first names the vulnerability.
 
     >>> sorted(["PYSEC-2021-1", "GHSA-x", "OSV-1", "CVE-2021-9", "CVE-2021-10"], key=preference)
     ['CVE-2021-10', 'CVE-2021-9', 'GHSA-x', 'PYSEC-2021-1', 'OSV-1']
@@ -143,7 +144,7 @@ class AdvisoryCounts:
 
 @dataclass(frozen=True, slots=True)
 class VulnerabilityHead:
-    """A vulnerability as a list shows it.
+    """The fields of a vulnerability that lists show.
 
     :param aliases: all its identifiers, its own included, sorted
     :param score: CVSS base score, 0 to 10
@@ -164,7 +165,7 @@ class VulnerabilityHead:
 
 @dataclass(frozen=True, slots=True)
 class PackageVulnerability(VulnerabilityHead):
-    """A vulnerability of a package.
+    """A vulnerability that affects versions of a package.
 
     :param packages: affected ranges and versions according to its advisories
     :param versions: affected versions in the record
@@ -175,7 +176,7 @@ class PackageVulnerability(VulnerabilityHead):
 
 
 def advisory_counts(connection: Connection) -> AdvisoryCounts:
-    """Count advisories, vulnerabilities and affected versions; takes seconds at most."""
+    """Count advisories, vulnerabilities and affected versions, which takes some seconds at most."""
     row = VulnerabilityRow
     severities = connection.execute(
         select(row.severity, func.count()).where(row.withdrawn_at.is_(None)).group_by(row.severity)
@@ -229,13 +230,13 @@ def vulnerabilities_of(
 
 
 def _severity_order(it: PackageVulnerability) -> tuple[bool, int, float, str]:
-    """Sort key: by severity, then by score; vulnerabilities without them come last."""
+    """Sort key: by severity, then by score; unrated vulnerabilities come last."""
     rank = -1 if it.severity is None else Severity(it.severity).rank
     return it.withdrawn_at is not None, -rank, -(it.score or 0.0), it.vulnerability_id
 
 
 def _claims(connection: Connection, name: str) -> dict[str, list[AffectedPackage]]:
-    """Affected packages by vulnerability; withdrawn advisories count only if all are withdrawn."""
+    """Affected packages by vulnerability, from withdrawn advisories only if there are no others."""
     affected = AdvisoryPackage
     rows = connection.execute(
         select(AdvisoryRow.vulnerability_id, affected.name, affected.ranges, affected.versions)
@@ -294,7 +295,7 @@ class KnownVersion:
 
 @dataclass(frozen=True, slots=True)
 class VulnerabilityFilter:
-    """Filter for vulnerabilities; ``None`` matches all.
+    """Filter for vulnerabilities; a field that is ``None`` matches all vulnerabilities.
 
     :param package: a package with an affected version
     :param purl: package URL of an affected version
@@ -332,7 +333,7 @@ def browse_vulnerabilities(
 
 
 def vulnerability_named(connection: Connection, identifier: str) -> VulnerabilityHead | None:
-    """A vulnerability by its identifier, else by one of its aliases, or ``None``."""
+    """The vulnerability with this identifier, otherwise the one with this alias, or ``None``."""
     row = VulnerabilityRow
     for condition in (
         row.vulnerability_id == identifier,

@@ -1,4 +1,4 @@
-"""Requests that wait for a worker, read by ``thoth status`` and ``/readyz``."""
+"""Counts requests that wait for a worker, for ``thoth status`` and ``/readyz``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-#: A request that has waited longer than this while no worker gave a sign of life is unattended.
+#: After this time without a sign of life from any worker, waiting requests count as unattended.
 UNATTENDED_AFTER = timedelta(minutes=1)
-#: The values of :class:`WaitingRequests`, in their order.
+#: Query for the values of :class:`WaitingRequests`, in the order of its fields.
 WAITING_REQUESTS = f"""
     SELECT
         count(*),
@@ -29,7 +29,7 @@ class WaitingRequests:
     """Requests that no worker has started yet.
 
     :param longest_s: how long the oldest of them has waited, in seconds; 0 if none waits
-    :param workers: those with a sign of life within :data:`UNATTENDED_AFTER`
+    :param workers: number of workers with a sign of life within :data:`UNATTENDED_AFTER`
     """
 
     requests: int
@@ -38,7 +38,7 @@ class WaitingRequests:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong, with the remedy; ``None`` unless requests wait and no worker runs.
+        """The problem and its remedy; ``None`` unless requests wait and no worker runs.
 
         >>> WaitingRequests(requests=3, longest_s=75.2, workers=0).problem
         '3 requests have waited for up to 75 s and no worker is running: start `thoth worker`'
@@ -54,5 +54,5 @@ class WaitingRequests:
 
 
 def waiting_requests(connection: Connection) -> WaitingRequests:
-    """How many requests wait for a worker, and whether there is one; one query."""
+    """How many requests wait for a worker, and how many workers run; one query."""
     return WaitingRequests(*connection.exec_driver_sql(WAITING_REQUESTS).one())

@@ -1,4 +1,4 @@
-"""Compares the record with its documents.
+"""Compares the rows of the record with the documents that they were made from.
 
 Entry point: :func:`graph.verification.run.verify_record`.
 """

@@ -78,13 +78,13 @@ def of_document(document_id: str, field: str, stored: object, expected: object) 
 
 
 def unreadable(document_id: str, schema_version: str, error: InvalidDocument) -> RecordDifference:
-    """A document that cannot be parsed: of another schema, or refused by this release."""
+    """A document that cannot be parsed: it has another schema, or this release refuses it."""
     expected = f"a schema by which the body can be read: {error}"
     return of_document(document_id, "schema_version", schema_version, expected)
 
 
 def missing_row(document_id: str, table: str, row: str) -> RecordDifference:
-    """A row of a document that is missing."""
+    """A row that is missing, although the document produces it."""
     return RecordDifference(document_id, table, row, "", _NO_ROW, _ROW)
 
 
@@ -115,7 +115,8 @@ def row_differences(
 def same(stored: Any, expected: Any) -> bool:
     """Whether PostgreSQL would store ``expected`` as ``stored``.
 
-    Arrays come back as lists, and JSONB writes ``1e300`` with all its digits, as an integer.
+    PostgreSQL returns arrays as lists, and its JSONB writes ``1e300`` as an integer with all
+    digits.
 
     >>> same([1.0, 2], (1, 2)), same({"a": 10**300}, {"a": 1e300}), same(1, True)
     (True, True, False)

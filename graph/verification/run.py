@@ -1,8 +1,8 @@
-"""Compares the record with its documents in batches, and quarantines what differs.
+"""Compares stored rows with their documents in batches, and quarantines what differs.
 
 First the body of a document is compared with its identifier. Then the :class:`Verifier` of its kind
-compares the rows. Verifiers are entry points of the group ``thoth.verifiers``, because the graph
-cannot parse documents or give advice.
+compares the rows. Verifiers are entry points of the group ``thoth.verifiers``, because this package
+must not import the parsers or the adviser.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ KIND = "record"
 
 @dataclass(frozen=True, slots=True)
 class RecordCheck:
-    """Progress of comparing the record.
+    """Progress of comparing the record with its documents.
 
     :param position: the last compared document; empty at the start of a round
     :param complete_since: beginning of the last complete round
@@ -63,7 +63,7 @@ class RecordCheck:
 
 
 def record_check(connection: Connection) -> RecordCheck:
-    """Progress of comparing the record."""
+    """The stored progress of comparing the record with its documents."""
     table = RecordCheckRow
     query = select(table.position, table.complete_since, table.completed_at)
     return RecordCheck(*connection.execute(query).one())
@@ -107,7 +107,7 @@ def save_refusals(
 ) -> None:
     """Quarantine differences, and resolve earlier entries about these documents.
 
-    The caller owns the transaction, and adds no other entries in it.
+    The caller owns the transaction, and must not add other quarantine entries in it.
 
     :param document_ids: the compared documents
     :param refusals: the differences, with the identifier of the document as source
@@ -128,7 +128,7 @@ REPLAYS = 20
 
 @dataclass(slots=True)
 class RecordReport:
-    """Result of a run.
+    """Result of comparing documents in one run.
 
     :param documents: number of compared documents by kind
     :param damaged: number of documents whose body was changed or lost
@@ -211,9 +211,10 @@ class VerificationRun:
 
 @dataclass(frozen=True, slots=True)
 class ComparedDocuments:
-    """The documents of one kind after the comparison, damaged ones left out.
+    """The compared documents of one kind, without damaged documents.
 
-    :param tampered: identifiers of all documents that differ, of any kind and damaged ones included
+    :param tampered: identifiers of all documents of any kind that differ, including damaged
+        documents
     """
 
     documents: Sequence[StoredDocument]
