@@ -1,4 +1,4 @@
-"""Projects changes into the graph in a background thread while a run writes the record."""
+"""Projects changes to the graph in a background thread while a run writes the record."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ Report = TypeVar("Report")
 
 logger = logging.getLogger(__name__)
 
-#: Time without progress after which the graph is given up; a batch usually takes a second.
+#: After this time without progress, the projection is given up; a batch usually takes a second.
 STALLED_AFTER_S = 120.0
 
 
 class BackgroundProjector:
-    """Calls ``project`` in a thread after each :meth:`wake`, and once more at the end of the block.
+    """Calls ``project`` in a thread after each :meth:`wake`, and once more when the block ends.
 
-    The writer never waits for the graph, and a failure of the graph does not stop it: :attr:`error`
-    keeps the failure, and the outbox keeps the pending entries. A bug is raised at the end of the
-    block.
+    The writer never waits for the graph, and a failure of the graph does not stop the writer:
+    :attr:`error` keeps the failure, and the outbox keeps the pending entries. Other errors of
+    ``project`` are raised at the end of the block.
 
     :param project: projects pending entries; its argument is a function to call after each progress
     :param close: called at the end by the same thread, because other threads cannot close
         connections in use
-    :param stalled_after_s: time without progress after which the graph is given up
+    :param stalled_after_s: time without progress after which the projection is given up
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class BackgroundProjector:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome(Generic[Report]):
-    """Report of a run, and the state of the graph after it.
+    """Report of a run, and the state of the graph after the run.
 
     :param lag: number of pending outbox entries; ``None`` after a dry run
     :param graph_error: why the projection failed, if it did
@@ -154,7 +154,7 @@ def run_with_projection(
 def start_both_stores(settings: Settings) -> None:
     """Start both embedded stores in parallel.
 
-    If a store cannot be started, the error is raised or reported when the store is opened.
+    An error at the start of a store is not raised here, but when the store is opened.
     """
     with suppress(ServiceFailed):
         EmbeddedStores(settings).start(to_stderr)

@@ -28,9 +28,9 @@ from ingest.sources.urls import stored_source
 
 logger = logging.getLogger(__name__)
 
-#: Documents in a transaction; an interrupted run repeats at most so many.
+#: Limit for documents in a transaction; an interrupted run repeats at most this number.
 BATCH_DOCUMENTS = 500
-#: Bytes in a transaction, which bounds memory when documents are large.
+#: Limit for bytes in a transaction, which bounds memory when documents are large.
 BATCH_BYTES = 16 * 2**20
 
 #: If a source is refused as a whole for one of these reasons, it was not read completely.
@@ -59,9 +59,9 @@ def in_batches(
     size_of: Callable[[Delivered], int],
     most: int = BATCH_DOCUMENTS,
 ) -> Iterator[Batch[Delivered]]:
-    """Divide ``documents`` into batches, in their order; the last batch may be empty.
+    """Divide ``documents`` into batches, keeping their order; the last batch may be empty.
 
-    :param size_of: bytes that a delivery holds
+    :param size_of: returns the number of bytes that a delivery holds
     :param most: documents in a batch
     """
     batch: Batch[Delivered] = Batch()
@@ -79,11 +79,11 @@ def in_batches(
 
 @dataclass(slots=True)
 class SourceRecorder(Generic[Delivered, Added]):
-    """Stores the batches of one source.
+    """Stores the documents of one source, batch by batch.
 
     :param kind: kind of document in the quarantine
     :param add: stores the deliveries of a batch in the caller's transaction
-    :param read_whole: whether the source was read completely; some of its documents may have been
+    :param read_whole: whether the source was read to its end, even if some of its documents were
         refused
     :param mended: number of quarantine entries that were resolved
     """
@@ -103,7 +103,7 @@ class SourceRecorder(Generic[Delivered, Added]):
 
         The next batch is read while the database stores this one.
 
-        :raises StoreUnavailable: if a store is lost; what was committed stays
+        :raises StoreUnavailable: if a store is lost; committed batches are kept
         """
         with relational_errors(self.settings), self.engine.begin() as connection:
             began = now(connection)

@@ -10,7 +10,7 @@ from common.redaction import without_secrets
 
 REMOVED = "[e-mail removed]"
 
-#: Lengths are bounded, so that a megabyte without an address is searched quickly.
+#: The lengths are bounded, so that a megabyte without an address is searched quickly.
 _EMAIL = re.compile(
     r"[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]{2,24}"
     r"(?![A-Za-z0-9-])"
@@ -38,8 +38,8 @@ def scrub(value: Any, canonical: bytes) -> Any:
     """Return ``value`` without e-mail addresses and without fields that name a person.
 
     Addresses in text become ``[e-mail removed]``; ``git@host`` of a repository is kept. If there is
-    nothing to remove, the same object is returned; this takes one search in ``canonical`` and one
-    pass over the keys.
+    nothing to remove, the same object is returned after one search in ``canonical`` and one pass
+    over the keys.
 
     :param canonical: the canonical JSON of ``value``
     """
@@ -64,7 +64,7 @@ def scrub_text(text: str) -> str:
 def scrub_words(text: str, most: int) -> str:
     """Return a message without e-mail addresses and secrets, cut to ``most`` characters.
 
-    The cut may create a new match, such as a shorter URL with a password, so both steps run twice.
+    Cutting may create a new match, such as a shorter URL with a password, so both steps run twice.
 
     >>> scrub_words("see https://jo:word@host.example/?token=1, or jo@mail.example", 42)
     'see https://host.example/ or [e-mail remov'
@@ -79,7 +79,7 @@ def _replacement(match: re.Match[str]) -> str:
 
 
 def _may_hold_address(data: bytes) -> bool:
-    """Whether an ``@`` has characters of an address on both sides, unlike ``"@result"``."""
+    """Whether any ``@`` has characters of an address on both sides; ``"@result"`` does not."""
     at = data.find(b"@")
     while at >= 0:
         if (
@@ -144,9 +144,9 @@ def _scrubbed_object(value: dict[str, Any], names_packages: bool) -> dict[str, A
 
 
 def _scrubbed_keys(keys: list[str]) -> list[str]:
-    """Return ``keys`` without addresses; numbers distinguish keys that would become equal.
+    """Return ``keys`` without addresses; keys that would become equal are numbered.
 
-    The numbers follow the order of the original keys, so that equal content has equal bytes.
+    The order of the original keys determines the numbers, so that equal content has equal bytes.
     """
     scrubbed = [scrub_text(key) for key in keys]
     taken = set(scrubbed)

@@ -1,4 +1,4 @@
-"""Opens the record without the graph, and locks out concurrent runs."""
+"""Opens the record without the graph, and prevents concurrent runs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from graph.record.postgresql import session_lock
 
 @contextmanager
 def open_record(settings: Settings) -> Iterator[Engine]:
-    """Open the record with its schema migrated; the graph is not opened."""
+    """Open the record and migrate its schema if necessary; the graph is not opened."""
     with migrated_stores(settings, graph=False) as stores:
         yield stores.engine
 
 
 @contextmanager
 def only_one(engine: Engine, key: int, message: str) -> Iterator[Connection]:
-    """Yield a connection that holds an advisory lock; the lock ends with the process.
+    """Yield a connection that holds an advisory lock, which ends with the process.
 
     :param key: key of the lock
     :param message: message of the error

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ingest.advisories.sync import AdvisoryReport
     from ingest.crawl.reports import CrawlReport
 
-#: Key of the advisory lock of the nightly run; any number that nothing else uses.
+#: Key of the advisory lock of the nightly run: any number that no other lock uses.
 _NIGHTLY_LOCK = 7_401_311
 
 #: Limits for sources on the command line or in the settings, which the operator trusts.
@@ -87,7 +87,7 @@ def check(
     on_document: Callable[[], None],
     on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
 ) -> RunOutcome[IngestReport]:
-    """Report what :func:`run` would store in an empty record, without starting a store."""
+    """Report what :func:`run` would store in an empty record; no store is started."""
     return RunOutcome(check_inspections(sources, _OPERATOR_LIMITS, on_document, on_skipped))
 
 
@@ -97,7 +97,7 @@ def run(
     on_document: Callable[[], None],
     on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
 ) -> RunOutcome[IngestReport]:
-    """Store the inspections in ``sources``, with projection in the background."""
+    """Store the inspections in ``sources``, and project them to the graph in the background."""
 
     def work(engine: Engine, wake: Callable[[], None]) -> IngestReport:
         return _ingest(settings, engine, wake, sources, on_document, on_skipped)
@@ -108,12 +108,12 @@ def run(
 def run_nightly(
     settings: Settings, sources: Sequence[str], on_document: Callable[[], None]
 ) -> RunOutcome[NightlyReport]:
-    """Store ``sources``, then new releases, then advisories; one run at a time.
+    """Store ``sources``, then new releases, then advisories; only one run at a time.
 
     Afterwards the next part of the record is compared with its documents. If one part fails, the
     others still run.
 
-    :raises AlreadyRunning: if another process on any machine is running it
+    :raises AlreadyRunning: if a nightly run is in progress, on this or another machine
     :raises InvalidArgument: if there is nothing to do: no source, no package, no advisories
     """
     start_both_stores(settings)
@@ -195,7 +195,8 @@ def retry_quarantine(
 ) -> RunOutcome[IngestReport]:
     """Read the sources of all inspections in quarantine again.
 
-    Other kinds of documents need options of their commands, which the quarantine does not store.
+    Other kinds of documents cannot be read again here, because the quarantine does not store the
+    options of their commands.
     """
     refused = (entry for entry in list_quarantine(settings) if entry.kind == KIND)
     sources = sorted({as_named(entry.source) for entry in refused})
@@ -209,6 +210,6 @@ def list_quarantine(settings: Settings) -> list[QuarantineEntry]:
 
 
 def forget_refusals(settings: Settings, quarantine_ids: Sequence[int]) -> set[int]:
-    """Remove entries from the quarantine; return the numbers of the entries that existed."""
+    """Resolve quarantine entries; return the numbers of the entries that were unresolved."""
     with open_record(settings) as engine, engine.begin() as connection:
         return forget(connection, quarantine_ids)

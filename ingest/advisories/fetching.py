@@ -15,9 +15,9 @@ from common.http.fetching import Fetcher, FetchLimits, FetchRequest
 from ingest.sources.documents import MEBIBYTE
 from ingest.sources.urls import stored_source
 
-#: Twice the size of the archive of all ecosystems.
+#: Size limit: twice the size of the archive of all ecosystems.
 MOST_BYTES = 2048 * MEBIBYTE
-#: For all attempts together, so that a slow server does not hold up the nightly run.
+#: Time limit for all attempts together, so that a slow server does not hold up the nightly run.
 _DEADLINE_S = 900.0
 _PAUSE_S = 0.5
 _LONGEST_RETRY_AFTER_S = 60.0
@@ -41,7 +41,7 @@ class Validators:
 class Fetched:
     """A downloaded archive.
 
-    :param path: ``None`` if the known version is still current
+    :param path: path of the archive; ``None`` if the known version is still current
     :param as_of: time of the response
     """
 
@@ -55,8 +55,8 @@ def fetch_archive(
 ) -> Fetched:
     """Download ``url`` into ``folder``, unless the version ``known`` is still current.
 
-    Temporary failures are retried. The host of ``url`` may have a private address; redirects may
-    lead only to public addresses or back to that host.
+    Temporary failures are retried. The host of ``url`` may have a private address. Redirects may
+    only lead back to that host, or to public addresses.
 
     :raises StoreUnavailable: if the server does not answer with an archive
     """

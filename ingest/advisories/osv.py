@@ -42,7 +42,7 @@ from common.packages import version_of
 from common.reasons import Reason
 
 _LONGEST_VECTOR = 500
-#: Prefixes of vectors, the newest version of CVSS first; vectors of version 2 have none.
+#: Prefixes of CVSS vectors, the newest version first; vectors of version 2 have no prefix.
 _VERSIONS = (("CVSS:4.", CVSS4), ("CVSS:3.1/", CVSS3), ("CVSS:3.0/", CVSS3))
 _SCORED_TYPES = ("CVSS_V2", "CVSS_V3", "CVSS_V4")
 _SEVERITY_NAMES = {"moderate": Severity.MEDIUM, "important": Severity.HIGH}
@@ -51,7 +51,7 @@ _SEVERITY_NAMES = {"moderate": Severity.MEDIUM, "important": Severity.HIGH}
 def rating_of(records: Iterable[dict[str, Any]]) -> tuple[Rating, int]:
     """Return the rating of an advisory, and the number of invalid vectors.
 
-    Among vectors of the newest CVSS version, the worst counts. Without a valid vector, a severity
+    Among vectors of the newest CVSS version, the worst counts. If no vector is valid, a severity
     such as ``MODERATE`` counts, and an invalid vector is stored unchanged.
 
     :param records: the advisory and its affected packages
@@ -119,11 +119,11 @@ def _severities(record: dict[str, Any]) -> Iterator[Severity]:
 
 
 ECOSYSTEM = "PyPI"
-#: Ranges of other types name commits.
+#: Types of ranges that name versions; other types name commits.
 _VERSION_RANGES = ("ECOSYSTEM", "SEMVER")
 _LONGEST_SUMMARY = 300
 _LONGEST_IDENTIFIER = 200
-#: Far more than any real advisory has; with more, evaluating it would take seconds.
+#: Limit far above any real advisory; an advisory with more would take seconds to evaluate.
 _MOST_EVENTS = 20_000
 #: Replacements for unreadable ends of a range; other unreadable ends are left out.
 _SAFE_SIDE = {
@@ -136,8 +136,8 @@ def advisory_of(value: Any, canonical: bytes, document_id: DocumentId, now: date
     """Check and normalise one advisory.
 
     :param value: the parsed JSON
-    :param canonical: its canonical bytes
-    :returns: the advisory; without packages if it is only about other ecosystems
+    :param canonical: the canonical bytes of ``value``
+    :returns: the advisory; it has no packages if it is only about other ecosystems
     :raises InvalidDocument: if a required field is missing or has the wrong type
     """
     record = as_record(value, "$")
@@ -187,7 +187,7 @@ def _modified(record: Record, now: datetime) -> datetime:
 
 
 def _summary(record: Record) -> str | None:
-    """Return the summary, else the first line of the details; cut to 300 characters."""
+    """Return the summary or, without one, the first line of the details, cut to 300 characters."""
     for key in ("summary", "details"):
         text = record.get(key)
         if isinstance(text, str) and (line := _first_line(text)):
@@ -212,7 +212,7 @@ def _texts(record: Record, key: str, at: str, most: int) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Reading:
-    """Reads affected packages, and counts versions that cannot be read."""
+    """Reads the affected packages of an advisory, and counts unreadable versions."""
 
     unreadable: int = 0
     events: int = 0
@@ -252,8 +252,8 @@ class _Reading:
     def _event(self, kind: RangeEventKind, version: str) -> RangeEvent | None:
         """Read one end of a range; an unreadable version widens the range.
 
-        A range with an unreadable beginning starts with the first version, and a range with an
-        unreadable end has no end: a false alarm is better than a missed vulnerability.
+        A range whose beginning is unreadable starts with the first version, and a range whose end
+        is unreadable has no end, because a false alarm is better than a missed vulnerability.
         """
         if RangeEvent(kind, version) in _SAFE_SIDE.values():
             return RangeEvent(kind, version)

@@ -23,13 +23,13 @@ from ingest.sources.folders import documents_in_file
 from ingest.sources.reader import documents_of
 from ingest.sources.urls import check_url, local_path, stored_source
 
-#: The longest advisories have some hundred kilobytes.
+#: Size limit for an advisory; the longest advisories have some hundred kilobytes.
 LIMITS = SourceLimits(document_bytes=16 * MEBIBYTE)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedSource:
-    """A source that can be read.
+    """A source of advisories that was opened for reading.
 
     :param documents: ``None`` if the source has not changed
     :param validators: headers of the server's response
@@ -48,7 +48,7 @@ def opened_source(source: str, known: SourceState | None = None) -> Iterator[Ope
     """Open ``source`` for reading within the ``with`` block.
 
     :param source: a folder, a file, an archive or a URL
-    :param known: the state when it was last read
+    :param known: state of the source when it was last read
     :raises StoreUnavailable: if a server does not answer
     """
     if source.partition("://")[0] in ("http", "https"):
@@ -56,7 +56,7 @@ def opened_source(source: str, known: SourceState | None = None) -> Iterator[Ope
             yield _fetched(source, known, Path(folder))
         return
     path = Path(local_path(source) or "")
-    # Hashing the file first costs less than parsing its content.
+    # Hashing the whole file costs less than parsing its content.
     digest = _sha256(path) if local_path(source) is not None and path.is_file() else None
     as_of = datetime.fromtimestamp(path.stat().st_mtime, UTC) if digest else datetime.now(UTC)
     unchanged = digest is not None and known is not None and known.sha256 == digest

@@ -1,6 +1,6 @@
 """Stores the advisories of a source and matches them with known versions.
 
-Entry points: :func:`sync_source` with open stores, :func:`run_sync` for the command.
+Entry points: :func:`sync_source` uses open stores, :func:`run_sync` opens them for the command.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ BATCH = 2_500
 
 @dataclass(slots=True)
 class AdvisoryReport:
-    """Counts of a sync.
+    """What a sync read and changed, as counts and identifiers.
 
-    :param as_of: time of the source; ``None`` if it was not read completely or has no advisory
-        about a Python package, and its state was therefore not stored
-    :param unchanged: whether the source was not read, because it has not changed
+    :param as_of: time of the source; ``None`` if the state of the source was not stored, because
+        the source was not read completely or has no advisory about a Python package
+    :param unchanged: true if the source was not read because it has not changed
     :param read: documents, including refused ones
     :param skipped: documents that were in the record before
     :param repeated: documents that occurred twice
@@ -97,12 +97,12 @@ class AdvisoryReport:
 
     @property
     def advisories(self) -> int:
-        """Advisories about Python packages in the source."""
+        """Number of advisories in the source that are about Python packages."""
         return self.read - self.foreign - self.quarantined
 
     @property
     def known(self) -> int:
-        """Documents without anything new."""
+        """Number of documents that contain nothing new."""
         return self.skipped + self.repeated
 
     def as_json(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class AdvisoryReport:
 
 
 def check_source(source: str, on_document: Callable[[], None] = lambda: None) -> AdvisoryReport:
-    """Report what a sync would store of ``source`` in an empty record; write nothing.
+    """Report what a sync of ``source`` would store in an empty record; write nothing.
 
     :raises StoreUnavailable: if a server does not answer
     """
@@ -152,9 +152,9 @@ def sync_source(
 ) -> AdvisoryReport:
     """Store new advisories of ``source``, and quarantine documents that are refused.
 
-    Batches are committed one by one, so that a second run resumes an interrupted one. An unchanged
+    Batches are committed one by one, so a second run resumes an interrupted run. An unchanged
     source is not read, unless some of its documents were refused. If a source cannot be read
-    completely, or has no advisory about Python packages, its earlier state is kept.
+    completely, or has no advisory about Python packages, the state that was stored before is kept.
 
     :param source: a folder, a file, an archive or a URL
     :raises StoreUnavailable: if a store is lost or a server does not answer
@@ -240,7 +240,7 @@ def _deliveries(
 def run_sync(
     settings: Settings, source: str, on_document: Callable[[], None]
 ) -> RunOutcome[AdvisoryReport]:
-    """Ingest ``source`` while the graph catches up.
+    """Store the advisories of ``source``, and project them to the graph in the background.
 
     :raises StoreUnavailable: if the record is lost or a server does not answer
     """

@@ -1,7 +1,7 @@
 """Parses stored advisories again and compares them with their rows.
 
-An advisory cannot be excluded from evidence, because advice would then miss a vulnerability. Rows
-that differ are written again from the document instead.
+An advisory that differs is not excluded from evidence, because advice would then miss a
+vulnerability. Its rows are written again from the document instead.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from ingest.advisories.osv import advisory_of
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A stored advisory: its vulnerability and its document."""
+    """A stored advisory with its vulnerability and its document."""
 
     vulnerability_id: str
     document_id: str
@@ -55,7 +55,7 @@ class _Member:
 
 
 class AdvisoryVerifier(Verifier):
-    """Compares advisories, and writes those that differ again."""
+    """Compares the rows of advisories with their documents, and writes differing rows again."""
 
     def compare(
         self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]
@@ -142,7 +142,7 @@ def _of_vulnerabilities(
     advisories: Mapping[str, Advisory],
     current: Mapping[str, _Member],
 ) -> Iterator[RecordDifference]:
-    """Yield differences between vulnerabilities and the merge of their advisories.
+    """Yield differences between stored vulnerabilities and the merge of their advisories.
 
     :param current: advisories whose rows come from the compared document, by document
     """

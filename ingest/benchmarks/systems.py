@@ -1,7 +1,7 @@
 """Recognises result files of benchmark systems by their content.
 
-Each system is one entry of :data:`SYSTEMS`. File names are not enough: several systems call their
-results ``result_0.txt`` or ``1``, and users rename files.
+Each benchmark system has one entry in :data:`SYSTEMS`. File names are not enough: several systems
+call their results ``result_0.txt`` or ``1``, and users rename files.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 
-#: Bytes that are read from the beginning of a file; larger workbooks are not recognised.
+#: How many bytes are read from the beginning of a file; larger workbooks are not recognised.
 HEAD_BYTES = 256 * 1024
-#: Bytes that are searched; console output may begin with other lines.
+#: How many bytes are searched; console output may begin with other lines.
 _SEARCHED_BYTES = 64 * 1024
 
-#: The member of a workbook with the texts of its cells, and the bytes of it that are searched.
+#: The member of a workbook that has the texts of its cells, and how many of its bytes are searched.
 _WORKBOOK_TEXTS = "xl/sharedStrings.xml"
 _WORKBOOK_BYTES = 1024 * 1024
 
@@ -112,7 +112,7 @@ SYSTEMS = (
 
 
 def system_of(head: bytes) -> BenchmarkSystem | None:
-    """The system that wrote a file, or ``None``.
+    """The benchmark system that wrote a file, or ``None``.
 
     :param head: the first :data:`HEAD_BYTES` of the file, or all of a shorter file
     """

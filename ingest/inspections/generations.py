@@ -8,7 +8,8 @@ inspection-2020-02-dictionary  several of them: ``{inspection: [result, …]}``
 inspection-directory           ``build/specification``, ``build/status``, ``results/N/result`` …
 =============================  ==================================================================
 
-Each becomes one or more :class:`DeliveredInspection`, the input of the other parsers.
+A document of any generation becomes one or more :class:`DeliveredInspection`, the input of the
+other parsers.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ EARLIER_COLLECTOR = "amun"
 
 @dataclass(frozen=True, slots=True)
 class DocumentLocation:
-    """File and JSON path of a part of a document.
+    """Where a part of a document comes from: its file and its JSON path.
 
     >>> error = InvalidDocument(Reason.RATE_ZERO, "a rate of zero", field="$.rate")
     >>> DocumentLocation("results/3/result", "$.stdout").relocated(error).field
@@ -57,7 +58,7 @@ class DocumentLocation:
     at: str = "$"
 
     def relocated(self, error: InvalidDocument) -> InvalidDocument:
-        """Make the field of ``error`` absolute; it is relative to this location until then."""
+        """A copy of ``error`` whose field starts at the document instead of this location."""
         if not error.field.startswith("$"):
             return error
         inner = f"{self.at}{error.field.removeprefix('$')}"
@@ -79,10 +80,11 @@ class JobDocument:
 
 @dataclass(frozen=True, slots=True)
 class DeliveredInspection:
-    """One inspection of any generation.
+    """An inspection, in the same form for all generations.
 
     :param name: name in the content; ``None`` if only the file or folder has the name
-    :param specification: canonical bytes; 2020-02 has ``lock`` and ``pipfile`` instead
+    :param specification: canonical bytes; documents of 2020-02 have ``lock`` and ``pipfile``
+        instead
     :param body: canonical JSON of the whole document
     :param failed_build: status of the failed build of an inspection without jobs
     """
@@ -130,7 +132,7 @@ def deliveries_of(raw: RawDocument) -> Iterator[DeliveredInspection | InvalidDoc
 def delivery_of_body(body: bytes, schema_version: SchemaVersion) -> DeliveredInspection:
     """Read the stored body of an inspection; error locations refer to the delivered files.
 
-    Private data is not removed again, because the stored rows come from this body.
+    Private data is not searched for again, because the stored rows come from this body.
 
     :raises InvalidDocument: if ``body`` does not have the layout of ``schema_version``
     """
@@ -254,7 +256,7 @@ def _y2020_02(value: Record, canonical: bytes) -> DeliveredInspection:
     )
 
 
-#: Readers of the generations in which one file holds one inspection.
+#: Readers of the generations whose files hold one inspection each.
 _SINGLE = {
     SchemaVersion.Y2019: _y2019,
     SchemaVersion.Y2020_02_JOB_LOGS: _job_logs,
@@ -294,7 +296,7 @@ def _dictionary_entry(name: str, results: Any, location: DocumentLocation) -> De
 
 
 def _directory(raw: RawDocument) -> DeliveredInspection:
-    """Read an inspection folder; its name is not part of the body, so copies are equal."""
+    """Read an inspection folder; the folder's name is not stored, so copies are equal."""
     jobs, parts = [], []
     for number, files in _numbered(raw.files):
         part, job = _directory_job(files, f"results/{number}")
@@ -370,7 +372,7 @@ def _directory_delivery(
 
 
 def _directory_name(jobs: list[JobDocument]) -> str | None:
-    """Return the name that this project's runner recorded, else the name in the first host name.
+    """Return the name that this project's runner recorded, or else that in the first host name.
 
     :raises InvalidDocument: if two jobs belong to different inspections
     """
@@ -393,7 +395,7 @@ def _directory_name(jobs: list[JobDocument]) -> str | None:
 
 
 def _numbered(files: Mapping[str, bytes]) -> list[tuple[str, dict[str, bytes]]]:
-    """Return the files of each ``results/N`` in the order of the numbers.
+    """Return the files of each folder ``results/N``, in the order of the numbers.
 
     :raises InvalidDocument: if a number is written in two ways, such as ``1`` and ``01``
     """
@@ -415,7 +417,7 @@ def _numbered(files: Mapping[str, bytes]) -> list[tuple[str, dict[str, bytes]]]:
 
 
 def _directory_job(files: Mapping[str, bytes], folder: str) -> tuple[bytes, JobDocument | None]:
-    """Return the canonical bytes of ``results/N``, and its job if there is a result."""
+    """Return the canonical bytes of the folder ``results/N``, and its job if it has a result."""
     job, hwinfo = None, None
     if "result" in files:
         location = DocumentLocation(f"{folder}/result")
@@ -442,7 +444,7 @@ def _directory_specification(files: Mapping[str, bytes]) -> tuple[bytes | None, 
 
 
 def _directory_status(files: Mapping[str, bytes]) -> JobDocument | None:
-    """Read ``build/status`` if there is one."""
+    """Read the file ``build/status`` if it exists."""
     data = files.get("build/status")
     if data is None:
         return None

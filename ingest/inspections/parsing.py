@@ -48,10 +48,10 @@ from ingest.inspections.specification import (
 from ingest.privacy import scrub_text
 from ingest.sources.documents import RawDocument, RefusedDocument
 
-#: Reason of a failed build without a reason in its status.
+#: Reason of a failed build whose status contains no reason.
 BUILD_FAILED = "build-failed"
 
-#: Stored characters of a message of a resolver or compiler; the log has the whole message.
+#: How many characters of a resolver's or compiler's message are stored; all are in the log.
 _LONGEST_MESSAGE = 500
 _LONGEST_READ = 2**20
 _INT32 = 2**31 - 1
@@ -62,7 +62,8 @@ def observation_of_build(
 ) -> Observation:
     """Return the observation of a failed build: stack, reason and times.
 
-    Its hardware counts as unknown, because builds depend on it far less than jobs do.
+    The hardware of a failed build counts as unknown, because builds depend on hardware far less
+    than jobs do.
 
     :param status: ``build/status`` of an inspection
     :param canonical: bytes that identify this attempt
@@ -103,8 +104,8 @@ def parse_inspections(
 ) -> Iterator[InspectionDocument | RefusedDocument]:
     """Yield the inspections in ``raw`` in their order; most documents contain one.
 
-    An invalid inspection is yielded as a refusal, so that the others of a dictionary are stored. No
-    content of a document raises an error.
+    An invalid inspection is yielded as a refusal, so that the other inspections of a dictionary are
+    stored. Whatever a document contains, no error is raised.
 
     :param now: later timestamps are refused
     """
@@ -135,9 +136,9 @@ def parse_stored(
 
 
 def _refusal(raw: RawDocument, error: InvalidDocument) -> RefusedDocument:
-    """Refuse a document; the place is the whole document, the field may name a file in it.
+    """Refuse a document: its place is that of the whole document, its field may name a file inside.
 
-    Private data is removed, because message and field may quote the document.
+    Private data is removed from the refusal, because its message and field may quote the document.
     """
     message, field = scrub_text(error.message), scrub_text(error.field)
     return RefusedDocument(
@@ -225,7 +226,7 @@ def _failed_build(
 
 
 def _job_id(job: JobDocument, copy: int, delivery: DeliveredInspection) -> str:
-    """Identify a job; a later, larger delivery of its inspection gives the same identifier.
+    """Identify a job; a later delivery of its inspection with more jobs gives the same identifier.
 
     A result without machine and time could belong to any inspection, so the specification is part
     of its identity.

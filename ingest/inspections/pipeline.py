@@ -1,4 +1,4 @@
-"""Reads inspections from sources, parses and stores them.
+"""Reads inspections from sources, parses them and stores them.
 
 Commands, workers and uploads all use :func:`ingest_inspections`.
 """
@@ -32,7 +32,7 @@ KIND = "inspection"
 
 @dataclass(slots=True)
 class IngestReport:
-    """Counts of a run.
+    """What a run read and stored, as counts.
 
     :param read: documents, including refused ones
     :param known: documents that were in the record before, or occurred twice
@@ -54,7 +54,7 @@ class IngestReport:
     reasons: Counter[str] = field(default_factory=Counter)
 
     def count_batch(self, batch: Batch[InspectionDelivery], added: InspectionsAdded) -> None:
-        """Count a batch and what it added to the record."""
+        """Count the documents of a batch and what the batch added to the record."""
         new_documents, new_observations = set(added.documents), set(added.observations)
         for document in (delivery.document for delivery in batch.deliveries):
             if document.document_id in new_documents:
@@ -91,7 +91,7 @@ class IngestReport:
 
 
 def ignore_skipped(skipped: SkippedFile) -> None:
-    """Do nothing with a skipped file; the default of ``on_skipped``."""
+    """Do nothing; the default of ``on_skipped``, which gets skipped files."""
 
 
 def ingest_inspections(
@@ -164,7 +164,7 @@ def _parsed(
     on_document: Callable[[], None],
     on_skipped: Callable[[SkippedFile], None],
 ) -> Iterator[InspectionDelivery | RefusedDocument]:
-    """Parse each raw document; a dictionary of inspections gives several."""
+    """Parse each raw document; a dictionary of inspections gives several inspections."""
     for source in sources:
         for raw in documents_of(source, limits, on_skipped):
             if isinstance(raw, RefusedDocument):

@@ -72,7 +72,7 @@ def library_of(stdout: Any) -> Library:
 
 
 def _blas(build: Record) -> str | None:
-    """Describe the BLAS library, if possible by its report at run time, else by the build."""
+    """Describe the BLAS library as it reported itself at run time, or else as it was built."""
     running = build.get("blas_runtime")
     if isinstance(running, list) and running and isinstance(running[0], dict):
         # "OpenBLAS 0.3.21  USE64BITINT DYNAMIC_ARCH …": name and version, then how it was built.
@@ -151,7 +151,7 @@ def observations_of(
 
 
 def _parts_of(document: Record) -> tuple[tuple[Record, str] | None, Record, str]:
-    """Return times, result and path of the result; documents of 2019 store times separately."""
+    """Return the times, the result and its path; documents of 2019 store the times separately."""
     if "job_log" not in document:
         return None, document, "$"
     status = record_of(document, "status", "$")
@@ -182,7 +182,7 @@ def _facts(
 
 
 def _usage(usage: Record) -> Record:
-    """Return the kernel's counters of a job (getrusage(2)) by the field of an observation."""
+    """Return the kernel's counters of a job (getrusage(2)), by their fields in an observation."""
     at = "$.usage"
     memory = integer_of(usage, "ru_maxrss", at, high=2**50)
     counts = {name: integer_of(usage, key, at, high=2**62) for key, name in _COUNTS.items()}
@@ -203,7 +203,7 @@ def _hardware_of(
 
 
 def _times(result: Record, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """Start and end; older documents have only ``datetime``, written when the job ended."""
+    """Start and end of a job; older documents have only ``datetime``, the time of the end."""
     ended_at = time_of(result, "end_datetime", "$", now)
     return (
         time_of(result, "start_datetime", "$", now),
@@ -325,9 +325,9 @@ def _observation(
     **values: Any,
 ) -> Observation:
     values = {"parameters": {}, "device": None, "unit": None, **values}
-    # The identifier of the indicator covers the component, because a script may have no hash.
+    # The component is part of the indicator's identifier, because a script may have no hash.
     key = [indicator.indicator_id, values["parameters"], values["device"], facts.hardware.digest]
-    # Without FLOP/s, because the first keys were made when it was the only unit.
+    # FLOP/s is left out, because the first keys were made when it was the only unit.
     key += [values["unit"]] if values["unit"] not in (None, Unit.FLOP_PER_SECOND) else []
     return Observation(
         observation_id=digest([facts.job_id, index]),
@@ -357,7 +357,7 @@ def _observation(
 def _indicator_of(
     stdout: Any, sha: str | None, specification: InspectionSpecification, measured: bool
 ) -> Indicator:
-    """Determine the indicator from the output of the script, else its URL, else its result."""
+    """Determine the indicator from the first of these: the script's output, its URL, its result."""
     printed = stdout if isinstance(stdout, dict) else {}
     name = text_of(printed, "name", "$.stdout") or specification.script_name
     if name is None and measured and "@result" not in printed:
@@ -372,7 +372,7 @@ def _indicator(name: str, component: str | None, sha: str | None) -> Indicator:
 
 
 def _exclusion(indicator: Indicator, device: str | None) -> Exclusion | None:
-    """Return why a measurement is excluded from comparisons, if its script is known to be wrong.
+    """Return the reason to exclude a measurement from comparisons: a script known to be wrong.
 
     The historic script calls its component ``pytorch``. This project's scripts report ``torch`` and
     synchronise before they stop the clock, so they are not excluded.

@@ -61,7 +61,7 @@ _COMPONENTS = {
     "torch": "pytorch",
     "numpy": "numpy",
 }
-#: In nearly every stack, so it does not indicate the measured component.
+#: A package in nearly every stack, so it does not indicate the measured component.
 _EVERYWHERE = "numpy"
 #: Components of bundled scripts, which call PyTorch ``torch``; historic scripts say ``pytorch``.
 _BUNDLED_COMPONENTS = {**_COMPONENTS, "torch": "torch", "pytorch": "torch"}
@@ -69,9 +69,9 @@ _BUNDLED_COMPONENTS = {**_COMPONENTS, "torch": "torch", "pytorch": "torch"}
 
 @dataclass(frozen=True, slots=True)
 class InspectionSpecification:
-    """The parts of a specification that observations need.
+    """The parts of an inspection's specification that observations need.
 
-    :param threads: values of environment variables for threads, by name
+    :param threads: values of the environment variables that set the number of threads, by name
     :param cpu_quota: number of CPUs of a job
     :param requested: requested hardware; documents of 2019 have no other hardware
     :param requires_python: Python version in the Pipfile
@@ -95,7 +95,7 @@ UNKNOWN = InspectionSpecification(None, NO_SPECIFICATION, {}, None, {}, None, ()
 
 
 def specification_of(canonical: bytes) -> InspectionSpecification:
-    """Read a specification from its canonical JSON; short specifications are cached.
+    """Read an inspection's specification from canonical JSON; short specifications are cached.
 
     :raises InvalidDocument: with fields relative to the specification
     """
@@ -137,7 +137,7 @@ def _specification_of(canonical: bytes) -> InspectionSpecification:
 
 
 def bare_lock(locked: bytes, requirements: bytes) -> InspectionSpecification:
-    """Read the lock and Pipfile of a document of 2020-02, which has no specification."""
+    """Read the lock and Pipfile of a 2020-02 document, which has no specification."""
     kept = len(locked) + len(requirements) <= _KEPT_BYTES
     return (_bare_lock if kept else _bare_lock.__wrapped__)(locked, requirements)
 
@@ -154,7 +154,7 @@ def _bare_lock(locked: bytes, requirements: bytes) -> InspectionSpecification:
 
 
 def script_hints(script: Any, stack: Stack | None) -> tuple[str | None, str | None]:
-    """Return indicator and component, if the script's URL or the stack determines them.
+    """Return the indicator and component that the script's URL or the stack determines.
 
     >>> script_hints("https://code.example/performance/master/tensorflow/matmul.py", None)
     ('PiMatmul', 'tensorflow')
@@ -174,7 +174,7 @@ def _component_of(stack: Stack | None, known: Mapping[str, str] = _COMPONENTS) -
 
 
 def _framework_of(stack: Stack | None) -> str:
-    """Return the default component of bundled scripts: the stack's only framework, or NumPy."""
+    """Return the component that bundled scripts measure: the stack's only framework, or NumPy."""
     return _component_of(stack, _BUNDLED_COMPONENTS) or _EVERYWHERE
 
 
@@ -234,7 +234,7 @@ def _requires(pipfile: Record, at: str) -> str | None:
 
 
 def environment_of(result: Record, specification: InspectionSpecification) -> RuntimeEnvironment:
-    """Return the environment that the job reported, else the one in the specification."""
+    """Return the environment that the job reported, or else the specification's environment."""
     runtime = record_of(result, "runtime_environment", "$")
     system = record_of(runtime, "operating_system", "$.runtime_environment")
     release = record_of(result, "os_release", "$")
@@ -264,7 +264,7 @@ def _environment(
 
 
 def canonical_lock(value: Any, field: str) -> bytes:
-    """Return a lock or Pipfile as canonical bytes; 2020-02 has it in a list of one element."""
+    """Return a lock or Pipfile as canonical bytes; 2020-02 documents wrap it in a list."""
     if isinstance(value, list):
         if len(value) > 1:
             raise InvalidDocument(

@@ -54,7 +54,7 @@ def parsed(document: StoredDocument, name: str) -> InspectionDocument:
 
 
 class InspectionVerifier(Verifier):
-    """Compares inspections; if a document differs, its observations are excluded from evidence."""
+    """Compares inspections; observations of differing documents are excluded from evidence."""
 
     def compare(
         self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]

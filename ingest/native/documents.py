@@ -1,4 +1,4 @@
-"""Writes and parses documents of analyses, which are canonical JSON identified by a digest."""
+"""Writes and parses the documents of analyses, canonical JSON that is identified by its digest."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def environment_analysis(
 
 
 def analysis_of(body: bytes) -> Analysis:
-    """Parse an analysis from its document, without its libraries and skipped files.
+    """Parse an analysis from its document, leaving out libraries and skipped files.
 
     :raises InvalidDocument: if ``body`` is not an analysis
     """
@@ -132,7 +132,7 @@ def analysis_of(body: bytes) -> Analysis:
 def _interfaces(by_library: dict[str, list[str]], whole: Collection[str]) -> tuple[Interface, ...]:
     """Undo :func:`_by_library`.
 
-    :param whole: libraries that are interfaces themselves, besides their versions
+    :param whole: libraries that are interfaces themselves, in addition to their symbol versions
     """
     return tuple(
         Interface(library, version)
@@ -146,7 +146,7 @@ def _skipped(files: Iterable[UnreadableLibrary]) -> list[dict[str, str]]:
 
 
 def _by_library(interfaces: Iterable[Interface]) -> dict[str, list[str]]:
-    """Group versions by library; a library without versions has an empty list."""
+    """Group symbol versions by library; a library without versions has an empty list."""
     by_library: dict[str, list[str]] = {}
     for interface in interfaces:
         versions = by_library.setdefault(interface.library, [])

@@ -18,10 +18,10 @@ from common.native_interfaces import Interface, NativeLibrary
 from common.reasons import Reason
 
 MAGIC = b"\x7fELF"
-#: Limit of file systems; libraries are files.
+#: Limit of file systems for a file name, because libraries are files.
 _LONGEST_NAME = 255
 _LONGEST_SEARCH = 4_096
-#: Ten times the highest numbers in real libraries.
+#: Limits of ten times the highest numbers in real libraries.
 _MOST_SEGMENTS, _MOST_TAGS, _MOST_VERSIONS = 1_024, 20_000, 10_000
 _BASE, _WEAK = 1, 2  # flags of the ELF gABI's symbol versioning
 
@@ -38,14 +38,15 @@ _ARCHITECTURES = {
 
 
 class _Broken(ValueError):
-    """The file contradicts itself."""
+    """The contents of the file contradict each other."""
 
 
 def read_library(stream: IO[bytes], path: str) -> NativeLibrary | None:
     """Read a shared library or a program.
 
-    :param stream: seekable; at most some kilobytes are in memory
-    :returns: ``None`` without a dynamic section: a static program, an object file, code for a GPU
+    :param stream: a seekable stream; at most some kilobytes of it are in memory
+    :returns: ``None`` if the file has no dynamic section, such as a static program, an object file
+        or code for a GPU
     :raises InvalidDocument: with ``elf_broken`` if the file is damaged
     """
     try:
@@ -87,7 +88,7 @@ def _architecture(elf: ELFFile) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """The parts of the file and their addresses in memory.
+    """The parts of an ELF file and their addresses in memory.
 
     :param loads: address, offset and length of each part
     :param dynamic: offset and length of the dynamic section
@@ -143,7 +144,7 @@ def _tags(image: _Image) -> Iterator[tuple[Any, int]]:
 
 
 class _Names:
-    """Values of the dynamic section: numbers, and texts of its string table."""
+    """The values of the dynamic section: numbers, and names from its string table."""
 
     def __init__(self, image: _Image, tags: list[tuple[Any, int]]) -> None:
         self._image = image
@@ -155,13 +156,13 @@ class _Names:
         return next((value for name, value in self._tags if name == tag), None)
 
     def all(self, tag: str) -> Iterator[str]:
-        """File names, in the order of the file."""
+        """The file names with this tag, in the order of the section."""
         for name, value in self._tags:
             if name == tag:
                 yield self.text(value)
 
     def search(self) -> Iterator[str]:
-        """Folders of ``DT_RUNPATH``, or else of its predecessor ``DT_RPATH``."""
+        """The folders in ``DT_RUNPATH``, or else in its predecessor ``DT_RPATH``."""
         paths = {tag: value for tag, value in self._tags if tag in ("DT_RUNPATH", "DT_RPATH")}
         value = paths.get("DT_RUNPATH", paths.get("DT_RPATH"))
         if value is not None:
@@ -180,7 +181,7 @@ class _Names:
 
 
 def _needs(image: _Image, names: _Names) -> Iterator[Interface]:
-    """Versions of required symbols; a loader only warns if a weak one is missing."""
+    """Versions of required symbols; if a weak version is missing, a loader only warns."""
     structs = image.structs
     for entry, start in _entries(image, names, "VERNEED", structs.Elf_Verneed, "vn"):
         library = names.text(entry["vn_file"])
@@ -195,7 +196,7 @@ def _needs(image: _Image, names: _Names) -> Iterator[Interface]:
 
 
 def _defines(image: _Image, names: _Names) -> Iterator[str]:
-    """Versions of provided symbols, without the base version, which is the name of the file."""
+    """Versions of provided symbols, without the base version, which names the file itself."""
     structs = image.structs
     for entry, place in _entries(image, names, "VERDEF", structs.Elf_Verdef, "vd"):
         # The first auxiliary entry is the version's name, the others are names of its parents.

@@ -37,7 +37,7 @@ _FOLDERS = ("lib64", "usr/lib64", "lib", "usr/lib", "usr/local/lib")
 #: Debian's loaders also search folders of an architecture, such as ``x86_64-linux-gnu``.
 _MULTIARCH = re.compile(r"\w+-linux-\w+")
 _MOST_INCLUDES = 64
-#: More files than in the library folders of any system.
+#: Limit above the number of files in the library folders of any system.
 _MOST_LIBRARIES = 200_000
 
 
@@ -45,7 +45,7 @@ _MOST_LIBRARIES = 200_000
 class Libraries:
     """The native libraries in a file tree.
 
-    :param files: libraries and the names that lead to each, in the order of the loader's folders
+    :param files: libraries with the names that lead to them, in the order of the loader's folders
     """
 
     files: list[tuple[NativeLibrary, tuple[str, ...]]] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Libraries:
         return max(sorted(counts), key=counts.__getitem__, default=None)
 
     def provides(self, architecture: str) -> Iterator[Interface]:
-        """Return the interfaces for ``architecture``; the first library of a name counts."""
+        """Return the interfaces for ``architecture``; the first library with a name counts."""
         seen = set()
         family = machine_family(architecture)
         for library, names in self.files:
@@ -74,9 +74,9 @@ class Libraries:
 
 
 def libraries_of(tree: Tree, environ: Mapping[str, str]) -> Libraries:
-    """Read every library that a loader finds without a run path.
+    """Read every library that a loader finds without the run path of a program.
 
-    :param environ: environment variables of programs; ``LD_LIBRARY_PATH`` counts
+    :param environ: environment variables of programs; only ``LD_LIBRARY_PATH`` matters
     :raises InvalidDocument: if there are more libraries than in any real system
     """
     candidates: dict[str, list[str]] = {}
@@ -115,7 +115,7 @@ def _read_all(
 
 
 def library_folders(tree: Tree, environ: Mapping[str, str]) -> list[str]:
-    """Return the folders that a loader searches in order, resolved and without repetitions."""
+    """Return the folders in the order in which a loader searches them, resolved and unique."""
     wanted = [path for path in environ.get("LD_LIBRARY_PATH", "").split(":") if path[:1] == "/"]
     wanted += _configured(tree, "etc/ld.so.conf", [_MOST_INCLUDES])
     wanted += _configured_by_musl(tree)
@@ -163,7 +163,7 @@ def _configured_by_musl(tree: Tree) -> list[str]:
 
 
 def os_release(tree: Tree) -> dict[str, str]:
-    """Read ``os-release`` with values such as ``ID`` and ``VERSION_ID``; empty without it."""
+    """Read ``os-release``, with values such as ``ID``; return nothing if the file is missing."""
     for path in ("etc/os-release", "usr/lib/os-release"):
         text = read_text(tree, path)
         if text is not None:
@@ -192,7 +192,7 @@ def analyze_image(wanted: str, name: str | None = None) -> EnvironmentAnalysis:
     :param name: name of the environment; by default the name in the image, or the last part of its
         path
     :raises InvalidArgument: if there is no such image
-    :raises InvalidDocument: if it is broken
+    :raises InvalidDocument: if the image is broken
     """
     with open_image(wanted) as image:
         label = name or image.name or Path(wanted).name or "root"

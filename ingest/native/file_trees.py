@@ -20,27 +20,27 @@ from common.reasons import Reason
 #: Linux's limits for links in a path and for the length of a path. The length limits all targets
 #: together; otherwise a link of 4 KB would add two thousand steps to every path through it.
 _MOST_LINKS, _LONGEST_TARGETS = 40, 4_096
-#: Levels of folders; real systems have less than a fifth.
+#: Limit for levels of folders; real systems have less than a fifth of it.
 DEEPEST = 256
 #: Limit for configuration files of the loader and the system; real ones have some hundred bytes.
 TEXT_BYTES = 64 * 1024
 
 
 class Walker(Protocol):
-    """A position in a tree; a step takes the same time at any depth."""
+    """A position in a file tree; a step takes the same time at any depth."""
 
     def enter(self, name: str) -> str | None:
-        """Enter ``name``; if it is a link, stay and return its target as written."""
+        """Enter the folder ``name``; if it is a link, stay and return its target as written."""
 
     def leave(self) -> None:
-        """Go to the parent folder; not called at the root."""
+        """Go to the parent folder; must not be called at the root."""
 
     def restart(self) -> None:
         """Go to the root."""
 
 
 class Tree(Protocol):
-    """A root folder. Paths are relative to it, with ``/`` between the parts."""
+    """A root folder with its files. Paths are relative to it, with ``/`` between the parts."""
 
     def walker(self) -> Walker:
         """Return a new walker at the root."""
@@ -49,7 +49,7 @@ class Tree(Protocol):
         """Whether ``path`` is a regular file and not a link."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the sorted names in ``folder``; empty if it is a link or not a folder."""
+        """Return the sorted names in ``folder``; none if ``folder`` is a link or not a folder."""
 
     def text(self, path: str) -> str | None:
         """Return the beginning of a text file; ``None`` if there is no file at ``path``."""
@@ -61,7 +61,7 @@ class Tree(Protocol):
 def resolve(tree: Tree, path: str) -> str | None:
     """Resolve the links in ``path`` as if the root of the tree were the root of the system.
 
-    Takes a step for each part of the path and of its links, at most some thousand.
+    Each part of the path and of its links takes a step, at most some thousand steps.
 
     :returns: the resolved path, which need not exist; ``None`` if links are circular or lead deeper
         than :data:`DEEPEST` folders
@@ -99,7 +99,7 @@ def _parts(path: str) -> list[str]:
 
 
 def is_there(path: str) -> bool:
-    """Whether a path exists; false for paths that no file system accepts.
+    """Whether a path exists; ``False`` also for paths that no file system accepts.
 
     >>> is_there("."), is_there(""), is_there("x" * 5_000), is_there("x\\0")
     (True, False, False, False)
@@ -136,7 +136,7 @@ class _FolderWalker:
 
 
 class FolderTree:
-    """A folder of this machine, or its root."""
+    """A file tree in a folder of this machine, such as ``/``."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -187,16 +187,16 @@ class FolderTree:
 
 
 MEBIBYTE = 1024 * 1024
-#: Real headers of archives are shorter; only a forged one requests more.
+#: Real headers of archives are shorter; only a forged header requests more.
 _LONGEST_READ = 64 * MEBIBYTE
-#: Errors of broken compressed data.
+#: Errors that broken compressed data raises.
 BROKEN_STREAM = (gzip.BadGzipFile, zlib.error, EOFError, zstandard.ZstdError)
 
 
 class Bounded(io.RawIOBase):
     """A stream that can only be read forwards, and refuses decompression bombs.
 
-    ``tarfile`` skips members by seeking, which is implemented by reading.
+    ``tarfile`` skips members by seeking, so seeking forwards is supported by reading.
 
     :param limit: largest number of unpacked bytes
     :param name: name for the error
@@ -242,7 +242,7 @@ class Bounded(io.RawIOBase):
 
 
 def unpacked(stream: IO[bytes], limit: int, name: str) -> BinaryIO:
-    """Unpack ``stream``; its first bytes tell gzip, Zstandard or uncompressed data."""
+    """Unpack ``stream``; its first bytes tell whether it is gzip, Zstandard or uncompressed."""
     start = stream.read(4)
     stream.seek(-len(start), io.SEEK_CUR)
     if start[:2] == b"\x1f\x8b":

@@ -109,7 +109,7 @@ class TarBlobs:
 
 
 class TooManyBlobs(InvalidDocument):
-    """More files than in an image archive: a bomb, or the tar file of a root folder."""
+    """Too many files for an image archive: a bomb, or the tar file of a root folder."""
 
 
 def absent(name: str, cause: str | None = None) -> InvalidDocument:
@@ -157,7 +157,7 @@ class _Slice(io.RawIOBase):
 def plain_tar(path: Path) -> Iterator[Path]:
     """Yield ``path`` itself, or an unpacked temporary copy.
 
-    :raises InvalidDocument: if it cannot be read, or unpacks to more than any image
+    :raises InvalidDocument: if the file cannot be read, or unpacks to more than any image
     """
     with path.open("rb") as stream, _reading_tar(path.name):
         packed = stream.read(4)[:2] in (b"\x1f\x8b", b"\x28\xb5")

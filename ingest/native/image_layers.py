@@ -22,16 +22,16 @@ from ingest.native.file_trees import (
     unpacked,
 )
 
-#: Large real images have some hundred thousand files.
+#: Limit for files; large real images have some hundred thousand files.
 _MOST_MEMBERS = 2_000_000
-#: Steps through parts of paths and links, for all layers together; takes some seconds. An image
-#: with a million folders needs a tenth.
+#: Limit for steps through parts of paths and links in all layers together, which take some seconds.
+#: An image with a million folders needs a tenth of it.
 _MOST_STEPS = 10_000_000
 _LONGEST_PATH = 4_096
 _LAYER_BYTES = 64 * 1024 * MEBIBYTE
 _LIBRARY_BYTES = 8 * 1024 * MEBIBYTE
 _IN_MEMORY_BYTES = 32 * MEBIBYTE
-#: Text files that are kept while the layers are listed.
+#: Text files whose content is kept while the layers are listed.
 _TEXTS = ("etc/", "usr/lib/os-release", "usr/etc/")
 
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"  # by the OCI image specification
@@ -39,7 +39,7 @@ _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"  # by the OCI image specification
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer, optionally compressed.
+    """One layer of an image, optionally compressed.
 
     :param open: returns a new stream of its bytes
     """
@@ -50,7 +50,7 @@ class Layer:
 
 @dataclass(slots=True)
 class _Entry:
-    """A file, folder or link at a path.
+    """A file, folder or link at a path of an image.
 
     :param layer: number of the last layer that contains it
     :param names: entries of a folder; ``None`` otherwise
@@ -69,7 +69,7 @@ class _Entry:
 
 
 class LayeredTree:
-    """The file tree of a new container with these layers.
+    """The file tree that a new container with these layers has.
 
     :param layers: the lowest layer first
     :raises InvalidDocument: if a layer is broken or a bomb, or has paths outside its root
@@ -224,7 +224,7 @@ class LayeredTree:
 
 
 class _LayeredWalker:
-    """Keeps its path, so that no step starts at the root again."""
+    """A walker that keeps its path, so that no step starts at the root again."""
 
     def __init__(self, root: _Entry, on_step: Callable[[], None]) -> None:
         self._path: list[_Entry | None] = [root]
@@ -248,7 +248,7 @@ class _LayeredWalker:
 
 
 def _hide(names: dict[str, _Entry], name: str, layer: int) -> None:
-    """Remove the entries of layers below ``layer`` at ``name``; keep those of ``layer``."""
+    """Remove what layers below ``layer`` have at ``name``; keep the entries of ``layer`` itself."""
     entry = names.get(name)
     if entry is None:
         return
@@ -298,5 +298,5 @@ def _members(layer: Layer) -> Iterator[Iterator[tuple[tarfile.TarFile, tarfile.T
 def _each(archive: tarfile.TarFile) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
     while (member := archive.next()) is not None:
         yield archive, member
-        # Otherwise it keeps every header. typeshed does not know the attribute.
+        # Otherwise tarfile keeps every header. typeshed does not know the attribute.
         archive.members = []  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Opens container images: root folders, OCI layouts, output of ``save`` and ``export``."""
+"""Opens container images: root folders, OCI layouts, and output of ``save`` and ``export``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ingest.native.image_blobs import (
 )
 from ingest.native.image_layers import Layer, LayeredTree
 
-#: Names of architectures in images, and in Python.
+#: Python's names of architectures, by their names in images.
 _ARCHITECTURES = {
     "amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l", "loong64": "loongarch64",
 }  # fmt: skip
@@ -53,7 +53,7 @@ _LONGEST_NAME = 1_024
 class OpenedImage:
     """An opened image.
 
-    :param name: name in the image; empty without one
+    :param name: name in the image; empty if the image has no name
     :param architecture: in Python's notation; ``None`` if the image does not contain it
     :param environ: environment variables of its programs
     """
@@ -69,7 +69,7 @@ def open_image(wanted: str) -> Iterator[OpenedImage]:
     """Open an image on this machine, given by its path or its name; nothing is downloaded.
 
     :raises InvalidArgument: if there is no such image
-    :raises InvalidDocument: if it is not an image, broken, or contains several images
+    :raises InvalidDocument: if it is not an image, is broken, or contains several images
     """
     if is_there(wanted):
         with _image_at(Path(wanted)) as image:
@@ -149,7 +149,7 @@ def _oci(blobs: Blobs) -> OpenedImage:
 
 
 def _chosen(index: dict[str, Any]) -> dict[str, Any]:
-    """Return the image for this machine's architecture, else the first for Linux.
+    """Return the image for this machine's architecture, or else the first image for Linux.
 
     :raises InvalidDocument: if there is no image for Linux, or there are several with different
         names
@@ -177,7 +177,7 @@ def _note(entry: dict[str, Any], name: str) -> str:
 
 
 def _is_image(entry: dict[str, Any]) -> bool:
-    """Whether a manifest is for Linux; attestations are for ``unknown``."""
+    """Whether a manifest is for Linux; the system of attestations is ``unknown``."""
     attests = _note(entry, "vnd.docker.reference.type")
     return not attests and _platform(entry).get("os") in (None, "", "linux")
 
@@ -185,7 +185,7 @@ def _is_image(entry: dict[str, Any]) -> bool:
 def _refuse_several(entries: list[dict[str, Any]]) -> None:
     """Refuse entries with different names and digests.
 
-    Several tags may refer to one image, and one tag to the images of several architectures.
+    Accepted are several tags of one image, and images of several architectures with one tag.
     """
     named = {
         name: str(entry.get("digest"))

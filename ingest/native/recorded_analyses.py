@@ -35,8 +35,8 @@ _HASH = re.compile(r"(?:sha256:)?([0-9a-f]{8,64})")
 class RecordedAnalysis:
     """Result of storing an analysis.
 
-    :param new: ``False`` if it was in the record already
-    :param graph_error: why the projection into the graph failed, if it did
+    :param new: ``False`` if the analysis was in the record already
+    :param graph_error: why the projection to the graph failed, if it did
     """
 
     new: bool
@@ -47,7 +47,8 @@ class RecordedAnalysis:
 class InterfaceDifference:
     """Interfaces that a wheel needs and an environment lacks.
 
-    :param architectures: architectures of the wheel if the environment has another one, else empty
+    :param architectures: architectures of the wheel if the environment has another architecture,
+        otherwise empty
     """
 
     artifact: KnownArtifact
@@ -57,7 +58,7 @@ class InterfaceDifference:
 
 
 def record_analysis(settings: Settings, analysis: Analysis, source: str) -> RecordedAnalysis:
-    """Store an analysis and project it into the graph."""
+    """Store an analysis and project it to the graph."""
     with migrated_stores(settings, graph=False) as stores:
         with stores.engine.begin() as connection:
             new = add_analysis(connection, settings, analysis, source)
@@ -74,8 +75,9 @@ def differences(
 ) -> list[InterfaceDifference]:
     """Return the interfaces that recorded wheels need and a recorded environment lacks.
 
-    :param wheel: SHA-256 or a prefix of it, package URL, or ``NAME==VERSION``
-    :param environment: name, digest or a prefix of it; the newest environment of a name counts
+    :param wheel: package URL, ``NAME==VERSION``, or a prefix of the SHA-256
+    :param environment: name, or prefix of the digest; of environments with one name, the newest
+        counts
     :raises InvalidArgument: if the wheel or the environment is not recorded
     """
     with migrated_stores(settings) as stores:

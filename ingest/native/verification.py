@@ -16,7 +16,7 @@ from ingest.native.documents import analysis_of
 
 
 class AnalysisVerifier(Verifier):
-    """Compares analyses."""
+    """Compares stored analyses with their documents."""
 
     def compare(
         self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]

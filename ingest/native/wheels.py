@@ -45,12 +45,12 @@ class WheelLimits:
     ratio: float = 200.0
 
 
-#: Wheels that unpack to less are accepted whatever their ratio.
+#: Wheels that unpack to fewer bytes are accepted whatever their ratio.
 _RATIO_FLOOR_BYTES = 256 * MEBIBYTE
 #: Larger libraries are unpacked to a file instead of memory.
 _IN_MEMORY_BYTES = 32 * MEBIBYTE
 _SMALLEST_ELF_BYTES = 52
-#: Never native code; most files of a wheel are not even opened.
+#: Suffixes of files that are never native code, so most files of a wheel are not even opened.
 _TEXTS = (".py", ".pyi", ".pyc", ".h", ".hpp", ".cuh", ".inc", ".txt", ".md", ".json", ".csv")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _BROKEN = (
@@ -69,9 +69,9 @@ def analyze_wheel(
 ) -> WheelAnalysis:  # fmt: skip
     """Analyse a wheel without running its code; leaves no files behind.
 
-    :param filename: file name of the wheel, if ``path`` has another
+    :param filename: file name of the wheel, if ``path`` has another name
     :param index: name of the index that served it; the default index if unset
-    :raises InvalidArgument: if the file name is not that of a wheel
+    :raises InvalidArgument: if the file name is not the name of a wheel
     :raises InvalidDocument: if the file is not a wheel, or larger than any real one
     """
     wheel = parse_wheel(filename or path.name)
@@ -180,7 +180,7 @@ class _Libraries:
 
 
 def imports_of(names: list[str]) -> set[str]:
-    """Return importable top-level names by the paths of a wheel's files.
+    """Return the top-level names that can be imported, judging by the paths of a wheel's files.
 
     >>> sorted(imports_of(["six.py", "a/b.py", "_c.abi3.so", "a.libs/x.so", "x-1.data/purelib/d.py",
     ...                    "x-1.dist-info/f.py", "share/doc.txt"]))
@@ -202,8 +202,8 @@ def imports_of(names: list[str]) -> set[str]:
 def needs_of(libraries: list[NativeLibrary], architectures: frozenset[str]) -> set[Interface]:
     """Return the interfaces that the libraries need and the wheel does not provide.
 
-    :param architectures: architectures of the wheel, empty for all; libraries for others are
-        ignored, because some wheels contain code that they send to other machines
+    :param architectures: architectures of the wheel, empty for all; libraries for other
+        architectures are ignored, because some wheels contain code that they send to other machines
     """
     own = {name for it in libraries for name in (it.soname, _file_name(it)) if name}
     families = {machine_family(it) for it in architectures}

@@ -1,4 +1,4 @@
-"""Reads documents from files, folders, archives and object stores, all alike.
+"""Reads documents from files, folders, archives and object stores through one function.
 
 Entry point: :func:`ingest.sources.reader.documents_of`.
 """

@@ -1,6 +1,6 @@
 """Streams documents from .zip, .tar and .tar.gz without unpacking them to disk.
 
-Archives are untrusted. Links, devices and members with paths outside the archive are refused one by
+Archives are untrusted. Links, devices and members whose paths leave the archive are refused one by
 one. An archive that unpacks to too many bytes is refused as a whole before it is unpacked.
 """
 
@@ -44,9 +44,10 @@ from ingest.sources.layout import (
 
 Opener = Callable[[], BinaryIO]
 
-#: Real headers of archives are shorter; only a forged one requests more.
+#: Real headers of archives are shorter; only a forged header requests more.
 _LONGEST_READ = 64 * MEBIBYTE
-#: Other methods are rare, and their decoders allocate as much memory as a header requests.
+#: Accepted compression methods; others are rare, and their decoders allocate as much memory as a
+#: header requests.
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _OTHER_METHODS = {9: "deflate64", zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "lzma"}
 _BROKEN = (
@@ -104,7 +105,7 @@ def documents_in_archive(
     The archive is read twice. The first pass reads names and sizes, to refuse bombs and to know
     when an inspection is complete. The second pass reads the documents.
 
-    :param opened: opens the archive anew
+    :param opened: each call opens the archive anew
     :param place: path of the archive in ``source``; empty if it is the source
     """
     members = _zip_members if name.lower().endswith(".zip") else _tar_members
@@ -128,7 +129,7 @@ def documents_in_archive(
 
 
 def _is_packing(error: OSError) -> bool:
-    """Whether the content is broken, not the disk; gzip raises ``OSError`` for both."""
+    """Whether the content is broken and not the disk; gzip raises ``OSError`` in both cases."""
     return isinstance(error, gzip.BadGzipFile) or error.errno is None
 
 
@@ -189,7 +190,7 @@ class _Reader:
     refused: dict[str, InvalidDocument] = field(default_factory=dict)
 
     def documents(self, members: Iterator[_Member]) -> Iterator[SourceItem]:
-        """Yield documents as they become complete."""
+        """Yield each document as soon as all its files were read."""
         for member in members:
             name = _clean(member.name)
             part = inspection_part(name)
@@ -318,7 +319,7 @@ def _tar_members(stream: BinaryIO, limits: SourceLimits) -> Iterator[_Member]:
         while (info := archive.next()) is not None:
             if not info.isdir():
                 yield _Member(info.name, info.size, info.isreg(), _tar_opener(archive, info))
-            # Otherwise it keeps every header. typeshed does not know the attribute.
+            # Otherwise tarfile keeps every header. typeshed does not know the attribute.
             archive.members = []  # type: ignore[attr-defined]
 
 

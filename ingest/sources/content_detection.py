@@ -1,6 +1,7 @@
-"""Distinguishes inspections, results of other benchmarks and other files by their content.
+"""Tells inspections, results of other benchmarks and other files apart by their content.
 
-Published inspections often have no file extension, and other benchmarks publish ``.json``, too.
+Published inspections often have no file extension, and other benchmarks also publish
+``.json`` files.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def is_inspection(data: bytes) -> bool:
 
 
 def other_content(data: bytes) -> str:
-    """Return the reason to skip a file that is not an inspection; names a known benchmark."""
+    """Return the reason to skip a file that is not an inspection, such as a known benchmark."""
     if not data.strip():
         return EMPTY
     system = system_of(data[:HEAD_BYTES])
@@ -76,9 +77,9 @@ def other_content(data: bytes) -> str:
 
 
 def screened(raw: RawDocument, limits: SourceLimits) -> RawDocument | InvalidDocument | SkippedFile:
-    """Return ``raw``, unless another benchmark wrote it.
+    """Return ``raw``, or a skipped file if another benchmark wrote it.
 
-    Such a file is skipped, or refused if it is the whole source, because it was named explicitly.
+    If another benchmark's file is the whole source, it is refused, because it was named explicitly.
     """
     if not limits.by_content or raw.data is None or is_inspection(raw.data):
         return raw
@@ -94,7 +95,7 @@ def screened(raw: RawDocument, limits: SourceLimits) -> RawDocument | InvalidDoc
 def recognised(
     stream: BinaryIO, source: str, place: str, limits: SourceLimits
 ) -> RawDocument | SkippedFile:
-    """Recognise a file by its content: return an inspection or a skipped file.
+    """Recognise a file by its content, and return an inspection or a skipped file.
 
     :raises InvalidDocument: if a JSON file exceeds the limit of a document
     """
@@ -108,7 +109,7 @@ def recognised(
 
 
 def skipped_by_name(place: str, *, in_archive: bool = False) -> str | None:
-    """Return the reason to skip a file because of its name; ``None`` if its content decides."""
+    """Return the reason to skip a file because of its name; ``None`` if the content must decide."""
     if is_unfinished_part(place):
         return UNFINISHED
     if in_archive and is_archive(place):
@@ -125,7 +126,7 @@ def other_file(
     *,
     in_archive: bool = False,
 ) -> SourceItem:
-    """Read a file that is not named like a document.
+    """Read a file whose name is not that of a document.
 
     :param opened: opens the file; returns ``None`` if it is not a regular file
     :param errors: errors of opening and reading, after which the file is skipped
@@ -146,7 +147,7 @@ def other_file(
 
 
 def or_empty(items: Iterable[SourceItem], place: str, kind: str = "folder") -> Iterator[SourceItem]:
-    """Yield ``items``; if none is a document, yield a refusal of the whole folder or archive."""
+    """Yield ``items``; if no item is a document, refuse the whole folder or archive at the end."""
     skipped: Counter[str] = Counter()
     has_documents = False
     for item in items:

@@ -14,8 +14,8 @@ MEBIBYTE = 1024 * 1024
 class RawDocument:
     """The bytes of one document, before it is parsed.
 
-    A single file is in ``data``. An inspection folder is in ``files``, by path in the folder, such
-    as ``results/0/result``.
+    The content of a single file is in ``data``. The contents of an inspection folder are in
+    ``files``, by path in the folder, such as ``results/0/result``.
 
     :param source: the file, folder, archive or URL that the user named
     :param place: path inside ``source``; empty if the document is the source itself
@@ -57,7 +57,8 @@ class SkippedFile:
     """A file in a source that is not an inspection.
 
     :param place: path of the file inside ``source``
-    :param reason: why it is skipped; equal for files of one kind, which are counted by it
+    :param reason: why the file is skipped; files are counted by this text, which is equal for files
+        of one kind
     """
 
     source: str
@@ -65,7 +66,7 @@ class SkippedFile:
     reason: str
 
 
-#: Items of a source; an error stands for a refused document.
+#: An item of a source: a document, a skipped file, or an error in place of a refused document.
 SourceItem = RawDocument | InvalidDocument | SkippedFile
 
 
@@ -73,7 +74,8 @@ SourceItem = RawDocument | InvalidDocument | SkippedFile
 class SourceLimits:
     """Limits and options for reading a source.
 
-    :param document_bytes: largest document; for an inspection folder, its files together
+    :param document_bytes: size of the largest document; for an inspection folder, of all its files
+        together
     :param archive_bytes: largest unpacked size of all members of an archive
     :param members: largest number of members of an archive
     :param ratio: largest ratio of unpacked to packed bytes; JSON in gzip stays below 60

@@ -42,15 +42,15 @@ from ingest.sources.layout import (
 
 
 def documents_in_file(path: Path, source: str, limits: SourceLimits) -> Iterator[SourceItem]:
-    """Yield the document in a file, or those of an archive."""
+    """Yield the document in a file, or the documents in an archive."""
     yield from _documents_of_file(path, source, "", limits)
 
 
 def documents_in_folder(path: Path, source: str, limits: SourceLimits) -> Iterator[SourceItem]:
     """Yield every document beneath a folder and every skipped file, in the order of their paths.
 
-    Links to folders and links out of the folder are not followed. Memory holds one inspection at
-    a time.
+    Links to folders and links out of the folder are not followed. Only one inspection is in memory
+    at a time.
     """
     yield from or_empty(_FolderReader(source, path.resolve(), limits).folder(path, ""), "")
 
@@ -82,7 +82,7 @@ class _FolderReader:
         for entry in ordered:
             inner = f"{place}/{entry.name}" if place else entry.name
             if entry.name in folders:
-                # These two folders of an inspection were read above.
+                # The files in these two folders of an inspection were read above.
                 if not (parts and entry.name in ("build", "results")):
                     yield from self.folder(Path(entry.path), inner, depth + 1)
             else:

@@ -1,6 +1,6 @@
 """Streams JSON lines, optionally gzipped: each line of the file is a document.
 
-Memory holds one line, whatever the size of the file.
+Only one line is in memory at a time, whatever the size of the file.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _PIECE_BYTES = 64 * 1024
 def documents_in_lines(
     opened: Callable[[], BinaryIO], name: str, source: str, place: str, limits: SourceLimits
 ) -> Iterator[RawDocument | InvalidDocument]:
-    """Yield every line that is not blank, with its number in the place: ``dump.jsonl line 17``.
+    """Yield every line that is not blank; its place is a text such as ``dump.jsonl line 17``.
 
-    Only lines above the limit of a document are refused. If the file is truncated, the complete
-    lines are yielded first.
+    A line is only refused if it is longer than the limit for a document. If the file is truncated,
+    the complete lines are yielded first.
 
     :param opened: opens the file
     :param place: path of the file in ``source``; empty if it is the source
@@ -53,7 +53,7 @@ def documents_in_lines(
 def _numbered(
     packed: BinaryIO, name: str, place: str, limits: SourceLimits
 ) -> Iterator[tuple[int, bytes | None]]:
-    """Yield each line with its number; ``None`` in place of a line above the limit.
+    """Yield each line with its number; a line above the limit is ``None``.
 
     :raises InvalidDocument: if the file unpacks to more than the limits allow
     """

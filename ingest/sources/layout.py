@@ -24,15 +24,15 @@ _UNFINISHED_FILE = re.compile(
 ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
 DOCUMENT_SUFFIXES = (".json", ".json.gz")
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
-#: Levels of folders that are searched.
+#: How many levels of folders are searched.
 MAX_DEPTH = 64
-#: A file that unpacks to less is accepted whatever its ratio.
+#: A file that unpacks to fewer bytes is accepted whatever its compression ratio.
 BOMB_FLOOR_BYTES = 16 * MEBIBYTE
 _PIECE_BYTES = 256 * 1024
 
 
 def inspection_part(path: str) -> tuple[str, str] | None:
-    """Split the path of a file of an inspection into the inspection folder and the rest.
+    """Split the path of an inspection's file into the inspection folder and the rest.
 
     >>> inspection_part("2020/inspection-a/results/3/result")
     ('2020/inspection-a', 'results/3/result')
@@ -63,7 +63,7 @@ def is_archive(name: str) -> bool:
 
 
 def is_lines(name: str, limits: SourceLimits) -> bool:
-    """Whether a file is named like JSON lines, if the limits allow these."""
+    """Whether a file is named like JSON lines, and the limits allow JSON lines."""
     return limits.lines and name.lower().endswith(LINE_SUFFIXES)
 
 
@@ -73,7 +73,7 @@ def is_gzipped_document(name: str) -> bool:
 
 
 def too_large(place: str, size: int | None, limits: SourceLimits) -> InvalidDocument:
-    """Refuse a document above the limit.
+    """The refusal of a document that is larger than the limit.
 
     :param size: size in bytes, if known
     """
@@ -86,13 +86,13 @@ def too_large(place: str, size: int | None, limits: SourceLimits) -> InvalidDocu
 
 
 def unreadable(place: str, error: BaseException | str) -> InvalidDocument:
-    """Refuse a file that the system refuses to open or to read."""
+    """The refusal of a file that the operating system does not open or read."""
     cause = error if isinstance(error, str) else cause_of(error)
     return InvalidDocument(Reason.UNREADABLE, cause, place=place)
 
 
 def empty(place: str, others: Counter[str], what: str = "folder") -> InvalidDocument:
-    """Refuse a folder or an archive without a document.
+    """The refusal of a folder or an archive without a document.
 
     :param others: numbers of skipped files by their reason
     """
@@ -102,14 +102,14 @@ def empty(place: str, others: Counter[str], what: str = "folder") -> InvalidDocu
 
 
 def too_deep(place: str) -> InvalidDocument:
-    """Refuse a folder that is more than :data:`MAX_DEPTH` levels deep."""
+    """The refusal of a folder that is more than :data:`MAX_DEPTH` levels deep."""
     return InvalidDocument(
         Reason.NESTED_TOO_DEEP, f"more than {MAX_DEPTH} folders deep", place=place
     )
 
 
 def of_part(error: InvalidDocument, place: str, part: str) -> InvalidDocument:
-    """Refuse an inspection folder because of one of its files, which the field names."""
+    """The refusal of an inspection folder because of one of its files, which the field names."""
     return InvalidDocument(error.reason, error.message, field=f"{part}:$", place=place)
 
 
@@ -134,9 +134,9 @@ def read_bounded(stream: BinaryIO, place: str, limits: SourceLimits, head: bytes
 
 
 def read_up_to(stream: BinaryIO, most: int) -> bytes:
-    """Return the rest of ``stream``, or slightly more than ``most`` bytes of it.
+    """Return the rest of ``stream``; reading stops shortly after ``most`` bytes.
 
-    Reads in pieces, because one large read would allocate the whole buffer first.
+    The stream is read in pieces, because one large read would first allocate the whole buffer.
     """
     pieces: list[bytes] = []
     held = 0
@@ -150,7 +150,7 @@ def unpack_document(stream: BinaryIO, packed: int, place: str, limits: SourceLim
     """Unpack a ``.json.gz``.
 
     :param packed: size of the packed file in bytes
-    :raises InvalidDocument: if it is broken, too large or a decompression bomb
+    :raises InvalidDocument: if the file is broken, too large or a decompression bomb
     """
     try:
         with gzip.GzipFile(fileobj=stream) as unpacked:
@@ -165,7 +165,7 @@ def unpack_document(stream: BinaryIO, packed: int, place: str, limits: SourceLim
 
 
 def is_inspection_folder(parts: Iterable[str]) -> bool:
-    """Whether files of the layout make a folder an inspection; build logs alone do not.
+    """Whether a folder with these files is an inspection; build logs alone do not make it one.
 
     :param parts: their paths in the folder
     """
@@ -173,5 +173,5 @@ def is_inspection_folder(parts: Iterable[str]) -> bool:
 
 
 def bomb(message: str, place: str) -> InvalidDocument:
-    """Refuse an archive that unpacks to far more than a real one."""
+    """The refusal of an archive that unpacks to far more bytes than a real archive."""
     return InvalidDocument(Reason.ARCHIVE_BOMB, message, place=place)

@@ -1,6 +1,6 @@
 """Reads object stores and web servers through fsspec.
 
-Credentials come from the environment, as for the tools of the store.
+Credentials come from the environment, where the object store's own tools look for them, too.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _WEB = ("http", "https")
 def documents_at_url(url: str, source: str, limits: SourceLimits) -> Iterator[SourceItem]:
     """Yield every document under an fsspec URL and every skipped file.
 
-    An inspection folder takes one listing. ``http(s)`` is read only if ``limits`` allow it, and
-    only as a single file.
+    Finding the files of an inspection folder takes one listing. An ``http(s)`` URL is read only if
+    ``limits`` allow it, and only as a single file.
 
     :param source: ``url`` without parts that must not be stored
     """
@@ -65,7 +65,7 @@ def documents_at_url(url: str, source: str, limits: SourceLimits) -> Iterator[So
         return
     try:
         check_url(url)
-        # Each listing is read once, so a cache would only cost memory.
+        # Each listing is needed once, so a cache would only cost memory.
         system, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
         yield from _ObjectStore(system, source, root.rstrip("/"), limits).documents()
     except InvalidDocument as error:

@@ -11,7 +11,7 @@ from common.errors import InvalidArgument, InvalidDocument
 from common.reasons import Reason
 from common.redaction import absolute_source
 
-#: Protocols whose URLs are read as paths.
+#: Protocols whose URLs stand for local paths.
 LOCAL = ("file", "local")
 #: ``abfs://container@account/…`` names no user.
 _CONTAINERS = ("abfs", "az")
@@ -35,7 +35,7 @@ def local_path(source: str) -> str | None:
 
 
 def source_argument(source: str) -> str:
-    """Check a source from the command line, and make a path absolute.
+    """Check a source from the command line; a local path is returned as an absolute path.
 
     :raises InvalidArgument: if it is empty, or a local path that does not exist
     """
@@ -49,7 +49,7 @@ def source_argument(source: str) -> str:
 
 
 def stored_source(source: str) -> str:
-    """Return ``source`` without possible credentials, as it is stored and shown.
+    """Return ``source`` as it may be stored and shown, without anything that may be a secret.
 
     >>> stored_source("https://host.example/a.json?signature=0a1b")
     'https://host.example/a.json?…'
@@ -65,7 +65,7 @@ def stored_source(source: str) -> str:
 
 
 def has_credentials(source: str) -> bool:
-    """Whether a URL contains a user, even if the password contains ``/`` or ``?``."""
+    """Whether a URL contains a user name, even if its password contains ``/`` or ``?``."""
     protocol, _, rest = source.partition("://")
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     if protocol in _CONTAINERS and _CONTAINER.match(authority):
