@@ -1,6 +1,6 @@
 """Explain advice: answer the same request again with one package forced in or out.
 
-The pure part of ``thoth why`` and ``thoth why-not``.
+This is the part of ``thoth why`` and ``thoth why-not`` that does no I/O.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from graph.candidates import Dependency
 
 
 class ForcedOutcome(StrEnum):
-    """The result of forcing a version. Values are printed and never renamed."""
+    """The result of forcing a version. The values are printed; never rename them."""
 
-    #: The advised stack already has it.
+    #: The advised stack already has the version.
     ADVISED = "advised"
-    #: Another stack has it and does not score better.
+    #: Another stack has the version and does not score better.
     POSSIBLE = "possible"
-    #: No stack can have it.
+    #: No stack can have the version.
     CONFLICT = "conflict"
-    #: The search reached its limit first.
+    #: The search reached its limit before it had an answer.
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
-    """A package that differs between two stacks; ``None`` if a stack does not have it."""
+    """A package that differs between two stacks; its version is ``None`` where it is missing."""
 
     name: str
     advised: str | None
@@ -43,7 +43,7 @@ class VersionChange:
 
 @dataclass(frozen=True, slots=True)
 class CriterionLoss:
-    """The cost of forcing by one criterion, in points; negative for a gain."""
+    """The points that a stack loses in one criterion by forcing a version; negative for a gain."""
 
     criterion: str
     points: float
@@ -58,7 +58,7 @@ class ForcedStack:
     :param level: the first level of the score in which the stacks differ; ``None`` if none does
     :param changes: by name
     :param conflict: why there is no such stack
-    :param problem: why there is none, if the reason is not a conflict
+    :param problem: why there is no such stack, if the reason is not a conflict
     """
 
     what: str
@@ -73,12 +73,12 @@ class ForcedStack:
 
 @dataclass(frozen=True, slots=True)
 class PackagePresence:
-    """Why a stack has a package in this version. Field names are keys of ``thoth why --json``.
+    """Why a stack has this version of a package. Field names are keys of ``thoth why --json``.
 
     :param version: ``None`` if the package is not in the stack
     :param path: the shortest chain of requirements from the request to the package
     :param askers: all requirements on the package
-    :param placing: why it is not a newer version
+    :param placing: why no newer version was chosen
     :param without: the best stack without the package
     :param otherwise: the best stack with another version of it
     :param no_stack: whether there is no stack at all
@@ -114,7 +114,7 @@ def why_not(
 
 
 def _extra_problem(advice: Advice, wanted: Dependency) -> str | None:
-    """A message if no known version has an extra of ``wanted``."""
+    """A message if no known version has an extra that ``wanted`` requires."""
     known = advice.snapshot.packages.get(wanted.name, ())
     for extra in wanted.extras:
         if known and not any(extra in it.extras for it in known):
@@ -123,7 +123,7 @@ def _extra_problem(advice: Advice, wanted: Dependency) -> str | None:
 
 
 def _offering(universe: Universe, wanted: Dependency) -> Universe:
-    """The universe without versions that lack an extra of ``wanted``."""
+    """The universe without the versions that lack an extra that ``wanted`` requires."""
     name, extras = wanted.name, set(wanted.extras)
     usable = universe.packages.get(name, ())
     unsuitable = [it for it in usable if not extras.issubset(it.extras)]
@@ -168,7 +168,7 @@ def why(
 
 
 def changes_between(advised: ResolvedStack, forced: ResolvedStack) -> tuple[VersionChange, ...]:
-    """The packages that differ, by name."""
+    """The packages that differ between two stacks, sorted by name."""
     ours, theirs = advised.versions(), forced.versions()
     return tuple(
         VersionChange(name, ours.get(name), theirs.get(name))

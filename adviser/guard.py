@@ -1,6 +1,6 @@
-"""Guard an upgrade: whether a new lock is slower, vulnerable or yanked compared with an old one.
+"""Guard an upgrade: compare the speed, vulnerabilities and yanked versions of two locks.
 
-The pure part of ``thoth guard``.
+This is the part of ``thoth guard`` that does no I/O.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Vulnerabilities = Mapping[tuple[str, str], Iterable[KnownVulnerability]]
 
 
 class GuardOutcome(StrEnum):
-    """The verdict on an upgrade. Values are printed and never renamed."""
+    """The verdict on an upgrade. The values are printed; never rename them."""
 
     NO_HARM = "no_harm"
     HARM = "harm"
@@ -35,7 +35,7 @@ class GuardOutcome(StrEnum):
 
 
 class MissingKind(StrEnum):
-    """What is missing to judge an upgrade. Values are printed and never renamed."""
+    """What is missing to judge an upgrade. The values are printed; never rename them."""
 
     #: A new version is unknown, its metadata were not read, or it cannot be installed here.
     METADATA = "metadata"
@@ -49,10 +49,10 @@ class MissingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MissingKnowledge:
-    """Missing knowledge, without which an upgrade cannot be judged.
+    """Something unknown that must be known to judge an upgrade.
 
-    :param package: ``None`` if it concerns all packages
-    :param remedy: the command that supplies it
+    :param package: ``None`` if all packages are concerned
+    :param remedy: the command that supplies the missing knowledge
     """
 
     kind: MissingKind
@@ -63,7 +63,7 @@ class MissingKnowledge:
 
 @dataclass(frozen=True, slots=True)
 class VersionVulnerability:
-    """A vulnerability that affects a version of one lock, but no known version of the other.
+    """A vulnerability that affects a version of one lock, but no known version of the other lock.
 
     :param severity: ``None`` if unknown
     """
@@ -116,14 +116,14 @@ class GuardResult:
 
     @property
     def slower(self) -> tuple[Claim, ...]:
-        """Settled slowdowns: of the whole lock where that is settled, else of single packages."""
+        """Settled slowdowns of the whole lock, or of single packages where it was not compared."""
         whole = {it.comparison_key for it in self.stacks}
         parts = (it for it in self.claims if it.comparison_key not in whole)
         return tuple(it for it in (*self.stacks, *parts) if it.verdict is Verdict.SLOWER)
 
     @property
     def outcome(self) -> GuardOutcome:
-        """The verdict. Settled harm outweighs missing knowledge."""
+        """The verdict, which is harm if any harm is settled, even if other knowledge is missing."""
         if self.slower or self.introduced or self.yanked:
             return GuardOutcome.HARM
         return GuardOutcome.UNKNOWN if self.missing else GuardOutcome.NO_HARM
@@ -138,10 +138,10 @@ def guard(
     hardware: str | None,
     vulnerabilities: Vulnerabilities | None = None,
 ) -> GuardResult:
-    """Compare two locks, given as versions by name.
+    """Compare two locks, each given as versions by package name.
 
-    Speed is judged from measurements only, even if the metadata of a version were not read.
-    Only versions of the two locks take part in the statistical tests.
+    Speed is judged from measurements alone, so it is judged even if the metadata of a version were
+    not read. Only versions of the two locks take part in the statistical tests.
 
     :param snapshot: a snapshot with the packages of both locks among its roots
     :param evidence: evidence that includes excluded versions
@@ -212,7 +212,7 @@ def versions_without_candidate(
 ) -> list[tuple[str, str]]:
     """Names and versions of changed packages that are not candidates of the snapshot.
 
-    The snapshot does not have their vulnerabilities.
+    The snapshot does not contain the vulnerabilities of such versions.
     """
     return [
         (change.name, versions[change.name])
@@ -224,7 +224,7 @@ def versions_without_candidate(
 
 
 def changes_of(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[VersionChange, ...]:
-    """The packages that differ between two locks, by name."""
+    """The packages that differ between two locks, sorted by name."""
     return tuple(
         VersionChange(name, new.get(name), old.get(name))
         for name in sorted(old.keys() | new.keys())
@@ -241,7 +241,7 @@ def _side(
 
 
 def _known(snapshot: Snapshot, name: str, version: str) -> Candidate | Excluded | None:
-    """A version in the snapshot; candidates take precedence over excluded versions."""
+    """Find a version in the snapshot, first among candidates, then among excluded versions."""
     listed: list[Candidate | Excluded] = [
         *snapshot.packages.get(name, ()),
         *snapshot.excluded.get(name, ()),

@@ -63,7 +63,7 @@ def address_of(url: str) -> FileAddress | None:
 
 
 def may_serve(place: IndexLocation, address: FileAddress) -> bool:
-    """Whether an index may serve files from here: from its own host or one of its file hosts."""
+    """Whether an index may serve files from an address on its own host or one of its file hosts."""
     index = address_of(place.url)
     if index is None:
         return False
@@ -142,7 +142,7 @@ def _url_issues(
 
 
 def _names_of(file: LockedFile, listing: ReleaseListing) -> set[str]:
-    """Names of a file on an index: a lock may use another name for the same content."""
+    """Names that an index has for a file; a lock may use another name for the same content."""
     same = (it.filename for it in listing.files if it.sha256 and it.sha256 == file.sha256)
     return {file.filename, *same}
 
@@ -154,7 +154,7 @@ def _is_mirrored(locked: LockEntry, place: IndexLocation | None) -> bool:
 
 
 def _may_serve(listing: ReleaseListing, address: FileAddress | None, served: KnownIndexes) -> bool:
-    """Whether an index may serve files from this URL, or is known to serve others from there."""
+    """Whether an index may serve files from this URL, or is known to serve files from its host."""
     if address is None:
         return False
     place = served.places.get(listing.index)
@@ -209,25 +209,25 @@ class KnownIndexes:
         return (self.called or {}).get(index.url, index.name)
 
     def shown(self, name: str) -> str:
-        """An index with its URL, since two indexes can have the same name."""
+        """The name of an index with its URL, since two indexes can have the same name."""
         place = self.places.get(name)
         return f"{name} ({place.url})" if place else name
 
     def shown_all(self, names: Iterable[str]) -> str:
-        """Several indexes with their URLs."""
+        """The names of several indexes with their URLs, as one text."""
         return ", ".join(map(self.shown, names))
 
     def as_locked(self, locked: LockEntry) -> str:
-        """The index that a lock names, with its URL if that differs."""
+        """The index as a lock names it, followed by its URL unless that is the name."""
         named = self.index_of(locked.index) or ""
         address = self.places[named].url if named in self.places else named
         return f"{locked.index} ({address})" if locked.index != address else address
 
 
 def check_lock(project: Project, served: KnownIndexes) -> list[ProvenanceIssue]:
-    """Issues of the lock of a project, errors first, then by package.
+    """The issues of a project's lock, errors first, sorted by package.
 
-    All entries are checked, for every environment and section.
+    The entries for all environments and of all sections are checked.
     """
     issues = [*_project_issues(project, served)]
     names = project.lock_source is None or names_indexes(project.lock_source)

@@ -10,8 +10,11 @@ from adviser.scoring.assessments import NoteLevel
 
 
 class IssueId(StrEnum):
-    """Kinds of issues. Existing clients know those up to ``DIFFERENT_ARTIFACTS_ON_SOURCES``, except
-    ``INVALID_ARTIFACT_SIZE``."""
+    """Kinds of issues.
+
+    Existing clients know those up to ``DIFFERENT_ARTIFACTS_ON_SOURCES``, except
+    ``INVALID_ARTIFACT_SIZE``.
+    """
 
     INVALID_LOCK_HASH = "INVALID-LOCK-HASH"
     SOURCE_NOT_WHITELISTED = "SOURCE-NOT-WHITELISTED"

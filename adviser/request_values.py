@@ -1,7 +1,7 @@
 """Parse values of a request from text: requirements, constraints, overrides and times.
 
-The command line parses options with this, the API fields. Errors do not name the option or field;
-the caller adds it.
+The command line uses these functions for options, the API for fields. Their errors do not name the
+option or field; the caller adds its name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def parse_bounds(texts: Iterable[str]) -> tuple[Dependency, ...]:
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
-    """Parse overrides into specifiers by package; several for one package are joined.
+    """Parse overrides into one specifier per package, which joins all overrides of the package.
 
     :raises InvalidArgument: like :func:`parse_bounds`
     """
@@ -57,7 +57,7 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
 
 
 def parse_moment(text: str | None, now: datetime) -> datetime | None:
-    """Parse a date, a time, or a number of days before ``now``; without a zone it is UTC.
+    """Parse a date, a time, or a number of days before ``now``; a time without a zone is in UTC.
 
     :raises InvalidArgument: if the text has another form
 

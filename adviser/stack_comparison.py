@@ -1,7 +1,7 @@
-"""Compare measured stacks with each other: the pure part of ``thoth stacks``.
+"""Compare measured stacks with each other: the part of ``thoth stacks`` that does no I/O.
 
-Observations go in, groups of comparable stacks come out. Their order depends neither on the order
-of the observations nor on the time of day.
+Observations go in, and groups of comparable stacks come out. The order of the groups depends
+neither on the order of the observations nor on the time of day.
 """
 
 from __future__ import annotations
@@ -225,8 +225,8 @@ def compare_stacks(
 def identical_pairs(observations: Iterable[MeasuredObservation]) -> SelfCheck:
     """Compare stacks with themselves: runs in the same turns, and each run with the next one.
 
-    Each comparison is judged by itself with the smallest δ, because the observed noise would
-    raise it. Runs that did not take turns use the error between all runs of their series.
+    Each comparison is judged by itself with the smallest δ, because the observed noise would raise
+    it. For runs that did not take turns, the error is that between all runs of their series.
     """
     comparisons = []
     for series in all_series(observations):

@@ -126,7 +126,8 @@ class RequestOptions:
     :param count: number of stacks, best first
     :param dev: include development requirements
     :param exclusions: versions that must not be chosen; an empty specifier excludes all
-    :param overrides: specifier by name that replaces every requirement on the package
+    :param overrides: by name, the specifier that is used instead of every requirement on the
+        package
     :param published_before: later releases are left out (a cooldown)
     :param allowed_vulnerabilities: identifiers of accepted vulnerabilities
     :param indexes: in search order
@@ -218,7 +219,7 @@ class StackRequest:
         return {n: it.version for n, it in entries.items() if self.options.dev or not it.dev}
 
     def index_named(self, called: str) -> str:
-        """This machine's name of an index of the project."""
+        """This machine's name for an index that the project names."""
         return next((it.name for it in self.options.indexes if it.called == called), called)
 
     def resolver_request(
@@ -227,7 +228,7 @@ class StackRequest:
         """The rules for the resolver.
 
         :param refused: versions that the recommendation type excludes, with the reason as text
-        :param inferred_bounds: whether bounds count that no package declares
+        :param inferred_bounds: whether to apply bounds that no package declares
         """
         project, options = self.project, self.options
         markers = self.environment.markers

@@ -11,18 +11,18 @@ from adviser.scoring.verdicts import family_document
 from adviser.stack_comparison import StackGroup, StackResult
 from common.units import Unit
 
-#: Grows when a key changes its meaning or goes away, not when one is added.
+#: Increases when a key changes its meaning or disappears, not when a key is added.
 DOCUMENT_VERSION = 1
 
 
 def compared(groups: Sequence[StackGroup]) -> int:
-    """How many comparisons of these groups had jobs enough for a verdict."""
+    """The number of comparisons in these groups with enough jobs for a verdict."""
     comparisons = (it.comparison for group in groups for it in group.stacks)
     return sum(it is not None and it.tested for it in comparisons)
 
 
 def stacks_document(groups: Sequence[StackGroup], hidden_groups: int = 0) -> dict[str, Any]:
-    """The answer as JSON values; keys are those of ``docs/reference/stacks.md``."""
+    """The groups as JSON values, with the keys that ``docs/reference/stacks.md`` lists."""
     return {
         "version": DOCUMENT_VERSION,
         "hidden_groups": hidden_groups,
@@ -99,7 +99,7 @@ def _comparison_document(comparison: Comparison) -> dict[str, Any]:
 
 
 def _number(value: float, *conditions: float) -> float | None:
-    """``None`` for what is unknown: JSON has neither infinity nor NaN."""
+    """The number, or ``None`` if it is unknown: JSON has neither infinity nor NaN."""
     return value if all(map(math.isfinite, (value, *conditions))) else None
 
 

@@ -1,7 +1,7 @@
 """Writers for all lock formats.
 
-``Pipfile.lock`` (pipenv's specification 6), ``pylock.toml`` (PEP 751), and requirements and
-constraints files as pip and uv read them.
+The formats are ``Pipfile.lock`` (pipenv's specification 6), ``pylock.toml`` (PEP 751), and the
+requirements and constraints files that pip and uv read.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ def pipfile_lock_document(
 ) -> dict[str, Any]:
     """The content of a ``Pipfile.lock``.
 
-    ``develop`` holds packages that only development needs, and ``default`` the others; a group of
-    the Pipfile has its own section for packages that nothing else needs. A package belongs to the
-    first section whose requirements reach it through the dependencies of the stack.
+    The section ``develop`` holds the packages that only development needs. Each group of the
+    Pipfile has a section for the packages that only this group needs. All other packages are in the
+    section ``default``. A package belongs to the first section whose requirements need it, directly
+    or through dependencies.
 
     :raises UnwritableLock: if a package has no file that can be locked, or its index has no URL
     """
@@ -71,19 +72,19 @@ def pipfile_lock_document(
 
 
 def pipfile_lock_text(document: Mapping[str, Any]) -> str:
-    """Format like pipenv: four spaces, keys sorted."""
+    """Format the document as pipenv does: indented by four spaces, with sorted keys."""
     return json.dumps(document, indent=4, separators=(",", ": "), sort_keys=True) + "\n"
 
 
 class _Sources:
-    """Map names of indexes to names of the lock's sources."""
+    """Maps names of indexes to the names of sources in the lock."""
 
     def __init__(self, sources: list[dict[str, Any]], options: LockOptions) -> None:
         self._sources, self._options = sources, options
         self._names: dict[str, str | None] = {}
 
     def name_of(self, chosen: LockablePackage) -> str | None:
-        """Source of the package's index; a missing source is added."""
+        """The name of the source for the package's index; adds the source if it is missing."""
         if chosen.index not in self._names:
             self._names[chosen.index] = self._search(chosen.index)
         return self._names[chosen.index]
@@ -129,9 +130,10 @@ def _entry(chosen: LockablePackage, source: str | None, options: LockOptions) ->
 
 
 def _names_by_section(stack: Sequence[LockablePackage], project: Project) -> dict[str, list[str]]:
-    """Names by section; each name in the first section that needs it.
+    """Names of packages by section; each name is in the first section that needs the package.
 
-    Names that no section reaches belong to ``default``: a stack has no superfluous packages.
+    Packages that no section needs belong to ``default``, because a stack has no superfluous
+    packages.
     """
     needs = {it.name: it.dependencies for it in stack}
     sections: dict[str, list[str]] = {"default": [], "develop": []}
@@ -168,7 +170,7 @@ _NAMED = ("implementation_name", "platform_machine", "python_version", "sys_plat
 
 
 def pylock_text(stack: Sequence[LockablePackage], options: LockOptions) -> str:
-    """A lock for one environment.
+    """The text of a ``pylock.toml`` for one environment.
 
     :raises UnwritableLock: if the URLs of a package's files are unknown; the format requires them
     """
@@ -188,7 +190,7 @@ _PATCHES = range(40)
 
 
 def _requires_python(stack: Iterable[LockablePackage], series: str) -> SpecifierSet:
-    """The Python versions of a lock: one series, and the bounds of its packages within it."""
+    """The ``requires-python`` of a lock: one series of Python, within the packages' bounds."""
     patches = [Version(f"{series}.{patch}") for patch in _PATCHES]
     texts = {it.requires_python for it in stack if it.requires_python}
     specifiers = {specifier for text in texts for specifier in SpecifierSet(text)}
@@ -251,10 +253,10 @@ _HEADER = "# Made by thoth for {label}."
 
 
 def requirements_text(stack: Sequence[LockablePackage], options: LockOptions) -> str:
-    """``requirements.txt`` with the hash of every file.
+    """The text of a ``requirements.txt`` with the hash of every file.
 
     The URL of the default index is not written, since it differs between machines. The hashes
-    exclude packages of the same name on other indexes.
+    prevent the installation of a package of the same name from another index.
 
     :raises UnwritableLock: if a package has no file that can be locked, or its index no URL
     """
@@ -266,7 +268,7 @@ def requirements_text(stack: Sequence[LockablePackage], options: LockOptions) ->
 
 
 def constraints_text(stack: Sequence[LockablePackage], options: LockOptions) -> str:
-    """``constraints.txt``: versions without hashes; constraints install nothing."""
+    """The text of a ``constraints.txt``: versions without hashes, as it installs nothing."""
     lines = [_HEADER.format(label=options.environment.label)]
     lines += [_pinned(it, extras=False) for it in stack]
     return "\n".join(lines) + "\n"
@@ -307,7 +309,8 @@ def render_lock(
 ) -> LockFile:
     """Write ``stack`` as a lock of ``project``; the order of ``stack`` does not matter.
 
-    :raises UnwritableLock: if data that the format needs is missing; names package and remedy
+    :raises UnwritableLock: if data that the format needs is missing; the message names the package
+        and a remedy
     """
     ordered = sorted(stack, key=lambda it: it.name)
     if format is LockFormat.PIPFILE_LOCK:

@@ -21,7 +21,7 @@ from common.releases import ReleaseFile
 
 
 class LockFormat(StrEnum):
-    """Formats of locks; the values are those of ``--format``."""
+    """The formats of locks; the values are those of the option ``--format``."""
 
     PIPFILE_LOCK = "pipfile-lock"
     REQUIREMENTS = "requirements"
@@ -30,7 +30,7 @@ class LockFormat(StrEnum):
 
 
 class UnwritableLock(ProjectError):
-    """A stack cannot be written in this format; the message names package and cause."""
+    """A stack cannot be written in this format; the message names the package and the cause."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class UnwritableLock(ProjectError):
 class LockablePackage:
     """A package of a stack with the data that locks need.
 
-    :param index: name of the index that serves it
+    :param index: name of the index that serves the package
     :param files: files of the release; those without a SHA-256 are not locked
     :param extras: required extras, sorted
     :param marker: marker of the requirement; ``None`` for always

@@ -1,4 +1,4 @@
-"""Decode the files of a project as text, TOML or JSON, within limits."""
+"""Decode the files of a project as text, TOML or JSON, within limits of size and depth."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HEADERS = (
     (
         codecs.BOM_UTF32_LE,
         "utf-32-le",
-    ),  # before UTF-16: its mark starts with that of UTF-16
+    ),  # before UTF-16, whose mark is the start of this one
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),

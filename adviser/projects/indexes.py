@@ -49,7 +49,7 @@ def required_url(table: Mapping[str, Any], at: str) -> str:
 
 
 def public_url(url: str, at: str, context: ParseContext) -> str:
-    """:func:`public_text` of a URL, with a warning if it had credentials.
+    """Remove credentials from a URL, and warn if it had any.
 
     :raises InvalidFile: if it is not a URL
     """
@@ -83,7 +83,7 @@ def public_text(text: str) -> str:
 
 
 def public_values(value: Any) -> Any:
-    """:func:`public_text` of every text in tables and lists, keys included."""
+    """Remove credentials from every text in tables and lists, including the keys."""
     if isinstance(value, str):
         return public_text(value)
     if isinstance(value, Mapping):

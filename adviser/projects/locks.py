@@ -1,4 +1,4 @@
-"""Locks of a project: the installed versions, for the baseline and for ``thoth guard``."""
+"""Read the locks of a project, for the baseline of advice and for ``thoth guard``."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ProjectLock:
     unpinned: ProjectRequirement | None = None
 
     def packages(self, markers: Mapping[str, str], *, dev: bool = True) -> dict[str, LockEntry]:
-        """The packages that it installs in an environment, by name.
+        """The packages that the lock installs in an environment, by name.
 
         :param dev: include packages that only development needs
         """
@@ -85,9 +85,9 @@ def read_lock(name: str, files: Mapping[str, bytes]) -> ProjectLock:
 
 
 def require_pins(lock: ProjectLock) -> ProjectLock:
-    """The lock itself, if every line of a requirements file pins one version.
+    """Return the lock unless it is a requirements file with a line that does not pin one version.
 
-    :raises InvalidFile: at the first line that does not
+    :raises InvalidFile: at the first line that does not pin one version
     """
     if lock.unpinned is not None:
         refuse(
@@ -199,7 +199,7 @@ def _pipfile_entry(
 
 @contextmanager
 def _refusing_file() -> Iterator[None]:
-    """Turn errors of the common readers into errors that name file and remedy."""
+    """Turn errors of the common readers into errors that name the file and a remedy."""
     try:
         yield
     except InvalidDocument as error:

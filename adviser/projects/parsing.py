@@ -106,7 +106,7 @@ def _manifest(files: Mapping[str, bytes]) -> str:
 
 
 def _pylocks(files: Iterable[str]) -> list[str]:
-    """Names of locks by PEP 751, ``pylock.toml`` first."""
+    """Names of locks in the format of PEP 751, ``pylock.toml`` first."""
     return sorted(filter(is_pylock, files), key=lambda it: (it != "pylock.toml", it))
 
 
@@ -160,7 +160,7 @@ def _project_of_requirements(
 
 
 def _project_of_lock(lock: ProjectLock, context: ParseContext) -> Project:
-    """A project that requires, in any version, the packages that no other package requires."""
+    """Make a project that requires the packages of a lock that no other of them requires."""
     required = {name for it in lock.entries for name in it.dependencies}
     roots = [it for it in lock.entries if it.name not in required] or list(lock.entries)
     context.warn(
@@ -222,7 +222,7 @@ def _with_lock(project: Project, files: Mapping[str, bytes], context: ParseConte
 
 
 def _lock_names(project: Project, files: Mapping[str, bytes]) -> list[str]:
-    """Names of locks; locks by the tool of the manifest come first."""
+    """Names of locks; those written by the tool of the manifest come first."""
     if project.format is ProjectFormat.LOCK:
         return [project.source]
     pipfile = [it for it in (PIPFILE_LOCK,) if it in files]
@@ -270,9 +270,10 @@ def _usable(lock: ProjectLock, project: Project, context: ParseContext) -> Proje
 
 
 def _is_outdated(lock: ProjectLock, project: Project) -> bool:
-    """Whether a lock belongs to another Pipfile.
+    """Whether a lock was made for another Pipfile.
 
-    For a Pipfile without a source pipenv hashes the default of its machine, unknown here.
+    For a Pipfile without sources, pipenv hashes the default source of the machine that it runs on,
+    which is unknown here.
     """
     if lock.manifest_hash is None or "source" not in (project.manifest or {}):
         return False

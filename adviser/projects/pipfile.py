@@ -1,4 +1,4 @@
-"""``Pipfile``: requirements, and the hash by which pipenv matches a lock to its Pipfile."""
+"""Read a ``Pipfile``, and compute the hash by which pipenv matches a lock to its Pipfile."""
 
 from __future__ import annotations
 
@@ -96,12 +96,12 @@ _PYTHONS = ("python_full_version", "python_version")
 
 
 def _default_source() -> dict[str, Any]:
-    """pipenv's source for a Pipfile that names none."""
+    """The source that pipenv uses for a Pipfile without sources."""
     return {"name": DEFAULT_INDEX, "url": public_index_url(), "verify_ssl": True}
 
 
 def _allowed_prereleases(table: Mapping[str, Any], at: str) -> frozenset[str]:
-    """Packages that ``thoth.allow_prereleases`` of a table allows pre-releases of."""
+    """Packages whose pre-releases are allowed by ``thoth.allow_prereleases`` in a table."""
     thoth, thoth_at = table_in(table, "thoth", at), inside(at, "thoth")
     allowed = table_in(thoth, "allow_prereleases", thoth_at)
     allowed_at = inside(thoth_at, "allow_prereleases")
@@ -111,9 +111,9 @@ def _allowed_prereleases(table: Mapping[str, Any], at: str) -> frozenset[str]:
 def pipfile_hash(manifest: Mapping[str, Any], *, as_written: bool = False) -> str:
     """The SHA-256 of a Pipfile that pipenv writes into its ``Pipfile.lock``.
 
-    It covers the JSON of sources, Python requirements and packages, with sorted keys. Since 2026
-    pipenv normalises the names of packages first. Without a source, pipenv's default source is
-    used, not the one of this machine.
+    The hash covers the sources, the Python requirements and the packages, as JSON with sorted keys.
+    Since 2026 pipenv normalises the names of packages first. For a Pipfile without sources, the
+    hash covers pipenv's own default source, not that of this machine.
 
     :param manifest: as it is written, including passwords
     :param as_written: do not normalise names, like older versions of pipenv
@@ -141,7 +141,7 @@ _NOT_HASHED = frozenset(
 
 
 def pipfile_of(project: Project, indexes: Mapping[str, str]) -> dict[str, Any]:
-    """The content of a Pipfile for a project; an original Pipfile is returned without secrets.
+    """The content of a Pipfile for a project; if the project has a Pipfile, without its secrets.
 
     :param indexes: name to URL, for a project without indexes
     """
@@ -160,7 +160,7 @@ def pipfile_of(project: Project, indexes: Mapping[str, str]) -> dict[str, Any]:
 
 
 def sources_of(project: Project, indexes: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The indexes of a project, or else of the machine, in the format of a Pipfile."""
+    """The indexes of a project or, if it names none, of this machine, as sources of a Pipfile."""
     if project.indexes:
         return [
             {"name": it.name, "url": it.url, "verify_ssl": it.verify_ssl} for it in project.indexes
@@ -199,7 +199,7 @@ def _entries(requirements: tuple[ProjectRequirement, ...]) -> dict[str, Any]:
 
 
 def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two requirements of a package; the result is wider if their markers differ."""
+    """Merge two requirements of a package; with different markers, the result has no bounds."""
     same = first.get("markers") == second.get("markers")
     bounds = sorted({first["version"], second["version"]} - {"*"}) if same else []
     extras = sorted({*first.get("extras", ()), *second.get("extras", ())})
@@ -299,7 +299,7 @@ def _pep508(package: str, version: str, extras: list[str], marker: str) -> str:
 
 
 def _marker(entry: Mapping[str, Any], at: str) -> str:
-    """All conditions of an entry: its marker, and marker variables that are keys."""
+    """The marker of an entry: its ``markers`` and all marker variables among its keys, joined."""
     parts = [f"({whole})"] if (whole := text_in(entry, "markers", at)) else []
     for key in _MARKERS:
         if condition := text_in(entry, key, at):
@@ -310,7 +310,7 @@ def _marker(entry: Mapping[str, Any], at: str) -> str:
 def _index(
     entry: Mapping[str, Any], at: str, indexes: tuple[ProjectIndex, ...], context: ParseContext
 ) -> str | None:
-    """The name of the index of an entry, which may give its URL instead."""
+    """The name of an entry's index; the entry may give the URL of the index instead."""
     index = text_in(entry, "index", at)
     if index is None:
         return None

@@ -96,7 +96,7 @@ class ProjectRequirement:
 
     @property
     def text(self) -> str:
-        """The requirement as text by PEP 508.
+        """The requirement as text in the syntax of PEP 508.
 
         >>> ProjectRequirement("flask", ">=3", ("async",), 'os_name == "nt"').text
         'flask[async]>=3 ; os_name == "nt"'
@@ -106,13 +106,13 @@ class ProjectRequirement:
         return f"{self.name}{extras}{self.specifier}{marker}"
 
     def holds(self, markers: Mapping[str, str]) -> bool:
-        """Whether its marker holds with these variables of PEP 508."""
+        """Whether the marker is true for these values of the PEP 508 variables."""
         return marker_holds(self.marker, markers)
 
 
 @dataclass(frozen=True, slots=True)
 class NonIndexPackage:
-    """An entry that does not come from an index, or leaves its version open.
+    """An entry whose package does not come from an index, or whose version is left open.
 
     :param what: name, URL or path of the entry, without secrets
     :param code: why it is left out
@@ -150,8 +150,8 @@ class Project:
     :param extras: optional requirements by extra (``pyproject.toml``)
     :param groups: requirements by group with includes resolved, ``dev`` included
     :param constraints: bounds on packages that are installed for another reason
-    :param overrides: replace all requirements on a package; if no override of a package holds,
-        the package is not required at all
+    :param overrides: used instead of every other requirement on their package; if no override of a
+        package holds, the package is not required at all
     :param removed: packages that must not be installed
     :param published_before: later releases are left out
     :param locked: lock entries by package name, ``None`` without a usable lock. Of several entries
@@ -197,7 +197,7 @@ class Project:
     requires_python: str | None = None
 
     def locked_in(self, markers: Mapping[str, str]) -> dict[str, LockEntry] | None:
-        """Lock entries by name whose markers hold with these variables of PEP 508."""
+        """Lock entries, by name, whose markers are true for these values of PEP 508 variables."""
         if self.locked is None:
             return None
         entries = self.lock_entries or tuple(self.locked.values())

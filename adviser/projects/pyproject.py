@@ -1,4 +1,4 @@
-"""``pyproject.toml``: ``[project]`` (PEP 621), groups (PEP 735) and ``[tool.uv]``."""
+"""Read ``pyproject.toml``: ``[project]`` (PEP 621), groups (PEP 735) and ``[tool.uv]``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def has_requirements(content: Mapping[str, Any]) -> bool:
 def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext) -> Project:
     """Read the content of a ``pyproject.toml`` as a project.
 
-    An extra that requires other extras of the project itself includes their requirements.
+    If an extra requires other extras of the same project, it includes their requirements.
 
     :raises InvalidFile: with the path of the entry; for a cycle, with all its groups
     """
@@ -204,7 +204,7 @@ def _warn_of_dynamic(project: Mapping[str, Any], name: str, context: ParseContex
 
 
 def _groups(table: Mapping[str, Any], name: str, context: ParseContext) -> dict[str, _Requirements]:
-    """Every group with the groups that it includes, without duplicate requirements.
+    """The requirements of every group and of the groups that it includes, without duplicates.
 
     ``packaging`` can resolve includes, too, but repeats a group that is included twice. Forty small
     groups could then exhaust the memory.
@@ -248,7 +248,7 @@ def _members(
 def _flat(
     group: str, members: Mapping[str, list[ProjectRequirement | str]], name: str, steps: _Steps
 ) -> _Requirements:
-    """The requirements of a group, with included groups in place."""
+    """The requirements of a group, where those of an included group stand in its place."""
     flat: dict[ProjectRequirement, None] = {}
     seen, path = {group}, {group: None}  # a dictionary, because it is an ordered set
     stack = [iter(members[group])]

@@ -126,7 +126,7 @@ class ParseContext:
 def parse_project_requirement(
     text: str, at: str, context: ParseContext
 ) -> ProjectRequirement | None:
-    """Parse a requirement by PEP 508; ``None``, with a warning, for a direct reference.
+    """Parse a requirement of PEP 508; for a direct reference, warn and return ``None``.
 
     :raises InvalidFile: if it is invalid
     """

@@ -51,7 +51,7 @@ class RequirementList:
 
     @property
     def indexes(self) -> tuple[ProjectIndex, ...]:
-        """Further indexes first, the default one last, as in uv; the last default counts.
+        """The additional indexes, then the default index, as in uv; the last default counts.
 
         pip takes the best version of all indexes. If the default one came first, a foreign package
         there could replace a private one of the same name.

@@ -59,7 +59,7 @@ class UvTable:
     def with_indexes(
         self, requirements: Iterable[ProjectRequirement], context: ParseContext
     ) -> _Requirements:
-        """Requirements with their index; others are left out with a warning."""
+        """Add the index to each requirement; leave out those without an index, with a warning."""
         kept = []
         for requirement in requirements:
             if requirement.name in self.elsewhere:

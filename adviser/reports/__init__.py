@@ -1,4 +1,4 @@
-"""Reports: advice as one JSON document, its explanations, and how a report is checked.
+"""Write advice as a report, which is one JSON document; explain and check reports.
 
 :func:`adviser.reports.documents.result_document` writes the report of an advice;
 :func:`adviser.reports.checking.check_report` checks one.

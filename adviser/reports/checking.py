@@ -2,10 +2,10 @@
 
 The check rebuilds the universe from the recorded request, snapshot and evidence.
 :mod:`adviser.resolver.checker`, which shares no code with the solver's model, follows every stack
-from its roots. Then the report is written again from its own stacks and compared leaf by leaf:
-scores, criteria, claims, notes, locks. The check trusts what only a search can establish: that no
-stack is better, the digest and the sizes of the model, the steps of a conflict. The caller compares
-these with the record.
+from its roots. Then the report is written again from its own stacks, and its scores, criteria,
+claims, notes and locks are compared leaf by leaf. The check trusts what only a search can
+establish: that no stack is better, the digest and the sizes of the model, and the steps of a
+conflict. The caller compares these with the record.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…"
 
 
-#: Errors that a document raises that is not a report.
+#: Errors that are raised by reading a document that is not a report.
 BROKEN = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 
 

@@ -39,7 +39,7 @@ from adviser.scoring.verdicts import family_document
 from common.formats.json_documents import canonical_json, digest
 from common.packages import Purl
 
-#: Kinds of existing clients without a counterpart here; always empty.
+#: Kinds that existing clients expect and that have no counterpart here; always empty.
 _UNUSED_KINDS = ("boots", "pseudonyms", "wraps")
 
 
@@ -47,7 +47,8 @@ def pipeline_of(advice: Advice) -> dict[str, list[dict[str, Any]]]:
     """Rules, criteria and limits of a search, in the terms of existing clients.
 
     *Sieves* are rules that excluded versions, *steps* criteria that weighed the others, *strides*
-    the limits of the search. Clients expect all six kinds; :data:`_UNUSED_KINDS` are empty.
+    the limits of the search. Clients expect all six kinds; those in :data:`_UNUSED_KINDS` are
+    always empty.
     """
     refused = Counter(it.reason for them in advice.universe.refused.values() for it in them)
     criteria, options = advice.assessment.criteria, advice.request.options
@@ -199,7 +200,7 @@ def locks_of(advice: Advice, stack: ResolvedStack, known: ReleaseKnowledge) -> P
 
 
 def _missing_lock_notes(written: Sequence[ProductLocks]) -> Iterator[ReportNote]:
-    """Notes about missing locks; an error for the best stack, a warning for the others."""
+    """Notes about missing locks: errors for the best stack, warnings for the others."""
     for number, locks in enumerate(written, 1):
         if locks.problem is not None:
             stack = f"stack {number}: " if len(written) > 1 else ""

@@ -38,7 +38,7 @@ def dependencies_of(advice: Advice, stack: ResolvedStack) -> dict[str, tuple[str
 def chosen_of(
     advice: Advice, stack: ResolvedStack, files: Files, urls: Mapping[str, str] | None = None
 ) -> list[LockablePackage]:
-    """A stack as input for locks, by name.
+    """The packages of a stack by name, as input for writers of locks.
 
     :param urls: URLs of files by file name, if known
     """
@@ -82,8 +82,8 @@ def manifest_of(advice: Advice) -> dict[str, Any]:
 def graph_of(advice: Advice, stack: ResolvedStack) -> dict[str, Any]:
     """Package names, and requirements between them as pairs of indexes into the names.
 
-    Clients look up every direct requirement of the manifest. A requirement that does not apply
-    here (a false marker) comes after the stack, without edges.
+    Clients look up every direct requirement of the manifest. A requirement with a false marker is
+    listed after the packages of the stack, without edges.
     """
     needs = dependencies_of(advice, stack)
     names = sorted(needs)

@@ -15,7 +15,7 @@ PROJECTS = "docs/guides/projects.md"
 
 
 class NoteCode(StrEnum):
-    """Codes of the report's own notes; see also :class:`JustificationCode` for scoring."""
+    """Codes of notes that the report adds; notes from scoring have a :class:`JustificationCode`."""
 
     ENVIRONMENT = "environment"
     #: Nothing was measured on the requested hardware.

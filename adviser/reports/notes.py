@@ -151,14 +151,14 @@ def _version_note(
 
 
 def vulnerabilities_of(advice: Advice, rationale: Rationale) -> list[str]:
-    """Messages about the vulnerabilities that decided against the newer version."""
+    """Messages about the vulnerabilities that decided against a newer version."""
     return [
         it.message for it in _grounds(advice, rationale) if it.code is JustificationCode.VULNERABLE
     ]
 
 
 def _grounds(advice: Advice, rationale: Rationale) -> list[Justification]:
-    """Measurements and vulnerabilities that decided against the newer version."""
+    """Measurements and vulnerabilities that decided against a newer version."""
     newer = rationale.newer_purl
     if rationale.place is not RationaleCode.SCORES_BETTER or newer is None:
         return []
@@ -235,7 +235,7 @@ def _limits(advice: Advice) -> Iterator[ReportNote]:
 
 
 def _gap_text(advice: Advice) -> str:
-    """The first level in which a better stack is possible, and by how much."""
+    """The first level of the score in which a better stack is possible, and by how much."""
     names = level_names(advice.universe.direct)
     gaps = zip(names, advice.resolution.gap or (), strict=False)
     name, gap = next((it for it in gaps if it[1]), (names[0], 0))
@@ -254,9 +254,9 @@ def _baseline(advice: Advice) -> Iterator[ReportNote]:
 
 
 def _request(advice: Advice) -> Iterator[ReportNote]:
-    """Justifications of the request, and how to fetch missing packages.
+    """Notes about the request as a whole, and about how to fetch missing packages.
 
-    If the store knows none of the packages, one note replaces one for each package.
+    If the store knows none of the packages, a single note replaces the notes about each package.
     """
     nothing = knows_nothing(advice.snapshot)
     message = missing_message(advice.request, advice.snapshot)
@@ -288,7 +288,7 @@ def _measured(coverage: Coverage, hardware: str | None) -> str:
 
 
 def _sources(advice: Advice) -> ReportNote:
-    """The age of each source in days. Exact times are in ``coverage``."""
+    """The age of each data source in days. Exact times are in ``coverage``."""
     known = [
         f"{it.name} {'never' if it.as_of is None else f'{it.as_of:%Y-%m-%d}'}"
         for it in advice.assessment.coverage.sources
@@ -330,7 +330,7 @@ def _conflict(advice: Advice) -> Iterator[ReportNote]:
 
 
 def refused_text(count: int) -> str:
-    """A message that observations do not count as evidence, and where the reason is.
+    """A message that observations do not count as evidence, and where to find the reason.
 
     >>> refused_text(1)
     '1 observation is ignored, because its document was changed: see `thoth ingest quarantine`'
@@ -354,7 +354,7 @@ def gap_notes(advice: Advice) -> Iterator[ReportNote]:
 
 
 def unfetched_note(versions: UnfetchedVersions) -> ReportNote:
-    """Note that a conflict only covers the versions that were read."""
+    """A note that a conflict only covers the versions that were read."""
     return ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, versions.message, versions.name)
 
 
@@ -411,7 +411,7 @@ def shortfall_notes(advice: Advice, stack: ResolvedStack) -> Iterator[ReportNote
 
 
 def _missing_extras(advice: Advice) -> Iterator[ReportNote]:
-    """Notes about extras that packages require and that no release within the specifier has."""
+    """Notes about required extras that no release allowed by the specifier has."""
     stack = advice.best
     if stack is None:
         return
@@ -436,7 +436,7 @@ def _missing_extras(advice: Advice) -> Iterator[ReportNote]:
 
 
 def _inferred_bounds(advice: Advice) -> Iterator[ReportNote]:
-    """Inferred bounds that hold a package of the best stack back, or that they do not count."""
+    """Notes about inferred bounds that hold back the best stack, or that do not count."""
     if advice.bounds_dropped and advice.best is not None:
         message = "no stack meets the bounds that were inferred from other releases; none counts"
         yield ReportNote(NoteCode.BOUNDS_DROPPED, NoteLevel.WARNING, message)

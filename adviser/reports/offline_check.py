@@ -1,8 +1,9 @@
 """Check a report without its record: by itself, or with its snapshot and its evidence.
 
-Only the record has the project and the files of releases, so the manifest and hashes cannot be
-verified, nor that nothing was edited. With the snapshot named by the report, the check follows
-whether every stack may be chosen and meets the request; with the evidence, also its scores.
+Only the record has the project and the files of releases. Without it, the manifest and the hashes
+cannot be verified, and edits may go unnoticed. With the snapshot that the report names, the check
+verifies that every stack may be chosen and meets the request. With the evidence, it also verifies
+the scores.
 """
 
 from __future__ import annotations

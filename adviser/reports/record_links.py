@@ -32,7 +32,7 @@ _REPORTED = frozenset(field.name for field in fields(RecordedClaim)).intersectio
 
 
 def head_of(report: Mapping[str, Any]) -> AdviceHead:
-    """The head of an advice, as lists show it, from its report.
+    """The head of an advice, which lists of advice show, taken from its report.
 
     :raises InvalidDocument: if another version of this code wrote the environment
     """
@@ -56,8 +56,8 @@ def links_of(advice: Advice, result: Mapping[str, Any]) -> AdviceLinks:
 
     A stack has the same digest as an inspected stack of the same versions. Evidence is every
     observation and vulnerability named by a claim or a justification, of a product or of the
-    request. Claims are the comparisons with the baseline, also of versions that are not
-    recommended; comparisons of two other versions are in the report only.
+    request. Claims are the comparisons with the baseline, even of versions that are not
+    recommended. Comparisons of two other versions are in the report only.
 
     :param result: as :func:`adviser.reports.documents.result_document` made it of ``advice``
     """
@@ -67,9 +67,9 @@ def links_of(advice: Advice, result: Mapping[str, Any]) -> AdviceLinks:
 def links_in(
     result: Mapping[str, Any], claims: Iterable[Claim] = (), request: StackRequest | None = None
 ) -> AdviceLinks:
-    """:func:`links_of` out of a report, which does not hold all claims.
+    """Like :func:`links_of`, but from a report, which does not hold all claims.
 
-    :param claims: that were made
+    :param claims: all claims that were made
     :param request: the request of the advice
     """
     report = result["report"]

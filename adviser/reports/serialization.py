@@ -1,4 +1,4 @@
-"""Frozen dataclasses as canonical JSON and back, so that a stored request can be replayed."""
+"""Convert frozen dataclasses to canonical JSON and back, to store and replay requests."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class UnfetchedVersions:
 
     @property
     def message(self) -> str:
-        """What is missing and which command fetches it."""
+        """A message that says what is missing and which command fetches it."""
         known = "1 version that was" if self.known == 1 else f"{self.known} versions that were"
         more = (
             f"1 more, {self.newest}"
@@ -60,11 +60,12 @@ class UnfetchedVersions:
 def unfetched_in(
     conflict: Conflict, request: StackRequest, snapshot: Snapshot, listed: ListedVersions
 ) -> tuple[UnfetchedVersions, ...]:
-    """Versions that were not read and could resolve a conflict, in the order of its accounts.
+    """Versions that were not read and could resolve a conflict.
 
-    A version counts if it satisfies the request and, for each package of the conflict that
-    requires it, at least one of that package's specifiers. If the request sets a lower limit on
-    the upload time, versions below one that is too old do not count.
+    A version counts if it satisfies the request and, for each package of the conflict that requires
+    it, at least one of that package's specifiers. If the request sets a lower limit on the upload
+    time, versions lower than a version that is too old do not count. Packages are in the order of
+    the conflict's accounts.
     """
     rules = request.resolver_request({})
     names = dict.fromkeys(it.name for it in conflict.accounts)
@@ -108,7 +109,7 @@ def _unfetched(
 
 
 def _versions_read(name: str, snapshot: Snapshot) -> dict[str, list[str]]:
-    """Versions that were read, by index."""
+    """The versions of a package that were read, by index."""
     versions: dict[str, list[str]] = {}
     for it in snapshot.packages.get(name, ()):
         versions.setdefault(it.index, []).append(it.version)
@@ -144,8 +145,8 @@ def _with_upload_time(name: str, index: str, snapshot: Snapshot) -> list[Candida
 def _is_too_old(text: str, dated: Sequence[Candidate], after: datetime | None) -> bool:
     """Whether the next higher version that was read is already too old.
 
-    The upload time of a version that was not read is unknown. Its neighbour is a good estimate,
-    also for late fixes of an old series.
+    The upload time of a version that was not read is unknown. The upload time of the next higher
+    version is a good estimate, even for late fixes of an old series.
     """
     version = version_of(text)
     if after is None or version is None:
@@ -192,7 +193,7 @@ def missing_message(request: StackRequest, snapshot: Snapshot) -> str | None:
 
 
 def without_fetch_hint(message: str) -> str:
-    """The message without the hint, for when ``--fetch`` was given and found nothing.
+    """The message without the hint to use ``--fetch``, for when that found nothing.
 
     >>> without_fetch_hint("not in the store: web: `thoth advise --fetch` reads them first")
     'not in the store: web'

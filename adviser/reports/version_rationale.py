@@ -16,7 +16,7 @@ from graph.candidates import Candidate, Dependency
 
 
 class RationaleCode(StrEnum):
-    """Why the stack has this version. Values are stored and never renamed."""
+    """Why a stack has this version. The values are stored; never rename them."""
 
     NEWEST = "newest"
     #: A package of the stack, or the request, requires an older version.
@@ -173,7 +173,7 @@ class VersionRationales:
         return None
 
     def _differs(self, newest: Candidate) -> Rationale | None:
-        """A better stack already has the newer version, so this stack differs from it."""
+        """The rationale if a better stack has the newer version, since stacks must differ."""
         for number, versions in enumerate(self._above, 1):
             if versions.get(newest.name) == newest.version:
                 message = f"stacks must differ, and stack {number} has {newest.version}"
@@ -185,7 +185,7 @@ class VersionRationales:
         return "" if specifier is None else f" (overridden to {name}{specifier})"
 
     def _unusable(self, choice: Choice) -> Rationale | None:
-        """The newest excluded version, if it is newer."""
+        """The rationale if an excluded version is newer than the chosen one."""
         ours = version_of(choice.version)
         for refused in self._universe.refused.get(choice.name, ()):
             theirs = version_of(refused.version)

@@ -1,6 +1,6 @@
-"""NumPy and the types of its arrays. NumPy is loaded when it is used first.
+"""NumPy, which is loaded when it is first used, and the types of its arrays.
 
-Advice on packages that nobody measured needs no statistics, and loading NumPy takes 0.1 s.
+Loading NumPy takes 0.1 s, and advice on packages that nobody measured does not need NumPy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
 
     class _NumPy:
-        """Loads NumPy for the first attribute, and keeps every attribute that was used."""
+        """Loads NumPy when its first attribute is used, and keeps every attribute that was used."""
 
         def __getattr__(self, name: str) -> Any:
             value = getattr(import_module("numpy"), name)

@@ -1,4 +1,4 @@
-"""Assess a request: from a snapshot and evidence to scores, claims, refusals and coverage."""
+"""Assess a request: derive scores, claims, refusals and coverage from snapshot and evidence."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Coverages:
         self._unsolvable = unsolvable_of(snapshot)
 
     def of(self, stack: Collection[Purl]) -> Coverage:
-        """The coverage of the stack of these versions."""
+        """The coverage of the stack with these versions."""
         here = {it for digest in self._jobs_here for it in self._stacks.members[digest]}
         anywhere = {it for digest in self._jobs for it in self._stacks.members[digest]}
         return Coverage(
@@ -63,7 +63,7 @@ class Coverages:
         )
 
     def _nearest(self, stack: Collection[Purl]) -> NearestStack | None:
-        """The measured stack with the fewest differences; ties by hardware, then by jobs."""
+        """The measured stack with the fewest differences; hardware, then jobs, break ties."""
         if not stack:
             return None
         wanted = frozenset(stack)
@@ -137,7 +137,7 @@ def _hardware(evidence: Evidence, series: Collection[int]) -> dict[str, str]:
 
 
 def unsolvable_of(snapshot: Snapshot) -> tuple[str, ...]:
-    """Packages without usable versions, because the requirements of some are unknown."""
+    """Packages without a usable version, where the requirements of some version are unknown."""
     return tuple(
         name
         for name, excluded in snapshot.excluded.items()
@@ -210,7 +210,7 @@ def _baseline_of(
 ) -> tuple[dict[str, Purl], list[str]]:
     """The candidates of the baseline by name, and the requirements without a candidate.
 
-    Without a given baseline, the newest version of each package that is neither yanked nor a
+    If no baseline is given, it is the newest version of each package that is neither yanked nor a
     pre-release.
     """
     baseline: dict[str, Purl] = {}

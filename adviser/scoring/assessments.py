@@ -24,7 +24,7 @@ class NoteLevel(StrEnum):
 
 
 class JustificationCode(StrEnum):
-    """The subject of a justification. Values are stored and never renamed."""
+    """The subject of a justification. The values are stored; never rename them."""
 
     FASTER = "performance_faster"
     SLOWER = "performance_slower"
@@ -68,9 +68,9 @@ class Justification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim(ComparisonResult):
-    """A comparison of one version, or one stack, with another one.
+    """A comparison of one version or stack with another version or stack.
 
-    ``chance`` is also 0 if it was measured elsewhere.
+    The field ``chance`` is 0, too, if the comparison was not measured on the target.
 
     :param package: name of the one package that differs; ``None`` if several differ
     :param purl: its version in the measured stack; ``None`` as above
@@ -145,7 +145,7 @@ class Claim(ComparisonResult):
 
 @dataclass(frozen=True, slots=True)
 class PerformanceStanding:
-    """The loss of a version by performance.
+    """How much a version loses to faster versions.
 
     :param loss: the settled difference to a faster version, natural log; 0 if there is none
     :param reason: message with the reason; empty without a loss
@@ -157,7 +157,7 @@ class PerformanceStanding:
 
 @dataclass(frozen=True, slots=True)
 class PackageDifference:
-    """A package that differs between two stacks; ``None`` if a stack does not have it."""
+    """A package that differs between two stacks; its version is ``None`` where it is missing."""
 
     name: str
     ours: str | None
@@ -166,7 +166,7 @@ class PackageDifference:
 
 @dataclass(frozen=True, slots=True)
 class NearestStack:
-    """The measured stack with most versions in common with a stack, and the differences.
+    """The measured stack that shares most versions with a stack, and where they differ.
 
     :param jobs: number of stable jobs, on all hardware unless ``same_hardware``
     """
@@ -249,7 +249,7 @@ class Assessment:
     )
 
     def claims_of(self, stack: Collection[Purl]) -> tuple[Claim, ...]:
-        """The claims about versions of a stack; confounded claims are not about a version."""
+        """The claims about single versions in ``stack``, which excludes confounded claims."""
         return tuple(it for it in self.claims if it.purl is not None and it.purl in stack)
 
     def justifications_of(self, stack: Collection[Purl]) -> tuple[Justification, ...]:

@@ -1,4 +1,4 @@
-"""Compare stacks: one verdict for each candidate against its baseline.
+"""Compare stacks: reach a verdict on each candidate compared with its baseline.
 
 All comparisons of one answer form one family and share one error rate. :func:`self_check` tests
 the rules on stacks that are known to be identical.
@@ -197,7 +197,7 @@ class Comparison(ComparisonResult):
 def smallest_difference(aa_history: Sequence[float] = ()) -> float:
     """δ, the smallest difference of interest, as a share of the baseline's rate.
 
-    2 %, or the 95th percentile of ``|d|`` between identical stacks if that is larger.
+    δ is 2 % or, if larger, the 95th percentile of ``|d|`` between identical stacks.
 
     :param aa_history: past effects between identical stacks that ran in turns with this comparison
         key, natural logs; differences between runs are part of the error instead
@@ -241,9 +241,9 @@ def compare_all(groups: Sequence[ComparisonGroup], alpha: float = ALPHA) -> list
 
     :func:`adviser.scoring.verdicts.judge` decides the verdicts, and
     :func:`adviser.scoring.estimates.estimates_of` selects the jobs. Candidates with fewer than five
-    jobs or pairs are not tested and do not count for Holm; this depends only on the number of jobs,
-    never on their results. There is no verdict if the jobs of an arm come from fewer than five
-    runs, unless the spread between runs is known for the series.
+    jobs or pairs are not tested and do not count in Holm's adjustment; this depends only on the
+    number of jobs, never on their results. There is no verdict if the jobs of an arm come from
+    fewer than five runs, unless the spread between runs is known for the series.
 
     :param groups: everything that one answer shows; splitting it defeats Holm
     :param alpha: chance of even one false claim among all of them
@@ -323,7 +323,7 @@ class SelfCheck:
 
     @property
     def coverage(self) -> float | None:
-        """Share of intervals that contain "no difference"; ``None`` without any."""
+        """Share of intervals that contain "no difference"; ``None`` if there are no intervals."""
         return self.covering / self.settled if self.settled else None
 
 

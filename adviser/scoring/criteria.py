@@ -1,10 +1,10 @@
-"""Recommendation types, their criteria and weights: one table.
+"""The table of recommendation types, with their criteria and weights.
 
 ``docs/reference/recommendation-types.md`` documents the table. The value of a version by a
 criterion is a number; higher is better. Contributions to a score are integers, so that sums are
 exact. Most criteria express a preference among the versions of a package and count as the
-difference to its best version. A penalty counts from zero and is never positive: a vulnerability
-harms even if every version of the package has one.
+difference to the package's best version. A penalty counts from zero and is never positive: a
+vulnerability harms even if every version of the package has one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCALE = 10_000
 
 
 class RecommendationType(StrEnum):
-    """What a user wants from a stack. Values are stored and never renamed."""
+    """What a user wants from a stack. The values are stored; never rename them."""
 
     LATEST = "latest"
     STABLE = "stable"

@@ -48,12 +48,12 @@ def steps(values: Sequence[float], shortest: int = MIN_JOBS) -> list[int]:
 def long_run_sd(values: Sequence[float]) -> float:
     """Long-run standard deviation per value, the noise that a step must exceed.
 
-    Robustly estimated from differences of neighbours (von Neumann et al. 1941), so that a few steps
-    hardly change it. Differences of neighbours underestimate the noise if values are correlated
-    with coefficient ρ (an autoregression of order one). Differences at lag two have ``1 + ρ`` times
-    the variance, which gives ρ; the mean of many values has ``(1 + ρ)/(1 − ρ)`` times the variance
-    of independent values. The result is never less than the rounding error from the resolution of
-    the values, where a reading may be off by one unit.
+    It is estimated robustly from differences of neighbours (von Neumann et al. 1941), so that a few
+    steps hardly change it. Differences of neighbours underestimate the noise if values are
+    correlated with coefficient ρ (an autoregression of order one). Differences at lag two have ``1
+    + ρ`` times the variance, which gives ρ; the mean of many values has ``(1 + ρ)/(1 − ρ)`` times
+    the variance of independent values. The result is never less than the rounding error from the
+    resolution of the values, where a reading may be off by one unit.
 
     :param values: three or more, in the order of time
     """
@@ -69,7 +69,7 @@ def long_run_sd(values: Sequence[float]) -> float:
 
 
 def _sd_of_differences(values: FloatArray, lag: int) -> float:
-    """Standard deviation of a value, if values at this lag are independent."""
+    """Standard deviation of the values, from differences at a lag, as if these were independent."""
     gaps: list[float] = np.abs(values[lag:] - values[:-lag]).tolist()
     return MAD_TO_SD * median(gaps) / math.sqrt(2)
 

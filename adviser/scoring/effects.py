@@ -237,9 +237,9 @@ def variance_ratio(
 ) -> SpreadRatio:
     """Ratio of standard deviations, with its F interval.
 
-    ``s_b²/s_a²`` divided by the quantiles of F(f_b, f_a) (Snedecor & Cochran 1989, "Statistical
-    Methods", ch. 6), then the square root. It assumes normal noise; reports show it, but it is
-    never scored.
+    The ends of the interval are the square roots of ``s_b²/s_a²`` divided by the quantiles of
+    F(f_b, f_a) (Snedecor & Cochran 1989, "Statistical Methods", ch. 6). The interval assumes normal
+    noise. Reports show the ratio, but it is never scored.
 
     :returns: an interval of (0, ∞) if a variance is not known or zero
     """
@@ -334,8 +334,8 @@ def lower_bounds(
 ) -> FloatArray:
     """One-sided lower bounds of shrunk effects.
 
-    The error is that of the observed effect, which is larger than that of the shrunk effect. Of two
-    stacks with equal shrunk effects, the better measured one ranks higher.
+    The bounds use the error of the observed effect, which is larger than the error of the shrunk
+    effect. Of two stacks with equal shrunk effects, the better measured one ranks higher.
 
     :param alpha: divided by the number of effects, the bounds hold for all of them at once
         (Bonferroni), so for the best effect, too

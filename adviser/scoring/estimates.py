@@ -103,11 +103,11 @@ def estimates_of(
 ) -> list[Estimate]:
     """Estimate the effect of every candidate, in the given order.
 
-    Each host on which both stacks have five jobs or five pairs is estimated separately, in pairs
-    if there are five. Several such hosts are pooled by :func:`pooled_effect`. If there is no such
+    Each host on which both stacks have five jobs or five pairs is estimated separately, in pairs if
+    there are five. Several such hosts are pooled by :func:`pooled_effect`. If there is no such
     host, the pairs of all shared hosts are combined if there are five. Otherwise both arms come
-    from the one host with most jobs of both, because arms of several hosts would compare the
-    hosts. Several jobs of one stack in a block count by their mean, and so do the jobs of a run
+    from the one host where both stacks have most jobs, because arms of several hosts would compare
+    the hosts. Several jobs of one stack in a block count by their mean, and so do the jobs of a run
     if they are unpaired.
 
     :param spread: the noise of this series
@@ -118,7 +118,7 @@ def estimates_of(
 def pair_estimates(
     pairs: Sequence[tuple[Sample, Sample]], spread: SeriesSpread = UNKNOWN_SERIES
 ) -> list[Estimate]:
-    """:func:`estimates_of` for pairs of a baseline and a candidate, computed together."""
+    """Like :func:`estimates_of`, but for many pairs of a baseline and a candidate at once."""
     return [_chosen(whole, parts, spread.hosts) for whole, parts in _by_plan(pairs, spread)]
 
 

@@ -124,8 +124,8 @@ class History:
     def _host_spread(self, spread: SeriesSpread) -> HostSpread:
         """The spread of effects between hosts.
 
-        The median over three reference stacks, those with most hosts and jobs. A reference that
-        interacts with the host would show it in every effect.
+        It is the median over three reference stacks, those with most hosts and jobs, because an
+        interaction of a reference with the host would appear in every effect.
         """
         hosts = {stack: {it.place.host for it in jobs} for stack, jobs in self.jobs.items()}
         several = [stack for stack, names in hosts.items() if len(names) > 1]
@@ -161,7 +161,7 @@ class History:
 
     @cached_property
     def identical(self) -> tuple[float, ...]:
-        """A/A effects: each stack against itself in the same turns, natural logs.
+        """A/A effects, natural logs: each stack compared with itself in the same turns.
 
         Runs that did not share turns are not used: their differences are part of the error of
         comparisons by run.

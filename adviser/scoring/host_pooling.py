@@ -2,8 +2,8 @@
 
 The effect is the mean over the measured hosts. A second host that agrees makes it more certain. The
 true difference between hosts is estimated from all stacks of the series. If the effects of one
-stack differ more than that between hosts, the stack interacts with the host, and its error is
-computed from these differences.
+stack differ more between hosts than this estimate, the stack interacts with the host, and its error
+is computed from its own differences.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ class PooledEffect:
 def host_spread(effects: Sequence[Sequence[Effect]]) -> HostSpread:
     """Estimate τ² so that the median of Q over several stacks equals its median under chance.
 
-    The median, so that a stack that interacts with the host does not widen the errors of all
-    others. τ² is 0 unless significantly many stacks differ beyond their errors (sign test, 5 %).
+    The median is used so that one stack that interacts with the host does not widen the errors of
+    all others. τ² is 0 unless significantly many stacks differ beyond their errors (sign test, 5
+    %).
 
     :param effects: for each stack, its effects by host, all against the same other stack
     """
@@ -95,12 +96,12 @@ def pooled_effect(
 ) -> PooledEffect:
     """Pool the effects of several hosts.
 
-    Weights are ``1 / (SE² + τ²)`` with the τ² of the series. The error accounts for estimated
-    weights (Meier 1953, doi:10.2307/3001633), with degrees of freedom by Satterthwaite. It never
-    exceeds the smallest error of a host if τ² is 0. If the hosts disagree beyond chance for this
-    stack (Cochran's Q, 5 %), then its own τ² sets the weights (DerSimonian & Laird 1986,
-    doi:10.1016/0197-2456(86)90046-2), and the error is scaled by a moderated Birge ratio (Birge
-    1932, doi:10.1103/PhysRev.40.207).
+    Weights are ``1 / (SE² + τ²)`` with the τ² of the series. The error accounts for the uncertainty
+    of estimated weights (Meier 1953, doi:10.2307/3001633), with degrees of freedom by
+    Satterthwaite. It never exceeds the smallest error of a host if τ² is 0. If the hosts disagree
+    beyond chance for this stack (Cochran's Q, 5 %), then its own τ² sets the weights (DerSimonian &
+    Laird 1986, doi:10.1016/0197-2456(86)90046-2), and the error is scaled by a moderated Birge
+    ratio (Birge 1932, doi:10.1103/PhysRev.40.207).
 
     :param effects: one per host; those with an infinite standard error are ignored
     :raises ValueError: if no host has a finite standard error, or one of several is zero

@@ -44,7 +44,7 @@ def justifications_of_stack(
     allowed: AllowList,
     as_of: datetime,
 ) -> Callable[[Collection[Purl]], tuple[Justification, ...]]:
-    """A function that returns the findings about the versions of a stack, sorted by name."""
+    """Make a function that returns the findings about the versions of a stack, sorted by name."""
 
     claims_by_purl: dict[Purl, list[Claim]] = defaultdict(list)
     for claim in claims:
@@ -73,7 +73,7 @@ def request_notes(
     unavailable: Iterable[str],
     claims: Iterable[Claim],
 ) -> tuple[Justification, ...]:
-    """Findings about a request, for any stack.
+    """Findings about a request, whatever stack is chosen.
 
     :param unavailable: requirements of the baseline without a candidate, such as ``numpy==1.26.4``
     """

@@ -176,7 +176,7 @@ def _series_of_interest(
 def _nearest(
     pairs: Sequence[StackPair], series: Sequence[Series], target: Target
 ) -> list[StackPair]:
-    """For every two versions, the pairs measured nearest to the target."""
+    """For every two versions, the pairs of stacks that were measured nearest to the target."""
     nearest: dict[tuple[Purl | None, Purl | None], int] = {}
     for it in pairs:
         distance, pair = target.distance(series[it.series]), (it.purl, it.baseline_purl)
@@ -286,7 +286,7 @@ class _Judged:
 
     @property
     def bound(self) -> float:
-        """The settled difference, or 0. At least δ, because that was tested."""
+        """The settled difference, which is at least δ; 0 if nothing is settled."""
         if not (self.one_package and self.family.judgements.verdict(self.place).different):
             return 0.0
         size = max(self.smallest, self.compared.history.log_margin)

@@ -76,7 +76,7 @@ def _values(
 
 
 def _counted(served: Iterable[Candidate], prereleases: bool) -> list[Candidate]:
-    """The versions that make others old: releases, or all versions without a release."""
+    """The versions that make others old: the releases, or all versions if none is a release."""
     kept = [it for it in served if not it.yanked]
     plain = [it for it in kept if prereleases or not it.prerelease]
     return plain or kept or list(served)
@@ -94,7 +94,7 @@ def _unripe(uploaded_at: datetime | None, as_of: datetime) -> float:
 
 
 def _age(candidate: Candidate, newest: datetime | None, oldest: float, newer: int) -> float:
-    """Libyears (Cox et al. 2015, doi:10.1109/ICSE.2015.140): time until the newest release.
+    """Age in libyears (Cox et al. 2015, doi:10.1109/ICSE.2015.140) behind the newest release.
 
     A version without an upload time is as old as the oldest known version, unless it is the newest.
     A fix of an old series that came after the newest release has age 0.

@@ -36,7 +36,7 @@ _SMALLEST = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class EffectPrior:
-    """A mixture: no difference, or a normally distributed one with one of :data:`EFFECT_SDS`.
+    """A mixture of no difference and of normal distributions with each of :data:`EFFECT_SDS`.
 
     :param none: probability of no difference
     :param sizes: probability of each standard deviation; with ``none`` they add up to 1
@@ -49,7 +49,7 @@ class EffectPrior:
 def effect_prior(effects: Effects) -> EffectPrior:
     """Estimate the distribution of true differences from the comparisons of one series.
 
-    Empirical Bayes with a spike at zero (Johnstone & Silverman 2004,
+    The method is empirical Bayes with a spike at zero (Johnstone & Silverman 2004,
     doi:10.1214/009053604000000030), on a grid that keeps a single comparison from deciding.
 
     :param effects: effects of one series; those with an unknown error are ignored
@@ -120,7 +120,7 @@ class OpenEffects:
         return different, equal
 
     def _limits(self, error: FloatArray, growth: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The ``|d|`` above which a difference is claimed, and below which equivalence is."""
+        """The ``|d|`` above which a difference, and that below which equivalence is claimed."""
         from scipy.special import stdtrit  # slow, and needed only where something was measured
 
         freedom = np.maximum(self.effects.degrees_of_freedom[:, None] * growth, 1.0)
@@ -137,7 +137,7 @@ class OpenEffects:
 def outlook(comparisons: OpenEffects, prior: EffectPrior) -> Outlook:
     """The smallest number of further jobs that gives a verdict with a chance of :data:`POWER`.
 
-    If no number does, the smallest that gives one with a chance of :data:`EVEN`.
+    If there is no such number, the smallest that gives a verdict with a chance of :data:`EVEN`.
     """
     count = len(comparisons.so_far)
     # Numbers of further jobs that are considered.
@@ -198,7 +198,7 @@ def _upper(z: FloatArray) -> FloatArray:
 
 
 class Need(StrEnum):
-    """What an undetermined comparison needs. Values are stored and never renamed."""
+    """What an undetermined comparison needs. The values are stored; never rename them."""
 
     #: More jobs: pairs that run in turns, or runs of one job each.
     JOBS = "jobs"
@@ -270,7 +270,7 @@ class JudgedFamily:
         return [it or _NOTHING for it in needs]
 
     def _without_jobs(self, i: int) -> SampleNeed | None:
-        """What a comparison needs without a prediction; ``None`` if a prediction is required."""
+        """What a comparison needs; ``None`` if only a prediction can tell."""
         estimate = self.estimates[i]
         if not self.planned[i]:
             return _NOTHING

@@ -1,8 +1,8 @@
 """The jobs of a stack, and which jobs of two stacks are compared with each other.
 
 A job is one process: one start of its environment in one slot of time. Its repetitions share the
-state of the machine, so a job contributes one number, however often it repeated. Jobs of one run
-(one inspection of one stack) share the state of the machine on that day; see
+state of the machine, so a job contributes one number, whatever its number of repetitions. Jobs of
+one run (one inspection of one stack) share the state of the machine on that day; see
 :mod:`adviser.scoring.variances`.
 """
 
@@ -87,7 +87,7 @@ class Arm:
     :param rates: log rates of the jobs; if paired, the mean of each block
     :param runs: log rates by run; empty if paired
     :param used: indexes of the jobs in the sample
-    :param share: mean of one over the number of jobs in a block
+    :param share: mean over blocks of 1 / number of jobs in the block
     :param turn_variance: variance of a job within turns; ``None`` if unknown
     """
 
@@ -104,7 +104,7 @@ class Arm:
 
     @cached_property
     def per_run(self) -> float:
-        """Mean of one over the number of jobs in a run."""
+        """Mean over runs of 1 / number of jobs in the run."""
         return math.fsum(1 / len(run) for run in self.runs) / len(self.runs) if self.runs else 1.0
 
 
@@ -223,7 +223,7 @@ def _arm_pair(hosts: tuple[str | None, ...], ours: PlacedJobs, theirs: PlacedJob
 
 
 def _fewest(host: str | None, ours: PlacedJobs, theirs: PlacedJobs) -> tuple[int, str]:
-    """Number of jobs of the smaller arm on a host; the name breaks ties."""
+    """Sort key of a host: the number of jobs of its smaller arm, then the host's name."""
     return min(ours.count(host), theirs.count(host)), host or ""
 
 

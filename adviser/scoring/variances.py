@@ -2,11 +2,12 @@
 
 **Runs.** A run is one inspection of one stack. Each time, the machine is in a state of its own
 (temperature, neighbours, page placement), so ten jobs of one night are far more alike than ten jobs
-of ten nights. Stacks that ran in turns share that state, and it cancels. Where they did not, a run
-counts once, by the mean of its jobs, and the error is the error between runs.
+of ten nights. Stacks that ran in turns share that state, and it cancels. If stacks did not run in
+turns, each run counts once, by the mean of its jobs, and the error is computed from differences
+between runs.
 
 **Moderation.** Five jobs estimate their own variance badly, and a variance that is small by luck
-makes a false claim. The stacks of one series on one host mostly vary alike, so each variance is
+leads to a false claim. The stacks of one series on one host mostly vary alike, so each variance is
 pulled towards what they share (empirical Bayes; Smyth 2004, doi:10.2202/1544-6115.1027). A stack
 that varies more than the others keeps its own variance.
 """
@@ -56,8 +57,8 @@ NO_PRIOR = VariancePrior()
 def variance_prior(variances: Sequence[Variance]) -> VariancePrior:
     """Fit a scaled inverse χ² distribution to the variances of several stacks.
 
-    By the moments of log variances, as in limma (Smyth 2004, section 6.2). The degrees of freedom
-    are limited, because variances estimated from shared turns are not independent.
+    The fit uses the moments of log variances, as in limma (Smyth 2004, section 6.2). The degrees of
+    freedom are limited, because variances estimated from shared turns are not independent.
 
     :param variances: one per stack, in any order
     :returns: :data:`NO_PRIOR` for :data:`FEW_STACKS` stacks or fewer
@@ -177,9 +178,9 @@ def turn_variances(
 ) -> dict[str, dict[str, Variance]]:
     """The variance of a job of each stack on each host, without the effects of turns and stacks.
 
-    Additive two-way fit by alternating means. Residuals are scaled for the share that the stack
-    itself contributed to the mean of its turn. Turns with a single stack and stacks with fewer than
-    five turns are ignored.
+    The method is an additive two-way fit by alternating means. Residuals are scaled for the share
+    that the stack itself contributed to the mean of its turn. Turns with a single stack and stacks
+    with fewer than five turns are ignored.
 
     :param jobs: by stack, the place and the log rate of each job, in a fixed order
     :returns: variance by host and stack
@@ -258,7 +259,7 @@ class RunSpread:
 
     @property
     def known(self) -> bool:
-        """Whether it is known well enough to judge arms of fewer than five runs."""
+        """Whether the variance is known well enough to judge arms of fewer than five runs."""
         return self.freedom >= MIN_FREEDOM
 
 

@@ -35,7 +35,7 @@ class Verdict(StrEnum):
 
     @property
     def settled(self) -> bool:
-        """Whether the verdict is a statement; equivalence is one, too."""
+        """Whether the verdict is that one is faster, or that both are equivalent."""
         return self is not Verdict.UNDETERMINED
 
     @property
@@ -124,7 +124,8 @@ def judge(
     doi:10.1007/BF01068419). Only one of the two claims can be false in a comparison, so both use
     the same part of α.
 
-    :param tested: whether there are enough jobs; untested comparisons do not count for Holm
+    :param tested: whether there are enough jobs; untested comparisons do not count in Holm's
+        adjustment
     :param log_margin: ``ln(1 + δ)``, one for all or one each
     :param own_freedom: degrees of freedom from the two stacks alone
     :param weights: share of α for each; see :func:`holm_adjusted`
