@@ -87,7 +87,7 @@ class ServiceStores:
 
     @contextmanager
     def relational(self) -> Iterator[Stores]:
-        """Stores of which only PostgreSQL is connected.
+        """Stores with a connection to PostgreSQL only.
 
         :raises StoreUnavailable: if it does not answer
         """

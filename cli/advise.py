@@ -65,12 +65,14 @@ class AdviseCommand(click.Command):
 @project_path
 @request_options
 @click.option("--count", type=click.IntRange(1, 100), default=1, show_default=True, metavar="N",
-              help="Number of stacks, best first.")  # fmt: skip
-@click.option("-v", "--verbose", is_flag=True, help="Also show the nearest measured stack.")
+              help="Number of stacks to advise, best first.")  # fmt: skip
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Also show the measured stack nearest to the advised one."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON document.")
 @click.option("-o", "--output", type=_OUTPUT, help="Write the lock of the best stack to a file.")
 @click.option("--format", "lock_format", type=EnumChoice("adviser.locks.lock_model:LockFormat"),
-              help="Format of the lock.  [default: by the file's name]")  # fmt: skip
+              help="Format of the lock.  [default: according to the file's name]")  # fmt: skip
 @click.pass_context
 def advise(
     context: click.Context,
@@ -86,7 +88,7 @@ def advise(
     """Find the best versions for a project.
 
     PATH is the project's folder or a file in it; by default, it is the current folder. With
-    --format and without -o the lock is printed. The advice is stored: `thoth replay` computes it
+    --format but without -o, the lock is printed. The advice is stored: `thoth replay` computes it
     again, and `thoth check` verifies its report.
 
     Exit code 0 if a stack is advised; 1 if no stack meets the request, or the lock cannot be
@@ -218,10 +220,10 @@ def check(
 ) -> None:
     """Verify a report of advice.
 
-    Every value of REPORT is compared with the recorded report. Its stacks are checked anew on the
-    recorded snapshot, without the solver: they must meet the request and have the reported score.
-    For advice that is not recorded here, the command lists what could be verified. Exit code 1 if
-    something is wrong; 2 if nothing is wrong but not all could be verified.
+    Every value of REPORT is compared with the recorded report. The stacks in REPORT are checked
+    again on the recorded snapshot, without the solver: they must meet the request and have the
+    reported score. For advice that is not recorded here, the command lists what could be verified.
+    Exit code 1 if something is wrong; 2 if nothing is wrong, but not everything could be verified.
     """
     from adviser.answering.recorded_advice import check_recorded, read_report, unrepeated
     from adviser.reports.serialization import plain
@@ -257,7 +259,7 @@ def check(
 @click.command()
 @click.argument("advice_id", metavar="ADVICE-ID")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True,
-              help="Threads of the solver.")  # fmt: skip
+              help="Number of solver threads.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the new report.")
 @click.option("-o", "--output", type=_OUTPUT, help="Write the new report to a file.")
 @click.option("--known", "folder", type=click.Path(path_type=Path, file_okay=False, exists=True),
@@ -274,9 +276,9 @@ def replay(
 ) -> None:
     """Answer a recorded request again and compare the reports.
 
-    The new report must equal the recorded one byte for byte. They may differ only if the search
-    ended at its limit, or if another version of the solver or of thoth is used now. Exit code 1 if
-    they differ.
+    The new report must equal the recorded report byte for byte, unless the search ended at its
+    limit, or another version of the solver or of thoth is used now. Exit code 1 if the reports
+    differ.
     """
     from adviser.answering.recorded_advice import recorded, replayed, why_it_may_differ
     from cli.project_files import write_file

@@ -51,7 +51,7 @@ def sync(settings: Settings, as_json: bool) -> None:
 def lag(settings: Settings, as_json: bool) -> None:
     """Show how far the graph is behind.
 
-    Only PostgreSQL must be running.
+    Only PostgreSQL must be running for this command.
     """
     from graph.migrate import migrated_stores
     from graph.projection import lag as lag_of
@@ -96,7 +96,7 @@ def rebuild(settings: Settings, as_json: bool) -> None:
 def verify(ctx: click.Context, as_json: bool) -> None:
     """Compare the graph with PostgreSQL.
 
-    Exit code 1 if they differ.
+    Exit code 1 if the graph and PostgreSQL differ.
     """
     from graph.projection import verify as compare
 

@@ -36,7 +36,7 @@ _OTHER_COMMANDS = (
 @click.argument("new", type=NamedPath(path_type=Path))
 @environment_options
 @click.option("--fetch", is_flag=True,
-              help="First read changed packages from the indexes.")  # fmt: skip
+              help="Read changed packages from the indexes first.")  # fmt: skip
 @click.option("--allow-unknown", is_flag=True, help="Exit with 0 instead of 4 if data is missing.")
 @as_json_option
 @click.pass_context

@@ -40,7 +40,7 @@ def ingest() -> None:
 
 @ingest.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@click.option("--dry-run", is_flag=True, help="Read and check everything, write nothing.")
+@click.option("--dry-run", is_flag=True, help="Read and check everything, but write nothing.")
 @click.option("--list-skipped", is_flag=True, help="List the files that are not inspections.")
 @as_json_option
 @click.pass_context
@@ -55,10 +55,10 @@ def inspections(
 
     SOURCE is a file, a folder, a .tar.gz, a .zip or a URL such as s3://bucket/prefix. Inspections
     are recognised by their content, whatever their file name. Other files are skipped and counted;
-    if they are results of another benchmark, the output names it.
+    for results of another benchmark, the output names that benchmark.
 
-    The same content is stored once. Documents that cannot be ingested go to the quarantine, and
-    the exit code is 1. Run the command again to continue after an interruption.
+    Documents with the same content are stored only once. Documents that cannot be ingested go to
+    the quarantine, and the exit code is 1. Run the command again to continue after an interruption.
     """
     from ingest.inspections.pipeline import ignore_skipped
     from ingest.runs import check, run
@@ -105,7 +105,9 @@ def nightly(context: click.Context, as_json: bool) -> None:
 
 @ingest.command()
 @click.option("--retry", is_flag=True, help="Read the sources of the listed inspections again.")
-@click.option("--forget", type=int, multiple=True, metavar="ID", help="Remove an entry.")
+@click.option(
+    "--forget", type=int, multiple=True, metavar="ID", help="Remove an entry from the quarantine."
+)
 @as_json_option
 @click.pass_context
 def quarantine(context: click.Context, retry: bool, forget: tuple[int, ...], as_json: bool) -> None:

@@ -57,9 +57,9 @@ class _Seconds(click.FloatRange):
 @click.option("--jobs", type=click.IntRange(1, 10_000),
               help="Jobs per stack, instead of the number in its specification.")  # fmt: skip
 @click.option("--interleave/--no-interleave", default=True, show_default=True,
-              help="Alternate between the stacks, so that drift affects all of them.")  # fmt: skip
+              help="Alternate between the stacks, so that drift affects all alike.")  # fmt: skip
 @click.option("--reference-jobs", type=click.IntRange(1, 100), metavar="N",
-              help="Jobs of the first stack in each turn.  [default: 1; with three others or more,"
+              help="Jobs of the first stack in each turn.  [default: 1; with three or more others,"
               " about the square root of their number]")  # fmt: skip
 @click.option("--ingest", is_flag=True, help="Ingest the documents after they are written.")
 @click.option("--out", type=_Folder(file_okay=False, path_type=Path),
@@ -67,7 +67,7 @@ class _Seconds(click.FloatRange):
 @click.option("--launcher", type=click.Choice(_LAUNCHERS), default="local", show_default=True,
               help="Where the jobs run.")  # fmt: skip
 @click.option("--timeout", type=_Seconds(0, 86_400, min_open=True), metavar="S",
-              help="Time limit of a job in seconds; by default the specification's.")  # fmt: skip
+              help="Time limit of a job in seconds.  [default: the specification's]")  # fmt: skip
 @click.option("--trust-script", is_flag=True,
               help="Run your own scripts as you, without a sandbox.")  # fmt: skip
 @as_json_option

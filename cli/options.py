@@ -118,7 +118,7 @@ def key_and_value(text: str, option: str) -> tuple[str, str]:
 
 _ENVIRONMENT = (
     click.option("--python", metavar="VERSION",
-                 help="Python version, such as 3.11.  [default: the project's or this one]"),
+                 help="Python version, such as 3.11.  [default: the project's or this host's]"),
     click.option("--platform", metavar="TAG",
                  help="Platform, such as manylinux_2_28_x86_64.  [default: this host's]"),
     click.option("--cuda", metavar="VERSION", help="Newest CUDA version that the driver supports."),
@@ -130,9 +130,9 @@ _REQUEST = (
                  default="latest", show_default=True, help="What the stack is optimised for."),
     click.option("--dev", is_flag=True, help="Include development requirements."),
     click.option("--extra", "extras", multiple=True, metavar="NAME",
-                 help="Include this extra; repeat for more."),
+                 help="Include this extra; repeat the option for more."),
     click.option("--group", "groups", multiple=True, metavar="NAME",
-                 help="Include this dependency group; repeat for more."),
+                 help="Include this dependency group; repeat the option for more."),
     *_ENVIRONMENT,
     click.option("--labels", metavar="K=V;K=V", default="",
                  help="Labels to store with the advice."),
@@ -151,7 +151,7 @@ _REQUEST = (
     click.option("--allow-vulnerability", "allowed", multiple=True, metavar="ID",
                  help="Accept versions with this vulnerability."),
     click.option("--index", "indexes", multiple=True, metavar="NAME",
-                 help="Use this configured index; repeat in order of priority."),
+                 help="Use this configured index; repeat the option in order of priority."),
     click.option("--fetch/--offline", "fetch", default=None,
                  help="Read releases from the indexes, or use only what is stored.  [default: read"
                       " if the store lacks releases]"),

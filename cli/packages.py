@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 #: Days whose events `status` counts.
 _DAYS = 7
 
-_index = click.option("--index", metavar="NAME", help="A configured index.  [default: the first]")
+_index = click.option(
+    "--index", metavar="NAME", help="Name of a configured index.  [default: the first]"
+)
 
 
 @click.group(cls=CommandGroup)
@@ -57,10 +59,10 @@ def add(
 ) -> None:
     """Read packages and their dependencies from an index.
 
-    NAME may have extras and a specifier, such as 'torch[opt]==2.9'. Known releases are not read
-    again, so an interrupted run can be continued. Exit code 1 if a named package is missing, if
-    no usable release meets the specifier, if something could not be read, or if the hash of a file
-    has changed; 3 if the index does not answer.
+    NAME is a package, with or without extras and a specifier, such as 'torch[opt]==2.9'. Known
+    releases are not read again, so an interrupted run can be continued. Exit code 1 if a named
+    package is missing, if no usable release meets the specifier, if something could not be read, or
+    if the hash of a file has changed; 3 if the index does not answer.
     """
     from cli.packages_view import crawl_progress
     from ingest.crawl.crawl_request import CrawlBounds
@@ -211,8 +213,8 @@ def watch_remove(context: click.Context, names: tuple[str, ...], index: str | No
 @packages.command("import")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--as-of", metavar="DATE",
-              help="Date of the metadata.  [default: the newest upload]")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Read and check everything, write nothing.")
+              help="Date of the metadata.  [default: that of the newest upload]")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Read and check everything, but write nothing.")
 @as_json_option
 @click.pass_context
 def import_command(

@@ -102,7 +102,7 @@ def run(
     """Measure once with an indicator.
 
     `thoth pi describe NAME` lists the flags of an indicator. Exit code 1 if the library's result or
-    the rate cannot be right, 2 if the library or the device does not support the request.
+    the rate cannot be right; 2 if the library or the device does not support the request.
     """
     from pis.amun.processes import interrupted_by_signals
     from pis.catalogue import check_flags
@@ -176,8 +176,8 @@ def _print_failure(finished: ScriptRun) -> None:
 @click.option("--python", "python_version", metavar="VERSION",
               help="Python version, such as 3.11.  [default: this interpreter's]")  # fmt: skip
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",
-              help="A parameter of the indicator; repeat for more.")  # fmt: skip
-@click.option("--index", metavar="NAME", help="A configured package index.")
+              help="A parameter of the indicator; repeat the option for more.")  # fmt: skip
+@click.option("--index", metavar="NAME", help="Name of a configured package index.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
               help="Write the specification to this file.  [default: standard output]")  # fmt: skip
 @click.pass_obj

@@ -50,7 +50,7 @@ class _Tls:
 @click.option("--port", type=click.IntRange(0, 65535), default=8443, show_default=True,
               help="Port to listen on; 0 takes a free port.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1, _MOST_PROCESSES), default=2, show_default=True,
-              help="Number of processes.")  # fmt: skip
+              help="Number of server processes.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1, _MOST_PROCESSES), default=8, show_default=True,
               help="Number of concurrent requests per process.")  # fmt: skip
 @click.option("--tls-self-signed", is_flag=True,

@@ -52,7 +52,7 @@ class NothingMeasured(ProjectError):
               help="Stack to compare with.  [default: the newest release]")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Also show groups with a single stack.")
 @click.option("--self-check", "checking", is_flag=True,
-              help="Compare stacks with themselves; every difference is then false.")  # fmt: skip
+              help="Compare stacks with themselves; any difference is then false.")  # fmt: skip
 @as_json_option
 @click.pass_context
 def stacks(

@@ -40,9 +40,9 @@ def why(
 ) -> None:
     """Explain why a package is in the advised stack.
 
-    NAME is the package, and PATH the project, which is the current folder by default. Shows who
-    requires the package, why it has this version, and the next best choice. Exit code 1 if the
-    package is not in the stack, or if there is no stack.
+    NAME is the package, and PATH the project, which is the current folder by default. The command
+    shows which packages require NAME, why NAME has this version, and the next best choice. Exit
+    code 1 if NAME is not in the stack, or if there is no stack.
     """
     (package,) = dependencies([name], "NAME")
     if package.specifier or package.extras:
@@ -72,8 +72,8 @@ def why_not(
     """Explain what choosing another version would cost.
 
     REQUIREMENT names the version, such as 'numpy==1.26.4'; PATH is the project, by default the
-    current folder. Shows the loss of score and what else would change, or why the requirement
-    cannot be met. Exit code 1 if no stack meets the requirement.
+    current folder. The command shows the loss of score and what else would change, or why the
+    requirement cannot be met. Exit code 1 if no stack meets the requirement.
     """
     from adviser.explain import ForcedOutcome
 

@@ -1,4 +1,4 @@
-"""Noise of jobs: which jobs are unstable, how much the others vary, and how to report it.
+"""Noise of jobs: which jobs are unstable, how much stable jobs vary, and how noise is reported.
 
 ``thoth inspect``, ``stacks``, ``advise`` and ``guard`` use the same rules and terms. The
 stability rule, rule 2 of ``docs/statistics.md``, looks at the machine and at the spread within the

@@ -90,8 +90,8 @@ def fetch_asked(worker: WorkerContext, analysis: Analysis, request: dict[str, An
 def fetch_lacking(worker: WorkerContext, advice: Advice) -> QueuedFetches | None:
     """Enqueue fetches of the packages that an advice lacked, from configured indexes.
 
-    At most one fetch per package and index waits. An index that was recently asked for a package
-    is not asked again.
+    At most one fetch per package and index waits. An index that recently got a request for a
+    package gets no other for that package.
 
     :returns: ``None`` if nothing was enqueued
     """
@@ -137,6 +137,6 @@ def _turn(
     recent: Collection[tuple[str, str]],
     answers: Mapping[tuple[str, str], IndexAnswer],
 ) -> str | None:
-    """Return the next index to ask for a package; ``None`` if all were asked recently."""
+    """Return the next index to fetch a package from; ``None`` if all were tried recently."""
     due = (it for it in known if lack.may_be_asked(it, answers, known))
     return next((it for it in due if (it, lack.name) not in recent), None)

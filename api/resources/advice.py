@@ -100,7 +100,7 @@ _ADVICE = Cursor("advice", {"created_at": datetime, "advice_id": str})
 
 @blueprint.route("/advice")
 class AdviceListResource(MethodView):
-    """All advice. It describes projects of others, so listing it needs a token."""
+    """All advice. Listing needs a token, because advice describes the projects of other people."""
 
     @needs(Scope.READ, anonymous=False)
     @blueprint.arguments(AdviceListQuerySchema, location="query")

@@ -202,7 +202,7 @@ class ComparisonsResource(MethodView):
 
         Comparisons are those of `thoth stacks` with the same baseline, indicator and hardware.
         P-values are adjusted over all stacks measured there, so a verdict depends neither on the
-        candidate nor on the page. To compare within one indicator only, filter by it.
+        candidate nor on the page. To compare by one indicator only, set the filter `indicator`.
         """
         selection = filters(query)
         stacks = (

@@ -16,7 +16,7 @@ PIP_OPTIONS = ("index-url", "extra-index-url", "find-links", "cert", "no-index")
 def pip_options(environ: Mapping[str, str]) -> dict[str, str]:
     """The :data:`PIP_OPTIONS` that pip's files or variables set.
 
-    Files that cannot be read are ignored, and so are missing folders of wheels.
+    Unreadable files and missing folders of wheels are ignored.
     """
     options: dict[str, str] = {}
     for path in _pip_files(environ):

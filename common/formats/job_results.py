@@ -206,8 +206,8 @@ def corrected_rate(
 ) -> tuple[float, Correction | None]:
     """The rate, corrected if the document provably used a known wrong operation count.
 
-    The proof is that rate × elapsed equals the wrong count within 0.1 %, and not the right one.
-    Otherwise the rate is unchanged.
+    The proof is that rate × elapsed equals the wrong count within 0.1 %, and differs from the right
+    count. Otherwise the rate is unchanged.
 
     >>> parameters = {"matrix_size": 512, "mini_batch": 40}
     >>> wrong = matmul_operations_of_2019(512, 40)

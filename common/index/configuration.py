@@ -146,7 +146,7 @@ def _index(name: str, address: str, environ: Mapping[str, str]) -> Index:
 
 
 def _auth(name: str, parts: SplitResult, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """Credentials from uv's variables, the URL or netrc; a keyring is asked after a refusal."""
+    """Credentials from uv's variables, the URL or netrc; keyrings are used only after a refusal."""
     prefix = f"UV_INDEX_{re.sub(r'[^A-Z0-9]', '_', name.upper())}"
     user, password = environ.get(f"{prefix}_USERNAME"), environ.get(f"{prefix}_PASSWORD")
     if user or password:

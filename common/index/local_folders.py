@@ -58,7 +58,7 @@ def path_of(url: str) -> Path:
 
 
 def local_path(root: str, file: IndexFile) -> Path:
-    """The path of a file of the index at ``root``; it must lie within that folder.
+    """The path of a file of the index at ``root``, inside of which the file must be.
 
     :raises IndexProblem: ``not_found``, ``address_refused``
     """
