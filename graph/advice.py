@@ -12,7 +12,7 @@ from common.inspection import Stack
 
 @dataclass(frozen=True, slots=True)
 class AdviceHead:
-    """The fields of an advice that lists show.
+    """An advice with the fields that are shown in lists.
 
     :param status: outcome of the search
     :param snapshot_revision: digest of the content of the snapshot
@@ -96,7 +96,7 @@ class StoredAdvice:
 
 @dataclass(frozen=True, slots=True)
 class RecordedClaim:
-    """A verdict on one measured stack compared with another.
+    """A verdict on one measured stack compared with another stack.
 
     The fields have the same names and meanings as in the claims of a report. Both digests identify
     stacks in the record.

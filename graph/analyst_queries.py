@@ -2,7 +2,7 @@
 
 Three checks protect the graph. The plan of the query (``EXPLAIN``) must not write, load files or
 call procedures outside :data:`PROCEDURES`. The query runs as a read-only user (ArcadeDB) or in read
-access mode (Neo4j). The store ends it at the time limit.
+access mode (Neo4j). The store ends the query at the time limit.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def run_query(
 
 @contextmanager
 def _transaction(session: neo4j.Session, timeout_s: float) -> Iterator[neo4j.Transaction]:
-    """A transaction that is rolled back in any case."""
+    """A transaction that is always rolled back."""
     transaction = session.begin_transaction(timeout=timeout_s)
     try:
         yield transaction

@@ -294,7 +294,7 @@ def open_stores(
 ) -> Iterator[Stores]:
     """Open connections for the length of a ``with`` block, without migrating the schemas.
 
-    Embedded stores are started if necessary; ``announce`` is called before. The stores must answer,
+    If embedded stores must be started, ``announce`` is called before that. The stores must answer,
     and drivers' errors inside the block are translated.
 
     :raises StoreUnavailable: if a store does not answer within the connect timeout

@@ -1,7 +1,7 @@
 """The frozen evidence behind scores: measurements, stacks, vulnerabilities, sources.
 
 Evidence does no I/O and is identified by a digest of its content, as a snapshot is, so equal
-evidence leads to equal advice. :mod:`graph.record.evidence` reads it from the record.
+evidence leads to equal advice. :mod:`graph.record.evidence` reads evidence from the record.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SCHEMA_VERSION = "evidence-1"
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Comparable readings: of one indicator with the same parameters on one hardware class.
+    """A group of comparable readings: one indicator, its parameters and one hardware class.
 
     :param comparison_key: digest of indicator, script, parameters, device and hardware class
     :param python_version: such as ``3.11``; ``None`` if the documents do not contain it

@@ -80,8 +80,8 @@ class SchemaState:
 def known_revisions() -> tuple[str, ...]:
     """The PostgreSQL revisions of this code, oldest first.
 
-    Read from the file names, because loading alembic takes longer than the check. A test compares
-    them with alembic.
+    The revisions are read from file names, because loading alembic takes longer than the check. A
+    test compares these revisions with alembic's.
     """
     names = sorted(path.stem for path in (MIGRATIONS / "versions").glob("*.py"))
     return tuple(match[1] for name in names if (match := _NUMBERED.fullmatch(name)))
@@ -165,7 +165,7 @@ def states(stores: Stores) -> tuple[SchemaState, ...]:
 
 
 def ensure_schema(stores: Stores) -> None:
-    """Migrate embedded stores automatically; check external ones.
+    """Migrate embedded stores automatically; only check external stores.
 
     :raises SchemaMismatch: if a store is newer than this code, or if an external store is older:
         its operator decides when to migrate

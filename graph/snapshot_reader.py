@@ -205,7 +205,7 @@ def unnamed_snapshot(
     roots: Sequence[Dependency],
     environment: Environment,
 ) -> Snapshot:
-    """The same without a revision, which takes most of the time."""
+    """Like :func:`freeze`, but without the revision, which takes most of the time."""
     names = sorted(closure.candidates)
     revisions = dict(sorted(closure.revisions.items()))
 

@@ -23,7 +23,8 @@ _AGAIN_S = 2.0
 def watchdog(store: str, seconds: float) -> Iterator[Callable[[], None]]:
     """Raise :exc:`StoreUnavailable` if ``seconds`` pass without a call of the yielded function.
 
-    Does nothing outside the main thread, because signals are delivered to the main thread only.
+    The watchdog does nothing outside the main thread, because signals are delivered to the main
+    thread only.
 
     :param store: name of the store in the error message
     :raises StoreUnavailable: at any point inside the block

@@ -101,7 +101,7 @@ class SourceRecorder(Generic[Delivered, Added]):
     ) -> Iterator[tuple[Batch[Delivered], Added]]:
         """Store ``batches``; yield each after its commit, with the result of ``add``.
 
-        The next batch is read while the database stores this one.
+        The next batch is read while the database stores the current batch.
 
         :raises StoreUnavailable: if a store is lost; committed batches are kept
         """

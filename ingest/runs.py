@@ -111,7 +111,7 @@ def run_nightly(
     """Store ``sources``, then new releases, then advisories; only one run at a time.
 
     Afterwards the next part of the record is compared with its documents. If one part fails, the
-    others still run.
+    other parts still run.
 
     :raises AlreadyRunning: if a nightly run is in progress, on this or another machine
     :raises InvalidArgument: if there is nothing to do: no source, no package, no advisories

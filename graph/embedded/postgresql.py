@@ -122,7 +122,7 @@ class PostgreSQL(Service):
             ) from error
 
     def _remove_remains(self) -> None:
-        """Remove the processes and files of a server, or of a first start, that was killed.
+        """Remove the processes and files that a killed server or first start left behind.
 
         Call this only if no server uses the data. PostgreSQL would trust the process identifier in
         ``postmaster.pid`` even if it belongs to another program now.

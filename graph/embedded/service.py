@@ -27,7 +27,7 @@ STOP_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """Content of ``run/KEY.json``; the port is kept while the store is stopped.
+    """The content of ``run/KEY.json``, which keeps the port while the store is stopped.
 
     :param created: start time of the process in seconds since the epoch; needed because the process
         identifier may belong to another process by now

@@ -103,7 +103,7 @@ CLAIM_SUBJECT = MutableNode(node=CLAIM, edges=(CANDIDATE, BASELINE, DIFFERS_IN))
 
 
 def project_claims(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
-    """Update the claims ``keys``; their missing stacks and packages are created first."""
+    """Update the claims with these ``keys``; missing stacks and packages are created first."""
     keys = list(keys)
     wanted = ClaimRow.claim_id == any_(literal(keys, ARRAY(Text)))
     stacks = union(

@@ -306,7 +306,7 @@ def project_inspections(
 def project_corrected_inspections(
     connection: Connection, session: neo4j.Session, keys: Iterable[str]
 ) -> None:
-    """Create or overwrite the inspections ``keys`` and their observations, but not their edges."""
+    """Create or overwrite inspections and their observations by ``keys``, but not their edges."""
     unique = list(dict.fromkeys(keys))
     project_inspections(connection, session, unique)
     for chunk in _chunks(_read(connection, unique)):

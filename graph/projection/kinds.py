@@ -46,13 +46,13 @@ class NodeKind:
 
     @property
     def key(self) -> str:
-        """The property that is unique."""
+        """Name of the property that identifies a node."""
         return self.properties[0]
 
     def values(self, row: str, first: int = 0) -> str:
         """The map ``{name: row[0], …}`` in a pattern; the key has the index ``first`` in the row.
 
-        On ArcadeDB this is several times as fast as ``SET node = row`` with rows as maps.
+        On ArcadeDB this map is several times as fast as ``SET node = row`` with rows as maps.
         """
         values = (
             f"{name}: {self._value(name, row, number)}"
@@ -265,7 +265,7 @@ def utc_text(moment: ColumnElement[Any]) -> ColumnElement[str]:
     """A time as text, in UTC with microseconds.
 
     ArcadeDB drops the time zone of a temporal parameter; ``datetime()`` of a text has the same
-    result on both products.
+    result on Neo4j and ArcadeDB.
     """
     return func.to_char(func.timezone("UTC", moment), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 

@@ -265,7 +265,7 @@ def browse_advice(
 
 
 def advice_named(connection: Connection, advice_id: str) -> AdviceHead | None:
-    """The fields of an advice that lists show; ``None`` if there is no such advice."""
+    """An advice with the fields that are shown in lists; ``None`` if there is no such advice."""
     return first_as(connection, _advice().where(AdviceRow.advice_id == advice_id), AdviceHead)
 
 

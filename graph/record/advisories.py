@@ -69,7 +69,7 @@ def recorded_heads(
 def recorded_vulnerabilities(
     connection: Connection, condition: ColumnElement[bool]
 ) -> dict[str, tuple[Any, ...]]:
-    """Rows of vulnerabilities in the order of :data:`VULNERABILITY_COLUMNS`, by identifier."""
+    """Values of vulnerabilities in the order of :data:`VULNERABILITY_COLUMNS`, by identifier."""
     columns = table_of(VulnerabilityRow).c
     query = select(*(columns[name] for name in VULNERABILITY_COLUMNS)).where(condition)
     return {row[0]: tuple(row) for row in connection.execute(query)}
@@ -266,7 +266,7 @@ def _groups_of(
 def _write_vulnerabilities(
     connection: Connection, vulnerabilities: dict[str, Vulnerability], touched: Sequence[str]
 ) -> set[str]:
-    """Insert and update vulnerabilities; return the identifiers of those that changed."""
+    """Insert and update vulnerabilities; return the identifiers of changed ones."""
     before = recorded_vulnerabilities(
         connection, VulnerabilityRow.vulnerability_id == any_(texts(touched))
     )

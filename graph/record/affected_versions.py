@@ -105,7 +105,7 @@ def claimed_pairs(connection: Connection, claims: Collection[Claim]) -> set[Pair
 def vulnerabilities_of_listed(
     connection: Connection, purls: Mapping[str, Mapping[str, str]]
 ) -> dict[str, list[KnownVulnerability]]:
-    """The vulnerabilities of versions, which need not be on record, by package URL.
+    """The vulnerabilities of versions by package URL; the record need not contain the versions.
 
     :param purls: package URL by package name and version
     """

@@ -118,7 +118,8 @@ def accept(
     """Store a request, or return an equal request that was accepted within :data:`CACHED_FOR`.
 
     If equal requests arrive at the same time, the first is stored and the others wait for it. The
-    caller owns the transaction and enqueues the job in it if the request is new.
+    caller owns the transaction and, if the request is new, enqueues the job in the same
+    transaction.
 
     :param force: always store the request; it then answers later equal requests
     :returns: the stored request, and whether it was stored before this call
@@ -379,7 +380,7 @@ class RequestTimes:
 
 
 def states(connection: Connection) -> list[tuple[str, str, int]]:
-    """The number of requests of each kind and state, as the last of three values."""
+    """Triples of a kind, a state, and the number of requests with both."""
     rows = connection.execute(_STATES, _PERIOD)
     return [(str(kind), str(state), int(number)) for kind, state, number in rows]
 

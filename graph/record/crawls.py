@@ -133,9 +133,9 @@ def record_new_pages(
     index: str,
     pages: Sequence[tuple[str, Sequence[str], datetime]],
 ) -> None:
-    """Store the pages of projects that have none on record, without a digest.
+    """Store pages, without a digest, for projects that have no page in the record.
 
-    :param pages: name, versions with files, and time of each
+    :param pages: name of the project, versions with files, and time of each page
     """
     rows = [
         {

@@ -100,8 +100,8 @@ def store_body(
 ) -> StoredBody:
     """Compress ``body`` and, if it is large, write it to the document store.
 
-    The object is named by its content. Writing it twice changes nothing, and a transaction that
-    fails later leaves at most an unused object.
+    The object in the document store is named by its content. Writing the same object twice changes
+    nothing, and a transaction that fails later leaves at most an unused object.
 
     :param before: called before the document store is written
     :raises StoreUnavailable: if the document store cannot be written

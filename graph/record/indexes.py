@@ -254,9 +254,9 @@ def answers_of(
 
 
 def are_partly_read(connection: Connection, names: Collection[str]) -> bool:
-    """Whether an advice read only some releases of one of these packages, and no crawl the rest.
+    """Whether only some releases of one of these packages were read: by an advice, not by a crawl.
 
-    Such a page has no digest (:func:`graph.record.crawls.record_new_pages`).
+    The page of such a package has no digest (:func:`graph.record.crawls.record_new_pages`).
     """
     row = IndexProject
     partly = row.name.in_(names) & (row.state == "known") & row.page_digest.is_(None)

@@ -281,7 +281,7 @@ def accept_observations(
 
 @dataclass(frozen=True, slots=True)
 class InspectionHead:
-    """The fields of an inspection that lists show.
+    """An inspection with the fields that are shown in lists.
 
     :param stack_digest: ``None`` if the stack is unknown; ``stack_note`` contains the reason
     :param created_at: creation time according to the document; ``None`` if it has none

@@ -122,7 +122,7 @@ def refresh_revisions(connection: Connection, names: Iterable[str]) -> set[str]:
     """Update the revisions of packages, and write outbox entries for those that changed.
 
     Call this after the last change of versions or vulnerabilities, in the same transaction. The
-    rows of the packages stay locked until its end.
+    rows of the packages stay locked until the transaction ends.
 
     :returns: names of packages whose revision changed
     """
@@ -177,7 +177,7 @@ def package_detail(connection: Connection, name: str) -> PackageDetail | None:
 
 @dataclass(frozen=True, slots=True)
 class PackageHead:
-    """The fields of a package that lists show.
+    """A package with the fields that are shown in lists.
 
     :param versions: number of known versions on all indexes
     :param indexes: indexes that serve a version, sorted

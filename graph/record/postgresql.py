@@ -73,7 +73,7 @@ def matching(values: Mapping[Any, object]) -> list[ColumnElement[bool]]:
 
 
 def first_as(connection: Connection, query: Executable, kind: Callable[..., Item]) -> Item | None:
-    """The only row of ``query`` as an object of ``kind``, or ``None`` without a row."""
+    """The only row of ``query`` as an object of ``kind``, or ``None`` if there is no row."""
     row = connection.execute(query).one_or_none()
     return None if row is None else kind(*row)
 

@@ -37,7 +37,7 @@ from graph.tables import (
 
 @dataclass(frozen=True, slots=True)
 class VersionHead:
-    """The fields of a release that lists show, and the number of its vulnerabilities."""
+    """A release with the fields that are shown in lists, and the number of its vulnerabilities."""
 
     purl: str
     name: str

@@ -1,6 +1,6 @@
 """Merges all deliveries of a release; the result does not depend on their order.
 
-A release has parts. Each part comes from the delivery with the highest rank that contains it;
+A release has parts. Each part comes from the highest-ranking delivery that contains this part;
 :class:`Ranks` defines the ranks. The hash of a file is an exception: the first known hash is never
 replaced.
 """

@@ -144,7 +144,7 @@ class AdvisoryCounts:
 
 @dataclass(frozen=True, slots=True)
 class VulnerabilityHead:
-    """The fields of a vulnerability that lists show.
+    """A vulnerability with the fields that are shown in lists.
 
     :param aliases: all its identifiers, its own included, sorted
     :param score: CVSS base score, 0 to 10

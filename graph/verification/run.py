@@ -1,8 +1,8 @@
 """Compares stored rows with their documents in batches, and quarantines what differs.
 
-First the body of a document is compared with its identifier. Then the :class:`Verifier` of its kind
-compares the rows. Verifiers are entry points of the group ``thoth.verifiers``, because this package
-must not import the parsers or the adviser.
+First the body of a document is compared with its identifier. Then the :class:`Verifier` for this
+kind of document compares the rows. Verifiers are entry points of the group ``thoth.verifiers``,
+because this package must not import the parsers or the adviser.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def save_position(connection: Connection, position: str) -> None:
 
 
 def end_round(connection: Connection) -> None:
-    """End a complete round; the next one starts with the first document.
+    """End a complete round; the next round starts with the first document.
 
     Quarantine entries about deleted documents are resolved.
     """

@@ -108,7 +108,7 @@ class DeliveredInspection:
 
 
 def deliveries_of(raw: RawDocument) -> Iterator[DeliveredInspection | InvalidDocument]:
-    """Yield the inspections in ``raw``, with an error in place of each unreadable one."""
+    """Yield the inspections in ``raw``, with an error in place of each unreadable inspection."""
     try:
         if raw.data is None:
             yield _directory(raw)
@@ -372,7 +372,7 @@ def _directory_delivery(
 
 
 def _directory_name(jobs: list[JobDocument]) -> str | None:
-    """Return the name that this project's runner recorded, or else that in the first host name.
+    """Return the name that this project's runner recorded, or the name in the first host name.
 
     :raises InvalidDocument: if two jobs belong to different inspections
     """

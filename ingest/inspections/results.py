@@ -375,7 +375,7 @@ def _exclusion(indicator: Indicator, device: str | None) -> Exclusion | None:
     """Return the reason to exclude a measurement from comparisons: a script known to be wrong.
 
     The historic script calls its component ``pytorch``. This project's scripts report ``torch`` and
-    synchronise before they stop the clock, so they are not excluded.
+    synchronise before they stop the clock, so their measurements are not excluded.
     """
     on_gpu = device is not None and device.lower().partition(":")[0] in _GPU_DEVICES
     if on_gpu and (indicator.name, indicator.component) == ("PiMatmul", "pytorch"):

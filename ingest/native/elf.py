@@ -1,7 +1,7 @@
 """Reads the dynamic section of ELF files; checks every number in them before using it.
 
-Like a loader, it reads only program headers and the dynamic section. Section headers may be
-stripped.
+Like a loader, this module reads only program headers and the dynamic section. Section headers may
+be stripped.
 """
 
 from __future__ import annotations

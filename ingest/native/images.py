@@ -185,7 +185,7 @@ def _is_image(entry: dict[str, Any]) -> bool:
 def _refuse_several(entries: list[dict[str, Any]]) -> None:
     """Refuse entries with different names and digests.
 
-    Accepted are several tags of one image, and images of several architectures with one tag.
+    Several tags of one image are accepted, and so are images of several architectures with one tag.
     """
     named = {
         name: str(entry.get("digest"))
