@@ -128,7 +128,7 @@ def advise(
             if fetch:
                 listed = _advice_over_indexes(stores, request, worker.resolve, threads)
             if listed is not None:
-                answered = reported(stores, *listed, urls=urls)
+                answered = reported(stores, *listed, urls=urls, all_listed=True)
             else:
                 answered = answer(
                     stores, request, worker.resolve, threads=threads, urls=urls,

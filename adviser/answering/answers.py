@@ -101,14 +101,19 @@ def reported(
     timings: dict[str, float],
     *,
     urls: bool = False,
+    all_listed: bool = False,
     advice_id: str | None = None,
 ) -> Answer:
     """The report of an advice; nothing is stored.
 
     :param timings: duration of each step before, in seconds; later ones are added
+    :param all_listed: whether the advice covers everything that the indexes list, so that reading
+        more cannot change it
     """
     with _timed(timings, "files_s"):
         known = files_known(stores, advice)
+        if all_listed:
+            known = replace(known, unread=())
         if urls:
             known = _with_addresses(stores, known, advice)
     with _timed(timings, "report_s"):

@@ -244,3 +244,13 @@ def test_advisories_about_versions_that_only_the_index_knows_count(
         **at(index),
     )  # fmt: skip
     assert versions(done.stdout) == {"app": "1.0", "lib": "2.0"}, done.stderr
+
+
+def test_a_conflict_covers_everything_that_is_listed(
+    stores: Stores, index: Index, tmp_path: Path
+) -> None:
+    project = asking(tmp_path, "app\nlib<1\n")
+    done = thoth(stores.settings, "advise", str(project), *WHERE, "--fetch", **at(index))
+    assert done.returncode == 1
+    assert "infeasible over 3 listed versions of 2 packages" in done.stdout, done.stdout
+    assert "packages add" not in done.stdout
