@@ -16,7 +16,7 @@ from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.universe import Universe
 from adviser.scoring.assess import assess
-from adviser.scoring.assessments import Assessment
+from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.criteria import newness_of, penalties_of
 from adviser.scoring.target import Target
 from adviser.stack_request import StackRequest

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from adviser.explain import VersionChange
-from adviser.scoring.assessments import Claim
+from adviser.scoring.assessment_types import Claim
 from adviser.scoring.justifications import claim_note
 from adviser.scoring.performance import upgrade_claims
 from adviser.scoring.stack_pairs import MeasuredStackIndex

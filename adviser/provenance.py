@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from adviser.projects.locks import names_indexes
 from adviser.projects.project import NonIndexPackage, Project, ProjectIndex, WarningCode
 from adviser.provenance_issues import IssueId, ProvenanceIssue, issue_of
-from adviser.scoring.assessments import NoteLevel
+from adviser.scoring.assessment_types import NoteLevel
 from common.formats.locks import LockedFile, LockEntry
 from common.packages import DEFAULT_INDEX
 from common.releases import ReleaseFile

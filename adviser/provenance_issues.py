@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from adviser.reports.note_codes import REPORTS
-from adviser.scoring.assessments import NoteLevel
+from adviser.scoring.assessment_types import NoteLevel
 
 
 class IssueId(StrEnum):

@@ -42,7 +42,7 @@ from graph.embedded.arcadedb import ArcadeDB
 from graph.embedded.home import Home
 from graph.embedded.postgresql import PostgreSQL
 from graph.embedded.service import Service
-from graph.embedded.stores import EmbeddedStores
+from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import open_stores
 from graph.record.documents import UPLOAD
 

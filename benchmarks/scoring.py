@@ -9,7 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from adviser.scoring.assess import assess
-from adviser.scoring.assessments import Assessment
+from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.effects import Effects
 from adviser.scoring.verdicts import judge

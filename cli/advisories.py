@@ -18,7 +18,7 @@ from common.terminal import printable
 if TYPE_CHECKING:
     from common.advisories import AffectedPackage, Range
     from graph.record.advisories import SourceState
-    from graph.record.vulnerabilities import AdvisoryCounts, PackageVulnerability
+    from graph.record.vulnerability_queries import AdvisoryCounts, PackageVulnerability
     from ingest.advisories.sync import AdvisoryReport
 
 #: Column at which the text of a labelled line begins.
@@ -88,7 +88,7 @@ def status(settings: Settings, as_json: bool) -> None:
     """Count the known advisories and show how fresh they are."""
     from graph.engine import relational_errors
     from graph.record.advisories import source_states
-    from graph.record.vulnerabilities import advisory_counts
+    from graph.record.vulnerability_queries import advisory_counts
     from ingest.record import open_record
 
     with open_record(settings) as engine, relational_errors(settings), engine.connect() as record:
@@ -113,7 +113,7 @@ def list_command(settings: Settings, package: str, as_json: bool) -> None:
 
     from graph.engine import relational_errors
     from graph.record.advisories import HAS_ADVISORIES
-    from graph.record.vulnerabilities import vulnerabilities_of
+    from graph.record.vulnerability_queries import vulnerabilities_of
     from ingest.record import open_record
 
     name, version = _named_package(package)

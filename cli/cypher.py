@@ -80,7 +80,7 @@ def cypher(
     row_limit = int(_within("--limit", row_limit, settings.query_row_limit, "QUERY_ROW_LIMIT"))
 
     from graph.analyst_queries import open_reader, run_query
-    from graph.embedded.stores import EmbeddedStores
+    from graph.embedded.start_stop import EmbeddedStores
     from graph.engine import GRAPH, graph_database, to_stderr
     from graph.watchdog import watchdog
 

@@ -36,7 +36,7 @@ def provenance(
     from adviser.answering.file_listings import places_of, recorded_listings, served_listings
     from adviser.answering.index_selection import called_indexes
     from adviser.provenance import KnownIndexes, check_lock
-    from adviser.scoring.assessments import NoteLevel
+    from adviser.scoring.assessment_types import NoteLevel
     from common.index.configuration import configured_indexes, index_of
     from graph.migrate import migrated_stores
 

@@ -18,7 +18,7 @@ from common.settings import Settings
 
 if TYPE_CHECKING:
     from graph.embedded.service import Service
-    from graph.embedded.stores import Started
+    from graph.embedded.start_stop import Started
     from graph.migrate import SchemaState
 
 _NOT_ALL_UP = 3
@@ -32,7 +32,7 @@ _NOT_ALL_UP = 3
 @click.pass_context
 def up(ctx: click.Context, as_json: bool, serve: bool, port: int | None) -> int:
     """Start the embedded stores and wait until they answer."""
-    from graph.embedded.stores import EmbeddedStores
+    from graph.embedded.start_stop import EmbeddedStores
     from graph.engine import to_stderr
 
     if port is not None and not serve:
@@ -48,7 +48,7 @@ def up(ctx: click.Context, as_json: bool, serve: bool, port: int | None) -> int:
 def _serve(ctx: click.Context, started: list[Started], port: int | None) -> int:
     """Serve until a signal. Then stop the stores that this command started."""
     from cli.service import serve_with_workers
-    from graph.embedded.stores import EmbeddedStores
+    from graph.embedded.start_stop import EmbeddedStores
 
     arguments = ["--tls-self-signed", *([] if port is None else ["--port", str(port)])]
     try:
@@ -80,7 +80,7 @@ def _print_started(
 @click.pass_obj
 def down(settings: Settings, as_json: bool) -> None:
     """Stop the embedded stores; their data stays."""
-    from graph.embedded.stores import EmbeddedStores
+    from graph.embedded.start_stop import EmbeddedStores
 
     stopped = EmbeddedStores(settings).stop()
     if as_json:
@@ -198,7 +198,7 @@ def _status(
     embedded: bool,
     query: Callable[[Settings, StoreStatus], StoreStatus],
 ) -> StoreStatus:
-    from graph.embedded.stores import EmbeddedStores
+    from graph.embedded.start_stop import EmbeddedStores
 
     record = EmbeddedStores(settings).record_of(kind) if embedded else None
     status = StoreStatus(name, up=False, embedded=embedded, pid=record.pid if record else None)
@@ -229,7 +229,7 @@ def _query_postgresql(settings: Settings, status: StoreStatus) -> StoreStatus:
 
 
 def _query_graph(settings: Settings, status: StoreStatus) -> StoreStatus:
-    from graph.embedded.stores import EmbeddedStores
+    from graph.embedded.start_stop import EmbeddedStores
     from graph.engine import graph_database, graph_driver, graph_errors, graph_url, server_agent
     from graph.migrate import graph_state
 

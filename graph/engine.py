@@ -30,7 +30,7 @@ from graph.embedded import arcadedb as embedded_graph
 from graph.embedded import postgresql as embedded_database
 from graph.embedded.home import Passwords
 from graph.embedded.service import Service
-from graph.embedded.stores import EmbeddedStores
+from graph.embedded.start_stop import EmbeddedStores
 
 if TYPE_CHECKING:
     import sqlalchemy

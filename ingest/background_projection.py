@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 
 from common.errors import ProjectError, ProjectionFailed, ServiceFailed, StoreUnavailable
 from common.settings import Settings
-from graph.embedded.stores import EmbeddedStores
+from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import Stores, graph_errors, relational_errors, to_stderr
 from graph.migrate import migrated_stores
 from graph.projection import lag, sync

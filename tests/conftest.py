@@ -29,7 +29,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from common.settings import Settings
-from graph.embedded.stores import EmbeddedStores
+from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import (
     Stores,
     graph_database,

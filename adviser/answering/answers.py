@@ -35,7 +35,7 @@ from graph.evidence import Evidence
 from graph.projection import sync_few
 from graph.record.advice import add_advice
 from graph.record.evidence import evidence_for
-from graph.record.release_details import files_of, unread_of
+from graph.record.release_queries import files_of, unread_of
 from graph.snapshot import Snapshot
 from graph.snapshot_reader import load_snapshot
 from graph.watchdog import watchdog

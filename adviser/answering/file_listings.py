@@ -19,7 +19,7 @@ from common.redaction import without_secrets
 from common.releases import ReleaseFile
 from common.settings import Settings
 from graph.engine import Stores
-from graph.record.release_details import listings_of
+from graph.record.release_queries import listings_of
 
 #: A release on an index: index, name, version.
 Release = tuple[str, str, str]

@@ -15,7 +15,7 @@ from common.environments import Environment
 from common.settings import Settings
 from graph.candidates import Dependency, KnownVulnerability
 from graph.engine import Stores
-from graph.record.vulnerabilities import vulnerabilities_of
+from graph.record.vulnerability_queries import vulnerabilities_of
 
 
 def guarded(

@@ -31,7 +31,7 @@ from adviser.reports.documents import (
 from adviser.reports.offline_check import check_offline
 from adviser.reports.serialization import unpacked
 from adviser.resolver.worker import ResolverWorker
-from adviser.scoring.assessments import Claim
+from adviser.scoring.assessment_types import Claim
 from adviser.stack_request import StackRequest
 from common import __version__
 from common.errors import InvalidArgument, InvalidDocument

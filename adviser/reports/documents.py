@@ -32,7 +32,7 @@ from adviser.reports.serialization import claim_document, plain
 from adviser.reports.unfetched_versions import UnfetchedVersions
 from adviser.reports.version_rationale import candidates_of
 from adviser.resolver.results import Conflict, ResolvedStack
-from adviser.scoring.assessments import Claim, NoteLevel
+from adviser.scoring.assessment_types import Claim, NoteLevel
 from adviser.scoring.criteria import SCALE, level_names
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.verdicts import family_document

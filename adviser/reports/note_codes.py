@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from adviser.projects.project import WarningCode
 from adviser.reports.version_rationale import RationaleCode
-from adviser.scoring.assessments import JustificationCode
+from adviser.scoring.assessment_types import JustificationCode
 
 REPORTS = "docs/reference/report.md"
 RECOMMENDATION_TYPES = "docs/reference/recommendation-types.md"

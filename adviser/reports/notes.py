@@ -18,7 +18,13 @@ from adviser.reports.version_rationale import (
 from adviser.resolver.results import Choice, ResolutionStatus, ResolvedStack
 from adviser.resolver.specifiers import admits, names_prerelease
 from adviser.resolver.universe import RefusedVersion, RequestRule
-from adviser.scoring.assessments import Claim, Coverage, Justification, JustificationCode, NoteLevel
+from adviser.scoring.assessment_types import (
+    Claim,
+    Coverage,
+    Justification,
+    JustificationCode,
+    NoteLevel,
+)
 from adviser.scoring.criteria import SCALE, level_names
 from adviser.scoring.justifications import need_text
 from adviser.scoring.next_jobs import next_claims

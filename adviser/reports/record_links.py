@@ -11,7 +11,7 @@ import orjson
 
 from adviser.advise import Advice
 from adviser.reports.serialization import claim_document, unpacked
-from adviser.scoring.assessments import Claim
+from adviser.scoring.assessment_types import Claim
 from adviser.stack_request import StackRequest
 from common.environments import Environment
 from common.formats.json_documents import digest

@@ -11,7 +11,7 @@ import orjson
 from cattrs import Converter
 from cattrs.errors import BaseValidationError
 
-from adviser.scoring.assessments import Claim
+from adviser.scoring.assessment_types import Claim
 from common.errors import InvalidDocument
 from common.formats.json_documents import canonical_json, fault_in
 from common.reasons import Reason

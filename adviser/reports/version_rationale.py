@@ -9,7 +9,7 @@ from enum import StrEnum
 from adviser.resolver.results import Choice, ResolvedStack
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import RequestRule, Universe
-from adviser.scoring.assessments import Assessment
+from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.criteria import SCALE
 from common.packages import Purl, version_of
 from graph.candidates import Candidate, Dependency

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from packageurl import PackageURL
 
-from adviser.scoring.assessments import (
+from adviser.scoring.assessment_types import (
     Assessment,
     Coverage,
     KnowledgeSource,

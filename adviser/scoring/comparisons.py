@@ -11,9 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adviser.scoring.arrays import BoolArray, FloatArray, np
 from adviser.scoring.effects import Effects, effects_of, per_cent
 from adviser.scoring.estimates import UNKNOWN_SERIES, Estimate, Method, SeriesSpread, estimates_of
+from adviser.scoring.lazy_numpy import (
+    BoolArray,
+    FloatArray,
+    np,
+)
 from adviser.scoring.sample_needs import JudgedFamily, Need, SampleNeed
 from adviser.scoring.samples import Sample
 from adviser.scoring.verdicts import ALPHA, Judgements, Verdict, judge

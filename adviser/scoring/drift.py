@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from adviser.scoring.arrays import FloatArray, np
+from adviser.scoring.lazy_numpy import FloatArray, np
 from adviser.scoring.samples import MIN_JOBS
 from common.job_stability import MAD_TO_SD
 

@@ -12,7 +12,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adviser.scoring.arrays import FloatArray, IntArray, np
+from adviser.scoring.lazy_numpy import (
+    FloatArray,
+    IntArray,
+    np,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from adviser.scoring.arrays import BoolArray, FloatArray, np
 from adviser.scoring.effects import Effect, Effects, Moments, moments, paired_effects
 from adviser.scoring.host_pooling import (
     UNKNOWN_HOST_SPREAD,
     HostSpread,
     PooledEffect,
     pooled_effect,
+)
+from adviser.scoring.lazy_numpy import (
+    BoolArray,
+    FloatArray,
+    np,
 )
 from adviser.scoring.samples import MIN_JOBS, Arm, ArmPair, Sample, jobs_by_place, plan_of
 from adviser.scoring.variances import (

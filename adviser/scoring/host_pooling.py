@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from adviser.scoring.arrays import FloatArray, np
 from adviser.scoring.effects import Effect
+from adviser.scoring.lazy_numpy import FloatArray, np
 
 #: Differences between hosts with a p-value below this are real.
 _DISAGREEMENT = 0.05

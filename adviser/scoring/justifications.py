@@ -7,7 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from adviser.scoring.assessments import Claim, Justification, JustificationCode, NoteLevel
+from adviser.scoring.assessment_types import (
+    Claim,
+    Justification,
+    JustificationCode,
+    NoteLevel,
+)
 from adviser.scoring.estimates import Method
 from adviser.scoring.release_metadata import RIPE_AFTER, UNMAINTAINED_AFTER, last_release
 from adviser.scoring.sample_needs import Need

@@ -12,10 +12,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adviser.scoring.arrays import FloatArray, np
-from adviser.scoring.assessments import Claim
+from adviser.scoring.assessment_types import Claim
 from adviser.scoring.comparisons import Comparison
 from adviser.scoring.effects import Effect, Effects, effects_of, intervals
+from adviser.scoring.lazy_numpy import FloatArray, np
 
 
 @dataclass(frozen=True, slots=True)

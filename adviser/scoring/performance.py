@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from adviser.scoring.arrays import FloatArray, np
-from adviser.scoring.assessments import Claim, PerformanceStanding
+from adviser.scoring.assessment_types import Claim, PerformanceStanding
 from adviser.scoring.comparisons import ComparisonFamily, FamilyMember, judge_family
 from adviser.scoring.effects import (
     MIN_JOBS_TO_TELL,
@@ -28,6 +27,7 @@ from adviser.scoring.effects import (
 )
 from adviser.scoring.estimates import Estimate, pair_estimates
 from adviser.scoring.histories import History, histories_of, jobs_left_out
+from adviser.scoring.lazy_numpy import FloatArray, np
 from adviser.scoring.samples import within_runs
 from adviser.scoring.stack_pairs import (
     MeasuredStackIndex,

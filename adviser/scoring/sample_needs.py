@@ -13,9 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from adviser.scoring.arrays import BoolArray, FloatArray, np
 from adviser.scoring.effects import Effects
 from adviser.scoring.estimates import Estimate
+from adviser.scoring.lazy_numpy import (
+    BoolArray,
+    FloatArray,
+    np,
+)
 from adviser.scoring.samples import MIN_JOBS
 from adviser.scoring.verdicts import none_level
 

@@ -20,8 +20,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from adviser.scoring.arrays import FloatArray, IntArray, np
 from adviser.scoring.effects import Effects, Moments, Variance, welch_effects
+from adviser.scoring.lazy_numpy import (
+    FloatArray,
+    IntArray,
+    np,
+)
 from adviser.scoring.samples import MIN_JOBS, JobPlace
 
 #: Variances are shared only by more stacks than this. With fewer, the prior was too confident in

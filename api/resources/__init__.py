@@ -10,15 +10,15 @@ from flask_smorest import Blueprint
 
 def blueprints() -> tuple[Blueprint, ...]:
     """The blueprints of ``/api/v2``."""
-    from api.resources.advice import blueprint as advice
+    from api.resources.accepted_requests import blueprint as requests
     from api.resources.advice_requests import blueprint as advising
     from api.resources.cypher import blueprint as cypher
     from api.resources.inspections import blueprint as inspections
     from api.resources.inspections import observation_routes as observations
     from api.resources.packages import blueprint as packages
     from api.resources.packages import fetch_routes as fetches
+    from api.resources.recorded_advice import blueprint as advice
     from api.resources.releases import blueprint as releases
-    from api.resources.requests import blueprint as requests
     from api.resources.stacks import blueprint as stacks
     from api.resources.status import blueprint as status
     from api.resources.uploads import blueprint as uploads

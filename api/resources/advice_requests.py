@@ -23,8 +23,12 @@ from api.credential_removal import public_project
 from api.errors import not_found
 from api.index_policy import refuse_foreign_indexes
 from api.project_files import MAX_FILES, MAX_NAME, ProjectFiles, check_name
+from api.resources.accepted_requests import (
+    ForceQuerySchema,
+    RequestSchema,
+    submit,
+)
 from api.resources.base import Resources
-from api.resources.requests import ForceQuerySchema, RequestSchema, submit
 from api.schema_fields import StrictSchema, described, no_nul
 from api.service import service
 from common.environments import Environment, environment

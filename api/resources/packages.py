@@ -12,8 +12,12 @@ from api.authentication import needs
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
 from api.request_context import reading
+from api.resources.accepted_requests import (
+    ForceQuerySchema,
+    RequestSchema,
+    submit,
+)
 from api.resources.base import Resources, filters, members, package_name
-from api.resources.requests import ForceQuerySchema, RequestSchema, submit
 from api.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
@@ -36,7 +40,7 @@ from common.releases import ReleaseState
 from graph.record.analyses import AnalysisKind
 from graph.record.indexes import KINDS, browse_events
 from graph.record.packages import browse_packages, package_detail
-from graph.record.release_details import browse_versions
+from graph.record.release_queries import browse_versions
 from graph.record.tokens import Scope
 from ingest.crawl.runs import roots_of
 

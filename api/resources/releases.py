@@ -33,9 +33,13 @@ from common.environments import Environment, environment
 from common.packages import DEFAULT_INDEX
 from common.releases import ReleaseState, Requirement
 from graph.candidate_builder import CandidateBuilder, NotACandidate
-from graph.record.release_details import browse_files, purl_of, version_detail
+from graph.record.release_queries import (
+    browse_files,
+    purl_of,
+    version_detail,
+)
 from graph.record.tokens import Scope
-from graph.record.vulnerabilities import VulnerabilityFilter, browse_vulnerabilities
+from graph.record.vulnerability_queries import VulnerabilityFilter, browse_vulnerabilities
 
 
 class ReleaseQuerySchema(StrictSchema):

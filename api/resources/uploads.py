@@ -14,8 +14,12 @@ from api.audit import wrote, wrote_nothing
 from api.authentication import needs
 from api.errors import ApiError, ProblemType
 from api.jobs.uploads import PROJECT, upload_id
+from api.resources.accepted_requests import (
+    ForceQuerySchema,
+    RequestSchema,
+    submit,
+)
 from api.resources.base import Resources
-from api.resources.requests import ForceQuerySchema, RequestSchema, submit
 from api.schema_fields import count, texts
 from api.service import service
 from common.formats.json_documents import digest_bytes

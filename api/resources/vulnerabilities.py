@@ -29,7 +29,7 @@ from api.schema_fields import (
 )
 from common.advisories import Severity
 from graph.record.tokens import Scope
-from graph.record.vulnerabilities import (
+from graph.record.vulnerability_queries import (
     VulnerabilityFilter,
     advisories_about,
     affected_count,

@@ -11,7 +11,7 @@ from common.errors import ProjectError
 from common.settings import Settings
 from graph.embedded.postgresql import PostgreSQL
 from graph.embedded.service import Service
-from graph.embedded.stores import EmbeddedStores
+from graph.embedded.start_stop import EmbeddedStores
 
 #: Pause between two checks, s.
 LOOK_S = 5.0

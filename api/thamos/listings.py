@@ -19,7 +19,7 @@ from api.service import service
 from common.packages import DEFAULT_INDEX
 from graph.record.hardware import known_systems
 from graph.record.native import ImageFilter, KnownImage, known_images, providers_of
-from graph.record.release_details import VersionHead, browse_versions
+from graph.record.release_queries import VersionHead, browse_versions
 from graph.record.tokens import Scope
 
 

@@ -26,7 +26,12 @@ from common.releases import ReleaseState, Requirement
 from graph.candidate_builder import CandidateBuilder, NotACandidate
 from graph.record.hardware import known_systems
 from graph.record.packages import package_names
-from graph.record.release_details import VersionDetail, browse_versions, purl_of, version_detail
+from graph.record.release_queries import (
+    VersionDetail,
+    browse_versions,
+    purl_of,
+    version_detail,
+)
 from graph.record.tokens import Scope
 
 _NAME = validate.Length(1, 500)

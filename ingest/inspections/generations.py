@@ -37,7 +37,7 @@ from common.inspection import OWN_COLLECTOR, SchemaVersion
 from common.reasons import Reason
 from common.terminal import first_few
 from ingest.inspections.specification import canonical_lock
-from ingest.privacy import scrub, scrub_text
+from ingest.personal_data import scrub, scrub_text
 from ingest.sources.documents import RawDocument
 
 _RESULT_FILE = re.compile(r"results/([0-9]{1,9})/(result|hwinfo|log)\Z")

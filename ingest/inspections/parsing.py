@@ -45,7 +45,7 @@ from ingest.inspections.specification import (
     environment_of,
     specification_of,
 )
-from ingest.privacy import scrub_text
+from ingest.personal_data import scrub_text
 from ingest.sources.documents import RawDocument, RefusedDocument
 
 #: Reason of a failed build whose status contains no reason.

@@ -12,7 +12,7 @@ from common.formats.fields import as_record
 from common.formats.json_documents import load_json
 from common.reasons import Reason
 from common.releases import Release
-from ingest.privacy import scrub_words
+from ingest.personal_data import scrub_words
 from ingest.releases.parsing import release_of
 from ingest.releases.solver import SolverResult, is_solver_document
 from ingest.sources.documents import RawDocument, RefusedDocument

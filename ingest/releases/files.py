@@ -24,7 +24,7 @@ from common.formats.fields import (
 )
 from common.reasons import Reason
 from common.releases import ReleaseFile, kind_of_file
-from ingest.privacy import scrub_words
+from ingest.personal_data import scrub_words
 
 #: The limit of file systems. With a Package URL it still fits into the key of a database index.
 MAX_FILENAME_BYTES = 255

@@ -46,7 +46,7 @@ from common.releases import (
     parse_requirement,
     release_identity,
 )
-from ingest.privacy import scrub_words
+from ingest.personal_data import scrub_words
 from ingest.releases.files import checked_filename, checked_files, release_files_of, yanked_of
 
 MAX_INDEX_LENGTH = 128

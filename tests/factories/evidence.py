@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adviser.scoring.assessments import Claim, PerformanceStanding
+from adviser.scoring.assessment_types import Claim, PerformanceStanding
 from adviser.scoring.performance import Performance, performance_of, performance_order
 from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
 from adviser.scoring.target import Target

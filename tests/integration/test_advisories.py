@@ -17,7 +17,7 @@ from graph.engine import Stores
 from graph.record.advisories import source_states
 from graph.record.affected_versions import match_versions
 from graph.record.freshness import source_times
-from graph.record.vulnerabilities import vulnerabilities_of
+from graph.record.vulnerability_queries import vulnerabilities_of
 from ingest.advisories.sync import check_source, sync_source
 from tests.factories.advisories import (
     CRITICAL,

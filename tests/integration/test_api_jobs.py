@@ -34,7 +34,7 @@ from api.jobs.worker_context import JobTimeouts, WorkerContext, guard
 from api.server.store_watchdog import keeping_stores
 from common.settings import Settings
 from graph.embedded.postgresql import PostgreSQL
-from graph.embedded.stores import EmbeddedStores
+from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import Stores, relational_engine
 from graph.migrate import migrate_relational
 from graph.projection import lag

@@ -25,7 +25,7 @@ from common.settings import Settings
 from graph.embedded import processes
 from graph.embedded.home import write_private
 from graph.embedded.service import RunRecord, read_record
-from graph.embedded.stores import EmbeddedStores
+from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import Stores, open_stores, reader_driver, relational_engine
 from tests.services.waiting import DEADLINE_S, wait_until
 

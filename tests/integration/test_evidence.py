@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from sqlalchemy import event, select, update
 
 from adviser.scoring.assess import assess
-from adviser.scoring.assessments import JustificationCode
+from adviser.scoring.assessment_types import JustificationCode
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.estimates import Method
 from adviser.scoring.target import Target

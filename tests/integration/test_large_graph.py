@@ -31,7 +31,7 @@ from graph.analyst_queries import (
     open_reader,
     run_query,
 )
-from graph.embedded.stores import EmbeddedStores
+from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import graph_database, graph_driver, relational_engine
 from graph.migrate import migrate_graph, migrate_relational
 from graph.projection.inspections import IN, OBSERVED

@@ -252,7 +252,7 @@ def test_a_number_that_bolt_cannot_carry_is_refused(analyst: Analyst) -> None:
 
 
 def test_an_arcadedb_without_a_read_only_user_is_refused(embedded_settings: Settings) -> None:
-    from graph.embedded.stores import EmbeddedStores
+    from graph.embedded.start_stop import EmbeddedStores
 
     passwords = EmbeddedStores(embedded_settings).passwords()
     assert passwords is not None

@@ -19,7 +19,7 @@ from common.settings import Settings
 from graph.record.advisories import AdvisoryDelivery, add_advisories
 from graph.record.affected_versions import match_versions
 from graph.record.packages import refresh_revisions
-from graph.record.vulnerabilities import merged
+from graph.record.vulnerability_queries import merged
 from graph.tables import (
     AdvisoryPackage,
     AdvisoryRow,

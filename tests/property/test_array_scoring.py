@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adviser.scoring.arrays import FloatArray, IntArray
 from adviser.scoring.comparisons import compare_candidates
 from adviser.scoring.effects import (
     Arms,
@@ -21,6 +20,7 @@ from adviser.scoring.effects import (
     welch_effects,
 )
 from adviser.scoring.estimates import Method
+from adviser.scoring.lazy_numpy import FloatArray, IntArray
 from adviser.scoring.samples import MIN_JOBS, JobPlace, Sample
 from adviser.scoring.verdicts import Judgements, judge
 from tests.effort import examples

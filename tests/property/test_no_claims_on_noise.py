@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from adviser.scoring.assess import assess
-from adviser.scoring.assessments import Assessment
+from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.verdicts import Verdict
 from common.packages import package_version

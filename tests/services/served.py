@@ -24,7 +24,7 @@ import httpx
 import pytest
 
 from common.settings import Settings
-from graph.embedded.stores import EmbeddedStores
+from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import relational_engine
 from graph.record.analyses import workers
 from tests.services.commands import ROOT, program

@@ -22,7 +22,7 @@ import pytest
 from sqlalchemy import text
 
 from common.settings import Settings
-from graph.embedded.stores import EmbeddedStores
+from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import relational_engine
 from tests.services.served import Served, end, serving
 from tests.services.waiting import DEADLINE_S, wait_until, waiting_for_locks

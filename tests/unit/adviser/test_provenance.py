@@ -12,7 +12,7 @@ from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, ProjectIndex, ProjectWarning, WarningCode
 from adviser.provenance import IndexLocation, KnownIndexes, ReleaseListing, check_lock
 from adviser.provenance_issues import IssueId, ProvenanceIssue
-from adviser.scoring.assessments import NoteLevel
+from adviser.scoring.assessment_types import NoteLevel
 from common.formats.locks import LockedFile, LockEntry
 from common.releases import ReleaseFile
 

@@ -18,7 +18,7 @@ from graph.embedded import processes
 from graph.embedded.arcadedb import groups_of
 from graph.embedded.home import Home, Passwords, read_json, write_private
 from graph.embedded.service import RunRecord, living, read_record
-from graph.embedded.stores import EmbeddedStores
+from graph.embedded.start_stop import EmbeddedStores
 from tests.services.waiting import DEADLINE_S, wait_until
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from common.advisories import Severity
-from graph.record.vulnerabilities import Vulnerability, merged
+from graph.record.vulnerability_queries import Vulnerability, merged
 from tests.factories.advisories import CRITICAL, HIGH, advisory, flask_sessions, osv
 
 

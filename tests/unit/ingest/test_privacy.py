@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from common.formats.json_documents import canonical_json
-from ingest.privacy import REMOVED, scrub, scrub_text
+from ingest.personal_data import (
+    REMOVED,
+    scrub,
+    scrub_text,
+)
 
 
 def scrubbed(value: Any) -> Any:

@@ -7,7 +7,11 @@ import itertools
 import pytest
 
 from common import units
-from pis.indicators.operations import gemm_operations, matmul_operations, triad_bytes
+from pis.indicators.operation_counts import (
+    gemm_operations,
+    matmul_operations,
+    triad_bytes,
+)
 
 
 def counted(m: int, n: int, k: int) -> int:

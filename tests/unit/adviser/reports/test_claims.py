@@ -8,7 +8,7 @@ import math
 import jsonschema
 
 from adviser.reports.serialization import claim_document
-from adviser.scoring.assessments import Claim
+from adviser.scoring.assessment_types import Claim
 from tests.factories.evidence import Bench, claims_about, jobs
 from tests.factories.reports import (
     SCHEMA,

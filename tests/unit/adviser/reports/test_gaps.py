@@ -9,7 +9,7 @@ from typing import Any
 from adviser.reports.note_codes import NoteCode
 from adviser.reports.notes import gap_notes
 from adviser.reports.unfetched_versions import UnfetchedVersions, unfetched_in
-from adviser.scoring.assessments import NoteLevel
+from adviser.scoring.assessment_types import NoteLevel
 from adviser.scoring.criteria import RecommendationType
 from graph.candidates import KnownVulnerability
 from graph.evidence import ADVISORIES

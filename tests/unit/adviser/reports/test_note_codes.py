@@ -16,7 +16,7 @@ from adviser.reports.note_codes import (
     project_code,
 )
 from adviser.reports.version_rationale import RationaleCode
-from adviser.scoring.assessments import JustificationCode, NoteLevel
+from adviser.scoring.assessment_types import JustificationCode, NoteLevel
 
 ROOT = Path(__file__).parents[4]
 

@@ -14,7 +14,7 @@ from adviser.resolver.resolve import resolve
 from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.resolver.universe import RequestRule
 from adviser.scoring.assess import assess
-from adviser.scoring.assessments import (
+from adviser.scoring.assessment_types import (
     Assessment,
     Justification,
     JustificationCode,

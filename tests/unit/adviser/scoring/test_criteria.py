@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adviser.scoring.assessments import JustificationCode
+from adviser.scoring.assessment_types import JustificationCode
 from adviser.scoring.criteria import RecommendationType, criteria_of
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "recommendation-types.md"
