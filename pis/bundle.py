@@ -27,7 +27,7 @@ class CannotBundle(ProjectError):
 
 @cache
 def script_of(name: str) -> str:
-    """Return the script of the indicator ``name``; the same on every machine.
+    """Return the script of the indicator ``name``, which is the same on every machine.
 
     :raises UnknownIndicator: if there is no such indicator
     """

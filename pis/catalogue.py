@@ -101,7 +101,7 @@ def arguments_of(name: str, values: Mapping[str, Any]) -> list[str]:
 
 
 def check_flags(name: str, arguments: Sequence[str]) -> None:
-    """Check that the numbers in a script's arguments are in range; it checks the rest itself.
+    """Check that numbers in a script's arguments are in range; the script checks the rest.
 
     :raises UnknownIndicator: if there is no such indicator
     :raises InvalidParameters: with the problem of every invalid number

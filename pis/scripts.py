@@ -40,7 +40,7 @@ class ScriptRun:
 
     @property
     def error(self) -> str:
-        """The last line that begins with ``error:``, else all lines."""
+        """The last line that begins with ``error:``, or all lines if there is none."""
         own = [line for line in self.errors if line.startswith("error: ")]
         return own[-1].removeprefix("error: ") if own else "\n".join(self.errors)
 
@@ -48,7 +48,7 @@ class ScriptRun:
 def run_script(
     name: str, python: str, arguments: Sequence[str], on_line: Callable[[str], object]
 ) -> ScriptRun:
-    """Run the indicator ``name`` and wait for it; it ends when this process does.
+    """Run the indicator ``name`` and wait for it; it is killed if this process ends.
 
     :param on_line: called with each line of standard error at once
     :raises UnknownIndicator: if there is no such indicator

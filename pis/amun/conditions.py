@@ -1,4 +1,4 @@
-"""The machine before and after a job: load, stolen time, swapping, throttling.
+"""Records the machine before and after a job: load, stolen time, swapping, throttling.
 
 ``/proc/stat`` counts processor time by use; ``steal`` is the time that the host of a virtual
 machine gave to other machines (proc(5)). ``/proc/vmstat`` counts swapped pages.
@@ -57,7 +57,7 @@ def busy_share() -> float:
 
 
 def read_conditions(proc: Path = _PROC) -> Conditions:
-    """Read the current counters; those that this machine lacks are zero."""
+    """Read the current counters; counters that this machine lacks are zero."""
     steal, total = _cpu_ticks(text_of(proc / "stat"))
     return Conditions(
         load=os.getloadavg(),

@@ -1,4 +1,4 @@
-"""Limits and counters of this process's control groups, versions 1 and 2."""
+"""Reads limits and counters of this process's control groups (versions 1 and 2)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _folders(controller: str, root: Path, own: Path) -> Iterator[Path]:
 
 
 def _upwards(mount: Path, group: str) -> Iterator[Path]:
-    """Yield the group's folder and its parents. Inside a container only the root may exist."""
+    """Yield the group's folder and its parents. In a container, only the root folder may exist."""
     relative = PurePosixPath(group.lstrip("/"))
     for path in (relative, *relative.parents):
         folder = mount / path

@@ -1,8 +1,9 @@
 """Builds one virtual environment per lock and interpreter, from wheels with locked hashes.
 
-No installed code runs during the installation. Source distributions are never built, as their
-``setup.py`` would run, and the environment's interpreter is not started once it has wheels, as it
-would run their ``.pth`` files. Finally, the installed packages are compared with the lock.
+No installed code runs during the installation. Source distributions are never built, because that
+would run their ``setup.py``. The environment's interpreter is not started once wheels are
+installed, because it would run their ``.pth`` files. Finally, the installed packages are compared
+with the lock.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _DESCRIBE_TIMEOUT_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python on this machine.
+    """A Python interpreter on this machine.
 
     :param facts: its description of itself: ``markers``, ``build``, ``platform``, ``libc``
     """
@@ -189,7 +190,7 @@ def environment_digest(lock: Lock, interpreter: Interpreter) -> str:
 
 
 def _sweep(home: Path) -> None:
-    """Remove incomplete environments of killed runners; a running one holds a lock."""
+    """Remove incomplete environments of killed runners; a runner that is alive holds a lock."""
     for part in home.glob(f"*{_PART}"):
         lock = FileLock(home / f"{part.name.partition('.')[0]}.lock", timeout=0)
         with contextlib.suppress(Timeout), lock:

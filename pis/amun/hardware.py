@@ -39,7 +39,7 @@ _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "K": 2**10, "M": 2**2
 def hwinfo() -> dict[str, Any]:
     """Return the ``hwinfo`` part of a result: processor, features, platform and GPUs.
 
-    It is read once, as the machine does not change while a process runs.
+    The result is cached, as the machine does not change while a process runs.
     """
     cpuinfo = first_processor(text_of(_CPUINFO))
     listed = lscpu()

@@ -68,7 +68,8 @@ def installer_environment(
 ) -> dict[str, str]:
     """Return the environment in which the installer uses ``index``.
 
-    The default index is the one that uv is configured with on this machine, else pip's.
+    The default index is the one that uv is configured to use on this machine or, if there is none,
+    the one that pip uses.
 
     :param index: name of the default index, or a key of ``indexes``
     """
@@ -83,7 +84,7 @@ def installer_environment(
 
 
 def _is_kept(name: str) -> bool:
-    """Whether the installer gets the variable; pip's variables are read here instead."""
+    """Whether the variable is passed to the installer; pip's variables are translated instead."""
     if name.startswith("UV_"):
         return name in _KEPT_UV or _INDEX_CREDENTIALS.fullmatch(name) is not None
     return name in _KEPT or name.upper() in _PROXIES or name.startswith("XDG_")

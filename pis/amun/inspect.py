@@ -97,7 +97,7 @@ class Observer(Protocol):
         """Called before an environment is built."""
 
     def build_finished(self, inspection: Inspection, failure: BuildFailed | None) -> None:
-        """Called after an environment was built, or with the failure."""
+        """Called after an environment was built, or when building it failed."""
 
     def jobs_started(self, jobs: int) -> None:
         """Called once with the number of jobs to run."""
@@ -292,7 +292,7 @@ def _built(
 
 
 def _prepared(launcher: Launcher, inspection: Inspection) -> PreparedInspection:
-    """Build by the launcher; an unexpected error fails this inspection, not the others.
+    """Let the launcher build; an unexpected error fails this inspection, not the others.
 
     :raises BuildFailed: for any error of the launcher
     """
@@ -336,7 +336,7 @@ def _run_blocks(
     options: InspectOptions,
     observer: Observer,
 ) -> None:
-    """Run the blocks: slots concurrently, the blocks of a slot one after another."""
+    """Run blocks of different slots concurrently, and blocks of one slot one after another."""
     stop = Event()
 
     def run_slot(slot: int) -> None:

@@ -213,7 +213,7 @@ def finished_jobs(folder: Path) -> frozenset[int]:
 
 
 def measured_jobs(folder: Path) -> frozenset[int]:
-    """Return the finished jobs that the host did not end. Those that it ended run again."""
+    """Return the finished jobs, except those that the host ended, which run again."""
     return frozenset(
         number for number in finished_jobs(folder) if not is_host_result(read_job(folder, number))
     )
@@ -228,7 +228,7 @@ def is_host_result(result: Mapping[str, Any]) -> bool:
 def environments_of(folder: Path) -> frozenset[str]:
     """Return the digests of the environments that measured jobs ran in.
 
-    Results of earlier releases have none.
+    Results of earlier releases name no environment.
     """
     digests = (read_job(folder, number).get("environment") for number in measured_jobs(folder))
     return frozenset(digest for digest in digests if isinstance(digest, str))

@@ -1,6 +1,6 @@
 """The output of a job and its measurements.
 
-Output is kept as JSON only if all parsers agree on its meaning, else as text.
+Output is kept as JSON if all parsers agree on its meaning, and otherwise as text.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _object_of(text: str) -> dict[str, Any]:
 
 
 def decoded(data: bytes) -> str:
-    """Decode as UTF-8; invalid bytes are escaped, and NUL, which databases cannot store."""
+    """Decode as UTF-8, and escape invalid bytes as well as NUL, which databases cannot store."""
     return data.decode("utf-8", "backslashreplace").replace("\0", "\\x00")
 
 

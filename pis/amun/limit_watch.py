@@ -124,7 +124,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _proportional_bytes(pid: int) -> int:
-    """Return the proportional bytes, or the resident ones, which are more, if not readable."""
+    """Return a process's proportional bytes or, if unreadable, the larger resident bytes."""
     try:
         match = _PSS.search((_PROC / str(pid) / "smaps_rollup").read_bytes())
     except OSError:

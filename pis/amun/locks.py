@@ -74,7 +74,7 @@ class LockedPackage:
 
     @property
     def requirement(self) -> str:
-        """Its line in a requirements file, without the hashes.
+        """The package's line in a requirements file, without the hashes.
 
         >>> LockedPackage("numpy", "2.0.1", (), "python_version < '3.13'").requirement
         "numpy==2.0.1 ; python_version < '3.13'"
@@ -206,7 +206,7 @@ class _Reader:
             self._packages.append((entry.origin, package))
 
     def lock(self, python_version: str | None) -> tuple[Lock, list[SpecificationProblem]]:
-        """Return one entry per package: of several, the one whose marker holds here."""
+        """Return one entry per package; of several, the one whose marker is true here."""
         environment = environment_of(python_version)
         by_name: dict[str, list[tuple[str, LockedPackage]]] = defaultdict(list)
         for at, package in self._packages:
@@ -326,7 +326,7 @@ def pipfile_lock_of(lock: Lock) -> dict[str, Any]:
 
 
 def holds(marker: str | None, environment: Mapping[str, str]) -> bool:
-    """Whether ``marker`` is true in ``environment``; no marker is always true."""
+    """Whether ``marker`` is true in ``environment``; a missing marker is always true."""
     return marker is None or Marker(marker).evaluate(dict(environment))
 
 
@@ -348,7 +348,7 @@ def _is_marker(text: Any) -> bool:
 
 
 def _is_short(text: str) -> bool:
-    """Whether the parser of markers and requirements can take ``text``."""
+    """Whether ``text`` is not too long or too deep for the parser of markers and requirements."""
     return len(text) <= _MOST_CHARACTERS and text.count("(") <= _MOST_BRACKETS
 
 

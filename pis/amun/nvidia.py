@@ -1,4 +1,4 @@
-"""NVIDIA GPUs as their management library (NVML) reports them; without it there are none."""
+"""Describes NVIDIA GPUs as their management library (NVML) reports them, if it is installed."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _cuda(nvml: Any) -> str | None:
 
 @cache
 def _cudnn() -> str | None:
-    """Return the version of the system's cuDNN; one from a wheel belongs to the stack."""
+    """Return the version of the system's cuDNN; a cuDNN from a wheel belongs to the stack."""
     name = ctypes.util.find_library("cudnn")
     if name is None:
         return None

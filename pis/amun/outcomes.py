@@ -75,7 +75,7 @@ class InspectionOutcome:
 
     @property
     def median_rate(self) -> float | None:
-        """Median over the measured jobs."""
+        """Median rate of the measured jobs."""
         return median(self.rates) if self.rates else None
 
 

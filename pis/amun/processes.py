@@ -34,7 +34,7 @@ def pinned(cpus: Sequence[int] | None) -> Iterator[None]:
 def dying_with_parent(command: Sequence[str]) -> list[str]:
     """Return ``command`` so that the kernel kills it when this process dies.
 
-    Otherwise, a job of a killed runner would disturb the jobs of the next one.
+    Otherwise, a job of a killed runner would disturb the jobs of the next runner.
     """
     setpriv = which("setpriv")
     return [*([setpriv, "--pdeathsig", "KILL"] if setpriv else []), *command]

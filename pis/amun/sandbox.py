@@ -1,10 +1,10 @@
-"""The sandbox of submitted scripts, made by bubblewrap: own processes, files, network and user.
+"""Runs submitted scripts in a sandbox of bubblewrap: own processes, files, network and user.
 
-It needs no daemon and no set-up: :func:`confined` turns a command into one that runs in the
-sandbox, for root and for ordinary users. ``docs/guides/launchers.md`` lists what the sandbox
+The sandbox needs no daemon and no set-up: :func:`confined` turns a command into one that runs in
+the sandbox, for root and for ordinary users. ``docs/guides/launchers.md`` lists what the sandbox
 prevents and what it does not. A seccomp filter forbids what namespaces and limits leave open: new
-user namespaces (in one, a job could mount unlimited memory), memory that belongs to no process
-and is therefore not counted, and socket families that have no namespace.
+user namespaces (in one, a job could mount unlimited memory), memory that belongs to no process and
+is therefore not counted, and socket families that have no namespace.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _filter_program(machine: _Machine) -> Iterator[bytes]:
 
 
 def _clone(number: int) -> Iterator[bytes]:
-    """Allow new threads and processes, refuse new namespaces. Other calls stay loaded."""
+    """Allow new threads and processes, refuse new namespaces, and skip other system calls."""
     yield _instruction(_EQUAL, number, 0, 4)
     yield _instruction(_LOAD, _FIRST_ARGUMENT)
     yield _instruction(_ANY_BIT, _NEW_NAMESPACES, 0, 1)
@@ -192,7 +192,7 @@ def _system(support: Path) -> Iterator[str]:
 
 
 def _writable(size: int) -> Iterator[str]:
-    """Mount folders in memory: three quarters for ``/tmp``, a quarter for ``/dev/shm``."""
+    """Mount folders in memory: ``/tmp`` with three quarters, ``/dev/shm`` with one quarter."""
     for folder, share in (("/tmp", size - size // 4), ("/dev/shm", size // 4)):  # noqa: S108
         yield from ("--perms", "1777", *(("--size", str(share)) if share else ()))
         yield from ("--tmpfs", folder)
@@ -200,9 +200,10 @@ def _writable(size: int) -> Iterator[str]:
 
 
 def _readable(paths: Sequence[Path]) -> Iterator[str]:
-    """Mount each path where it is outside.
+    """Mount each path at the same place as outside.
 
-    The folders above are made first: bubblewrap would make them unreadable for the job's user.
+    The parent folders are made first, because bubblewrap would make them unreadable for the job's
+    user.
     """
     folders = {folder for path in paths for folder in path.parents}
     for folder in sorted(folders, key=lambda folder: len(folder.parts)):
@@ -278,8 +279,9 @@ def require_confinement() -> None:
 def interpreter_folders(python: Path) -> list[Path]:
     """Return the folders that ``python`` reads: its environment, and its installation.
 
-    Of the installation only ``bin`` and ``lib``, as it may be ``~/.local`` with all its data.
-    The interpreter itself is not asked: packages of the environment would run unconfined.
+    Of the installation, only ``bin`` and ``lib`` are readable, because it may be ``~/.local`` with
+    all its data. The interpreter is not started to find its folders, because packages of the
+    environment would then run unconfined.
     """
     environment, base = python.absolute().parents[1], python.resolve().parents[1]
     own = [environment] if (environment / "pyvenv.cfg").is_file() else []
@@ -298,14 +300,14 @@ def confined(
 ) -> list[str]:
     """Return the command that runs ``command`` in the sandbox.
 
-    Inside, ``readable`` and the system's programs and libraries are read-only, at the same paths
-    as outside. ``/tmp`` and ``/dev/shm`` are in memory, ``limits.disk_bytes`` together. The job
-    has no network, no capabilities, and a user of its own. If a signal ends the job, the exit
-    code is 128 + its number, see :func:`end_of_job`. :class:`pis.amun.limit_watch.Watch` enforces
-    the limits on memory and processes over all processes of the job.
+    Inside, ``readable`` and the system's programs and libraries are read-only, at the same paths as
+    outside. ``/tmp`` and ``/dev/shm`` are in memory and have ``limits.disk_bytes`` together. The
+    job has no network, no capabilities, and a user of its own. If a signal ends the job, the exit
+    code is 128 + the signal's number, see :func:`end_of_job`. :class:`pis.amun.limit_watch.Watch`
+    enforces the limits on memory and processes over all processes of the job.
 
-    Start the returned command with the runner's own environment: a variable of the job's, such
-    as ``LD_PRELOAD``, must not reach programs outside.
+    Start the returned command with the runner's own environment: a variable of the job, such as
+    ``LD_PRELOAD``, must not reach programs outside.
 
     :param workdir: an empty folder outside, which the job does not see
     :param readable: existing files and folders
@@ -333,9 +335,9 @@ def confined(
 def end_of_job(finished: FinishedJob) -> FinishedJob:
     """Return how the job ended, given how bubblewrap ended.
 
-    Bubblewrap reports a signal as a shell does, as 128 + its number. If a program of the sandbox
-    failed, the job was never launched. A script that imitates their messages only harms itself:
-    its job counts as not launched.
+    Bubblewrap reports a signal as a shell does, as 128 + the signal's number. If a program of the
+    sandbox failed, the job was never launched. A script that imitates their messages only harms
+    itself: its job counts as not launched.
     """
     refused = finished.exit_code and not finished.stdout and _REFUSALS.match(finished.stderr)
     if finished.ended is JobEnd.EXITED and refused:
@@ -381,7 +383,7 @@ def _job_user() -> int:
 
 
 def _is_mapped(user: int) -> bool:
-    """Whether this user namespace has the user; containers have few."""
+    """Whether this user namespace contains the user; in containers, few users exist."""
     lines = Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines()
     ranges = [(int(first), int(count)) for first, _, count in map(str.split, lines)]
     return any(first <= user < first + count for first, count in ranges)
@@ -395,11 +397,12 @@ def _without_privileges(user: int) -> Iterator[str]:
 
 
 def _rlimits(limits: JobLimits, *, gpu: bool) -> Iterator[str]:
-    """Yield the kernel's limits. They apply to each process, except the number of processes.
+    """Yield the kernel's limits. All but the number of processes apply to each process.
 
     The watch limits the memory of all processes together; the limit of a process stops a sudden
-    allocation before the watch sees it. It counts reserved memory, of which libraries use only a
-    part: hence the factor. A GPU's driver reserves everything, so its jobs have no such limit.
+    allocation before the watch sees it. The kernel's limit counts reserved memory, of which
+    libraries use only a part; hence the factor. A GPU's driver reserves everything, so jobs on GPUs
+    have no such limit.
     """
     cpu_s = math.ceil(limits.wall_s) * (os.cpu_count() or 1)
     yield from ("--core=0", f"--nofile={_OPEN_FILES}", f"--cpu={cpu_s}")

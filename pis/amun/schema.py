@@ -250,10 +250,10 @@ class SpecificationSchema(Strict):
 
 
 def unwritable_problems(value: Any) -> list[SpecificationProblem]:
-    """Return values that cannot be stored, and those that many parsers reject.
+    """Return the problems of values that cannot be stored, or that many parsers reject.
 
-    The latter are huge numbers and deep nesting. Escaped JSON can contain an unpaired surrogate,
-    which cannot be encoded in UTF-8.
+    Many parsers reject huge numbers and deep nesting. An unpaired surrogate, which escaped JSON can
+    contain, cannot be encoded in UTF-8.
     """
     problems = []
     left = [(value, "", 0)]
@@ -368,7 +368,7 @@ def script_problems(record: Mapping[str, Any]) -> Iterable[SpecificationProblem]
 
 
 def own_code_problems(record: Mapping[str, Any]) -> Iterable[SpecificationProblem]:
-    """Yield files and variables that could run code of the specification in an indicator.
+    """Yield problems of files and variables that could make an indicator run foreign code.
 
     Indicators run without a sandbox, so they must not run foreign code.
     """
@@ -386,7 +386,7 @@ def own_code_problems(record: Mapping[str, Any]) -> Iterable[SpecificationProble
 
 
 def environment_problems(record: Mapping[str, Any]) -> Iterable[SpecificationProblem]:
-    """Yield variables that are set twice."""
+    """Yield problems of variables that are set twice."""
     seen: set[str] = set()
     for number, variable in enumerate(record.get("environment", ())):
         name = variable["name"]
@@ -397,7 +397,7 @@ def environment_problems(record: Mapping[str, Any]) -> Iterable[SpecificationPro
 
 
 def file_problems(record: Mapping[str, Any]) -> Iterable[SpecificationProblem]:
-    """Yield files outside the working folder, and files that conflict with each other."""
+    """Yield problems of files that are outside the working folder, or that conflict."""
     files: set[str] = set()
     folders: set[str] = set()
     for number, file in enumerate(record.get("files", ())):

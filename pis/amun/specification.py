@@ -38,7 +38,7 @@ _UNSUPPORTED_BY_NUMPY = (("device", "cuda"), ("dtype", "bfloat16"))
 
 
 def framework_of(lock: Lock) -> str:
-    """Return the framework to measure: the stack's only one besides NumPy, else NumPy."""
+    """Return the framework to measure: NumPy, unless the stack has exactly one other framework."""
     present = [name for name in FRAMEWORKS if name != "numpy" and _has(lock, name)]
     return present[0] if len(present) == 1 else "numpy"
 
@@ -79,7 +79,7 @@ def _has(lock: Lock, framework: str) -> bool:
 
 
 def _parameter_value(record: Mapping[str, Any], parameter: Parameter) -> tuple[str | None, Any]:
-    """Return path and value of a parameter: given directly, else by an environment variable."""
+    """Return the path and the value of a parameter, or of the variable that sets it."""
     parameters = record.get("parameters", {})
     if parameter.name in parameters:
         return f"parameters.{parameter.name}", parameters[parameter.name]
@@ -244,7 +244,7 @@ def _read(
 
 
 def _python_version(python: Mapping[str, Any]) -> tuple[str | None, list[SpecificationProblem]]:
-    """Return the requested version; all fields that give one must agree."""
+    """Return the requested Python version; all fields that give a version must agree."""
     versions: dict[str, str] = {}
     problems = []
     for path in (

@@ -52,7 +52,7 @@ def _text(name: str) -> str:
 
 
 def _regular(path: Path, most: int) -> bytes:
-    """Read a regular file, at most one byte more than ``most``.
+    """Read at most ``most`` + 1 bytes of a regular file.
 
     The file is opened without blocking, as a pipe without a writer would block forever.
     """

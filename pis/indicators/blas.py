@@ -1,4 +1,4 @@
-"""Threads and build of the linear algebra libraries in this process, read by ctypes."""
+"""Threads and builds of the linear algebra (BLAS) libraries in this process, by ctypes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 _LIBRARY = re.compile(r"openblas|mkl_rt|blis|libarmpl", re.IGNORECASE)
 
-#: NumPy's wheels prefix the names, builds with 64-bit integers append to them.
+#: NumPy's wheels add a prefix to the names, builds with 64-bit integers a suffix.
 _SPELLINGS = tuple(itertools.product(("scipy_", ""), ("64_", "_64", "")))
 
 
@@ -27,7 +27,7 @@ def _loaded_libraries() -> list[ctypes.CDLL]:
 
 
 def _functions(name: str) -> Iterator[Any]:
-    """``openblas_<name>`` in each loaded OpenBLAS, with any prefix or suffix."""
+    """The function ``openblas_<name>`` of each loaded OpenBLAS, with any prefix or suffix."""
     for library in _loaded_libraries():
         for prefix, suffix in _SPELLINGS:
             function = getattr(library, f"{prefix}openblas_{name}{suffix}", None)
@@ -44,7 +44,7 @@ def _mkl_function(name: str) -> Any:
 
 
 def set_blas_threads(threads: int) -> None:
-    """Set the threads, also if the library was loaded before the environment was set."""
+    """Set the number of threads, even if the library was loaded before the environment was set."""
     for function in _functions("set_num_threads"):
         function(ctypes.c_int(threads))
     mkl = _mkl_function("MKL_Set_Num_Threads")
@@ -53,7 +53,7 @@ def set_blas_threads(threads: int) -> None:
 
 
 def blas_threads() -> int | None:
-    """Threads of the loaded BLAS, the maximum if there are several; ``None`` if unknown."""
+    """Number of threads of the loaded BLAS; the largest of several; ``None`` if unknown."""
     told = [int(function()) for function in _functions("get_num_threads")]
     mkl = _mkl_function("MKL_Get_Max_Threads")
     if mkl is not None:

@@ -20,12 +20,12 @@ def check_gemm(
     """Compare some elements of ``output`` with those of ``left`` @ ``right``.
 
     :param left: m × k, or a batch of such
-    :returns: sum of the elements looked at
-    :raises WrongResult: naming the element, what it is and what it should be
+    :returns: sum of the elements that were compared
+    :raises WrongResult: naming the element, its value and the expected value
 
-    An element may differ by a constant times the roundoff of what is stored and of the running
-    sum, which random signs let grow with the norms, not with k (Higham, "Accuracy and Stability
-    of Numerical Algorithms", 2nd ed., sections 2.8 and 3.1).
+    An element may differ by a constant times the roundoffs of the stored type and of the running
+    sum. With random signs, errors grow with the norms of row and column, not with k (Higham,
+    "Accuracy and Stability of Numerical Algorithms", 2nd ed., sections 2.8 and 3.1).
     """
     last = batch - 1
     if batch > 1:

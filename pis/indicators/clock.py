@@ -40,7 +40,8 @@ class Clock:
 def clock_of(name: str, readings: int = 2000) -> Clock:
     """Measure the clock for about a millisecond.
 
-    :param name: ``perf_counter`` or ``cuda_event``, whose readings the host clock stands in for
+    :param name: ``perf_counter`` or ``cuda_event``; reading CUDA events is assumed to cost as much
+        as reading the host's clock
     """
     read = time.perf_counter_ns
     told = [read() for _ in range(readings)]

@@ -1,7 +1,7 @@
 """A small convolutional network that classifies images, in PyTorch and in TensorFlow.
 
-Twice a 3 × 3 convolution, ReLU and 2 × 2 maximum, then one linear layer: the shape of
-LeNet-5 (LeCun et al. 1998, doi:10.1109/5.726791) with today's activation and pooling.
+The network has two blocks of a 3 × 3 convolution, ReLU and a 2 × 2 maximum, then one linear layer:
+the shape of LeNet-5 (LeCun et al. 1998, doi:10.1109/5.726791) with today's activation and pooling.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class CnnShape:
 
     @property
     def features(self) -> int:
-        """Inputs of the linear layer.
+        """Number of inputs of the linear layer.
 
         >>> CnnShape(8, 3, 4, 10).features
         32

@@ -1,4 +1,4 @@
-"""``conv1d``: convolution of sequences, FLOP/s."""
+"""The indicator ``conv1d``: convolution of sequences, in FLOP/s."""
 
 from __future__ import annotations
 

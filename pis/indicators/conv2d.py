@@ -1,4 +1,4 @@
-"""``conv2d``: convolution of images, FLOP/s."""
+"""The indicator ``conv2d``: convolution of images, in FLOP/s."""
 
 from __future__ import annotations
 

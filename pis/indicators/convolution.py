@@ -1,7 +1,7 @@
 """Convolutions: true output sizes, operation counts and a float64 reference.
 
-One description serves one and two dimensions. Shapes are kept in one order whatever
-the library wants: the filter is (window…, channels, filters), as TensorFlow has it.
+The same description serves one and two dimensions. Shapes have the same order for every library:
+the filter is (window…, channels, filters), as in TensorFlow.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from math import prod, sqrt
 
 
 def output_size(size: int, window: int, stride: int, dilation: int, padding: str) -> int:
-    """How many outputs a convolution has along one dimension.
+    """Number of outputs of a convolution along one dimension.
 
     ``SAME``: ceil(size / stride). ``VALID``: ceil((size − reach + 1) / stride), where the
     window reaches over (window − 1) · dilation + 1 inputs; 0 if it reaches beyond them.
     Source: Dumoulin & Visin 2016 (arXiv:1603.07285), relations 6 and 15.
 
-    An input of 5, a window of 3 and a stride of 2: ``VALID`` windows start at 0 and 2,
-    ``SAME`` ones, with a zero on either side, at −1, 1 and 3.
+    For an input of 5, a window of 3 and a stride of 2, ``VALID`` windows start at 0 and 2; ``SAME``
+    windows, with a zero on either side, start at −1, 1 and 3.
 
     >>> output_size(5, 3, 2, 1, "VALID"), output_size(5, 3, 2, 1, "SAME")
     (2, 3)
@@ -35,7 +35,7 @@ def output_size(size: int, window: int, stride: int, dilation: int, padding: str
 
 
 def reach_of(window: int, dilation: int) -> int:
-    """How many inputs a window spans: its first to its last tap.
+    """Number of inputs that a window spans from its first to its last tap.
 
     >>> reach_of(3, 1), reach_of(3, 2)
     (3, 5)
@@ -46,10 +46,11 @@ def reach_of(window: int, dilation: int) -> int:
 def zeros_around(
     size: int, window: int, stride: int, dilation: int, padding: str
 ) -> tuple[int, int]:
-    """Zeros before and after one dimension, so that ``SAME`` gives ceil(size / stride).
+    """Numbers of zeros before and after one dimension, so that ``SAME`` gives ceil(size / stride).
 
-    All windows span (outputs − 1) · stride + reach inputs; what is missing is put on both
-    sides, the odd one after. Source: TensorFlow's "Notes on padding" (``tf.nn``).
+    All windows together span (outputs − 1) · stride + reach inputs. Missing inputs are zeros, half
+    of them on each side; an odd one comes after. Source: TensorFlow's "Notes on padding"
+    (``tf.nn``).
 
     Four windows of 4 with a stride of 1 over an input of 4 span 7: one zero before, two after.
 
@@ -68,10 +69,10 @@ def zeros_around(
 def convolution_operations(outputs: int, taps: int) -> int:
     """Multiplications and additions of a direct convolution: outputs · (2 · taps − 1).
 
-    Each output is a dot product over ``taps`` = window · input channels: as many
-    multiplications and one addition less. Taps on padding count, as libraries that
-    compute directly do them; algorithms that need fewer operations (Winograd, FFT) are
-    credited with these. Source: Sze et al. 2017 (arXiv:1703.09039).
+    Each output is a dot product over ``taps`` = window · input channels: ``taps`` multiplications
+    and one addition less. Taps on padding count, because libraries that compute directly do them.
+    Algorithms that need fewer operations (Winograd, FFT) are credited with the same number. Source:
+    Sze et al. 2017 (arXiv:1703.09039).
 
     Two outputs of three taps: a·x + b·y + c·z twice, 3 products and 2 sums each.
 
@@ -91,7 +92,7 @@ class Convolution:
     :param padding: ``SAME`` or ``VALID``
     :param channels_last: NHWC or NWC; else NCHW or NCW
 
-    The historic two-dimensional one has 4 · 350 · 81 · 32 outputs of 20 · 5 · 1 taps:
+    The historic two-dimensional convolution has 4 · 350 · 81 · 32 outputs of 20 · 5 · 1 taps:
 
     >>> historic = Convolution(4, (700, 161), 1, (20, 5), 32, 2, 1, "SAME", True)
     >>> historic.output, historic.operations == 4 * 350 * 81 * 32 * (2 * 100 - 1)
@@ -110,7 +111,7 @@ class Convolution:
 
     @property
     def output(self) -> tuple[int, ...]:
-        """Sizes of the output, channels apart."""
+        """Sizes of the output without its channels."""
         return tuple(
             output_size(size, window, self.stride, self.dilation, self.padding)
             for size, window in zip(self.spatial, self.window)
@@ -118,7 +119,7 @@ class Convolution:
 
     @property
     def zeros(self) -> tuple[tuple[int, int], ...]:
-        """Zeros before and after each dimension."""
+        """Numbers of zeros before and after each dimension."""
         return tuple(
             zeros_around(size, window, self.stride, self.dilation, self.padding)
             for size, window in zip(self.spatial, self.window)
@@ -126,12 +127,12 @@ class Convolution:
 
     @property
     def taps(self) -> int:
-        """Products in one output."""
+        """Number of products in one output."""
         return prod(self.window) * self.channels
 
     @property
     def operations(self) -> int:
-        """What one call computes."""
+        """Number of operations of one call."""
         return convolution_operations(self.batch * prod(self.output) * self.filters, self.taps)
 
     @property
@@ -154,14 +155,14 @@ class Convolution:
         return (self.batch, self.filters, *self.output)
 
     def input_index(self, item: int, position: tuple[int, ...], channel: int) -> tuple[int, ...]:
-        """Where the input holds a value."""
+        """Index of a value in the input."""
         if self.channels_last:
             return (item, *position, channel)
         return (item, channel, *position)
 
 
 def sampled_outputs(convolution: Convolution) -> Iterator[tuple[int, tuple[int, ...], int]]:
-    """(item, position, filter) of a few outputs: corners, where padding shows, and the middle.
+    """Yield (item, position, filter) of outputs in corners, where padding shows, and the middle.
 
     >>> list(sampled_outputs(Convolution(2, (5,), 1, (3,), 4, 1, 1, "VALID", True)))
     [(0, (0,), 0), (0, (2,), 3), (1, (1,), 2), (1, (0,), 3), (1, (2,), 0)]
@@ -179,7 +180,7 @@ def sampled_outputs(convolution: Convolution) -> Iterator[tuple[int, tuple[int, 
 def taps_of(
     convolution: Convolution, position: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """(window index, input position) of the taps that fall on the input, not on padding.
+    """Yield (window index, input position) of the taps on the input, not on padding.
 
     >>> padded = Convolution(1, (4,), 1, (3,), 1, 2, 1, "SAME", True)
     >>> [list(taps_of(padded, (output,))) for output in (0, 1)]
@@ -203,12 +204,12 @@ def convolved(
 ) -> tuple[float, float]:
     """One output in float64, and the root of the sum of its squared products.
 
-    The second number is the scale that rounding errors are judged by.
+    Rounding errors are judged relative to the second number.
 
     :param input_at: the input's value at (position, channel)
     :param filter_at: the filter's value at (window index, channel)
 
-    Inputs 1, 3, 2 and taps 0, 2: the second window is 3 · 0 + 2 · 2.
+    For inputs 1, 3, 2 and taps 0, 2, the second window gives 3 · 0 + 2 · 2.
 
     >>> pair = Convolution(1, (3,), 1, (2,), 1, 1, 1, "VALID", True)
     >>> values, weights = [1.0, 3.0, 2.0], [0.0, 2.0]

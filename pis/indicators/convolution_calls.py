@@ -1,8 +1,8 @@
 """One convolution in each library, as a function to call repeatedly.
 
-All give TensorFlow's result: where ``SAME`` needs more zeros after the input than before
-it, they are put there explicitly. The input has the shape ``Convolution.input_shape``, the
-filter ``Convolution.filter_shape``.
+All libraries give TensorFlow's result: if ``SAME`` needs more zeros after the input than before it,
+the zeros are added explicitly. The input has the shape ``Convolution.input_shape``, and the filter
+has the shape ``Convolution.filter_shape``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pis.indicators.frameworks import Framework
 def convolution_call(
     framework: Framework, convolution: Convolution, images: Any, kernels: Any
 ) -> Callable[[], Any]:
-    """A call of ``framework``'s convolution on what is already on the device."""
+    """Make a call of ``framework``'s convolution on arrays that are already on the device."""
     builders: dict[str, Callable[..., Callable[[], Any]]] = {
         "numpy": numpy_convolution,
         "torch": torch_convolution,
@@ -29,7 +29,7 @@ def convolution_call(
 
 
 def output_channels_last(framework: Framework, convolution: Convolution) -> bool:
-    """Whether the output's last index is the channel: PyTorch's shapes never have it there."""
+    """Whether the output's last index is the channel, which it never is in PyTorch."""
     return convolution.channels_last and framework.name != "torch"
 
 
@@ -56,8 +56,8 @@ def torch_convolution(
 ) -> Callable[[], Any]:
     """``conv1d`` or ``conv2d`` of ``torch.nn.functional``.
 
-    Its shapes have channels first; with channels last in memory that is another view of the
-    same values (PyTorch's "channels last" format), not a copy.
+    PyTorch's shapes have channels first. If channels are last in memory, the shape is another view
+    of the same values (PyTorch's "channels last" format), not a copy.
     """
     functional = framework.module.nn.functional
     dimensions = len(convolution.spatial)
@@ -82,12 +82,11 @@ def torch_convolution(
 def numpy_convolution(
     framework: Framework, convolution: Convolution, images: Any, kernels: Any
 ) -> Callable[[], Any]:
-    """The windows copied beside each other (im2col), then one matrix product.
+    """Copy the windows beside each other (im2col), then compute one matrix product.
 
-    NumPy has no convolution of its own over images; this is how its users write one.
-    Buffers are made once; copying into them is part of the call.
-    Source: Chellapilla, Puri & Simard 2006, "High Performance Convolutional Neural Networks
-    for Document Processing".
+    NumPy has no convolution of images, so its users write one like this. The buffers are made once,
+    but copying into them is part of the call. Source: Chellapilla, Puri & Simard 2006, "High
+    Performance Convolutional Neural Networks for Document Processing".
     """
     numpy = framework.module
     padded, inside = _room_around(numpy, convolution, images)
@@ -108,9 +107,9 @@ def numpy_convolution(
 
 
 def _room_around(numpy: Any, convolution: Convolution, images: Any) -> tuple[Any, Any]:
-    """An array with zeros around the input, and the part of it that the input goes into.
+    """An array with zeros around the input, and the view of it that receives the input.
 
-    Without padding the input itself, and nothing to fill.
+    Without padding, the array is the input itself, and the view is ``None``.
     """
     if not any(map(any, convolution.zeros)):
         return images, None
@@ -141,7 +140,7 @@ def _windows(numpy: Any, convolution: Convolution, padded: Any) -> Any:
 
 
 def _as_matrices(convolution: Convolution, columns: Any, kernels: Any) -> tuple[Any, Any]:
-    """The two factors: windows · filters, or channels first filters · windows."""
+    """The two factors: windows · filters or, with channels first, filters · windows."""
     if convolution.channels_last:
         rows = columns.reshape(-1, convolution.taps)
         return rows, kernels.reshape(convolution.taps, convolution.filters)

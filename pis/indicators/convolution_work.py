@@ -1,4 +1,4 @@
-"""A convolution as something to measure, checked against float64 at a few outputs."""
+"""Measures a convolution, and checks a few of its outputs against float64."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pis.indicators.parameters import Parameter
 from pis.indicators.products import threads_of_product
 from pis.indicators.rounding import heed_cudnn, roundoff_of
 
-#: Rounding errors of a sum of K products grow with √K (Higham & Mary 2019,
-#: doi:10.1137/18M1226312); algorithms that go by transforms lose a few bits more.
+#: Rounding errors of a sum of K products grow with √K (Higham & Mary 2019, doi:10.1137/18M1226312);
+#: algorithms that use transforms lose a few bits more.
 CONVOLUTION_ROUNDINGS = 16
 
 CONVOLUTION_DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
 def shared_parameters(channels: int, data_formats: tuple[str, str]) -> tuple[Parameter, ...]:
-    """What convolutions of one and of two dimensions have in common.
+    """The parameters that convolutions of one and of two dimensions have in common.
 
     :param channels: default of the input's channels
     :param data_formats: channels last, then channels first
@@ -61,7 +61,7 @@ def shared_parameters(channels: int, data_formats: tuple[str, str]) -> tuple[Par
 def convolution_of(
     values: dict[str, Any], spatial: Sequence[str], window: Sequence[str]
 ) -> Convolution:
-    """The convolution that parameter ``values`` ask for.
+    """The convolution that the parameter ``values`` describe.
 
     :param spatial: names of the parameters that hold the input's sizes
     :param window: likewise the filter's
@@ -119,7 +119,7 @@ def convolution_work(
 
 
 class ConvolutionCheck:
-    """Compares a few outputs with what their definition gives in float64."""
+    """Compares a few outputs with their values computed in float64."""
 
     def __init__(
         self, framework: Framework, convolution: Convolution, dtype: str, images: Any, kernels: Any
@@ -132,7 +132,7 @@ class ConvolutionCheck:
         self._tolerance = CONVOLUTION_ROUNDINGS * roundoff * sqrt(convolution.taps)
 
     def __call__(self, output: Any) -> float:
-        """:returns: sum of the outputs looked at"""
+        """:returns: sum of the outputs that were compared"""
         return sum(
             self._compared(output, *sampled) for sampled in sampled_outputs(self._convolution)
         )
@@ -150,7 +150,7 @@ class ConvolutionCheck:
         return found
 
     def _reference(self, item: int, position: tuple[int, ...], kernel: int) -> tuple[float, float]:
-        """The output and its scale, from the part of the input that its window covers."""
+        """The output and its scale, from the part of the input that the output's window covers."""
         places = [place for _, place in taps_of(self._convolution, position)]
         lows = [min(along) for along in zip(*places)]
         box = tuple(slice(min(along), max(along) + 1) for along in zip(*places))
@@ -172,7 +172,7 @@ class ConvolutionCheck:
 
 
 def nested(values: Any, index: Sequence[int]) -> float:
-    """A number out of nested lists.
+    """The number at an index of nested lists.
 
     >>> nested([[1.0, 2.0], [3.0, 4.0]], (1, 0))
     3.0

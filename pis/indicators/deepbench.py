@@ -1,7 +1,7 @@
-"""Matrix products that DeepBench published as those of training and inference.
+"""Sizes of matrix products that DeepBench published for training and for inference.
 
-Source: baidu-research/DeepBench (Apache-2.0), the result sheets of its commit da81ba7: training
-of AMD MI25, the longest list there is; inference of NVIDIA 1080 Ti (servers) and of Raspberry Pi 3
+Source: baidu-research/DeepBench (Apache-2.0), the result sheets of its commit da81ba7: training on
+AMD MI25, which is the longest list, and inference on NVIDIA 1080 Ti (servers) and on Raspberry Pi 3
 (devices). Only the shapes are taken.
 """
 

@@ -23,7 +23,7 @@ ROUNDOFF_TF32 = 2.0**-11
 
 
 class Framework:
-    """A library, ready to compute on one device with a number of threads.
+    """A library that is ready to compute on one device with a number of threads.
 
     :param device: ``cpu`` or ``cuda``
     :param threads: CPU threads to use
@@ -44,7 +44,7 @@ class Framework:
 
     @property
     def component(self) -> str:
-        """Name of the library as packages spell it."""
+        """Name of the library's package."""
         return self.name
 
     @property

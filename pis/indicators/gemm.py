@@ -19,13 +19,13 @@ _SHAPES = "|".join((*PRESETS, f"{_ONE_SHAPE}(;{_ONE_SHAPE})*;?"))
 
 
 def gemm_works(framework: Framework, values: dict[str, Any]) -> Iterator[Work]:
-    """One work a shape; its operands live only until the next one's are made."""
+    """Yield one work per shape; its operands are freed before the next operands are made."""
     for m, n, k, transposes in shapes_of(values["shapes"]):
         yield _gemm_work(framework, values, (m, n, k), transposes)
 
 
 def shapes_of(text: str) -> list[tuple[int, int, int, str]]:
-    """The shapes of a preset, or those written out.
+    """The shapes of the preset that ``text`` names, or the shapes that it lists.
 
     >>> shapes_of("1024,128,512,n,t; 3,2,1,nn")
     [(1024, 128, 512, 'nt'), (3, 2, 1, 'nn')]

@@ -1,4 +1,4 @@
-"""The GPU as the CUDA driver describes it, read by ctypes."""
+"""Describes the GPU as the CUDA driver reports it, by ctypes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CLOCK_KHZ, _PROCESSORS, _MEMORY_KHZ, _BUS_BITS, _CACHE, _MAJOR, _MINOR = 13, 16
 
 @dataclass(frozen=True)
 class Gpu:
-    """One device; a clock or width that the driver does not tell is 0.
+    """One GPU; a clock or a width that the driver does not report is 0.
 
     :param capability: compute capability, such as ``(9, 0)``
     :param processors: streaming multiprocessors
@@ -28,7 +28,7 @@ class Gpu:
 
 
 def gpu_of_cuda() -> Gpu | None:
-    """The first visible device, ``None`` without a driver or a device."""
+    """The first visible GPU; ``None`` without a driver or a GPU."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:

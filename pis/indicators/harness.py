@@ -1,4 +1,4 @@
-"""An indicator, from flags to the result on standard output."""
+"""Runs an indicator, from its flags to the result on standard output."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Work:
     :param call: one call; returns its output, or the array that it wrote into
     :param per_call: how much a call does, in ``unit``
     :param unit: FLOP, OP (of integers), B (byte), images, tokens or imports
-    :param parameters: all that define the measurement but device, threads, seed and mode, which
-        the harness adds; ``threads`` among them says that the work never uses more
+    :param parameters: those that define the measurement, except device, threads, seed and mode,
+        which the harness adds; if ``threads`` is among them, the work never uses more
     :param check: raises :class:`WrongResult` unless the output is right; returns its checksum
     :param kind: which peak bounds the rate: ``compute``, ``memory`` or ``none``
-    :param timed: seconds that so many calls take, and the last output; where timing ``call``
-        from outside is not what is meant
+    :param timed: function of a number of calls that returns their seconds and the last output; set
+        if ``call`` cannot be timed from outside
     :param gain: how many times fewer operations than ``per_call`` the best algorithm may need
     """
 
@@ -60,9 +60,9 @@ class Indicator:
 
     :param name: on the command line
     :param title: in documents
-    :param frameworks: that it can measure, the default first
-    :param works: builds what to measure, one after another, so that one's memory is free
-        before the next one's is taken
+    :param frameworks: the frameworks that it can measure, the default first
+    :param works: yields what to measure, so that the memory of one work is free before the next is
+        made
     :param historic: environment variables that set common parameters, by parameter name
     """
 
@@ -75,7 +75,7 @@ class Indicator:
     historic: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def all_parameters(self) -> tuple[Parameter, ...]:
-        """Its own and the common ones."""
+        """The indicator's own parameters, and those of all indicators."""
         return all_parameters(self.parameters, self.frameworks, self.historic)
 
 
@@ -103,7 +103,7 @@ def main(indicator: Indicator, argv: Sequence[str] | None = None) -> int:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Each library has its own words, not all of them its own type."""
+    """Whether memory ran out; libraries have messages for this, but not all have an error type."""
     return isinstance(error, MemoryError) or bool(_OUT_OF_MEMORY.search(str(error)))
 
 
@@ -114,7 +114,7 @@ def _ended(code: int, error: object) -> int:
 
 @contextmanager
 def _quiet_stdout() -> Iterator[None]:
-    """Standard output is for the result: what libraries print goes to standard error."""
+    """Send what libraries print to standard error: standard output is for the result."""
     sys.stdout.flush()
     kept, shown = os.dup(1), sys.stdout
     os.dup2(2, 1)
@@ -123,14 +123,14 @@ def _quiet_stdout() -> Iterator[None]:
         yield
     finally:
         sys.stdout = shown
-        # What a library printed by C's own buffers would come out at the end of the process.
+        # Otherwise, output in C's own buffers would appear at the end of the process.
         ctypes.CDLL(None).fflush(None)
         os.dup2(kept, 1)
         os.close(kept)
 
 
 def measure(indicator: Indicator, values: dict[str, Any]) -> dict[str, Any]:
-    """Run ``indicator`` with these parameter values; the result document.
+    """Run ``indicator`` with these parameter values, and return the result document.
 
     :raises Unsupported: if library, device or machine cannot do it
     :raises WrongResult: if an output or a rate cannot be true
@@ -200,7 +200,7 @@ def _first(timed: Timed, framework: Framework) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """The first informative line; TensorFlow begins with a heading and a location."""
+    """The first informative line of an error; TensorFlow's begin with a heading and a location."""
     lines = [line.strip() for line in str(error).splitlines()]
     telling = (line for line in lines if line and not line.endswith(":") and line[0] != "<")
     return next(telling, type(error).__name__)

@@ -13,8 +13,8 @@ from pis.indicators.errors import WrongResult
 from pis.indicators.frameworks import Framework
 from pis.indicators.harness import Indicator, Work, main
 
-#: A fresh interpreter, with the parent's path to modules, takes the time itself: starting an
-#: interpreter is no part of it. What the library prints comes before the last line.
+#: A new interpreter, with the parent's path to modules, measures the time itself, so that its own
+#: start is not included. What the library prints comes before the last line.
 _CHILD = """
 import importlib, json, sys, time
 name, sys.path[:] = sys.argv[1], json.loads(sys.argv[2])
@@ -41,8 +41,8 @@ def import_works(framework: Framework, values: dict[str, Any]) -> Iterator[Work]
 def import_once(module: str) -> tuple[float, str]:
     """Import ``module`` in a new process that has imported nothing yet.
 
-    Its files are in the system's cache after the first time, its bytecode on disk where that may
-    be written.
+    After the first time, the module's files are in the system's cache, and its bytecode is on disk
+    if its folder is writable.
 
     :returns: seconds, and the version that was imported
     :raises WrongResult: if it cannot be imported there

@@ -1,4 +1,4 @@
-"""``infer``: answers of a small network, images or tokens/s."""
+"""The indicator ``infer``: answers of a small network, in images/s or tokens/s."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pis.indicators.harness import Indicator, Work, main
 from pis.indicators.networks import NETWORK_FRAMEWORKS, Network, network_of, network_parameters
 from pis.indicators.rounding import root_mean_square, roundoff_of
 
-#: Root mean square of the logits' errors, in units of roundoff and of the logits' own.
+#: Limit for the logits' errors: their root mean square relative to that of the logits, in units of
+#: roundoff.
 ANSWER_ROUNDINGS = 64
 
 
@@ -61,7 +62,7 @@ class AnswerCheck:
         self._tolerance = ANSWER_ROUNDINGS * roundoff_of(framework, dtype) * scale
 
     def __call__(self, output: Any) -> float:
-        """:returns: sum of the logits looked at"""
+        """:returns: sum of the logits that were compared"""
         found = flat(self._framework.to_host(output[0]))
         error = root_mean_square(list(map(sub, found, self._wanted)))
         # Written so that a NaN is refused.
@@ -74,7 +75,7 @@ class AnswerCheck:
 
 
 def _torch_reference(framework: Framework, network: Network) -> Any:
-    """Computed on the CPU, with gradients recorded: that keeps off the fused fast paths."""
+    """Computed on the CPU; recording gradients avoids the fused fast paths."""
     torch = framework.module
     model = deepcopy(network.model).to(device="cpu", dtype=torch.float64)
     inputs = network.inputs[:1].to("cpu")

@@ -1,4 +1,4 @@
-"""``lstm``: long short-term memory, FLOP/s."""
+"""The indicator ``lstm``: long short-term memory, in FLOP/s."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bandwidth of the memory: the triad of STREAM."""
+"""Measures the bandwidth of the memory by the triad of STREAM."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pis.indicators.parameters import Parameter
 
 _SCALAR = 3.0
 #: NumPy has no fused triad, so it works on blocks that stay in a core's own cache between its two
-#: passes: only the three arrays pass on to memory.
+#: passes, and only the three arrays reach memory.
 _BLOCK_BYTES = 128 * 1024
 #: STREAM's rule: each array is at least four times as large as the last cache.
 _CACHE_TIMES = 4
@@ -43,7 +43,7 @@ def memory_works(framework: Framework, values: dict[str, Any]) -> Iterator[Work]
 
 
 def _in_cache(framework: Framework, array_bytes: int, quiet: bool) -> bool:
-    """Whether the last cache takes part in the result, and a warning if it does."""
+    """Whether the last cache affects the result; warn if it does."""
     gpu = gpu_of_cuda() if framework.device == "cuda" else None
     cache = cpu_cache_bytes() if gpu is None else gpu.cache_bytes
     cached = array_bytes < _CACHE_TIMES * cache
@@ -91,7 +91,7 @@ def _triad(b: Any, c: Any, scalar: Any) -> Any:
 
 
 def _check_triad(framework: Framework, b: Any, c: Any, dtype: str, output: Any) -> float:
-    """Compare the first, the middle and the last element; their sum."""
+    """Compare the first, the middle and the last element, and return their sum."""
     length, total = int(output.shape[0]), 0.0
     for at in (0, length // 2, length - 1):
         found, first, second = (float(framework.to_host(it[at])) for it in (output, b, c))

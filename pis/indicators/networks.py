@@ -54,7 +54,7 @@ class Network:
 
 
 def network_parameters(dtypes: tuple[str, ...]) -> tuple[Parameter, ...]:
-    """Which network, its sizes and its batch."""
+    """The parameters that select a network, its sizes and its batch."""
     return (
         Parameter("model", "cnn", "network", ("cnn", "transformer")),
         Parameter("batch", 16, "images or sequences in a batch"),
@@ -72,9 +72,9 @@ def network_parameters(dtypes: tuple[str, ...]) -> tuple[Parameter, ...]:
 
 
 def network_of(framework: Framework, values: dict[str, Any]) -> Network:
-    """The network that parameter ``values`` ask for.
+    """The network that the parameter ``values`` describe.
 
-    :raises Unsupported: for sizes that do not divide
+    :raises Unsupported: if a size is not divisible as the network requires
     """
     heed_cudnn(framework)
     return {"cnn": _cnn, "transformer": _transformer}[values["model"]](framework, values)

@@ -11,7 +11,7 @@ from pis.indicators.frameworks import Framework
 
 
 class NumpyFramework(Framework):
-    """NumPy; threads are those of its BLAS."""
+    """NumPy, whose threads are those of its BLAS."""
 
     name = "numpy"
 
@@ -56,7 +56,7 @@ class NumpyFramework(Framework):
 
 
 def numpy_build(numpy: Any) -> dict[str, Any]:
-    """What NumPy says of its build, without the paths of the machine that built it."""
+    """What NumPy reports about its build, without paths of the machine that built it."""
     try:
         told = numpy.show_config(mode="dicts")  # since 1.25
     except (TypeError, AttributeError):

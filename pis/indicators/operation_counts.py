@@ -1,7 +1,7 @@
-"""Number of operations of a result: formula, source, and an example worked by hand.
+"""Numbers of operations, each with its formula, its source and an example worked by hand.
 
-An addition and a multiplication are one operation each, also where hardware fuses them; loads,
-stores and conversions are none (as in LINPACK's count, Dongarra 1992).
+An addition and a multiplication are one operation each, even if hardware fuses them. Loads, stores
+and conversions do not count (as in LINPACK, Dongarra 1992).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def matmul_operations(size: int, batch: int = 1) -> int:
 def triad_bytes(elements: int, bytes_per_element: int) -> int:
     """Bytes that a[i] = b[i] + s·c[i] moves: two arrays read, one written.
 
-    What a cache reads in order to write is not counted, as in STREAM (McCalpin 1995).
+    Lines that a cache reads before writing to them do not count, as in STREAM (McCalpin 1995).
 
     >>> triad_bytes(10, 8)
     240

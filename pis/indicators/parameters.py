@@ -1,4 +1,4 @@
-"""Parameters of indicators: flags, the historic environment variables, bounds."""
+"""Parameters of indicators, with their flags, historic environment variables and bounds."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 @dataclass(frozen=True)
 class Parameter:
-    """One thing that a person may choose.
+    """One parameter of an indicator, which a person may set.
 
     :param name: in JSON; the flag ``--matrix-size`` belongs to ``matrix_size``
     :param default: its type (int, float, str or bool) is the parameter's type
-    :param choices: the only values allowed, where there are any
+    :param choices: the allowed values; empty if all values are allowed
     :param environment: historic variables; the first that is set wins, a flag wins over them
-    :param low: smallest number allowed; the bounds are no matter to other types
+    :param low: smallest number allowed; bounds are ignored for other types
     :param high: largest number allowed
     :param pattern: regular expression that the whole of a text must match
-    :param spellings: pairs of a historic spelling and what it means
+    :param spellings: pairs of a historic spelling and its meaning
     """
 
     name: str
@@ -48,7 +48,7 @@ class Parameter:
     def checked(self, value: Any) -> Any:
         """Convert ``value``, which may be text, to the parameter's type.
 
-        :raises ValueError: for a person, without the parameter's name
+        :raises ValueError: with a message for a person, without the parameter's name
 
         >>> Parameter("device", "cpu", "", ("cpu", "cuda"), spellings=(("gpu", "cuda"),)).checked(
         ...     "GPU")
@@ -103,7 +103,7 @@ def _bool_of(value: Any) -> bool:
     return word in _TRUE
 
 
-#: What every indicator takes. 0 stands for "chosen automatically".
+#: The parameters of every indicator. 0 stands for "chosen automatically".
 COMMON = (
     Parameter("framework", "numpy", "library to measure", ("numpy", "torch", "tensorflow")),
     Parameter("device", "cpu", "where to compute", ("cpu", "cuda"), spellings=(("gpu", "cuda"),)),
@@ -124,9 +124,9 @@ def all_parameters(
     frameworks: Sequence[str],
     historic: Mapping[str, tuple[str, ...]],
 ) -> tuple[Parameter, ...]:
-    """An indicator's own parameters, then the common ones as it takes them.
+    """An indicator's own parameters, then the common ones, adapted to the indicator.
 
-    :param frameworks: that the indicator can measure, the default first
+    :param frameworks: frameworks that the indicator can measure, the default first
     :param historic: environment variables for common parameters, by parameter name
     """
     names = {parameter.name for parameter in own}
@@ -148,7 +148,7 @@ def values_of(
     environ: Mapping[str, str],
     description: str,
 ) -> dict[str, Any]:
-    """Each parameter's value: flags over environment over defaults; ``quiet`` besides.
+    """The value of each parameter and of ``quiet``: from flags, else environment, else defaults.
 
     :raises Unsupported: for a variable that cannot be used
     :raises SystemExit: 2 for a flag that cannot be used, 0 for ``--help``
@@ -174,7 +174,7 @@ def _value_of(parameter: Parameter, given: Any, environ: Mapping[str, str]) -> A
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what was wrong in one line."""
+    """A parser of flags whose error messages have one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message} (--help lists what there is)\n")

@@ -1,7 +1,7 @@
 """Upper bounds of a device's rate; a higher rate is an error of the measurement.
 
-Each bound is loose on purpose: it lies above every device that its flags may stand for, so that
-it never refuses a true rate.
+Each bound is loose on purpose: it lies above the rate of every device that has the same flags, so
+that no true rate is refused.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pis.indicators.gpu import Gpu, gpu_of_cuda
 #: Above the clock of every CPU on the market (Intel Core i9-14900KS: 6.2 GHz).
 MAX_CLOCK_HZ = 6.5e9
 
-#: FLOP a cycle and core in float32 by instruction set flag: two (on ARM four) vector units, each
-#: one fused multiply-add a cycle on every lane of its width, 2 FLOP a lane. float64 has half the
-#: lanes. (Intel 64 and IA-32 Optimization Reference Manual, chapter 2; Arm Neoverse V1 and V2
-#: Software Optimization Guides; A64FX Microarchitecture Manual.) The widest flag counts.
+#: FLOP per cycle and core in float32 by instruction set flag: two (on ARM four) vector units, each
+#: with one fused multiply-add per cycle on every lane of its width, 2 FLOP per lane. float64 has
+#: half the lanes. (Intel 64 and IA-32 Optimization Reference Manual, chapter 2; Arm Neoverse V1 and
+#: V2 Software Optimization Guides; A64FX Microarchitecture Manual.) The widest flag counts.
 _FLOAT32_PER_CYCLE = (
     ("avx512f", 2 * 16 * 2),
     ("sve", 2 * 16 * 2),
@@ -31,8 +31,8 @@ _FLOAT32_PER_CYCLE = (
     ("sse2", 2 * 4 * 2),
 )
 
-#: Operations a cycle and core of what is narrower, by flag: two units of 512 bits, or the matrix
-#: unit (Intel: 1024 operations of 16 bits, 2048 of 8 bits). Without a flag, what float32 does;
+#: Operations per cycle and core for narrower types, by flag: two units of 512 bits, or the matrix
+#: unit (Intel: 1024 operations of 16 bits, 2048 of 8 bits). Without a flag, as many as for float32;
 #: integers of 8 bits have four times the lanes of float32.
 _NARROW_PER_CYCLE = {
     "bfloat16": (("amx_bf16", 1024), ("avx512_bf16", 128), ("avx_ne_convert", 64), ("bf16", 128)),
@@ -40,13 +40,13 @@ _NARROW_PER_CYCLE = {
     "int8": (("amx_int8", 2048), ("avx512_vnni", 256), ("i8mm", 512), ("asimddp", 256)),
 }
 
-#: Bytes a cycle between a core's own caches and what lies beyond: a line of 64 in and one out.
+#: Bytes per cycle between a core's own caches and the rest: a line of 64 in and one out.
 _BYTES_PER_CYCLE = 128
 #: No socket's memory is faster (Intel Xeon Max with HBM2e: 1.64 TB/s).
 _SOCKET_BYTES_PER_S = 2e12
 
-#: Dense operations a clock and multiprocessor by compute capability: float64, float32 (where it
-#: may be TensorFloat-32, as that), 16 bits, int8; a fused multiply-add is two. (NVIDIA
+#: Dense operations per clock and multiprocessor by compute capability: float64, float32 (as
+#: TensorFloat-32 if possible), 16 bits, int8; a fused multiply-add is two operations. (NVIDIA
 #: architecture white papers, Pascal to Blackwell, tensor core tables; CUDA C++ Programming Guide,
 #: "Arithmetic Instructions".)
 _GPU_PER_CLOCK = {
@@ -77,7 +77,7 @@ class Peak:
     source: str
 
     def times(self, gain: int) -> Peak:
-        """The bound where an algorithm may need up to ``gain`` times fewer operations.
+        """The bound if an algorithm may need up to ``gain`` times fewer operations.
 
         >>> Peak(1e12, "2 CPUs").times(9)
         Peak(rate=9000000000000.0, source='2 CPUs x 9 by fewer operations')
@@ -106,7 +106,7 @@ def peak_of(kind: str, parameters: dict[str, Any], framework: Any) -> Peak | Non
 
 
 def cpu_peak(flags: Collection[str], dtype: str, cpus: int, clock_hz: float) -> Peak | None:
-    """CPUs × operations a cycle × clock.
+    """Upper bound of CPUs: their number × operations per cycle × clock.
 
     >>> cpu_peak({"avx2", "fma", "avx"}, "float64", 2, 3e9)  # 2 · 16 · 3e9
     Peak(rate=96000000000.0, source='2 CPUs x 16 a cycle (fma) x 3 GHz')
@@ -138,10 +138,10 @@ def memory_peak(cpus: int, clock_hz: float, sockets: int) -> Peak:
 
 
 def gpu_peak(kind: str, gpu: Gpu, dtype: str) -> Peak | None:
-    """Multiprocessors × operations a clock × highest clock, or memory clock × bus × 2.
+    """Multiprocessors × operations per clock × highest clock, or memory clock × bus × 2.
 
-    float32 has the bound of TensorFloat-32: one switch allows it for products, another for
-    convolutions, and libraries differ in how they are set.
+    float32 has the bound of TensorFloat-32, which one switch allows for products and another for
+    convolutions; libraries differ in how the switches are set.
 
     >>> h100 = Gpu("H100", (9, 0), 132, 1.98e9, 2.619e9, 5120, 50 * 2**20)
     >>> gpu_peak("compute", h100, "bfloat16").rate / 1e12  # 132 · 4096 · 1.98e9
@@ -165,7 +165,7 @@ def gpu_peak(kind: str, gpu: Gpu, dtype: str) -> Peak | None:
 
 
 def _clock_hz() -> float:
-    """The highest clock that the kernel knows, where it knows boosted clocks, else the bound."""
+    """The highest boosted clock that the kernel reports, or the bound if it reports none."""
     base = "/sys/devices/system/cpu/cpu0/cpufreq/"
     driver, most = _contents(base + "scaling_driver").strip(), _contents(base + "cpuinfo_max_freq")
     if driver in ("intel_pstate", "intel_cpufreq", "amd-pstate", "amd-pstate-epp"):

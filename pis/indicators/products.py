@@ -18,7 +18,7 @@ _INT8_LOW, _INT8_HIGH = -128, 128
 
 @dataclass(frozen=True)
 class Product:
-    """Operands as a person reads them (m × k, k × n), and the call that multiplies them."""
+    """Operands in mathematical order (m × k, k × n), and the call that multiplies them."""
 
     left: Any
     right: Any
@@ -35,7 +35,7 @@ def product_of(
 ) -> Product:
     """Random operands on the device, and the library's product of them.
 
-    int8 gives sums of 32 bits, so that nothing overflows.
+    Products of int8 give sums of 32 bits, so that nothing overflows.
 
     :param left: shape of the left operand as it is stored
     :param transposes: ``n`` or ``t`` for each operand: ``t`` is stored transposed
@@ -50,7 +50,7 @@ def product_of(
 
 
 def threads_of_product(framework: Framework, dtype: str) -> dict[str, int]:
-    """NumPy has BLAS for two types; the others it multiplies on one thread."""
+    """NumPy has BLAS for two types, and multiplies other types on one thread."""
     if framework.name == "numpy" and dtype not in ("float32", "float64"):
         return {"threads": 1}
     return {}
@@ -63,7 +63,7 @@ def _operand(framework: Framework, shape: Sequence[int], dtype: str, seed: int) 
 
 
 def _turned(array: Any, how: str) -> Any:
-    """``array`` as the product sees it: a view, nothing is copied."""
+    """A view of ``array`` as the product uses it, without a copy."""
     return array.T if how == "t" else array
 
 

@@ -1,8 +1,8 @@
 """Recurrent layers: operation counts, and their equations in float64.
 
-The gates' order is PyTorch's: input, forget, cell, output (lstm); reset, update, new (gru).
-``kernel`` is (inputs, gates · hidden), ``recurrent`` (hidden, gates · hidden); each gate has
-one bias, on the side of the inputs.
+The gates are in PyTorch's order: input, forget, cell, output (lstm); reset, update, new (gru). The
+shape of ``kernel`` is (inputs, gates · hidden), that of ``recurrent`` is (hidden, gates · hidden).
+Each gate has one bias, which is added to the product with the inputs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import exp, tanh
 from operator import mul
 
-#: How many gates a cell has, its new value among them.
+#: Number of gates of a cell, including its new value.
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 
 #: Multiplications that the float64 reference may cost: about a second in pure Python.
@@ -28,7 +28,8 @@ def cell_operations(cell: str, input_size: int, hidden_size: int) -> int:
     Source: Elman 1990 (doi:10.1207/s15516709cog1402_1), Hochreiter & Schmidhuber 1997
     (doi:10.1162/neco.1997.9.8.1735), Cho et al. 2014 (arXiv:1406.1078).
 
-    One unit with two inputs: w₁x₁ + w₂x₂ + uh, 3 products and 2 sums; four times that in an LSTM.
+    One unit with two inputs computes w₁x₁ + w₂x₂ + uh: 3 products and 2 sums. An LSTM computes four
+    times as many.
 
     >>> cell_operations("rnn", 2, 1), cell_operations("gru", 2, 1), cell_operations("lstm", 2, 1)
     (5, 15, 20)
@@ -38,12 +39,13 @@ def cell_operations(cell: str, input_size: int, hidden_size: int) -> int:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """A stack of recurrent layers run over a batch of sequences.
+    """A stack of recurrent layers that runs over a batch of sequences.
 
     :param cell: ``rnn`` (tanh), ``gru`` (reset after the product, as in cuDNN) or ``lstm``
     :param steps: length of each sequence
 
-    Two layers of one unit, one input, three steps, a batch of two: 3 operations a cell each.
+    For two layers of one unit, one input, three steps and a batch of two, each of the 12 cells has
+    3 operations.
 
     >>> Recurrence("rnn", 2, 1, 1, 3, 2).operations
     36
@@ -58,19 +60,19 @@ class Recurrence:
 
     @property
     def input_sizes(self) -> list[int]:
-        """Inputs of each layer: the first one's, then hidden sizes."""
+        """Number of inputs of each layer: those of the first, then hidden sizes."""
         return [self.input_size] + [self.hidden_size] * (self.layers - 1)
 
     @property
     def operations(self) -> int:
-        """What one call computes: layer for layer, each step of each sequence."""
+        """Number of operations of one call, over all layers, steps and sequences."""
         layers = (cell_operations(self.cell, size, self.hidden_size) for size in self.input_sizes)
         return self.batch * self.steps * sum(layers)
 
     @property
     def reference_steps(self) -> int:
-        """How many first steps the reference can afford, at least two: the second one is
-        the first that has a state.
+        """Number of first steps that the reference can afford; at least two, because the second
+        step is the first that has a state.
         """
         width = GATES[self.cell] * self.hidden_size
         products = sum(width * (size + self.hidden_size) for size in self.input_sizes)
@@ -79,7 +81,7 @@ class Recurrence:
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """One layer's weights on the host, a sequence a gate unit.
+    """One layer's weights on the host, one sequence per gate unit.
 
     :param kernel: for each of gates · hidden units its weights of the inputs
     :param recurrent: likewise of the hidden state
@@ -120,7 +122,7 @@ def cell_step(
     hidden: Sequence[float],
     memory: Sequence[float],
 ) -> tuple[list[float], list[float]]:
-    """The next hidden state and memory; without an LSTM's memory both are the hidden state.
+    """The next hidden state and memory; in cells without memory, both are the hidden state.
 
     An LSTM with all weights zero halves its memory, as sigmoid(0) = 1/2:
 

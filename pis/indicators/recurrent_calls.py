@@ -1,7 +1,7 @@
 """A stack of recurrent layers in each library, with given weights.
 
-Inputs are (steps, batch, inputs), outputs (steps, batch, hidden). Each layer's weights are
-those that ``recurrent_weights`` made on the device.
+The shape of inputs is (steps, batch, inputs), that of outputs is (steps, batch, hidden). Each
+layer's weights are those that ``recurrent_weights`` made on the device.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pis.indicators.recurrent import GATES, Recurrence
 def recurrent_weights(
     framework: Framework, recurrence: Recurrence, dtype: str, seed: int
 ) -> list[tuple[Any, Any, Any]]:
-    """(kernel, recurrent, bias) a layer, random, of variance 1 / hidden: states neither
-    vanish nor saturate.
+    """Random (kernel, recurrent, bias) of each layer, of variance 1 / hidden, so that states
+    neither vanish nor saturate.
     """
     width = GATES[recurrence.cell] * recurrence.hidden_size
     shapes = [
@@ -67,9 +67,9 @@ def torch_recurrence(
 
 
 def tensorflow_layers(tf: Any, cell: str, inputs: Any, weights: Sequence[Any]) -> Any:
-    """Each layer's inputs in one product, then a loop over the steps with ``tf.scan``.
+    """Multiply each layer's inputs in one product, then loop over the steps with ``tf.scan``.
 
-    TensorFlow's own operations: Keras is a package of its own, with its own version.
+    These are TensorFlow's own operations, because Keras is another package with its own version.
     """
     step = {"rnn": tensorflow_rnn, "gru": tensorflow_gru, "lstm": tensorflow_lstm}[cell]
     for kernel, recurrent, bias in weights:

@@ -1,4 +1,4 @@
-"""Recurrent layers as something to measure, checked against their equations in float64."""
+"""Measures recurrent layers, and checks them against their equations in float64."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pis.indicators.recurrent import LayerWeights, Recurrence, recurrent_outputs
 from pis.indicators.recurrent_calls import recurrent_call, recurrent_weights
 from pis.indicators.rounding import heed_cudnn, root_mean_square, roundoff_of
 
-#: Root mean square of the errors of one step's states, in units of roundoff: states are within
-#: ±1, and squashing keeps errors of earlier steps from growing.
+#: Limit for the root mean square of one step's errors, in units of roundoff: states are within ±1,
+#: and squashing keeps errors of earlier steps from growing.
 STATE_ROUNDINGS = 32
 
 RECURRENT_PARAMETERS = (
@@ -61,7 +61,7 @@ def recurrent_works(framework: Framework, values: dict[str, Any], cell: str) -> 
 class RecurrentCheck:
     """Compares the first steps of the batch's first sequence with float64.
 
-    As many steps as the reference can afford; the last step of all must be made of numbers.
+    It compares as many steps as the reference can afford. The last step must not contain NaN.
     """
 
     def __init__(

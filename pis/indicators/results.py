@@ -18,7 +18,7 @@ from pis.indicators.timing import Timing
 
 SCHEMA_VERSION = "indicator-result-1"
 
-#: Unit of a rate, and how many of the amount's unit it counts, by the unit of the amount.
+#: By the unit of an amount: the unit of its rate, and its factor.
 RATE_UNITS = {
     "FLOP": ("GFLOPS", 1e9),
     "OP": ("GOPS", 1e9),
@@ -35,10 +35,10 @@ _MAD_FACTOR = 1.4826
 def result_of(
     timing: Timing, per_call: int, unit: str, checksum: float, peak: Peak | None
 ) -> dict[str, Any]:
-    """The ``@result`` object; durations in milliseconds a call.
+    """The ``@result`` object; durations are in milliseconds per call.
 
     :param per_call: how much one call does, in ``unit``
-    :raises WrongResult: if the rate lies above the peak, or the checksum is no number
+    :raises WrongResult: if the rate lies above the peak, or the checksum is not a number
     """
     shown, scale = RATE_UNITS[unit]
     repetitions_ms = [_rounded(seconds * 1e3) for seconds in timing.repetitions_s]
@@ -74,7 +74,7 @@ def result_of(
 
 
 def _rounded(number: float) -> float:
-    """Nine digits: more than a clock has, fewer than a float prints.
+    """Round to nine digits, more than a clock has and fewer than a float prints.
 
     >>> _rounded(1.2362517500024397)
     1.23625175
@@ -83,7 +83,7 @@ def _rounded(number: float) -> float:
 
 
 def standard_error(rates: Sequence[float]) -> float | None:
-    """Of the mean: s/√n; ``None`` for a single rate.
+    """Standard error of the mean, s/√n; ``None`` for a single rate.
 
     >>> standard_error([1.0, 2.0, 3.0, 4.0, 5.0])  # sqrt(2.5) / sqrt(5)
     0.7071067811865476
@@ -108,7 +108,7 @@ def document_of(
     clock: Clock,
     results: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    """The whole document; a single result stands in it directly, several in ``@results``."""
+    """The whole document, with a single result as ``@result``, or several in ``@results``."""
     return {
         "schema_version": SCHEMA_VERSION,
         "name": title,

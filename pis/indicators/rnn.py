@@ -1,4 +1,4 @@
-"""``rnn``: recurrent layers of a chosen cell, FLOP/s."""
+"""The indicator ``rnn``: recurrent layers of a chosen cell, in FLOP/s."""
 
 from __future__ import annotations
 

@@ -11,15 +11,16 @@ from pis.indicators.frameworks import ROUNDOFF, ROUNDOFF_TF32, Framework
 def heed_cudnn(framework: Framework) -> None:
     """Set ``framework.tf32`` to cuDNN's switch; cuDNN computes convolutions and recurrent layers.
 
-    PyTorch has a switch for it besides that of matrix products; cuDNN's is on unless turned off
-    (``torch.backends.cudnn.allow_tf32``). The tolerance of checks and the peak depend on it.
+    PyTorch has one switch for matrix products and one for cuDNN, which is on by default
+    (``torch.backends.cudnn.allow_tf32``). The tolerance of checks and the peak depend on this
+    switch.
     """
     if framework.name == "torch" and framework.device == "cuda":
         framework.tf32 = framework.tf32 or bool(framework.module.backends.cudnn.allow_tf32)
 
 
 def roundoff_of(framework: Framework, dtype: str) -> float:
-    """Unit roundoff that ``framework`` computes ``dtype`` with."""
+    """Unit roundoff with which ``framework`` computes ``dtype``."""
     if dtype == "float32" and framework.tf32:
         return ROUNDOFF_TF32
     return ROUNDOFF[dtype]

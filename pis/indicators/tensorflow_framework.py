@@ -11,14 +11,14 @@ from typing import Any
 from pis.indicators.errors import Unsupported
 from pis.indicators.frameworks import Framework
 
-#: Words of TensorFlow for a type that an operation does not take.
+#: Parts of TensorFlow's messages for a type that an operation does not take.
 _NO_SUCH_TYPE = re.compile(r"not in (?:the )?list of allowed values|No OpKernel")
 
 
 class TensorflowFramework(Framework):
-    """TensorFlow; eager, or each call one ``tf.function``.
+    """TensorFlow, either eager or with each call as one ``tf.function``.
 
-    Operations on the CPU are done when they return; those on a GPU are waited for.
+    Operations on the CPU are done when they return; those on a GPU must be waited for.
     """
 
     name = "tensorflow"

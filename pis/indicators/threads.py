@@ -21,7 +21,8 @@ THREAD_VARIABLES = (
 def set_threads(wanted: int, environ: MutableMapping[str, str]) -> int:
     """Decide on a number of threads and write it into ``environ`` for the libraries.
 
-    :param wanted: 0 for ``OMP_NUM_THREADS``, else the CPUs that this process may use
+    :param wanted: number of threads; 0 for ``OMP_NUM_THREADS`` or, if it is unset, the number of
+        CPUs that this process may use
     :returns: the number
     """
     threads = wanted or threads_of_environment(environ) or available_cpus()
@@ -31,7 +32,7 @@ def set_threads(wanted: int, environ: MutableMapping[str, str]) -> int:
 
 
 def threads_of_environment(environ: Mapping[str, str]) -> int | None:
-    """``OMP_NUM_THREADS``; of a list, one number a nesting level, the first.
+    """``OMP_NUM_THREADS``; if it lists a number for each nesting level, the first.
 
     >>> threads_of_environment({"OMP_NUM_THREADS": "4,2"})
     4
@@ -41,7 +42,7 @@ def threads_of_environment(environ: Mapping[str, str]) -> int | None:
 
 
 def available_cpus() -> int:
-    """CPUs of the affinity mask, bounded by the control group's quota, at least one."""
+    """Number of CPUs in the affinity mask, within the control group's quota, at least one."""
     try:
         cpus = len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system

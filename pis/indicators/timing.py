@@ -38,7 +38,7 @@ class Timed(Protocol):
 
 @dataclass(frozen=True)
 class Timing:
-    """What was timed.
+    """The durations that were measured.
 
     :param repetitions_s: seconds per call, one for each repetition, in order
     :param settled: whether the warm-up ended because the time had settled
@@ -69,7 +69,7 @@ class Plan:
 def time_work(timed: Timed, plan: Plan) -> Timing:
     """Choose the calls of a repetition, warm up until the time settles, then repeat.
 
-    :raises Unsupported: if so few calls were asked for that the clock cannot see them
+    :raises Unsupported: if the requested calls are too short for the clock
     """
     with _no_collection():
         began = time.perf_counter()
@@ -97,7 +97,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _calls(timed: Timed, plan: Plan) -> int:
-    """Return the calls per repetition: as requested, else doubled until it is long enough."""
+    """Return the calls per repetition: as requested, or doubled until they take long enough."""
     if plan.calls:
         seconds = max(timed(plan.calls)[0], timed(plan.calls)[0])
         if seconds < plan.clock.shortest_s:
@@ -137,7 +137,7 @@ def _warm_up(timed: Timed, calls: int, began: float) -> list[float]:
 
 
 def settled(seconds: Sequence[float]) -> bool:
-    """Whether the median of the last five is within 2 % of that of the five before.
+    """Whether the median of the last five times is within 2 % of that of the five before.
 
     >>> settled([9, 2, 2, 2, 2, 2, 2, 2, 2]), settled([9, 2, 2, 2, 2, 2, 2, 2, 2, 2])
     (False, True)

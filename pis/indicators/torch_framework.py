@@ -15,7 +15,7 @@ _NOT_IMPLEMENTED = re.compile(
 
 
 class TorchFramework(Framework):
-    """PyTorch; on a GPU, CUDA events take the time."""
+    """PyTorch; on a GPU, CUDA events measure the time."""
 
     name = "torch"
 
@@ -93,7 +93,7 @@ class TorchFramework(Framework):
 
 
 def _setting(said: str, name: str) -> str | None:
-    """One of ``BLAS_INFO=mkl, CXX_FLAGS=…, …``."""
+    """The value of one setting in a text like ``BLAS_INFO=mkl, CXX_FLAGS=…, …``."""
     found = re.search(rf"\b{name}=(.*?)(?:, [A-Z_]+=|, *$|$)", said)
     return found.group(1).strip() if found else None
 

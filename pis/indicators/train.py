@@ -1,4 +1,4 @@
-"""``train``: steps of stochastic gradient descent on a small network, images or tokens/s."""
+"""The indicator ``train``: gradient descent on a small network, in images/s or tokens/s."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def tensorflow_step(framework: Framework, network: Network) -> Callable[[], Any]
             logits = network.logits(variables, inputs)
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
             loss = tf.reduce_mean(losses)
-        # Of looked-up rows the gradient is sparse; PyTorch's is dense, so this one becomes it.
+        # The gradient of looked-up rows is sparse; it is made dense, as in PyTorch.
         gradients = map(tf.convert_to_tensor, tape.gradient(loss, variables))
         for variable, gradient in zip(variables, gradients):
             variable.assign_sub(LEARNING_RATE * gradient)

@@ -1,7 +1,7 @@
 """A small transformer that predicts a token for each token, in PyTorch and in TensorFlow.
 
-An encoder without mask (Vaswani et al. 2017, arXiv:1706.03762), normalised before each
-block (Xiong et al. 2020, arXiv:2002.04745), GELU, four times as wide inside, no dropout.
+It is an encoder without mask (Vaswani et al. 2017, arXiv:1706.03762), normalised before each block
+(Xiong et al. 2020, arXiv:2002.04745), with GELU, inner layers four times as wide, and no dropout.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BLOCK = 12
 class TransformerShape:
     """Sizes of the network and its sequences.
 
-    :param hidden_size: numbers a token, divisible by ``heads``
+    :param hidden_size: numbers per token, divisible by ``heads``
     """
 
     sequence_length: int
@@ -95,7 +95,7 @@ def tensorflow_transformer(tf: Any, heads: int, weights: Sequence[Any], tokens: 
 
 
 def tensorflow_block(tf: Any, heads: int, weights: Sequence[Any], hidden: Any) -> Any:
-    """Attention, then two linear layers, each added to what came in."""
+    """Attention, then two linear layers; each part is added to its input."""
     normal = normalised(tf, hidden, *weights[0:2])
     mixed = tensorflow_attention(tf, heads, tf.tensordot(normal, weights[2], 1) + weights[3])
     hidden += tf.tensordot(mixed, weights[4], 1) + weights[5]
@@ -119,6 +119,6 @@ def tensorflow_attention(tf: Any, heads: int, projected: Any) -> Any:
 
 
 def normalised(tf: Any, hidden: Any, scale: Any, shift: Any) -> Any:
-    """Layer normalisation (Ba et al. 2016, arXiv:1607.06450); ``scale`` is held as 1 + scale."""
+    """Layer normalisation (Ba et al. 2016, arXiv:1607.06450) with the factor 1 + ``scale``."""
     mean, variance = tf.nn.moments(hidden, -1, keepdims=True)
     return tf.nn.batch_normalization(hidden, mean, variance, shift, 1 + scale, 1e-5)

@@ -11,7 +11,7 @@ from pis.amun.specification import Specification
 
 
 class BuildFailed(ProjectError):
-    """The environment of a stack could not be built; this is a result of its own.
+    """The environment of a stack could not be built; this failure is itself a result.
 
     :param reason: stable code: ``hash-mismatch``, ``no-wheel``, ``build-failed``, or one of
         :data:`common.host_problems.BUILD_REASONS`

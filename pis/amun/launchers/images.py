@@ -102,7 +102,7 @@ class BuiltImage:
 
 
 def find_engine() -> Engine:
-    """Find podman, else docker.
+    """Find podman or, if it is not installed, docker.
 
     :raises BuildFailed: if neither is installed
     """

@@ -269,7 +269,7 @@ def run_in_cluster(namespace: str, image: str, inspection: Inspection, job: Job)
 
 
 def _configure_client() -> str:
-    """Configure the client as for `kubectl`.
+    """Configure the client in the same way as ``kubectl``.
 
     :returns: the namespace
     """

@@ -205,7 +205,7 @@ def _write_files(folder: Path, files: tuple[tuple[str, str], ...]) -> None:
 def _variables(
     specification: Specification, python: Path, cpus: list[int] | None
 ) -> dict[str, str]:
-    """Return the job's environment without its folders. Variables of the specification win."""
+    """Return the job's variables without its folders; the specification's take precedence."""
     threads = dict.fromkeys(THREAD_VARIABLES, str(len(cpus))) if cpus else {}
     return {
         "PATH": f"{python.parent}:{_SYSTEM_PATH}",

@@ -143,7 +143,7 @@ class RayLauncher:
         return result
 
     def _usable(self, inspection_id: str) -> list[tuple[Node, PreparedInspection]]:
-        """Return the nodes that an inspection can use: those of all inspections, if any.
+        """Return the nodes that an inspection can use; if possible, those that all inspections can.
 
         The jobs of a block run on the same node only if all inspections use the same list.
         """
@@ -288,7 +288,10 @@ def _result(node: Node, reference: Any) -> Any:
 
 
 def _common_environment(built: Sequence[tuple[Node, PreparedInspection]]) -> str | None:
-    """Return the environment of all nodes; ``None`` if they differ. Results name their own."""
+    """Return the environment that all nodes have in common; ``None`` if they differ.
+
+    Each result names the environment of its own node.
+    """
     environments = {prepared.environment for _, prepared in built}
     return environments.pop() if len(environments) == 1 else None
 
