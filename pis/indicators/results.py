@@ -108,7 +108,7 @@ def document_of(
     clock: Clock,
     results: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    """The whole document, with a single result as ``@result``, or several in ``@results``."""
+    """The whole document, with the fields of a single result, or several as ``@results``."""
     return {
         "schema_version": SCHEMA_VERSION,
         "name": title,
