@@ -116,7 +116,7 @@ class GuardResult:
 
     @property
     def slower(self) -> tuple[Claim, ...]:
-        """Settled slowdowns of the whole lock, or of single packages where it was not compared."""
+        """Settled slowdowns of the whole lock or, in series without it, of single packages."""
         whole = {it.comparison_key for it in self.stacks}
         parts = (it for it in self.claims if it.comparison_key not in whole)
         return tuple(it for it in (*self.stacks, *parts) if it.verdict is Verdict.SLOWER)

@@ -63,7 +63,7 @@ class Coverages:
         )
 
     def _nearest(self, stack: Collection[Purl]) -> NearestStack | None:
-        """The measured stack with the fewest differences; hardware, then jobs, break ties."""
+        """The measured stack with fewest differences; on ties, on this hardware, with most jobs."""
         if not stack:
             return None
         wanted = frozenset(stack)

@@ -26,7 +26,7 @@ from common.errors import IncomparableSamples
 
 @dataclass(frozen=True, slots=True)
 class FamilyMember:
-    """One comparison of an answer.
+    """One of the comparisons that an answer makes.
 
     :param log_margin: ``ln(1 + δ)``
     :param series: number of its series; comparisons of one series inform each other

@@ -171,7 +171,7 @@ def newness_of(criteria: Iterable[Criterion]) -> frozenset[int]:
 
 
 def level_names(direct: Iterable[str]) -> list[str]:
-    """Names of the levels of a score, in order; each outweighs all that follow.
+    """Names of the levels of a score, in order; each level outweighs all later levels.
 
     :param direct: packages that the request names, in declared order
 

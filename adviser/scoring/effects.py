@@ -272,9 +272,9 @@ MOST_SHRUNK = 1.645
 def true_variance(effects: Effects) -> float:
     """τ²: variance of the true effects about zero, weighted by precision.
 
-    The τ² for which ``Σ min(d²/(τ² + SE²), 9)`` is the number of effects (Paule & Mandel 1982,
-    doi:10.6028/jres.087.022, winsorised), at least zero. Effects vary about zero instead of about
-    their mean, so they are shrunk towards "no difference", and a single effect is enough.
+    It is the τ² for which ``Σ min(d²/(τ² + SE²), 9)`` is the number of effects (Paule & Mandel
+    1982, doi:10.6028/jres.087.022, winsorised), at least zero. Effects vary about zero instead of
+    about their mean, so they are shrunk towards "no difference", and a single effect is enough.
 
     :param effects: effects of one series; those with an unknown error are ignored
 

@@ -1,4 +1,4 @@
-"""The jobs of a stack, and which jobs of two stacks are compared with each other.
+"""Select which jobs of two stacks are compared with each other.
 
 A job is one process: one start of its environment in one slot of time. Its repetitions share the
 state of the machine, so a job contributes one number, whatever its number of repetitions. Jobs of

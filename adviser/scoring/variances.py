@@ -8,8 +8,8 @@ between runs.
 
 **Moderation.** Five jobs estimate their own variance badly, and a variance that is small by luck
 leads to a false claim. The stacks of one series on one host mostly vary alike, so each variance is
-pulled towards what they share (empirical Bayes; Smyth 2004, doi:10.2202/1544-6115.1027). A stack
-that varies more than the others keeps its own variance.
+pulled towards the variance that they share (empirical Bayes; Smyth 2004,
+doi:10.2202/1544-6115.1027). A stack that varies more than the others keeps its own variance.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ UNKNOWN_SPREAD = RunSpread()
 def run_spread(
     log_rates: Sequence[float], runs: Sequence[int], stack_of: Sequence[int]
 ) -> RunSpread:
-    """Variance between runs, pooled over stacks: one-way analysis of variance of their means.
+    """Variance between runs, pooled over stacks, by analysis of variance of the runs' means.
 
     Stacks that ran once are ignored. Linear in the number of jobs.
 

@@ -206,7 +206,7 @@ class _Reader:
             self._packages.append((entry.origin, package))
 
     def lock(self, python_version: str | None) -> tuple[Lock, list[SpecificationProblem]]:
-        """Return one entry per package; of several, the one whose marker is true here."""
+        """Return one entry per package: if it has several, the entry whose marker is true here."""
         environment = environment_of(python_version)
         by_name: dict[str, list[tuple[str, LockedPackage]]] = defaultdict(list)
         for at, package in self._packages:

@@ -397,7 +397,7 @@ def _without_privileges(user: int) -> Iterator[str]:
 
 
 def _rlimits(limits: JobLimits, *, gpu: bool) -> Iterator[str]:
-    """Yield the kernel's limits. All but the number of processes apply to each process.
+    """Yield the kernel's limits. Each limit is per process, except that on the number of processes.
 
     The watch limits the memory of all processes together; the limit of a process stops a sudden
     allocation before the watch sees it. The kernel's limit counts reserved memory, of which
