@@ -69,7 +69,7 @@ def create_app(
 
 
 def _surround(app: Flask, settings: Settings) -> None:
-    """Register handlers. Those before a request run in this order, those after it in reverse."""
+    """Register handlers: before a request, they run in this order, and after it in reverse."""
     limits = RequestLimits(app, settings)
     errors.register(app)
     Compress(app)

@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 class GraphProbe:
     """Probes the graph in a thread, because the driver does not limit the wait for an answer.
 
-    One probe runs at a time; a graph that does not answer it in time counts as down.
+    Only one probe runs at a time; a graph that does not answer the probe in time counts as down.
     """
 
     def __init__(self, stores: ServiceStores) -> None:

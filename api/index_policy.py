@@ -1,4 +1,4 @@
-"""Policy for indexes in requests: only configured ones are used, and no URL is fetched."""
+"""Policy for indexes in requests: only configured indexes are used, and no URL is fetched."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class _Body(LimitedStream):
             self._refuse_large()
 
     def readinto(self, b: bytearray) -> int | None:  # type: ignore[override]
-        """Read, and check the limit."""
+        """Read bytes of the body, and check the size limit."""
         try:
             size = super().readinto(b)
         except ParseException as error:  # of a chunk's length

@@ -53,9 +53,10 @@ def wheel(
 ) -> None:  # fmt: skip
     """Show the native libraries that a wheel needs.
 
-    Also shows the libraries that the wheel bundles, and its importable modules. For NAME==VERSION,
-    the command reads the wheel that an installer would choose on this machine, or for --python and
-    --platform. No code of the wheel is run. Exit code 1 if a library in the wheel is broken.
+    The command also shows the libraries that the wheel bundles, and its importable modules. For
+    NAME==VERSION, the command reads the wheel that an installer would choose on this machine, or
+    for --python and --platform. No code of the wheel is run. Exit code 1 if a library in the wheel
+    is broken.
     """
     from ingest.native.file_trees import is_there
 

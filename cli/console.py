@@ -144,7 +144,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_text(text: Cell, file: TextIO | None = None) -> None:
-    """Print a line. It is wrapped if a terminal or ``COLUMNS`` sets the width."""
+    """Print a line, which is wrapped if a terminal or ``COLUMNS`` sets the width."""
     from rich.text import Text
 
     out = console(file=file)

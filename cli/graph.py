@@ -49,7 +49,7 @@ def sync(settings: Settings, as_json: bool) -> None:
 @as_json_option
 @click.pass_obj
 def lag(settings: Settings, as_json: bool) -> None:
-    """Show how far the graph is behind.
+    """Show how far the graph is behind PostgreSQL.
 
     Only PostgreSQL must be running for this command.
     """

@@ -79,10 +79,10 @@ def inspections(
 def nightly(context: click.Context, as_json: bool) -> None:
     """Ingest all sources, new releases and advisories.
 
-    Run this command once a night. It reads the sources in INGEST_SOURCES, new releases of all known
-    packages and, if ADVISORIES is set, new advisories. For NIGHTLY_VERIFY_S seconds, it compares
-    stored rows with their documents; the next run continues with the next documents. Exit code 5 if
-    another nightly run is in progress.
+    Run this command once a night. The nightly run reads the sources in INGEST_SOURCES, new releases
+    of all known packages and, if ADVISORIES is set, new advisories. For NIGHTLY_VERIFY_S seconds,
+    the run compares stored rows with their documents; the next run continues with the next
+    documents. Exit code 5 if another nightly run is in progress.
     """
     from common.redaction import absolute_source
     from ingest.runs import run_nightly

@@ -69,7 +69,7 @@ class _Seconds(click.FloatRange):
 @click.option("--timeout", type=_Seconds(0, 86_400, min_open=True), metavar="S",
               help="Time limit of a job in seconds.  [default: the specification's]")  # fmt: skip
 @click.option("--trust-script", is_flag=True,
-              help="Run your own scripts as you, without a sandbox.")  # fmt: skip
+              help="Run your own scripts without a sandbox.")  # fmt: skip
 @as_json_option
 @click.pass_context
 def inspect(  # noqa: PLR0913, PLR0917 - one for each option
@@ -91,8 +91,8 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     If a stack cannot be built or a job fails, this is recorded, and the exit code is 1. Run the
     command again to continue after an interruption; finished jobs are kept.
 
-    Your own scripts run in a sandbox made by bubblewrap. With --trust-script they run as you and
-    can do what you can: use that option only for scripts that you wrote or read.
+    Your own scripts run in a sandbox made by bubblewrap. With --trust-script, scripts run with all
+    your permissions: use that option only for scripts that you wrote or read.
     """
     from cli.inspect_view import print_outcomes
     from pis.amun.inspect import InspectOptions

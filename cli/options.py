@@ -78,7 +78,7 @@ as_json_option: Callable[[Any], Any] = click.option(
 
 
 class NamedPath(click.Path):
-    """A path. An empty one is rejected, because it would mean the current folder."""
+    """A path; an empty path is rejected, because it would mean the current folder."""
 
     name = "path"
 

@@ -169,7 +169,7 @@ def show(context: click.Context, package: str, as_json: bool) -> None:
 
 @packages.group(cls=CommandGroup)
 def watch() -> None:
-    """List or remove packages whose new releases are read by `refresh`."""
+    """List or remove packages whose new releases `refresh` reads."""
 
 
 @watch.command("list")
@@ -224,8 +224,9 @@ def import_command(
 
     FILE has JSON lines (.jsonl, .ndjson, gzipped or not), is a JSON document of releases or of a
     solver, or is a folder or an archive of such files. Known releases are skipped. Releases that
-    cannot be ingested go to the quarantine with their line number. Exit code 1 if there are any, or
-    if the hash of a file has changed. Run the command again to continue after an interruption.
+    cannot be ingested go to the quarantine with their line number. Exit code 1 if there are such
+    releases, or if the hash of a file has changed. Run the command again to continue after an
+    interruption.
     """
     from cli.packages_view import print_releases
     from common.index.configuration import configured_indexes

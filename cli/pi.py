@@ -172,7 +172,7 @@ def _print_failure(finished: ScriptRun) -> None:
 @pi.command()
 @click.argument("names", nargs=-1, required=True, metavar="[INDICATOR] REQUIREMENT...")
 @click.option("--script", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="A script of your own, instead of INDICATOR.")  # fmt: skip
+              help="Measure with this script of your own instead of INDICATOR.")  # fmt: skip
 @click.option("--python", "python_version", metavar="VERSION",
               help="Python version, such as 3.11.  [default: this interpreter's]")  # fmt: skip
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",

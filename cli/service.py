@@ -102,7 +102,7 @@ def _serve(settings: Settings, verbose: bool, given: dict[str, Any]) -> None:
 def serve_with_workers(
     ctx: click.Context, arguments: Sequence[str], metrics_dir: Path | None = None
 ) -> int:
-    """Run the server and workers as child processes; each may end without the others.
+    """Run the server and workers as child processes; each may end without the rest.
 
     :param arguments: of ``thoth serve``
     """
@@ -206,7 +206,8 @@ def worker(
 ) -> int:
     """Process the jobs of the service.
 
-    Workers run until SIGTERM. Then each finishes its running job, or returns the job to its queue.
+    Workers run until SIGTERM. Each worker then finishes its running job, or returns the job to its
+    queue.
     """
     from api.jobs.queue import QueueName
 

@@ -26,7 +26,7 @@ _NOT_ALL_UP = 3
 
 @click.command()
 @as_json_option
-@click.option("--serve", is_flag=True, help="After that, run the HTTP service until Ctrl-C.")
+@click.option("--serve", is_flag=True, help="After the start, run the HTTP service until Ctrl-C.")
 @click.option("--port", type=click.IntRange(0, 65535),
               help="Port of the service, with --serve.  [default: 8443]")  # fmt: skip
 @click.pass_context
@@ -99,8 +99,8 @@ def down(settings: Settings, as_json: bool) -> None:
 def status(ctx: click.Context, as_json: bool) -> None:
     """Show whether the stores are up.
 
-    This command starts no store. It also warns if requests wait while no worker is running. Exit
-    code 3 if a store is down.
+    The command starts no store. If requests wait while no worker is running, the command warns.
+    Exit code 3 if a store is down.
     """
     settings: Settings = ctx.obj
     stores = inventory(settings)

@@ -46,7 +46,7 @@ class PackageVersion:
     """One release of one package, as one named index serves it.
 
     The index is part of the identity: a build that another index publishes under the same name and
-    version is another artefact, and may well be faster.
+    version is a different artefact, and may well be faster.
     """
 
     name: str

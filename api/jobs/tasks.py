@@ -77,7 +77,7 @@ def _task(name: str, limit_s: float) -> Callable[[Task[P]], Task[P]]:
 
 
 def _another_waits(context: JobContext) -> bool:
-    """Whether another job with the same key waits, which will do the same work."""
+    """Whether another job with the same key waits; that job will do the same work."""
     key, service = context.job.queueing_lock, _worker(context).service
     if key is None:
         return False

@@ -39,8 +39,9 @@ PROJECT_SOON = replace(PROJECT, key="graph.project-soon", delay_s=1)
 def upload_id(analysis_id: str) -> str:
     """Identifier of the stored upload of a request.
 
-    It differs from the digest of the content, which may be the identifier of the ingested document.
-    Uploads with the same content are stored separately, each as long as its request needs it.
+    The identifier is not the digest of the content, because that may be the identifier of the
+    ingested document. Uploads with the same content are stored separately, each as long as its
+    request needs it.
     """
     return digest(["upload", analysis_id])
 
@@ -90,7 +91,7 @@ def _refuse_whole(result: Mapping[str, Any]) -> None:
 def lock_of(settings: Settings, content: str) -> FileLock:
     """The lock for the temporary file of an upload.
 
-    The lock is a file lock, because the upload's file is local to this machine, too. It ends with
+    A file lock is used, because the upload's file is local to this machine, too. The lock ends with
     its process. Digests with the same first digits share a lock, so that there are few.
     """
     name = content.removeprefix("sha256:")[:2]

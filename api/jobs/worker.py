@@ -1,8 +1,8 @@
 """The worker process: runs jobs of the queue until a signal to stop.
 
 The worker returns a job to the queue if it cannot finish the job in time, or could not store the
-job's end because the queue was unavailable. Neither counts as an attempt, but the sudden death of a
-worker does.
+job's end because the queue was unavailable. A returned job does not count as an attempt, but the
+sudden death of a worker does.
 """
 
 from __future__ import annotations

@@ -271,7 +271,7 @@ def _parsed(parse: Callable[[Text], Value], text: Text, field: str) -> Value:
 
 
 def _environment(project: Project, described: Mapping[str, Any]) -> Environment:
-    """Return the requested environment; the default Python is the project's if it is complete."""
+    """Return the requested environment; a complete Python version of the project is the default."""
     platform, cuda = described.get("platform") or _PLATFORM, described.get("cuda")
     python = described.get("python")
     if python is None and project.python is not None:

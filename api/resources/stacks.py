@@ -231,8 +231,8 @@ def _compared(
 ) -> Iterator[dict[str, Any]]:
     """The comparisons of a page.
 
-    All measurements of the selection are compared, not only those of the page. They form one
-    family of tests, and the size of a page must not change a verdict.
+    All measurements of the selection are compared, not only those of the page: all comparisons form
+    one family of tests, and the size of a page must not change a verdict.
     """
     if not keys:
         return

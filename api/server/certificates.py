@@ -1,4 +1,4 @@
-"""A self-signed certificate, for a service without another one."""
+"""A self-signed certificate, for a service that has no other certificate."""
 
 from __future__ import annotations
 

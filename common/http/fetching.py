@@ -321,7 +321,7 @@ def _server_of(url: str, what: str) -> Server:
 class _Body:
     """Writes the body of one response to the file of its request.
 
-    The limit holds for the bytes that are transferred and for the decompressed ones. Bodies of
+    The limit holds both for the transferred bytes and for the decompressed bytes. Bodies of
     redirects and of unexpected statuses are dropped.
     """
 

@@ -6,7 +6,7 @@ so that most uses neither decompress nor parse it.
 
 The library hishel was tried. One of its modes ignores the age in a response. The other mode obeys
 that age instead of the caller, and caches nothing from an index that sends neither validators nor
-an age. Here the caller decides how old a page may be.
+an age. In this cache, the caller decides how old a page may be.
 
 File URLs may contain tokens that are needed for downloads, so pages are stored unchanged, readable
 for this user only. A page with a user or a password in a URL is never stored.

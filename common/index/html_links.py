@@ -1,9 +1,9 @@
 """Links of an HTML page, parsed in time linear in its length.
 
 The standard library's parser searches the whole page for the end of an unclosed construct, and then
-starts again just after its beginning. Its time grows with the square of a page's length: minutes
-for 100 kB of ``<a ``. Here an unclosed construct takes the rest of the page with it, as in browsers
-(WHATWG HTML, 13.2.5).
+starts again just after its beginning. The parser's time grows with the square of a page's length:
+minutes for 100 kB of ``<a ``. Here an unclosed construct takes the rest of the page with it, as in
+browsers (WHATWG HTML, 13.2.5).
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 def as_malformed(what: str) -> Iterator[None]:
     """Turn unexpected parser errors for hostile values into ``malformed``, and log them.
 
-    Known cases are handled where they arise; an unknown one must not end the crawl of many
+    Known cases are handled where they arise; an unknown case must not end the crawl of many
     indexes. Errors of other types are bugs and propagate.
 
     :raises IndexProblem: ``malformed``
@@ -207,7 +207,7 @@ def _parsed_json(name: str, body: bytes) -> _ParsedJson:
 
 
 def status_of(state: Any, reason: Any) -> ProjectStatus:
-    """State of a project; an unknown one counts as active, as PEP 792 asks for."""
+    """State of a project; an unknown state counts as active, as PEP 792 requires."""
     known = state if isinstance(state, str) and state in set(ProjectState) else ProjectState.ACTIVE
     text = cut(reason) if isinstance(reason, str) and reason.strip() else None
     return ProjectStatus(ProjectState(known), text)
@@ -308,7 +308,7 @@ class _RecentPages:
         return known[0] if known else None
 
     def keep(self, page: JsonPage, parsed: _ParsedJson, size: int) -> None:
-        """Hold a page, and forget the oldest ones."""
+        """Hold a page, and forget the oldest pages."""
         if size > self._most_bytes:
             return
         with self._lock:

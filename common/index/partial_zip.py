@@ -21,7 +21,7 @@ _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
 class MissingSpan(Exception):
-    """Raised on reading unknown bytes, with the offsets of the first one and of their end."""
+    """Raised on reading unknown bytes, with the offsets of their start and end."""
 
     def __init__(self, start: int, end: int) -> None:
         super().__init__(f"bytes {start} to {end} are not known")

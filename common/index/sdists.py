@@ -1,8 +1,8 @@
 """Metadata of source distributions, read from their first members, without running anything.
 
-Requirements in ``PKG-INFO`` are certain if that file says so (PEP 643). Otherwise they, or those
-that setuptools left in ``*.egg-info/requires.txt``, are only likely: a build on another machine may
-give other requirements.
+Requirements in ``PKG-INFO`` are certain if that file says so (PEP 643). Otherwise these
+requirements, or those that setuptools left in ``*.egg-info/requires.txt``, are only likely: a build
+on another machine may give other requirements.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ def merged_metadata(pkg_info: bytes | None, requires: bytes | None) -> SdistMeta
 def _as_core_metadata(lines: Iterable[str]) -> Iterator[str]:
     """Fields of core metadata, from the lines of setuptools' ``requires.txt``.
 
-    Its sections are ``[extra]``, ``[:marker]`` and ``[extra:marker]``.
+    The sections of that file are ``[extra]``, ``[:marker]`` and ``[extra:marker]``.
     """
     extra = marker = ""
     for line in map(str.strip, lines):
