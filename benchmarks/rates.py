@@ -16,7 +16,7 @@ from typing import Any
 
 from pis.indicators.harness import measure
 from pis.indicators.matmul import INDICATOR
-from pis.indicators.operation_counts import matmul_operations
+from pis.indicators.operations import matmul_operations
 from pis.indicators.parameters import values_of
 
 ROUNDS = 15

@@ -159,7 +159,11 @@ def show(context: click.Context, package: str, as_json: bool) -> None:
     with open_record(context.obj) as engine, engine.connect() as connection:
         view = package_view(connection, root.name, root.specifier)
     if view is None or (root.specifier and not view.releases):
-        message = f"no package is called {package!r}: `thoth packages add {package}` reads it"
+        remedy = f"`thoth packages add '{package}'` reads it"
+        if view is not None:
+            message = f"the store has no release of {root.name} that is {root.specifier}: {remedy}"
+        else:
+            message = f"the store has no package {root.name}: {remedy}"
         raise click.ClickException(message)
     if as_json:
         print_json(view_json(view))

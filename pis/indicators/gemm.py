@@ -10,7 +10,7 @@ from pis.indicators.checks import check_gemm
 from pis.indicators.deepbench import PRESETS
 from pis.indicators.frameworks import Framework
 from pis.indicators.harness import Indicator, Work, main
-from pis.indicators.operation_counts import gemm_operations
+from pis.indicators.operations import gemm_operations
 from pis.indicators.parameters import Parameter
 from pis.indicators.products import DTYPES, Product, product_of, threads_of_product
 

@@ -9,7 +9,7 @@ from typing import Any
 from pis.indicators.checks import check_gemm
 from pis.indicators.frameworks import Framework
 from pis.indicators.harness import Indicator, Work, main
-from pis.indicators.operation_counts import matmul_operations
+from pis.indicators.operations import matmul_operations
 from pis.indicators.parameters import Parameter
 from pis.indicators.products import DTYPES, product_of, threads_of_product
 

@@ -12,7 +12,7 @@ from pis.indicators.errors import WrongResult
 from pis.indicators.frameworks import DTYPE_BYTES, ROUNDOFF, Framework
 from pis.indicators.gpu import gpu_of_cuda
 from pis.indicators.harness import Indicator, Work, main
-from pis.indicators.operation_counts import triad_bytes
+from pis.indicators.operations import triad_bytes
 from pis.indicators.parameters import Parameter
 
 _SCALAR = 3.0

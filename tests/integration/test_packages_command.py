@@ -78,7 +78,7 @@ def test_a_closure_is_added_shown_and_projected(stores: Stores, index: Index) ->
 def test_what_is_unknown_is_said_so(settings: Settings) -> None:
     assert thoth_json(settings, "packages", "status") == {"days": 7, "indexes": []}
     done = thoth(settings, "packages", "show", "app")
-    assert (done.returncode, "no package is called 'app'" in done.stderr) == (1, True)
+    assert (done.returncode, "the store has no package app" in done.stderr) == (1, True)
     assert thoth_json(settings, "packages", "refresh")["indexes"] == []
 
 

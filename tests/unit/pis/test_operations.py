@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from common import units
-from pis.indicators.operation_counts import (
+from pis.indicators.operations import (
     gemm_operations,
     matmul_operations,
     triad_bytes,
