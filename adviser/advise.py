@@ -20,6 +20,7 @@ from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.criteria import newness_of, penalties_of
 from adviser.scoring.target import Target
 from adviser.stack_request import StackRequest
+from common.errors import ProjectError
 from graph.candidates import Candidate
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
@@ -78,7 +79,7 @@ class Advice:
         return self.resolution.stacks[0] if self.resolution.stacks else None
 
 
-class UnreadVersions(RuntimeError):
+class UnreadVersions(ProjectError):
     """A snapshot lists versions that must be read before anything is proven.
 
     :param reads: what :func:`advise_listed` would ask for

@@ -33,7 +33,7 @@ def texts(description: str, example: list[str] | None = None) -> fields.List[Any
 
 
 def number(description: str, example: float | None = None, *, null: bool = False) -> fields.Float:
-    """A number of a response; the field's name or description contains the unit."""
+    """A numeric field of a response; its name or description states the unit."""
     return fields.Float(required=True, allow_none=null, metadata=described(description, example))
 
 

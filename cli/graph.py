@@ -51,7 +51,7 @@ def sync(settings: Settings, as_json: bool) -> None:
 def lag(settings: Settings, as_json: bool) -> None:
     """Show how far the graph is behind PostgreSQL.
 
-    Only PostgreSQL must be running for this command.
+    This command needs only PostgreSQL to be running.
     """
     from graph.migrate import migrated_stores
     from graph.projection import lag as lag_of

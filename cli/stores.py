@@ -26,7 +26,7 @@ _NOT_ALL_UP = 3
 
 @click.command()
 @as_json_option
-@click.option("--serve", is_flag=True, help="After the start, run the HTTP service until Ctrl-C.")
+@click.option("--serve", is_flag=True, help="Once the stores have started, run the HTTP service.")
 @click.option("--port", type=click.IntRange(0, 65535),
               help="Port of the service, with --serve.  [default: 8443]")  # fmt: skip
 @click.pass_context

@@ -77,7 +77,7 @@ def answer(
     reader: Reader | None = None,
     advice_id: str | None = None,
 ) -> Answer:
-    """Answer a request from the graph and make its report; nothing is stored.
+    """Use the graph to answer a request, and make the report; nothing is stored.
 
     :param urls: ask the indexes for the URLs of files, which some lock formats need
     :param reader: reads snapshot and evidence, for callers that cache them

@@ -199,7 +199,7 @@ def _pipfile_entry(
 
 @contextmanager
 def _refusing_file() -> Iterator[None]:
-    """Turn errors of the common readers into errors that name the file and a remedy."""
+    """Turn errors of the readers in ``common`` into errors that name the file and a remedy."""
     try:
         yield
     except InvalidDocument as error:

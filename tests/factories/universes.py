@@ -44,6 +44,7 @@ def version_record(name: str, version: str, release: Record) -> list[Any]:
         "files_complete": release.get("files_complete", True),
         "extras": sorted(
             {extra for raw in requires or () for extra in parse_requirement(raw).for_extras}
+            | set(release.get("extras", ()))
         ),
         "requires": [_edge(raw) for raw in requires or ()],
     }

@@ -309,7 +309,7 @@ def test_a_changed_rate_is_no_evidence_until_it_is_as_it_was(record: Stores) -> 
     # Whoever reads a comparison or an advice is told.
     assert 0 < evidence.refused <= count
     assert Evidence.from_json(evidence.to_json()) == evidence
-    assert f"{count} observations are refused" in thoth(record.settings, "stacks").stdout
+    assert f"{count} observations are ignored" in thoth(record.settings, "stacks").stdout
     assert thoth_json(record.settings, "stacks")["refused"] == count
     # The graph shows it, with the advice that rests on it.
     project(record)
@@ -469,7 +469,7 @@ def test_a_damaged_body_in_the_document_store_is_named_and_delivering_it_again_m
         assert refused(stores) == 0
     change(stores, "UPDATE documents SET location = '../secret' WHERE location IS NOT NULL")
     (found,) = compare(stores).differences
-    assert found.stored == "its body is recorded at another place"
+    assert found.stored == "its recorded location is wrong"
 
 
 def test_portions_follow_each_other_and_begin_again_at_the_end(record: Stores) -> None:
