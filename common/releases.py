@@ -62,6 +62,17 @@ class ReleaseProblem(StrEnum):
     #: One of its requirements violates PEP 508.
     INVALID_REQUIREMENT = "invalid_requirement"
 
+    @property
+    def state(self) -> ReleaseState:
+        """State of a release with this problem."""
+        broken = (
+            ReleaseProblem.INVALID_VERSION,
+            ReleaseProblem.BROKEN_METADATA,
+            ReleaseProblem.OTHER_METADATA,
+            ReleaseProblem.INVALID_REQUIREMENT,
+        )
+        return ReleaseState.UNPARSABLE if self in broken else ReleaseState.UNSOLVABLE
+
 
 @dataclass(frozen=True, slots=True)
 class Requirement:

@@ -63,10 +63,10 @@ class ListedPackage:
             for line in map(parse_requirement, metadata.requires_dist or ())
             if line.name is not None
         ]
-        record = self.records[version]
+        record, problem = self.records[version], metadata.problem
         self.records[version] = record._replace(
-            state=_state(metadata.problem).value,
-            problem=metadata.problem.value if metadata.problem else None,
+            state=(problem.state if problem else ReleaseState.SOLVED).value,
+            problem=problem.value if problem else None,
             requires_python=metadata.requires_python or record.requires_python,
             extras=tuple(sorted(map(canonicalize_name, metadata.provides_extra))),
             requires=requires,
@@ -77,9 +77,10 @@ class ListedPackage:
     def drop(self, version: str) -> None:
         """Leave out a version whose metadata cannot be had."""
         record = self.records[version]
-        problem = ReleaseProblem.BROKEN_METADATA.value
-        state = ReleaseState.UNPARSABLE.value
-        self.records[version] = record._replace(state=state, problem=problem, requires=())
+        problem = ReleaseProblem.BROKEN_METADATA
+        self.records[version] = record._replace(
+            state=problem.state.value, problem=problem.value, requires=()
+        )
         self.candidates = None
 
     def request(self, extras: Iterable[str]) -> None:
@@ -163,14 +164,6 @@ class IndexSnapshot:
                     required.update(dict.fromkeys(candidate.requires))
             pending = closure.request(required)
         return unnamed_snapshot(closure, vulnerabilities, self._roots, self._environment)
-
-
-def _state(problem: ReleaseProblem | None) -> ReleaseState:
-    if problem is None:
-        return ReleaseState.SOLVED
-    if problem in (ReleaseProblem.DYNAMIC_METADATA, ReleaseProblem.NO_FILES):
-        return ReleaseState.UNSOLVABLE
-    return ReleaseState.UNPARSABLE
 
 
 #: Versions that are normal and need no quoting, which are nearly all.

@@ -102,16 +102,6 @@ _ANY_LENGTH = 2**26
 
 _PROJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 
-#: Problems of what the index serves; others are known only after a build.
-_BROKEN = frozenset(
-    {
-        ReleaseProblem.INVALID_VERSION,
-        ReleaseProblem.BROKEN_METADATA,
-        ReleaseProblem.OTHER_METADATA,
-        ReleaseProblem.INVALID_REQUIREMENT,
-    }
-)
-
 
 @dataclass(frozen=True, slots=True)
 class ReleaseDraft:
@@ -274,8 +264,7 @@ def _judged(
     if lines is not None:
         return ReleaseState.SOLVED, None, None
     problem = draft.problem or ReleaseProblem.NOT_RECORDED
-    state = ReleaseState.UNPARSABLE if problem in _BROKEN else ReleaseState.UNSOLVABLE
-    return state, problem, _short(draft.problem_message, _MAX_MESSAGE_LENGTH)
+    return problem.state, problem, _short(draft.problem_message, _MAX_MESSAGE_LENGTH)
 
 
 def _fault_of(
