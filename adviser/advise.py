@@ -5,14 +5,14 @@ This module does no I/O. The same request, snapshot and evidence always give the
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from adviser.resolver.admission import choosable, universe_of
 from adviser.resolver.relaxation import NeededReads, UniverseResolver, resolve_listed
-from adviser.resolver.resolver_request import Budget, ResolverRequest
+from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.universe import Universe
 from adviser.scoring.assess import assess
@@ -140,51 +140,55 @@ def advise_listed(
     baseline, settled = request.locked, True
     # Without measurements there is nothing to compare.
     if baseline is None and evidence.readings:
-        known, newest = yield from _newest(request, known, resolve)
+        _, known, _, newest = yield from _resolved(
+            known, partial(_newest_universe, request), resolve
+        )
         baseline = newest.stacks[0].versions() if newest.stacks else None
         settled = is_settled(newest)
-    for bounds in (True, False):
-        assess_known = partial(_assessed_universe, request, baseline, bounds)
-        known, universe, resolution = yield from resolve_listed(
-            known, assess_known, resolve, count=request.options.count
-        )
-        if resolution.status is not ResolutionStatus.INFEASIBLE or not universe.inferred:
-            break
-    snapshot, evidence = known
-    assessment = assessed(request, snapshot, evidence, baseline)
-    return Advice(
-        request, snapshot, evidence, baseline, assessment, universe, resolution, settled, not bounds
+    assessment: Assessment
+
+    def assessed_universe(bounds: bool, known: SnapshotAndEvidence) -> UniverseAndCandidates:
+        nonlocal assessment
+        snapshot, evidence = known
+        assessment = assessed(request, snapshot, evidence, baseline)
+        return universe_for(request, snapshot, assessment, bounds), snapshot.packages
+
+    bounds, known, universe, resolution = yield from _resolved(
+        known, assessed_universe, resolve, request.options.count
     )
+    return Advice(request, *known, baseline, assessment, universe, resolution, settled, not bounds)
 
 
-def _assessed_universe(
-    request: StackRequest,
-    baseline: Mapping[str, str] | None,
-    bounds: bool,
+#: A universe, and all candidates by name.
+UniverseAndCandidates = tuple[Universe, Mapping[str, Sequence[Candidate]]]
+#: Whether inferred bounds count, what was known in the last round, and its result.
+_Resolved = tuple[bool, SnapshotAndEvidence, Universe, Resolution]
+
+
+def _resolved(
     known: SnapshotAndEvidence,
-) -> tuple[Universe, Mapping[str, Sequence[Candidate]]]:
-    snapshot, evidence = known
-    assessment = assessed(request, snapshot, evidence, baseline)
-    return universe_for(request, snapshot, assessment, bounds), snapshot.packages
+    universe_with: Callable[[bool, SnapshotAndEvidence], UniverseAndCandidates],
+    resolve: UniverseResolver,
+    count: int = 1,
+) -> Generator[NeededReads, SnapshotAndEvidence, _Resolved]:
+    """Resolve with inferred bounds, or, if no stack honours them, without.
 
-
-def _newest(
-    request: StackRequest, known: SnapshotAndEvidence, resolve: UniverseResolver
-) -> Generator[NeededReads, SnapshotAndEvidence, tuple[SnapshotAndEvidence, Resolution]]:
-    """The newest stack that meets the request: the first version of each package is worth most."""
+    :param universe_with: the universe of what is known, with or without inferred bounds
+    """
     for bounds in (True, False):
-        rules = request.resolver_request({}, inferred_bounds=bounds)
         known, universe, resolution = yield from resolve_listed(
-            known, partial(_newest_universe, rules), resolve
+            known, partial(universe_with, bounds), resolve, count=count
         )
         if resolution.status is not ResolutionStatus.INFEASIBLE or not universe.inferred:
             break
-    return known, resolution
+    return bounds, known, universe, resolution
 
 
 def _newest_universe(
-    rules: ResolverRequest, known: SnapshotAndEvidence
-) -> tuple[Universe, Mapping[str, Sequence[Candidate]]]:
+    request: StackRequest, bounds: bool, known: SnapshotAndEvidence
+) -> UniverseAndCandidates:
+    """A universe in which the first version of each package is worth most."""
+    rules = request.resolver_request({}, inferred_bounds=bounds)
     packages = known[0].packages
     places = {it.purl: (-n,) for candidates in packages.values() for n, it in enumerate(candidates)}
     return universe_of(known[0], rules, places, newness={0}), packages
