@@ -118,13 +118,16 @@ def _explained(
         with migrated_stores(settings) as stores:
             request = on_hardware(stores, request, given["hardware"])
             print_note(request.hardware_note)
-            snapshot, evidence = knowledge(stores, request, more=more)
-            fetch = given["fetch"]
-            if lacks_releases(stores, request, snapshot) if fetch is None else fetch:
+            known, fetch = None, given["fetch"]
+            if fetch is None:
+                known = knowledge(stores, request, more=more)
+                fetch = lacks_releases(stores, request, known[0])
+            if fetch:
                 use = methodcaller("explain", explain)
                 explanation = read_over_indexes(stores, request, use, worker.resolve, more)
                 if explanation is not None:
                     return explanation, []
+            snapshot, evidence = known or knowledge(stores, request, more=more)
             listed = listed_unread(stores, snapshot)
         message = missing_message(request, snapshot)
         print_note(without_fetch_hint(message) if message and given["fetch"] else message)

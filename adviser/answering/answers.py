@@ -111,9 +111,7 @@ def reported(
         more cannot change it
     """
     with _timed(timings, "files_s"):
-        known = files_known(stores, advice)
-        if all_listed:
-            known = replace(known, unread=())
+        known = files_known(stores, advice, all_listed=all_listed)
         if urls:
             known = _with_addresses(stores, known, advice)
     with _timed(timings, "report_s"):
@@ -167,13 +165,16 @@ def text_of(it: Dependency) -> str:
     return f"{it.name}{extras}{it.specifier}"
 
 
-def files_known(stores: Stores, advice: Advice) -> ReleaseKnowledge:
-    """Recorded files of every advised stack; for a conflict, the versions not fetched yet."""
+def files_known(stores: Stores, advice: Advice, *, all_listed: bool = False) -> ReleaseKnowledge:
+    """Recorded files of every advised stack; for a conflict, the versions not fetched yet.
+
+    :param all_listed: whether the advice covers all listed versions, so that none is left
+    """
     purls = {it.purl for stack in advice.resolution.stacks for it in stack.choices}
     with stores.engine.connect() as connection:
         known = ReleaseKnowledge(files=files_of(connection, purls))
     conflict = advice.resolution.conflict
-    if conflict is None:
+    if conflict is None or all_listed:
         return known
     listed = listed_unread(stores, advice.snapshot)
     return replace(known, unread=unfetched_in(conflict, advice.request, advice.snapshot, listed))
