@@ -341,7 +341,7 @@ def read_over_indexes(
         over_indexes,
     )
     from cli.console import counted, progress_bars
-    from ingest.crawl.advised_releases import store_read
+    from ingest.crawl.record_writer import store_read
 
     with progress_bars("packages", "releases") as bars:
 

@@ -259,8 +259,7 @@ def supervise(
 ) -> int:
     """Keep ``children`` and embedded stores running until a signal, and count restarts."""
     from api.metrics_files import metrics_folder
-    from api.server.store_watchdog import keeping_stores
-    from api.server.supervisor import Supervisor
+    from api.server.supervisor import Supervisor, keeping_stores
 
     with (
         metrics_folder(metrics_root(settings, metrics_dir), "worker"),

@@ -1,4 +1,4 @@
-"""Supervisor of child processes: restarts those that die, and ends all on a signal."""
+"""Restarts what dies while the service runs: child processes and embedded stores."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ import logging
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Event, Thread
 from types import FrameType
 from typing import Any
+
+from common.errors import ProjectError
+from common.settings import Settings
+from graph.embedded.postgresql import PostgreSQL
+from graph.embedded.service import Service
+from graph.embedded.start_stop import EmbeddedStores
 
 #: Time for children to end before they are killed, s.
 GRACE_S = 30.0
@@ -19,6 +27,10 @@ _BACKOFF_S, _LONGEST_S = 0.5, 30.0
 #: A child that lived longer did not fail at its start, s.
 _LIVED_S = 60.0
 _LOOK_S = 0.1
+#: Pause between two checks of the stores, s.
+_STORES_LOOK_S = 5.0
+#: A store that is stopped on purpose is marked as such within this time after its end, s.
+_NOTED_S = 1.0
 _SET_PARENT_DEATH_SIGNAL = 1
 
 _LOG = logging.getLogger(__name__)
@@ -146,3 +158,44 @@ _LIBC: Any = ctypes.CDLL(None)
 def _bind_to_parent() -> None:
     """Let the kernel terminate the child when its supervisor dies, even by SIGKILL."""
     _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+
+
+@contextmanager
+def keeping_stores(settings: Settings, look_s: float = _STORES_LOOK_S) -> Iterator[None]:
+    """Restart embedded stores of ``settings`` that die within the block.
+
+    A store that was stopped by ``thoth down`` stays down.
+    """
+    stores, over = EmbeddedStores(settings), Event()
+    if not stores.kinds:
+        yield
+        return
+
+    def keep() -> None:
+        while not over.wait(look_s):
+            if _died(stores) and not over.wait(_NOTED_S):
+                _start_again(stores)
+
+    # A daemon: the process may end while a store starts, and `thoth down` waits for that.
+    Thread(target=keep, name="stores", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _start_again(stores: EmbeddedStores) -> None:
+    for kind in _died(stores):
+        relational = kind is PostgreSQL
+        fields = {"store": kind.name}
+        _LOG.warning("store_died", extra=fields)
+        try:
+            stores.start(relational=relational, graph=not relational)
+        except (ProjectError, OSError):
+            _LOG.exception("store_not_started", extra=fields)
+        else:
+            _LOG.info("store_started_again", extra=fields)
+
+
+def _died(stores: EmbeddedStores) -> list[type[Service]]:
+    return [kind for kind in stores.kinds if stores.died(kind)]

@@ -1,9 +1,9 @@
-"""Stores the releases that a crawl reads, and updates the queue of unread releases."""
+"""Stores what a crawl or an advice reads from an index: releases, pages, and what is unread."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,12 +11,15 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
 
+from common.index.project_pages import ProjectPage
+from common.index.release_metadata import ReleaseMetadata
 from common.releases import Release
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.crawls import (
     FailedRead,
     record_failures,
+    record_new_pages,
     take_off_queue,
 )
 from graph.record.releases import (
@@ -24,6 +27,8 @@ from graph.record.releases import (
     ReleasesAdded,
     add_releases,
 )
+from ingest.crawl.release_drafts import release_draft, release_from
+from ingest.crawl.release_selection import offered_on
 
 T = TypeVar("T")
 
@@ -89,3 +94,34 @@ class RecordWriter:
     def _run(self, work: Callable[[Connection], T]) -> T:
         with relational_errors(self._settings), self._engine.begin() as connection:
             return work(connection)
+
+
+def store_read(
+    settings: Settings,
+    engine: Engine,
+    index: str,
+    read: Iterable[tuple[ProjectPage, Mapping[str, ReleaseMetadata]]],
+) -> ReleasesAdded:
+    """Store pages with the metadata that was read of their releases, in one transaction.
+
+    A page that is on record stays: the next refresh compares it with the new one, and reports what
+    changed.
+
+    :raises StoreUnavailable: if the record is lost; then nothing is stored
+    """
+    read = list(read)
+    drafts = [
+        (release_draft(index, page.name, version, page.files_of(version), it), page.as_of)
+        for page, metadata in read
+        for version, it in metadata.items()
+    ]
+    deliveries = [
+        ReleaseDelivery(release, f"index {index}", as_of)
+        for draft, as_of in drafts
+        if (release := release_from(draft)) is not None
+    ]
+    pages = [(page.name, sorted(offered_on(page)), page.as_of) for page, _ in read]
+    with relational_errors(settings), engine.begin() as connection:
+        added = add_releases(connection, settings, deliveries)
+        record_new_pages(connection, index, pages)
+    return added

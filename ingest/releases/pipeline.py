@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Engine
 
 from common.errors import InvalidDocument
+from common.formats.fields import as_record
+from common.formats.json_documents import load_json
 from common.reasons import Reason
 from common.releases import Release
 from common.settings import Settings
@@ -21,7 +24,9 @@ from graph.record.releases import (
     add_releases,
 )
 from ingest.batches import Batch, SourceRecorder, in_batches
-from ingest.releases.documents import ParsedRelease, parse_releases
+from ingest.personal_data import scrub_words
+from ingest.releases.parsing import release_of
+from ingest.releases.solver import SolverResult, is_solver_document
 from ingest.sources.documents import (
     RawDocument,
     RefusedDocument,
@@ -38,6 +43,73 @@ PATIENCE_LINES = 1_000
 
 #: For sources that the operator named on the command line.
 _OPERATOR_LIMITS = SourceLimits(allow_http=True, lines=True)
+#: Characters of a message that are stored.
+_LONGEST = 10_000
+_NO_ADDRESSES: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRelease:
+    """A release of a document.
+
+    :param as_of: when the index described it so, if the document says
+    """
+
+    release: Release
+    as_of: datetime | None
+
+
+def parse_releases(
+    raw: RawDocument,
+    *,
+    addresses: Mapping[str, str] = _NO_ADDRESSES,
+    now: datetime | None = None,
+) -> Iterator[ParsedRelease | RefusedDocument]:
+    """Yield the releases in ``raw`` in their order; a document's content never raises an error.
+
+    :param addresses: names of indexes by their URL
+    :param now: later times are refused
+    """
+    moment = datetime.now(UTC) if now is None else now
+    try:
+        for release, as_of in _releases_in(raw, addresses, moment):
+            if isinstance(release, InvalidDocument):
+                yield _refusal(raw, release)
+            else:
+                yield ParsedRelease(release, as_of)
+    except InvalidDocument as error:
+        yield _refusal(raw, error)
+
+
+def _releases_in(
+    raw: RawDocument, addresses: Mapping[str, str], now: datetime
+) -> Iterator[tuple[Release | InvalidDocument, datetime | None]]:
+    if raw.data is None:
+        raise InvalidDocument(
+            Reason.UNKNOWN_SCHEMA, "an inspection; `thoth ingest inspections` takes those"
+        )
+    value, _ = load_json(raw.data)
+    document = as_record(value, "$")
+    if is_solver_document(document):
+        result = SolverResult(document, addresses, now)
+        as_of = result.as_of()
+        for release in result.releases():
+            yield release, as_of
+    elif "name" in document and "version" in document:
+        yield release_of(document, now=now), None
+    else:
+        raise InvalidDocument(
+            Reason.UNKNOWN_SCHEMA,
+            "neither a release, with `name` and `version`, nor a solver's result, with a `tree`",
+        )
+
+
+def _refusal(raw: RawDocument, error: InvalidDocument) -> RefusedDocument:
+    """Refuse a document; message and field may quote private data, which is removed here."""
+    message, name = scrub_words(error.message, _LONGEST), scrub_words(error.field, _LONGEST)
+    return RefusedDocument(
+        raw.source, InvalidDocument(error.reason, message, field=name, place=raw.place)
+    )
 
 
 @dataclass(slots=True)
@@ -119,7 +191,7 @@ def read_releases(
     source: str, reading: ReleaseSourceOptions, on_release: Callable[[], None] = lambda: None
 ) -> Iterator[Batch[ReleaseDelivery]]:
     """Read and parse ``source`` into batches of bounded size, in order."""
-    releases = _releases_in(source, reading, on_release)
+    releases = _deliveries_in(source, reading, on_release)
     return in_batches(releases, lambda it: len(it.release.body), BATCH_RELEASES)
 
 
@@ -163,7 +235,7 @@ def import_releases(
     return report
 
 
-def _releases_in(
+def _deliveries_in(
     source: str, reading: ReleaseSourceOptions, on_release: Callable[[], None]
 ) -> Iterator[ReleaseDelivery | RefusedDocument]:
     parser = _Parser(reading, datetime.now(UTC))

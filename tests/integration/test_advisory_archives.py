@@ -15,7 +15,7 @@ import sqlalchemy
 
 from common.errors import StoreUnavailable
 from common.settings import Settings
-from ingest.advisories import fetching
+from ingest.advisories import sources
 from ingest.advisories.sync import sync_source
 from tests.factories.advisories import osv, write_archive
 from tests.services.advisories import Record
@@ -37,7 +37,7 @@ def web() -> Iterator[Site]:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(sources, "_PAUSE_S", 0.0)
 
 
 def archive(folder: Path, *documents: dict[str, Any]) -> bytes:
@@ -134,7 +134,7 @@ def test_a_server_that_does_not_answer_leaves_what_is_known(record: Record, web:
 def test_a_server_that_drips_does_not_outlast_the_deadline(
     tmp_path: Path, web: Site, drips: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "_DEADLINE_S", 0.6)
+    monkeypatch.setattr(sources, "_DEADLINE_S", 0.6)
 
     def drip(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
@@ -149,13 +149,13 @@ def test_a_server_that_drips_does_not_outlast_the_deadline(
 
     web.answers += [drip] * 4
     with pytest.raises(StoreUnavailable, match=r"takes longer than 0\.6 s"):
-        fetching.fetch_archive(f"{web.url}/all.zip", fetching.Validators(), tmp_path)
+        sources.fetch_archive(f"{web.url}/all.zip", sources.Validators(), tmp_path)
 
 
 def test_all_attempts_share_one_deadline(
     tmp_path: Path, web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "_DEADLINE_S", 0.6)
+    monkeypatch.setattr(sources, "_DEADLINE_S", 0.6)
 
     def busy(handler: BaseHTTPRequestHandler) -> None:
         time.sleep(0.4)
@@ -163,7 +163,7 @@ def test_all_attempts_share_one_deadline(
 
     web.answers += [busy] * 4
     with pytest.raises(StoreUnavailable, match=r"takes longer than 0\.6 s"):
-        fetching.fetch_archive(f"{web.url}/all.zip", fetching.Validators(), tmp_path)
+        sources.fetch_archive(f"{web.url}/all.zip", sources.Validators(), tmp_path)
     assert len(web.seen) <= 2
 
 
@@ -172,7 +172,7 @@ def test_a_redirect_to_a_private_address_is_refused(tmp_path: Path, web: Site) -
         inside.bodies["/secret"] = b"{}"
         web.answers.append(redirect(f"{inside.url}/secret"))
         with pytest.raises(StoreUnavailable, match="redirected to a private address"):
-            fetching.fetch_archive(f"{web.url}/all.zip", fetching.Validators(), tmp_path)
+            sources.fetch_archive(f"{web.url}/all.zip", sources.Validators(), tmp_path)
         assert inside.seen == []
     assert len(web.seen) == 1
 
@@ -180,8 +180,8 @@ def test_a_redirect_to_a_private_address_is_refused(tmp_path: Path, web: Site) -
 def test_an_answer_without_end_is_cut(tmp_path: Path, web: Site) -> None:
     web.bodies["/all.zip"] = bytes(3 * 2**20)
     with pytest.raises(StoreUnavailable, match="larger than 2,097,152 bytes"):
-        fetching.fetch_archive(
-            f"{web.url}/all.zip", fetching.Validators(), tmp_path, most_bytes=2 * 2**20
+        sources.fetch_archive(
+            f"{web.url}/all.zip", sources.Validators(), tmp_path, most_bytes=2 * 2**20
         )
 
 

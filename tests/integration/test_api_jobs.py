@@ -31,7 +31,7 @@ from api.jobs.upkeep import prune, return_stalled, return_stalled_once
 from api.jobs.uploads import PROJECT
 from api.jobs.worker import _RunningWorker, queue_app
 from api.jobs.worker_context import JobTimeouts, WorkerContext, guard
-from api.server.store_watchdog import keeping_stores
+from api.server.supervisor import keeping_stores
 from common.settings import Settings
 from graph.embedded.postgresql import PostgreSQL
 from graph.embedded.start_stop import EmbeddedStores

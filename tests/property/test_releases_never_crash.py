@@ -14,8 +14,8 @@ from packaging.requirements import Requirement as Parsed
 
 from common.errors import InvalidDocument
 from common.releases import parse_requirement
-from ingest.releases.documents import ParsedRelease, parse_releases
 from ingest.releases.parsing import release_of
+from ingest.releases.pipeline import ParsedRelease, parse_releases
 from ingest.sources.documents import RawDocument, RefusedDocument
 from tests.effort import examples
 from tests.factories.documents import encoded
