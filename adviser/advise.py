@@ -1,4 +1,4 @@
-"""Give advice: from a request, a snapshot and evidence to the best stacks.
+"""Give advice: find the best stacks for a request, from a snapshot and evidence.
 
 This module does no I/O. The same request, snapshot and evidence always give the same advice.
 """
@@ -27,7 +27,7 @@ from graph.snapshot import Snapshot
 
 
 class Resolver(Protocol):
-    """Solves a universe, here or in a :class:`adviser.resolver.worker.ResolverWorker`."""
+    """Solves a universe, directly or in a :class:`adviser.resolver.worker.ResolverWorker`."""
 
     def __call__(
         self, universe: Universe, budget: Budget | None = None, *, count: int = 1
@@ -99,7 +99,7 @@ def advise(
     resolver: Resolver = in_this_process,
     threads: int = 1,
 ) -> Advice:
-    """Find the best stacks for a request, or why there is none.
+    """Find the best stacks for a request, or the reason why there is none.
 
     A project without a lock is compared with the newest feasible stack.
 
@@ -129,9 +129,9 @@ def advise_listed(
 ) -> Generator[NeededReads, SnapshotAndEvidence, Advice]:
     """Advise in rounds over a snapshot with unread versions and unlisted packages.
 
-    Each round yields what must be read next, and receives the snapshot with it and its evidence;
-    see :func:`adviser.resolver.relaxation.resolve_listed`. The last snapshot alone gives the same
-    advice again.
+    Each round yields what must be read next, and receives the extended snapshot with its evidence;
+    see :func:`adviser.resolver.relaxation.resolve_listed`. Advising once on the last snapshot gives
+    the same advice.
 
     :returns: the advice, which is proven over everything that the last snapshot lists
     """
@@ -171,7 +171,7 @@ def _resolved(
     resolve: UniverseResolver,
     count: int = 1,
 ) -> Generator[NeededReads, SnapshotAndEvidence, _Resolved]:
-    """Resolve with inferred bounds, or, if no stack honours them, without.
+    """Resolve with inferred bounds, or without them if no stack honours them.
 
     :param universe_with: the universe of what is known, with or without inferred bounds
     """

@@ -116,7 +116,7 @@ class GuardResult:
 
     @property
     def slower(self) -> tuple[Claim, ...]:
-        """Settled slowdowns of the whole lock or, in series without it, of single packages."""
+        """Settled slowdowns of the whole lock; in series without the lock, of single packages."""
         whole = {it.comparison_key for it in self.stacks}
         parts = (it for it in self.claims if it.comparison_key not in whole)
         return tuple(it for it in (*self.stacks, *parts) if it.verdict is Verdict.SLOWER)
@@ -140,8 +140,8 @@ def guard(
 ) -> GuardResult:
     """Compare two locks, each given as versions by package name.
 
-    Speed is judged from measurements alone, so it is judged even if the metadata of a version were
-    not read. Only versions of the two locks take part in the statistical tests.
+    Speed is judged from measurements alone, even if the metadata of a version was not read. Only
+    versions of the two locks take part in the statistical tests.
 
     :param snapshot: a snapshot with the packages of both locks among its roots
     :param evidence: evidence that includes excluded versions

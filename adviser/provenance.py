@@ -218,7 +218,7 @@ class KnownIndexes:
         return ", ".join(map(self.shown, names))
 
     def as_locked(self, locked: LockEntry) -> str:
-        """The index as a lock names it, followed by its URL unless that is the name."""
+        """The name of an index in a lock, followed by its URL unless the name is the URL."""
         named = self.index_of(locked.index) or ""
         address = self.places[named].url if named in self.places else named
         return f"{locked.index} ({address})" if locked.index != address else address

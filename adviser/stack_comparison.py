@@ -128,7 +128,7 @@ def _component(rows: Sequence[MeasuredObservation]) -> tuple[str | None, str | N
 
 
 class UnknownBaseline(ProjectError):
-    """A digest prefix that matches no measured stack, or more than one."""
+    """Raised for a digest prefix that matches no measured stack, or more than one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def identical_pairs(observations: Iterable[MeasuredObservation]) -> SelfCheck:
     """Compare stacks with themselves: runs in the same turns, and each run with the next one.
 
     Each comparison is judged by itself with the smallest δ, because the observed noise would raise
-    it. For runs that did not take turns, the error is that between all runs of their series.
+    it. For runs that did not take turns, the error is the one between all runs of their series.
     """
     comparisons = []
     for series in all_series(observations):

@@ -167,7 +167,7 @@ class RequestOptions:
 
 @dataclass(frozen=True, slots=True)
 class StackRequest:
-    """A complete request. With a snapshot and evidence it determines the advice.
+    """A complete request. A request, a snapshot and evidence together determine the advice.
 
     :param hardware: digest of the hardware class that the stack will run on, if known
     :param hardware_name: its name for a person, such as ``AMD EPYC, 2 CPUs``

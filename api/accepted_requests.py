@@ -1,4 +1,4 @@
-"""Requests as the API accepts and stores them, and as a worker gets them.
+"""The types of requests that the API accepts and stores, and that workers process.
 
 Every version of the API converts request bodies to these types, which hold no credentials.
 """
@@ -98,7 +98,7 @@ class ProvenanceRequest(_StoredRequest):
     origin: str | None = None
 
     def cache_key(self, allowed_indexes: Mapping[str, str]) -> str:
-        """Digest of the request; equal requests share it while the same indexes are configured.
+        """Digest of the request and the configured indexes; equal requests have the same digest.
 
         :param allowed_indexes: URLs by name
         """

@@ -40,7 +40,7 @@ _JOBS = {
 
 
 def may_fetch() -> bool:
-    """Whether the client's token allows its request to have missing packages fetched."""
+    """Whether the token of the client permits fetching the packages that its request lacks."""
     client = token()
     return client is not None and client.may(Scope.INGEST)
 

@@ -69,7 +69,7 @@ def create_app(
 
 
 def _surround(app: Flask, settings: Settings) -> None:
-    """Register handlers: before a request, they run in this order, and after it in reverse."""
+    """Register handlers. They run in this order before a request, in reverse order after it."""
     limits = RequestLimits(app, settings)
     errors.register(app)
     Compress(app)

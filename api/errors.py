@@ -266,7 +266,7 @@ def _of_request() -> dict[str, Any]:
 
 
 def problem_of(status: int) -> ProblemType:
-    """The kind of problem that an HTTP status means by itself."""
+    """The kind of problem for an HTTP status without further details."""
     return _OF_STATUS.get(status, ProblemType.HTTP)
 
 
@@ -309,7 +309,7 @@ def _of_overload(error: Overloaded) -> Response:
 
 
 def _of_bug(error: Exception) -> Response:
-    """Translate a bug: the log has the traceback, and the client the request's identifier."""
+    """Translate a bug: the log gets the traceback, and the client gets the request's identifier."""
     _LOG.exception("request_broke", exc_info=error, extra=_of_request())
     detail = "the service has a bug; its log contains the identifier of this request"
     return problem_response(500, ProblemType.INTERNAL, detail)

@@ -1,7 +1,7 @@
 """Liveness and readiness, for load balancers and people.
 
-The service needs PostgreSQL. Without the graph or a worker it is degraded: recorded data can be
-read and requests are accepted.
+The service needs PostgreSQL. Without the graph or a worker, the service is degraded: it still
+returns recorded data and accepts requests.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def public_indexes(settings: Settings) -> dict[str, str]:
 
 
 def refuse_foreign_indexes(settings: Settings, project: Project) -> None:
-    """Refuse a project that names an index which is not configured.
+    """Refuse a project that names an index that is not configured.
 
     :raises ApiError: 400, naming the configured indexes
     """

@@ -22,7 +22,7 @@ def metrics_folder(root: Path, role: str) -> Iterator[Path]:
     """Make a folder below ``root`` for this process and its children, and remove it at exit.
 
     Folders of dead processes of this machine are removed, too. The name contains the host name,
-    as containers may share ``root`` and have the same process IDs.
+    because containers may share ``root`` and have the same process IDs.
     """
     host = socket.gethostname()
     root.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -38,7 +38,7 @@ def check_constraints(text: str) -> None:
 def list_problem(texts: Collection[str]) -> str | None:
     """Return why lists of requirements are refused; ``None`` if they are accepted.
 
-    Hashes and comments do not count, as only the other text is slow to parse.
+    Hashes and comments do not count, because only the other text is slow to parse.
     """
     for count, most, what in _BOUNDS:
         if (number := sum(map(count, texts))) > most:

@@ -12,7 +12,7 @@ from api.request_bodies import BodyParser
 
 
 class _Parser(BodyParser):
-    """Answers invalid requests with 400; each schema decides about unknown members."""
+    """Answers invalid requests with 400; each schema may allow or refuse unknown members."""
 
     DEFAULT_VALIDATION_STATUS = 400
     DEFAULT_UNKNOWN_BY_LOCATION: dict[str, str | None] = {}  # noqa: RUF012

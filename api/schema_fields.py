@@ -62,7 +62,7 @@ def json_object(description: str, *, null: bool = False) -> fields.Dict:
 
 
 def filter_text(description: str, example: str | None = None, **more: Any) -> fields.String:
-    """A filter of a query. If the client omits it, the loaded query has no such key."""
+    """A filter of a query. If the client omits the filter, the loaded query lacks its key."""
     metadata = described(description, example)
     return fields.String(validate=validate.Length(1, _MAX_TEXT), metadata=metadata, **more)
 

@@ -69,7 +69,7 @@ class ServiceStores:
 
     @contextmanager
     def glancing(self) -> Iterator[sqlalchemy.Connection]:
-        """A connection in autocommit mode, with which single queries need half the round trips.
+        """A connection in autocommit mode, in which a single query needs half the round trips.
 
         :raises StoreUnavailable: if it does not answer
         """

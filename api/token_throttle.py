@@ -1,4 +1,4 @@
-"""Throttling of invalid tokens: after too many from one address, no token is looked up.
+"""Throttling of invalid tokens: after too many from an address, its tokens are not looked up.
 
 Tokens that were valid recently stay accepted, because many people share an address.
 """

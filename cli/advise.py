@@ -167,7 +167,7 @@ def _advice_over_indexes(
 
 
 def _format_of(output: Path | None, project: Project) -> str:
-    """The format that a file's name indicates or, if it indicates none, that of the project's tool.
+    """The format that a file's name indicates or, by default, the format of the project's tool.
 
     :raises InvalidArgument: if the name may indicate several formats
     """
@@ -206,9 +206,10 @@ def _unusual_name(output: Path, lock_format: LockFormat) -> str | None:
 
 @click.command()
 @click.argument("report", type=_FILE)
-@click.option("--snapshot", type=_FILE, help="Snapshot of advice that is not recorded here, as"
-              " `thoth replay --known` writes it.")  # fmt: skip
-@click.option("--evidence", type=_FILE, help="Evidence of advice that is not recorded here.")
+@click.option("--snapshot", type=_FILE, help="Snapshot file of advice that is not recorded here,"
+              " written by `thoth replay --known`.")  # fmt: skip
+@click.option("--evidence", type=_FILE, help="Evidence file of advice that is not recorded here,"
+              " written by `thoth replay --known`.")  # fmt: skip
 @as_json_option
 @click.pass_context
 def check(

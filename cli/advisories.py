@@ -48,7 +48,7 @@ def sync_command(
 
     SOURCE is a zip of OSV documents, a folder, a file or a URL. Without SOURCE, or with --osv, the
     archive at the address in the setting ADVISORIES is read. OSV publishes such an archive for
-    Python packages: PyPI/all.zip in its public bucket.
+    Python packages as PyPI/all.zip in its public bucket.
 
     An unchanged source is not read again. Documents that cannot be ingested go to the quarantine,
     and the exit code is 1. Run the command again to continue after an interruption.

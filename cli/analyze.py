@@ -55,8 +55,8 @@ def wheel(
 
     The command also shows the libraries that the wheel bundles, and its importable modules. For
     NAME==VERSION, the command reads the wheel that an installer would choose on this machine, or
-    for --python and --platform. No code of the wheel is run. Exit code 1 if a library in the wheel
-    is broken.
+    for the given --python and --platform. No code of the wheel is run. Exit code 1 if a library in
+    the wheel is broken.
     """
     from ingest.native.file_trees import is_there
 
@@ -133,9 +133,9 @@ def missing(
 ) -> None:
     """Show the libraries that a wheel needs and a system lacks.
 
-    The analyses of both must have been stored with --ingest. The command also names packages whose
-    stored wheels bundle a missing library, because they may be in the same stack. Exit code 1 if a
-    library is missing.
+    Store the analyses of the wheel and of the system with --ingest first. The command also names
+    packages whose stored wheels bundle a missing library, because they may be in the same stack.
+    Exit code 1 if a library is missing.
     """
     from ingest.native.recorded_analyses import differences
 

@@ -281,7 +281,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _print_captured(text: str, out: Console) -> None:
-    """Print output of rich; without trailing blanks unless a terminal shows it."""
+    """Print output of rich, without trailing blanks unless it goes to a terminal."""
     if not out.is_terminal:
         text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
     click.echo(text, file=out.file, nl=False, color=out.is_terminal)

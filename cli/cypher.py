@@ -175,7 +175,7 @@ def _cell(value: Any) -> Any:
 
 
 def _write_table(result: QueryResult, out: TextIO) -> None:
-    """Write rows as a table; in a pipe or a file each row is one line."""
+    """Write rows as a table; in a pipe or a file, each row is one line."""
     from graph.query_results import short
 
     columns = []

@@ -55,12 +55,13 @@ def guard(
     Exit code 1 if the lock NEW does harm: a package or the whole stack is slower on this
     hardware, or a new version is yanked or has a vulnerability that OLD does not have.
 
-    Exit code 4 means that no harm was found, but data is missing. This can be the metadata of a new
-    version, every advisory, a verdict on speed, or measurements of a changed library (such as
-    numpy, torch or tensorflow) on this hardware. The exit code is also 4 if a new version cannot be
-    installed here. Other packages without measurements are listed, but do not change the exit code.
+    Exit code 4 means that no harm was found, but data is missing. The missing data can be the
+    metadata of a new version, all advisories, a verdict on speed, or measurements of a changed
+    library (such as numpy, torch or tensorflow) on this hardware. The exit code is also 4 if a new
+    version cannot be installed here. Other packages without measurements are listed, but do not
+    change the exit code.
 
-    Otherwise, the exit code is 0.
+    Exit code 0 means that no harm was found and that no data is missing.
     """
     from adviser.answering.answers import hardware_in
     from adviser.answering.lock_upgrades import (

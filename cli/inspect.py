@@ -59,8 +59,8 @@ class _Seconds(click.FloatRange):
 @click.option("--interleave/--no-interleave", default=True, show_default=True,
               help="Alternate between the stacks, so that drift affects all alike.")  # fmt: skip
 @click.option("--reference-jobs", type=click.IntRange(1, 100), metavar="N",
-              help="Jobs of the first stack in each turn.  [default: 1; with three or more others,"
-              " about the square root of their number]")  # fmt: skip
+              help="Number of jobs of the first stack in each turn.  [default: 1, or about the"
+              " square root of the number of other stacks if there are three or more]")  # fmt: skip
 @click.option("--ingest", is_flag=True, help="Ingest the documents after they are written.")
 @click.option("--out", type=_Folder(file_okay=False, path_type=Path),
               help="Folder for the documents.  [default: THOTH_HOME/inspections]")  # fmt: skip
@@ -156,7 +156,7 @@ def _checked(names: Sequence[str], settings: Settings, launcher: str) -> list[Sp
 
 
 def _require_folders(out: Path | None, settings: Settings, launcher: str) -> None:
-    """Check that documents and environments can be written, before anything runs."""
+    """Check, before anything runs, that documents and environments can be written."""
     if out is not None:
         try:
             _try_to_write(out)

@@ -93,7 +93,7 @@ def project_path(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.argument("path", type=NamedPath(path_type=Path), required=False)
     @click.option("--project", type=NamedPath(path_type=Path), metavar="PATH",
-                  help="The same as the argument PATH.")  # fmt: skip
+                  help="Folder or file of the project, like the argument PATH.")  # fmt: skip
     @wraps(command)
     def with_path(
         *args: Any, path: Path | None = None, project: Path | None = None, **given: Any
@@ -137,13 +137,13 @@ _REQUEST = (
     click.option("--labels", metavar="K=V;K=V", default="",
                  help="Labels to store with the advice."),
     click.option("--constraint", "constraints", multiple=True, metavar="REQ",
-                 help="Restrict a package if the stack contains it, such as 'numpy<2'."),
+                 help="Constraint on a package that the stack may contain, such as 'numpy<2'."),
     click.option("--exclude", "exclusions", multiple=True, metavar="REQ",
                  help="Never choose these versions; a name alone excludes all versions."),
     click.option("--override", "overrides", multiple=True, metavar="REQ",
                  help="Use REQ instead of every other requirement on that package."),
     click.option("--newer-than", metavar="WHEN",
-                 help="Use only releases since this date, or of at most this age, such as 90d."),
+                 help="Use only releases after this date, or of at most this age, such as 90d."),
     click.option("--older-than", metavar="WHEN",
                  help="Use only releases before this date, or of at least this age, such as 7d."),
     click.option("--pre", "prereleases", multiple=True, metavar="PKG",
@@ -329,7 +329,7 @@ def read_over_indexes(
     resolver: Resolver,
     more: Iterable[Dependency] = (),
 ) -> Value | None:
-    """The result of ``use`` over everything that the indexes list; what was read is stored.
+    """The result of ``use`` over all listed versions; the versions that were read are stored.
 
     :param use: such as :meth:`adviser.answering.index_resolution.IndexResolution.advise`
     :param more: requirements whose packages are read besides those of the request

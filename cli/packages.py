@@ -51,7 +51,7 @@ def packages() -> None:
 @click.option("--newer-than", metavar="DATE", help="Skip releases uploaded before this date.")
 @click.option("--no-watch", is_flag=True, help="Do not put the packages on the watch list.")
 @click.option("--pre", is_flag=True, help="Read pre-releases like other releases.")
-@click.option("--retry", is_flag=True, help="Read releases again that could not be read before.")
+@click.option("--retry", is_flag=True, help="Retry releases that could not be read before.")
 @as_json_option
 @click.pass_context
 def add(
@@ -217,7 +217,7 @@ def watch_remove(context: click.Context, names: tuple[str, ...], index: str | No
 @packages.command("import")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--as-of", metavar="DATE",
-              help="Date of the metadata.  [default: that of the newest upload]")  # fmt: skip
+              help="Date of the metadata.  [default: date of the newest upload]")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Read and check everything, but write nothing.")
 @as_json_option
 @click.pass_context
@@ -228,8 +228,8 @@ def import_command(
 
     FILE has JSON lines (.jsonl, .ndjson, gzipped or not), is a JSON document of releases or of a
     solver, or is a folder or an archive of such files. Known releases are skipped. Releases that
-    cannot be ingested go to the quarantine with their line number. Exit code 1 if there are such
-    releases, or if the hash of a file has changed. Run the command again to continue after an
+    cannot be ingested go to the quarantine with their line number. Exit code 1 if a release cannot
+    be ingested, or if the hash of a file has changed. Run the command again to continue after an
     interruption.
     """
     from cli.packages_view import print_releases

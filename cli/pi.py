@@ -138,7 +138,7 @@ def run(
 
 @contextmanager
 def _status(name: str) -> Iterator[Callable[[str], object]]:
-    """A function to call with each line of the script; a terminal shows the last line."""
+    """A function that receives each line of the script, and shows the last line on a terminal."""
     if not sys.stderr.isatty():
         yield lambda line: None
         return
@@ -331,7 +331,7 @@ def result_title(document: dict[str, Any]) -> str:
 
 
 def results_of(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The results of a document that holds one or several."""
+    """The results of a document, which holds one or more."""
     results: list[dict[str, Any]] = document.get("@results", [document])
     return results
 

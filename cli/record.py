@@ -26,7 +26,7 @@ def record() -> None:
 
 @record.command()
 @click.option("--documents", "most", type=click.IntRange(1), metavar="N",
-              help="Compare only N documents, starting after those of the last run.")  # fmt: skip
+              help="Compare only N documents; the next run continues from there.")  # fmt: skip
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), metavar="S",
               help="Stop after S seconds; the next run continues from there.")  # fmt: skip
 @click.option("--replay", "replays", type=click.IntRange(0), default=20, show_default=True,

@@ -40,7 +40,7 @@ def print_report(
 def report_parts(
     report: Mapping[str, Any], *, fetched: bool = False, verbose: bool = False
 ) -> Iterator[Table | Styled]:
-    """Tables and lines of a report; parameters as in :func:`print_report`."""
+    """The tables and lines of a report; the parameters are those of :func:`print_report`."""
     from adviser.reports.unfetched_versions import without_fetch_hint
 
     result = report["result"]

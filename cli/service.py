@@ -60,7 +60,7 @@ class _Tls:
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="PEM file with the certificate's key.")  # fmt: skip
 @click.option("--behind-proxy", is_flag=True,
-              help="Trust X-Forwarded-* headers; a proxy terminates TLS.")  # fmt: skip
+              help="Trust X-Forwarded-* headers of a proxy, which terminates TLS.")  # fmt: skip
 @click.option("--with-workers", is_flag=True, help="Also run workers for all queues.")
 @click.option("--metrics-dir", type=click.Path(file_okay=False, path_type=Path),
               help="Folder in which the processes share values for /metrics.")  # fmt: skip
@@ -206,8 +206,8 @@ def worker(
 ) -> int:
     """Process the jobs of the service.
 
-    Workers run until SIGTERM. Each worker then finishes its running job, or returns the job to its
-    queue.
+    Workers run until SIGTERM. After SIGTERM, each worker finishes its running job, or returns the
+    job to its queue.
     """
     from api.jobs.queue import QueueName
 
@@ -225,7 +225,7 @@ def worker(
 
 
 def queue_sets(processes: int) -> list[list[QueueName]]:
-    """The queues of each process; long jobs do not block jobs that people wait for.
+    """The queues of each process, divided so that long jobs do not block jobs that people wait for.
 
     >>> [[str(name) for name in names] for names in queue_sets(2)]
     [['people'], ['bulk', 'fetches', 'inspections']]
@@ -272,7 +272,7 @@ def supervise(
 
 
 def log_service(settings: Settings, verbose: bool) -> None:
-    """Set up logs of a service: at level INFO, and as JSON unless a terminal shows them.
+    """Set up the logs of a service: level INFO, and JSON unless a terminal shows the logs.
 
     A service lives long, so it collects garbage more often than other commands.
     """

@@ -215,7 +215,7 @@ def _further(further: FurtherJobs) -> str:
 
 
 def _cells(stack: StackResult, unit: Multiple, *, left_out: bool) -> list[str]:
-    """Return all cells of a row except the verdict."""
+    """Return the cells of a row without the verdict."""
     median, variation, comparison = stack.median_rate, stack.variation, stack.comparison
     return [
         shown(stack.label, _LONGEST_TITLE),
@@ -250,7 +250,7 @@ def _verdict(comparison: Comparison) -> Styled:
 
 
 def _missing(comparison: Comparison) -> Iterator[str]:
-    """Return what is needed for a verdict."""
+    """Return what a comparison lacks for a verdict."""
     from adviser.scoring.sample_needs import Need
 
     if comparison.hosts == 0:

@@ -25,7 +25,7 @@ _NAME_LENGTH = 100
 
 @click.group(cls=CommandGroup)
 def token() -> None:
-    """Create, list and revoke tokens, with which clients use the service."""
+    """Create, list and revoke the tokens of the service's clients."""
 
 
 @token.command()

@@ -40,7 +40,7 @@ def why(
 ) -> None:
     """Explain why a package is in the advised stack.
 
-    NAME is the package, and PATH the project, which is the current folder by default. The command
+    NAME is the package. PATH is the project; by default, it is the current folder. The command
     shows which packages require NAME, why NAME has this version, and the next best choice. Exit
     code 1 if NAME is not in the stack, or if there is no stack.
     """
@@ -71,8 +71,8 @@ def why_not(
 ) -> None:
     """Explain what choosing another version would cost.
 
-    REQUIREMENT names the version, such as 'numpy==1.26.4'; PATH is the project, by default the
-    current folder. The command shows the loss of score and what else would change, or why the
+    REQUIREMENT names the version, such as 'numpy==1.26.4'. PATH is the project; by default, it is
+    the current folder. The command shows the loss of score and what else would change, or why the
     requirement cannot be met. Exit code 1 if no stack meets the requirement.
     """
     from adviser.explain import ForcedOutcome

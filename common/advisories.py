@@ -180,7 +180,7 @@ class VersionLine:
     def affected(self, package: AffectedPackage) -> set[str]:
         """The affected versions: those in a range, and those listed.
 
-        Costs a few binary searches and a pass over the versions for each range.
+        The cost is a few binary searches, and a pass over the versions for each range.
         """
         affected: set[str] = set()
         for events in package.ranges:

@@ -49,7 +49,7 @@ _FAMILIES = {
 
 
 def machine_family(machine: str) -> str:
-    """One name for machines whose native libraries are compatible.
+    """The name of an architecture, the same for machines whose native libraries are compatible.
 
     >>> machine_family("armv6l") == machine_family("armv8l"), machine_family("aarch64")
     (True, 'aarch64')
@@ -181,7 +181,7 @@ class Environment:
 
     @property
     def line(self) -> tuple[str, str, bool]:
-        """Implementation, ``major.minor`` version and build: all but the patch level."""
+        """Implementation, ``major.minor`` version and build, without the patch level."""
         return self.implementation, self.python_version, self.free_threaded
 
     @property

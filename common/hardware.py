@@ -154,7 +154,7 @@ def _measured(seen: Record) -> Record:
 
 
 def _requested(hardware: Record, seen: Record) -> Record:
-    """The requested hardware, as jobs of 2019 recorded no more of their machine than its flags."""
+    """The requested hardware, because jobs of 2019 recorded only the flags of their machine."""
     at = "$.run.requests.hardware"
     return {
         "source": "requested",

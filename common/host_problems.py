@@ -1,7 +1,7 @@
 """Failures of the host that end a build or a job and say nothing about the stack.
 
 The executor marks them in its documents, and ingest records them as outcome ``host_problem``.
-Documents of earlier releases have no mark; there the reason code or the message decides.
+Documents of earlier releases have no mark, so the reason code or the message decides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Native interfaces, which libraries of a wheel require, and a machine or an image provides.
+"""Native interfaces: what libraries of a wheel require, and what a machine or an image provides.
 
 An interface is a library, ``libc.so.6``, or one version of its symbols,
 ``libc.so.6:GLIBC_2.17``: the names that the dynamic loader looks up.

@@ -119,7 +119,7 @@ def matmul_operations(size: int, batch: int = 1) -> int:
 
 
 def matmul_operations_of_2019(size: int, batch: int) -> int:
-    """Operation count of one historic script: n³ + b(n³ − n²), with only the additions batched.
+    """The operation count of a historic script, which batched only the additions: n³ + b(n³ − n²).
 
     >>> matmul_operations_of_2019(512, 40) / matmul_operations(512, 40)  # doctest: +ELLIPSIS
     0.512...

@@ -21,7 +21,7 @@ from common.errors import InvalidArgument
 
 
 class Fit(StrEnum):
-    """Why a release can or cannot be installed; among its wheels, the nearest mismatch counts."""
+    """Why a release can or cannot be installed; the mismatch of its best wheel counts."""
 
     COMPATIBLE = "compatible"
     #: The C library, or macOS, is older than the wheel requires.
@@ -102,7 +102,7 @@ def _platform_miss(platform: str, environment: Environment) -> Miss:
 
 
 def _libc_miss(platform: str, libc: tuple[str, tuple[int, int]]) -> Miss:
-    """Mismatch of a tag for the right machine that needs another or a newer C library."""
+    """The mismatch of a tag for the right machine, but for another or a newer C library."""
     has = f"{libc[0]} {_text(libc[1])}"
     glibc, musl = floor_of(platform), _MUSL.fullmatch(platform)
     if glibc is not None and libc[0] == "glibc":
@@ -190,7 +190,8 @@ def parse_wheel(filename: str) -> Wheel:
 def glibc_floor(tag_set: str) -> tuple[int, int] | None:
     """The minimum glibc of a wheel; ``None`` if its tags name none.
 
-    Of several minimum versions the oldest counts: the wheel promises to run with it.
+    If there are several minimum versions, the oldest counts, because the wheel promises to run with
+    it.
 
     >>> glibc_floor("cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64")
     (2, 17)

@@ -42,7 +42,7 @@ from graph.watchdog import watchdog
 
 
 def listed_unread(stores: Stores, snapshot: Snapshot) -> ListedVersions:
-    """Listed but unfetched versions of every package of a snapshot, with one query."""
+    """Versions of a snapshot's packages that an index lists and that were not read; one query."""
     with stores.engine.connect() as connection:
         return unread_of(connection, list(snapshot.revisions))
 
@@ -166,7 +166,7 @@ def text_of(it: Dependency) -> str:
 
 
 def files_known(stores: Stores, advice: Advice, *, all_listed: bool = False) -> ReleaseKnowledge:
-    """Recorded files of every advised stack; for a conflict, the versions not fetched yet.
+    """The recorded files of every advised stack; for a conflict, the versions that were not read.
 
     :param all_listed: whether the advice covers all listed versions, so that none is left
     """
@@ -183,7 +183,7 @@ def files_known(stores: Stores, advice: Advice, *, all_listed: bool = False) -> 
 def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = None) -> str:
     """Store an answer with all its inputs, in one transaction.
 
-    The graph shows it at once if few other changes are waiting, otherwise a little later.
+    The graph shows the answer at once if few other changes are waiting, otherwise a little later.
 
     :param also: called with the connection to write in the same transaction; then the graph is
         not updated here
@@ -243,7 +243,7 @@ def metadata(timings: dict[str, float], document_id: str | None = None) -> dict[
 
 
 def hardware_in(stores: Stores, prefix: str | None) -> TargetHardware:
-    """The hardware class with a digest prefix; by default that of this host."""
+    """The hardware class whose digest starts with ``prefix``; by default, this host's class."""
     from graph.record.hardware import recorded_hardware
 
     with stores.engine.connect() as connection:
@@ -251,7 +251,7 @@ def hardware_in(stores: Stores, prefix: str | None) -> TargetHardware:
 
 
 def on_hardware(stores: Stores, asked: StackRequest, prefix: str | None) -> StackRequest:
-    """The request for the hardware class with a digest prefix; by default that of this host."""
+    """The request, for the hardware class with the digest ``prefix`` or for this host's class."""
     target = hardware_in(stores, prefix)
     return replace(
         asked, hardware=target.digest, hardware_name=target.name, hardware_note=target.note
@@ -259,7 +259,7 @@ def on_hardware(stores: Stores, asked: StackRequest, prefix: str | None) -> Stac
 
 
 def same_result(report: dict[str, Any], result: dict[str, Any]) -> bool:
-    """Whether a result is, byte for byte, the one of a report."""
+    """Whether a result equals the result in a report, byte for byte."""
     return bool(report["metadata"]["result_digest"] == digest(result))
 
 

@@ -62,7 +62,7 @@ def pages_of(
 def kept_pages(
     settings: Settings, wanted: Iterable[tuple[str, str]]
 ) -> Mapping[tuple[str, str], ProjectPage]:
-    """Like :func:`pages_of`, from the cache only; local folders are not cached."""
+    """Like :func:`pages_of`, but from the cache only; local folders are not cached."""
     indexes = configured_indexes(settings)
     found = {}
     for index, name in sorted(set(wanted)):
@@ -120,7 +120,7 @@ Listings = dict[tuple[str, str], list[ReleaseListing]]
 def recorded_listings(stores: Stores, locked: Iterable[LockEntry]) -> Listings:
     """Recorded listings of locked versions, on every index that has them.
 
-    The record has no URLs. For packages whose lock gives URLs they come from cached index pages.
+    The record has no URLs. If the lock of a package names URLs, cached index pages supply them.
     """
     locked = tuple(locked)
     found: Listings = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Resolves a request over everything that its indexes list, reading only what decides.
+"""Resolves a request over all versions that its indexes list, and reads the metadata of a few.
 
 First without a solver: the page of each required package, the newest version that meets what is
 known, its metadata, the pages of what that requires, all at the same time. Then in rounds: find
@@ -285,7 +285,7 @@ def _reason(index: str, problem: IndexProblem) -> str:
 
 
 class IndexesSilent(Exception):
-    """No index gave a page of anything that the request itself requires.
+    """No index gave a page of any package that the request itself requires.
 
     :ivar reasons: by package
     """
@@ -325,7 +325,7 @@ def over_indexes(
 ) -> tuple[T, IndexResolution]:
     """The result of ``use`` over everything that the indexes of a request list.
 
-    Nothing is stored. What the record knows of vulnerabilities and measurements counts.
+    Nothing is stored. Vulnerabilities and measurements come from the record.
 
     :param use: such as :meth:`IndexResolution.advise`
     :param more: requirements whose packages are read besides those of the request

@@ -90,7 +90,7 @@ def foreign_indexes(settings: Settings, project: Project) -> tuple[ProjectIndex,
 
 
 def _same(known: Mapping[str, Index], name: str, url: str) -> Index | None:
-    """The configured index that a project means: by URL, then by name."""
+    """The configured index that a project names: matched by URL, then by name."""
     return _at(known, url) or known.get(package_version("any", "1", name).index)
 
 

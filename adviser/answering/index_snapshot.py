@@ -75,7 +75,7 @@ class ListedPackage:
         self.candidates = None
 
     def drop(self, version: str) -> None:
-        """Leave out a version whose metadata cannot be had."""
+        """Leave out a version whose metadata cannot be read."""
         record = self.records[version]
         problem = ReleaseProblem.BROKEN_METADATA
         self.records[version] = record._replace(
@@ -129,11 +129,11 @@ class IndexSnapshot:
         return {it.index for it in self.packages.values()}
 
     def as_of(self, index: str) -> datetime:
-        """When an index sent or confirmed the oldest of its pages."""
+        """The time at which an index sent or confirmed its oldest page."""
         return min(it.page.as_of for it in self.packages.values() if it.index == index)
 
     def required(self) -> list[Dependency]:
-        """The roots, and what every version that was read requires."""
+        """The roots, and the requirements of every version that was read."""
         required = dict.fromkeys(self._roots)
         for name in self.packages:
             for candidate in self.candidates(name):

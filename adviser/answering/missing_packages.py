@@ -39,7 +39,7 @@ class MissingPackage:
     def may_be_asked(self, index: str, answers: IndexAnswers, configured: Collection[str]) -> bool:
         """Whether every index before this one answered that it does not have the package.
 
-        An index that failed to answer may have it; then no later index may provide it.
+        An index that failed to answer may have the package, so no later index may provide it.
         """
         if index not in self.indexes:
             return False
@@ -94,8 +94,8 @@ def _lack(
 def lacks_releases(stores: Stores, request: StackRequest, snapshot: Snapshot) -> bool:
     """Whether a configured index may have releases that a snapshot of the graph lacks.
 
-    This is so if :func:`lacks_of` names a package that an index may be asked for, and for every
-    package of which only an advice has read some releases. Never with ``FETCH_MISSING=0``.
+    True if :func:`lacks_of` names a package that an index may be asked for, or if the store has
+    only those releases of a package that an earlier advice read. Never with ``FETCH_MISSING=0``.
     """
     configured = [it.name for it in request.options.indexes if it.known]
     if not configured or not stores.settings.fetch_missing:

@@ -1,4 +1,4 @@
-"""The hardware class that a request is about: a named one, or that of this host."""
+"""The hardware class of a request: a named class, or the class of this host."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TargetHardware:
 
 
 def asked_hardware(recorded: Sequence[RecordedHardware], prefix: str | None) -> TargetHardware:
-    """The class with a digest prefix; by default the exact class of this host.
+    """The hardware class whose digest starts with ``prefix``; by default, this host's exact class.
 
     :raises InvalidArgument: if the prefix matches no class or several
     """
@@ -56,8 +56,8 @@ def recorded_target(digest: str, recorded: Sequence[RecordedHardware]) -> Target
 def own_hardware() -> Hardware:
     """The class that a job started by this process would be recorded with.
 
-    It covers what the executor writes and :mod:`ingest` reads: usable processors, the quota of the
-    control groups, and the thread variables that jobs inherit.
+    The class covers what the executor writes and :mod:`ingest` reads: usable processors, the quota
+    of the control groups, and the thread variables that jobs inherit.
     """
     from pis.amun.control_groups import read_limits
     from pis.amun.hardware import hwinfo, runtime_environment

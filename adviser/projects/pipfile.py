@@ -141,7 +141,7 @@ _NOT_HASHED = frozenset(
 
 
 def pipfile_of(project: Project, indexes: Mapping[str, str]) -> dict[str, Any]:
-    """The content of a Pipfile for a project; if the project has a Pipfile, without its secrets.
+    """A Pipfile for a project, as data: the project's own without secrets, or a new one.
 
     :param indexes: name to URL, for a project without indexes
     """

@@ -147,7 +147,7 @@ class _ExtraExpansion:
 
 
 class _Steps:
-    """A budget of steps, so that a small file cannot take a long time."""
+    """A budget of steps, which keeps a small file from taking a long time."""
 
     def __init__(self, at: str) -> None:
         self._left, self._at = _MAX_STEPS, at
@@ -248,7 +248,7 @@ def _members(
 def _flat(
     group: str, members: Mapping[str, list[ProjectRequirement | str]], name: str, steps: _Steps
 ) -> _Requirements:
-    """The requirements of a group, where those of an included group stand in its place."""
+    """The requirements of a group, with each included group replaced by its own requirements."""
     flat: dict[ProjectRequirement, None] = {}
     seen, path = {group}, {group: None}  # a dictionary, because it is an ordered set
     stack = [iter(members[group])]

@@ -53,8 +53,8 @@ class RequirementList:
     def indexes(self) -> tuple[ProjectIndex, ...]:
         """The additional indexes, then the default index, as in uv; the last default counts.
 
-        pip takes the best version of all indexes. If the default one came first, a foreign package
-        there could replace a private one of the same name.
+        pip takes the best version of all indexes. If the default index came first, a foreign
+        package there could replace a private package of the same name.
         """
         return (*{it.url: it for it in self.further}.values(), *self.default[-1:])
 

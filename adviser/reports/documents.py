@@ -1,8 +1,8 @@
 """The report: one JSON document with the advised stacks, the reasons and the certainty.
 
-Its shape is the one that existing clients read, plus keys that they ignore. ``result`` depends only
-on the request, the snapshot and the evidence, so a replay gives the same bytes. Everything that
-differs from run to run, such as times, is in ``metadata``.
+The report has the keys that existing clients read, and further keys that they ignore. ``result``
+depends only on the request, the snapshot and the evidence, so a replay gives the same bytes.
+Everything that differs from run to run, such as times, is in ``metadata``.
 """
 
 from __future__ import annotations

@@ -336,7 +336,7 @@ def _conflict(advice: Advice) -> Iterator[ReportNote]:
 
 
 def refused_text(count: int) -> str:
-    """A message that observations do not count as evidence, and where to find the reason.
+    """A message that some observations are not used as evidence, and where to find the reason.
 
     >>> refused_text(1)
     '1 observation is ignored, because its document was changed: see `thoth ingest quarantine`'
@@ -410,7 +410,7 @@ _NAMED = 3
 
 
 def shortfall_notes(advice: Advice, stack: ResolvedStack) -> Iterator[ReportNote]:
-    """Notes about pre-releases chosen for lack of a release."""
+    """Notes about pre-releases that were chosen because no release was suitable."""
     candidates = candidates_of(advice.universe, stack)
     for it in stack.choices:
         yield from _prerelease(advice, stack, it, candidates[it.name])

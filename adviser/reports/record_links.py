@@ -32,7 +32,7 @@ _REPORTED = frozenset(field.name for field in fields(RecordedClaim)).intersectio
 
 
 def head_of(report: Mapping[str, Any]) -> AdviceHead:
-    """The head of an advice, which lists of advice show, taken from its report.
+    """The head of an advice, taken from its report; lists of advice show it.
 
     :raises InvalidDocument: if another version of this code wrote the environment
     """
@@ -67,7 +67,7 @@ def links_of(advice: Advice, result: Mapping[str, Any]) -> AdviceLinks:
 def links_in(
     result: Mapping[str, Any], claims: Iterable[Claim] = (), request: StackRequest | None = None
 ) -> AdviceLinks:
-    """Like :func:`links_of`, but from a report, which does not hold all claims.
+    """Like :func:`links_of`, but made from a report, so claims that the report omits are missing.
 
     :param claims: all claims that were made
     :param request: the request of the advice
@@ -88,7 +88,7 @@ def links_in(
 
 
 def recorded_claim(claim: Claim) -> RecordedClaim:
-    """A claim as the record keeps it. Its identifier is the digest of the claim in the report."""
+    """A claim as the record keeps it; its identifier is the digest of the claim in the report."""
     document = claim_document(claim)
     return RecordedClaim(
         **{name: document[name] for name in _REPORTED}

@@ -193,7 +193,7 @@ def missing_message(request: StackRequest, snapshot: Snapshot) -> str | None:
 
 
 def without_fetch_hint(message: str) -> str:
-    """The message without the hint to use ``--fetch``, for when that found nothing.
+    """The message without the hint to use ``--fetch``, for use after ``--fetch`` found nothing.
 
     >>> without_fetch_hint("not in the store: web: `thoth advise --fetch` reads them first")
     'not in the store: web'

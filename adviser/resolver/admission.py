@@ -8,7 +8,8 @@ same whether or not the package has a better version, so that doing without the 
 The other criteria only say which version of a package is preferred. They count as the difference to
 the version with the best sum: otherwise a package that is good by them, such as a fast one, would
 be installed for no other reason, and a required package would cost a stack what none of its
-versions can offer. Criteria of newness and the others each have a best version of their own.
+versions can offer. The criteria of newness have their own best version, and so do all other
+criteria together.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def universe_of(
 
 
 def _unlisted(snapshot: Knowledge, roots: Iterable[Dependency]) -> frozenset[str]:
-    """Packages that something requires and of which the snapshot says nothing."""
+    """Packages that are required, but that the snapshot says nothing about."""
     listed = snapshot.packages.keys() | set(snapshot.missing)
     named = {it.name for it in roots}
     for candidates in snapshot.packages.values():
@@ -150,10 +151,11 @@ def _unlisted(snapshot: Knowledge, roots: Iterable[Dependency]) -> frozenset[str
 
 
 def choosable(snapshot: Knowledge, request: ResolverRequest) -> dict[str, frozenset[Purl]]:
-    """By name, the versions that a stack that meets the request may have.
+    """For each package name, the versions that a stack may have if it meets the request.
 
-    What the request asks for is applied, and what every usable version of a package asks for that
-    each stack has. Versions that only a combination of choices excludes are still among them.
+    This applies the requirements of the request, and those that all usable versions share of a
+    package that every stack has. Versions that only a combination of choices excludes are still
+    among them.
     """
     universe = universe_of(snapshot, replace(request, inferred_bounds=False), {})
     usable = {
@@ -261,7 +263,7 @@ class _Screen:
     def _extra_checks(
         self, name: str, candidates: Sequence[Candidate]
     ) -> Iterable[Callable[[Candidate], _Why | None]]:
-        """Extras that the request asks for; names the extras there are if no version offers one."""
+        """Checks of the extras that the request requires; a reason names the extras that exist."""
         for extra in sorted(self._extras.get(name, ())):
             rule = f"only versions of {name} with the extra {extra!r} count"
             if not any(not it.read or extra in it.extras for it in candidates):
@@ -372,7 +374,7 @@ def _kept(roots: tuple[Dependency, ...], request: ResolverRequest) -> tuple[Depe
 
 
 def _named_prereleases(roots: Iterable[Dependency], request: ResolverRequest) -> frozenset[str]:
-    """Packages of which a direct requirement names a pre-release."""
+    """Packages with a direct requirement that names a pre-release."""
     texts = ((it.name, request.overrides.get(it.name, it.specifier)) for it in roots)
     return frozenset(name for name, text in texts if names_prerelease(text))
 
@@ -385,7 +387,7 @@ def _by_name(dependencies: Iterable[Dependency]) -> dict[str, tuple[str, ...]]:
 
 
 def _told(out: Sequence[RefusedVersion], excluded: Sequence[Excluded]) -> Sequence[RefusedVersion]:
-    """Versions that rules refuse, then those that the snapshot excludes."""
+    """Versions that rules refuse, then versions that the snapshot excludes."""
     if not out and not excluded:
         return ()
     return (*out, *(RefusedVersion(it.version, it.reason, it.message) for it in excluded))

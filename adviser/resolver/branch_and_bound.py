@@ -240,7 +240,7 @@ class _Tree:
         return package is None or not branch.alive[package] & self._members[atom]
 
     def _drop(self, branch: _Branch, atom: Atom, changed: list[int]) -> bool:
-        """Drop the versions that require an atom which no version satisfies."""
+        """Drop the versions that require an atom that no version satisfies."""
         active = (
             it for it in self._askers[atom] if it.extra is None or branch.held >> it.extra & 1
         )

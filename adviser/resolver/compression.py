@@ -2,9 +2,9 @@
 
 Three steps, each of which keeps every best stack. Drop versions that no chain of requirements
 reaches. Drop versions whose requirements no version satisfies. Of the rest, versions of a package
-with the same requirements and the same membership in every reachable specifier are
-interchangeable: keep only the best of each such class, as many as stacks are requested.
-Requirements are compared by the versions that they admit, not by their text.
+with the same requirements and the same membership in every reachable specifier are interchangeable.
+Keep only the best of each such class, as many as the number of requested stacks. Requirements are
+compared by the versions that they admit, not by their text.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class ReachablePackage:
         return bool(self.prereleases or self.yanked)
 
     def offering(self, admitted: int, extras: Iterable[str]) -> int:
-        """Of the admitted versions those that may offer all extras, as bits.
+        """The admitted versions that may offer all extras, as bits.
 
-        An extra that no read release among them offers does not count.
+        An extra is ignored if no admitted release that was read offers it.
         """
         left = admitted
         for extra in extras:
@@ -91,7 +91,7 @@ class ReachablePackage:
         return left
 
     def unasked(self, anything_open: bool) -> int:
-        """Versions that must be required by name and never are, as bits.
+        """Versions that must be named by a requirement but are not, as bits.
 
         :param anything_open: whether requirements are unknown, which might name any version
         """

@@ -43,7 +43,7 @@ class Fact:
 
     @property
     def asks(self) -> bool:
-        """Whether it is a requirement on a package."""
+        """Whether the fact is a requirement on a package."""
         return self.kind in (FactKind.ASKED, FactKind.REQUIRES)
 
     @property
@@ -176,7 +176,7 @@ def _says(universe: Universe, it: Dependency, fact: Fact) -> bool:
 def _accounts(
     universe: Universe, name: str, facts: Sequence[Fact], left: str
 ) -> Iterator[VersionExplanation]:
-    """Why each version of a package is out; neighbours with the same reason are grouped.
+    """Why each version of a package cannot be chosen; neighbours with the same reason are grouped.
 
     :param left: text for versions that no fact rules out
     """

@@ -1,12 +1,12 @@
 """Explain why no stack meets a request: find a minimal set of contradicting facts.
 
-Each fact (a root, a requirement of some versions, a rule of the request) becomes an assumption.
-The solver names assumptions that suffice for a contradiction. Then each of them is left out in
+Each fact (a root, a requirement of some versions, a rule of the request) becomes an assumption. The
+solver names assumptions that suffice for a contradiction. Then each of these facts is left out in
 turn, deepest first; if the rest still contradicts itself, the fact is dropped. The remaining set is
 minimal. One thread and one seed make the result the same in every run.
 
 Most contradictions are near the request. So only the requirements of the nearest packages count at
-first. This leaves out facts and adds none, so a contradiction found there is a real one.
+first. Leaving out facts adds no contradictions, so a contradiction that is found this way is real.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class ConflictModel:
         return known
 
     def forbid_circles(self, true: frozenset[int]) -> bool:
-        """Add a clause against what asks for itself alone in an assignment; whether it does.
+        """Add a clause against literals that only require each other; false if there are none.
 
         The same loop formula as :meth:`adviser.resolver.cp_sat_search.Model.unfound` adds.
         """
@@ -289,7 +289,7 @@ class _Smallest:
         self._clock = clock
 
     def facts(self) -> tuple[list[Fact], bool] | None:
-        """The contradicting facts, nearest to the request first, and whether they are minimal.
+        """The contradicting facts, nearest to the request first, and whether their set is minimal.
 
         :returns: ``None`` if no contradiction was found in time
         """

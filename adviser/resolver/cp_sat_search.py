@@ -5,7 +5,7 @@ is true; a version implies what it requires; a specifier implies a version that 
 objective is the cost of the versions; versions that nothing requires are removed afterwards.
 
 Stacks are ordered level after level (:mod:`adviser.resolver.objective`). The levels are optimised
-in order, as many at a time as one exact sum can tell apart. Remaining ties are settled package by
+in order, in groups as large as one exact sum can represent. Remaining ties are settled package by
 package in the same way. So the result is the same for every seed and any number of threads.
 """
 
@@ -82,7 +82,7 @@ class CpSatModel:
             model.add_bool_and(atoms[it] for it in self._problem.roots)
 
     def _permit(self) -> None:
-        """Permits need one of their atoms, and such an atom needs a node that requires it."""
+        """Constraints: a permit needs one of its atoms, and the atom a node that requires it."""
         for permit in self._problem.permits:
             asked = (self._atoms[it] for it in permit.atoms)
             self._model.add_bool_or(~self._nodes[permit.node], *asked)
@@ -93,7 +93,7 @@ class CpSatModel:
     def _askers(
         self, atom: Atom, nodes: frozenset[int] = frozenset(), atoms: frozenset[Atom] = frozenset()
     ) -> list[cp_model.IntVar]:
-        """Literals that require ``atom``, except those of ``nodes`` and by extras in ``atoms``."""
+        """Literals that require ``atom``, without those of ``nodes`` and of extras in ``atoms``."""
         found = []
         for number, node in enumerate(self._problem.nodes):
             if number in nodes:
@@ -144,7 +144,7 @@ class CpSatModel:
         self._model.add_bool_or(~self._nodes[it] for it in sorted(nodes))
 
     def unfound(self, run: SolverRun) -> None:
-        """Forbid a set that supports only itself: true in ``run``, but not reached from the roots.
+        """Forbid the versions in ``run`` that only each other require: no root reaches them.
 
         One of such a set may hold only if something outside of it requires one of them
         (a loop formula, as in answer set programming: Lin and Zhao 2004).
@@ -279,7 +279,7 @@ class _Search:
         return self._known
 
     def _next(self, forbidden: list[Nodes]) -> tuple[Nodes | None, bool]:
-        """The best stack beside ``forbidden``, and whether that is proven, ties included."""
+        """The best stack other than ``forbidden``, and whether that is proven, including ties."""
         model = CpSatModel(self._problem)
         for stack in forbidden:
             model.forbid(stack)
@@ -306,7 +306,8 @@ class _Search:
     def _fix(self, model: CpSatModel, objective: _Objective, best: Nodes) -> None:
         """Keep the levels of an objective at their optimum.
 
-        The level of a single package rules out versions, which is far stronger than a sum.
+        A level of a single package rules out versions, which is a far stronger constraint than a
+        sum.
         """
         rest = []
         for level in objective.levels:
@@ -334,7 +335,7 @@ class _Search:
                 self._tell(self._known)
 
     def _prove(self, objective: _Objective, run: SolverRun) -> None:
-        """Tighten the bound of the levels of an objective; earlier levels are proven."""
+        """Tighten the bounds of the levels of an objective, once all earlier levels are proven."""
         parts = parts_of(run.cost if run.proven else run.bound, objective.levels)
         for level, part in zip(objective.levels, parts, strict=True):
             place = next(n for n, it in enumerate(self._levels) if it is level)
@@ -355,7 +356,7 @@ class _Search:
     def _alone(self, model: CpSatModel, best: Nodes, cost: int) -> bool:
         """Whether every other stack costs more.
 
-        This searches for the next best stack, which the relaxation bounds well. Proving
+        This searches for the next best stack, whose cost the relaxation bounds well. Proving
         directly that no other stack costs as little is far harder.
         """
         other = model.copy()
@@ -366,7 +367,7 @@ class _Search:
     def _run(
         self, model: CpSatModel, *, tells: bool = False, enough: int | None = None
     ) -> SolverRun:
-        """Run until the solution does not depend on itself."""
+        """Run the solver until no versions in the solution are required only by each other."""
         while True:
             told = self._better if tells and self._tell else None
             run = model.solve(self._budget, self._until - monotonic(), told, enough)
@@ -423,7 +424,7 @@ def _objectives(problem: SelectionProblem, levels: Sequence[Level]) -> Iterator[
 
 
 def _by_name(problem: SelectionProblem) -> Iterator[_Objective]:
-    """Absent before present, newer before older; each package outweighs all after it."""
+    """Objectives that break ties package by package: absent before present, newer before older."""
     factor = 1
     # A new part starts where the factors would exceed the exact range.
     parts: list[list[list[int]]] = [[]]

@@ -1,9 +1,9 @@
-"""Upper bounds that a release does not declare, but that other evidence shows.
+"""Upper bounds that a release does not declare, but that follow from other evidence.
 
 *Retroactive bounds.* The newest release of a series limits a dependency for which an earlier
 release of the series declares no upper bound: flask 1.1.4 requires ``jinja2<3``, and flask 1.1.2
-does not work with jinja2 3 either. A series has the same release number but for the last part, as
-in the criterion ``maintenance``.
+does not work with jinja2 3 either. A series is all versions that differ only in the last part of
+the release number, as in the criterion ``maintenance``.
 
 *NumPy's binary interface.* NumPy 2 changed it. A wheel with compiled code from before its first
 pre-release was built for NumPy 1, and cannot be imported beside NumPy 2.
@@ -61,7 +61,7 @@ def with_bounds(candidates: Sequence[Candidate], bounds: InferredBounds) -> Sequ
 
 
 def head_of(candidates: Sequence[Candidate], wanted: Candidate) -> Candidate | None:
-    """The newest release in the series of a version on its index, if that is a later one."""
+    """The newest release in the series of a version on its index; ``None`` if it is that one."""
     for it in candidates:
         if it.purl == wanted.purl:
             return None
@@ -72,7 +72,7 @@ def head_of(candidates: Sequence[Candidate], wanted: Candidate) -> Candidate | N
 
 
 def _with_heads(candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate | None, Candidate]]:
-    """Every read version with the newest release of its series, or ``None`` if it is that one."""
+    """Every version that was read, after the newest release of its series, if there is one."""
     heads: dict[tuple[str, tuple[int, ...]], Candidate] = {}
     for it in candidates:
         if not it.read and it.prerelease:

@@ -72,7 +72,7 @@ def _ranked(problem: SelectionProblem, package: int | None, numbers: Sequence[in
 
 
 def weights_of(levels: Sequence[Level]) -> tuple[int, ...]:
-    """Weights with which one sum orders stacks like the levels do, one after the other.
+    """Weights for one weighted sum of all levels that orders stacks as the levels do.
 
     >>> weights_of([Level((0, 1), 1), Level((4, 9), 9), Level((2, 0), 2)])
     (30, 3, 1)
@@ -86,14 +86,14 @@ def weights_of(levels: Sequence[Level]) -> tuple[int, ...]:
 
 
 def combined(levels: Sequence[Level]) -> list[int]:
-    """Costs of the nodes by all levels in one number; exact, but as large as it needs."""
+    """The cost of each node over all levels as one exact integer, which may be large."""
     weights = weights_of(levels)
     columns = zip(*(level.costs for level in levels), strict=True)
     return [sum(w * cost for w, cost in zip(weights, costs, strict=True)) for costs in columns]
 
 
 def parts_of(cost: int, levels: Sequence[Level]) -> list[int]:
-    """The costs by level that :func:`combined` made a sum of, or a lower bound of them.
+    """The costs by level, or lower bounds of them, from a sum that :func:`combined` made.
 
     >>> parts_of(30 + 9 * 3 + 2, [Level((0, 1), 1), Level((4, 9), 9), Level((2, 0), 2)])
     [1, 9, 2]
@@ -116,7 +116,7 @@ def value_of(problem: SelectionProblem, nodes: Iterable[int]) -> LevelValues:
 
 
 def packs(levels: Sequence[Level], limit: int) -> list[list[Level]]:
-    """Consecutive levels grouped, as many as one sum below ``limit`` tells apart.
+    """Consecutive levels in groups, each as large as one sum below ``limit`` can represent.
 
     Levels without any cost are left out. A level that exceeds the limit alone stays alone.
     """

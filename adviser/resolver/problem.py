@@ -92,7 +92,7 @@ class SelectionProblem:
         )  # fmt: skip
 
     def by_package(self) -> list[list[int]]:
-        """Node numbers by package, ordered by place."""
+        """Node numbers for each package, in the order of their places."""
         found: list[list[int]] = [[] for _ in self.names]
         for number, node in enumerate(self.nodes):
             found[node.package].append(number)

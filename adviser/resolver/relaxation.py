@@ -1,11 +1,11 @@
-"""Resolve over all listed versions while reading few.
+"""Resolve over all listed versions, but read the metadata of only a few.
 
 The page of an index lists every version of a package; only requirements and extras are missing. A
 version that nobody has read takes part as if it required nothing
 (:class:`~adviser.resolver.universe.Universe`). That only adds stacks, so the best stack of such a
-relaxed universe is at least as good as the best true one. If all its versions have been read, it is
-the best of all listed versions; if there is none, no listed versions meet the request. Otherwise
-its unread versions are read, and the universe is resolved again.
+relaxed universe is at least as good as the best true one. If all versions of that stack have been
+read, no listed versions make a better stack. If there is no such stack, no listed versions meet the
+request. Otherwise the unread versions of the stack are read, and the universe is resolved again.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ def resolve_listed(
     *,
     count: int = 1,
 ) -> Generator[NeededReads, Known, tuple[Known, Universe, Resolution]]:
-    """Resolve in rounds: yield what must be read, receive what is known then, return the result.
+    """Resolve in rounds: yield what must be read, receive the new universe, return the result.
 
-    The generator does no I/O, so synchronous and asynchronous code can drive it. A version that
-    turns out to be unreadable must be excluded from what is known then, with its reason.
+    The generator does no I/O, so synchronous and asynchronous code can drive it. If a version turns
+    out to be unreadable, the next universe must exclude it, with the reason.
 
     :param known: what was listed and read so far, such as a snapshot
     :param universe_of: the universe of what is known, and all its candidates by name, also those
@@ -126,10 +126,10 @@ class ReadingRounds:
         return BATCHES[min(self._asked[name], len(BATCHES) - 1)]
 
     def _neighbours(self, universe: Universe, chosen: Candidate) -> list[Candidate]:
-        """The unread versions that would be chosen next if ``chosen`` cannot be.
+        """The unread versions that would be chosen next if ``chosen`` turned out to be impossible.
 
-        They are taken whether or not they are within the same specifiers: packages that are
-        released together pin each other. Source distributions are never read on speculation.
+        The same specifiers need not admit them, because packages that are released together pin
+        each other. Source distributions are never read on speculation.
         """
         candidates = universe.packages[chosen.name]
         places = {it.purl: place for place, it in enumerate(candidates)}
@@ -195,7 +195,7 @@ def _requirements(
 
 
 def _unread_heads(chosen: Iterable[Candidate], candidates: AllCandidates) -> Iterator[Candidate]:
-    """Releases whose requirements are evidence about the chosen versions, and were not read."""
+    """Unread releases whose requirements are evidence about the chosen versions."""
     for it in chosen:
         head = None if not it.read or not it.requires else head_of(candidates[it.name], it)
         if head is not None and not head.read:

@@ -66,7 +66,7 @@ def answer(
 
 
 def out_of_time(clock: SearchClock) -> Resolution:
-    """The resolution if the time limit is reached before a search begins."""
+    """The resolution to return if the time limit is reached before a search begins."""
     return Resolution(ResolutionStatus.UNKNOWN, limit=SearchLimit.TIME, wall_s=clock.wall_s)
 
 

@@ -1,4 +1,4 @@
-"""Input of the resolver beside the snapshot: the rules of a request, and its budget."""
+"""Input of the resolver in addition to the snapshot: the rules of a request, and its budget."""
 
 from __future__ import annotations
 

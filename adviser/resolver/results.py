@@ -143,7 +143,7 @@ class Conflict:
         return told
 
     def _says(self, account: VersionExplanation) -> bool:
-        """Whether a step already names these versions as the ones with the requirement."""
+        """Whether a step already names these versions as the versions with the requirement."""
         step = None if account.step is None else self.steps[account.step - 1]
         return (
             step is not None
@@ -187,8 +187,8 @@ class Resolution:
     def gap(self) -> tuple[int, ...] | None:
         """Differences between bound and objective by level.
 
-        The first that is not 0 is positive: no stack is better by more than that in this level, if
-        it is as good in the levels before.
+        The first difference that is not 0 is positive: no stack that is equal in all earlier levels
+        is better by more than that in this level.
         """
         if self.objective is None or self.bound is None:
             return None

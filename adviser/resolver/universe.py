@@ -52,13 +52,14 @@ class Universe:
     exactly (PEP 592; like pip, while in uv only the request itself can do that).
 
     A requirement of a package for an extra admits the versions that offer it. If no release that
-    the specifier admits offers the extra, it admits the same versions as without; the extra then
-    adds no requirements. Extras that the request asks for are a rule of the request.
+    the specifier admits offers the extra, the extra is ignored and adds no requirements. Extras
+    that the request asks for are a rule of the request.
 
-    Of *unread* versions only the page of the index is known, and of *unlisted* packages nothing.
-    Unread versions take part as if they required nothing and offered every extra, and a requirement
-    on an unlisted package as if it were met. Every stack of the true universe is then one of this
-    universe, with the same score, so a best stack of read versions is a best stack of all.
+    A version is *unread* if only the page of its index is known; a package is *unlisted* if nothing
+    about it is known. Unread versions take part as if they required nothing and offered every
+    extra, and a requirement on an unlisted package as if it were met. So this universe contains
+    every stack of the true universe, with the same score. If all versions of a best stack have been
+    read, it is a best stack of the true universe, too.
 
     :param packages: usable versions by name, newest first, no version twice
     :param refused: versions that cannot be chosen, by name
@@ -93,7 +94,7 @@ class Universe:
         return self.overrides.get(dependency.name, dependency.specifier)
 
     def values(self, candidate: Candidate) -> tuple[int, int]:
-        """Contributions of a version, at most 0: those that come before newness, and newness."""
+        """The two contributions of a version, each at most 0: before newness, and newness."""
         contributions = self.contributions.get(candidate.purl, ())
         newness = sum(contributions[it] for it in self.newness if it < len(contributions))
         return sum(contributions) - newness, newness
@@ -102,8 +103,8 @@ class Universe:
     def level_count(self) -> int:
         """Number of levels of the score.
 
-        What comes before newness is the first; each direct requirement has one for its newness;
-        the last is for the newness of all other packages.
+        The first level holds the criteria before newness. Each direct requirement then has a level
+        for its newness, and the last level holds the newness of all other packages.
         """
         return len(self.direct) + 2
 

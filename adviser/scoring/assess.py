@@ -49,7 +49,7 @@ class Coverages:
         self._unsolvable = unsolvable_of(snapshot)
 
     def of(self, stack: Collection[Purl]) -> Coverage:
-        """The coverage of the stack with these versions."""
+        """The coverage of the stack that consists of these versions."""
         here = {it for digest in self._jobs_here for it in self._stacks.members[digest]}
         anywhere = {it for digest in self._jobs for it in self._stacks.members[digest]}
         return Coverage(
@@ -63,7 +63,9 @@ class Coverages:
         )
 
     def _nearest(self, stack: Collection[Purl]) -> NearestStack | None:
-        """The measured stack with fewest differences; on ties, on this hardware, with most jobs."""
+        """The measured stack with the fewest differences; on ties, on this hardware, with most
+        jobs.
+        """
         if not stack:
             return None
         wanted = frozenset(stack)
@@ -137,7 +139,7 @@ def _hardware(evidence: Evidence, series: Collection[int]) -> dict[str, str]:
 
 
 def unsolvable_of(snapshot: Snapshot) -> tuple[str, ...]:
-    """Packages without a usable version, where the requirements of some version are unknown."""
+    """Packages without a usable version of which some version has unknown requirements."""
     return tuple(
         name
         for name, excluded in snapshot.excluded.items()

@@ -70,7 +70,7 @@ class Justification:
 class Claim(ComparisonResult):
     """A comparison of one version or stack with another version or stack.
 
-    The field ``chance`` is 0, too, if the comparison was not measured on the target.
+    The field ``chance`` is also 0 if the comparison was not measured on the target.
 
     :param package: name of the one package that differs; ``None`` if several differ
     :param purl: its version in the measured stack; ``None`` as above
@@ -139,7 +139,7 @@ class Claim(ComparisonResult):
 
     @property
     def here(self) -> bool:
-        """Whether it was measured on the target's hardware class and Python version."""
+        """Whether the comparison was measured on the target's hardware class and Python version."""
         return self.same_hardware and self.same_python
 
 
@@ -166,7 +166,7 @@ class PackageDifference:
 
 @dataclass(frozen=True, slots=True)
 class NearestStack:
-    """The measured stack that shares most versions with a stack, and where they differ.
+    """The measured stack that shares most versions with a stack, and the differing packages.
 
     :param jobs: number of stable jobs, on all hardware unless ``same_hardware``
     """
@@ -249,7 +249,7 @@ class Assessment:
     )
 
     def claims_of(self, stack: Collection[Purl]) -> tuple[Claim, ...]:
-        """The claims about single versions in ``stack``, which excludes confounded claims."""
+        """The claims about single versions in ``stack``, without confounded claims."""
         return tuple(it for it in self.claims if it.purl is not None and it.purl in stack)
 
     def justifications_of(self, stack: Collection[Purl]) -> tuple[Justification, ...]:

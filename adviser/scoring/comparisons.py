@@ -108,7 +108,7 @@ class ComparisonFamily:
         return int(self.tested.sum())
 
     def result_fields(self, place: int, estimate: Estimate) -> dict[str, Any]:
-        """The fields of the :class:`ComparisonResult` of a member.
+        """Fields of the :class:`ComparisonResult` of one comparison of the family.
 
         :param place: index of the member
         :param estimate: the member's estimate
@@ -334,9 +334,9 @@ class SelfCheck:
 def self_check(identical: Sequence[Comparison]) -> SelfCheck:
     """Check comparisons of stacks with themselves, each judged by itself.
 
-    A problem is a result that is unlikely by chance (1 in 100): a share of claims above 2 α, since
-    faster and slower have one α each; many more claims of one sign; intervals that contain zero
-    too seldom or too often.
+    A problem is a result that is unlikely by chance (1 in 100): a share of claims above 2 α (one α
+    for faster, one for slower); many more claims of one sign; intervals that contain zero too
+    seldom or too often.
     """
     faster = sum(it.verdict is Verdict.FASTER for it in identical)
     slower = sum(it.verdict is Verdict.SLOWER for it in identical)

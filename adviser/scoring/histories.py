@@ -124,8 +124,8 @@ class History:
     def _host_spread(self, spread: SeriesSpread) -> HostSpread:
         """The spread of effects between hosts.
 
-        It is the median over three reference stacks, those with most hosts and jobs, because an
-        interaction of a reference with the host would appear in every effect.
+        The spread is the median over the three reference stacks with the most hosts and jobs,
+        because an interaction of one reference with a host would appear in every effect.
         """
         hosts = {stack: {it.place.host for it in jobs} for stack, jobs in self.jobs.items()}
         several = [stack for stack, names in hosts.items() if len(names) > 1]
@@ -276,7 +276,8 @@ def jobs_of(
 ) -> tuple[dict[str, list[MeasuredJob]], dict[str, list[str]]]:
     """The stable jobs of each stack, by identifier, and the reasons why the others are unstable.
 
-    A job that was recorded several times counts once. It is unstable if any reading is unstable.
+    A job that was recorded several times counts once. A job is unstable if any of its readings is
+    unstable.
     """
     jobs: dict[str, list[MeasuredJob]] = defaultdict(list)
     left_out: dict[str, list[str]] = defaultdict(list)
@@ -307,8 +308,9 @@ def _job(reading: Reading, others: Sequence[Reading]) -> MeasuredJob:
 def _last_steps(jobs: Mapping[str, Sequence[MeasuredJob]]) -> dict[str | None, datetime]:
     """For each host, the time of its last step, if its reference stack shows one.
 
-    The reference is the stack with most runs on the host, which every batch runs. Only the means of
-    its runs are examined, so that the results of a candidate never decide which jobs are left out.
+    The reference is the stack with the most runs on the host, because every batch runs it. Only the
+    means of its runs are examined, so that the results of a candidate never decide which jobs are
+    left out.
     """
     runs: dict[str | None, dict[str, set[str | None]]] = defaultdict(lambda: defaultdict(set))
     for stack, stack_jobs in jobs.items():
@@ -325,7 +327,7 @@ def _last_steps(jobs: Mapping[str, Sequence[MeasuredJob]]) -> dict[str | None, d
 
 
 def _last_step(reference: Sequence[Sequence[MeasuredJob]]) -> datetime | None:
-    """The time of the first job of the last level; runs are in the order of time."""
+    """The time of the first job of the last level, from runs in order of time."""
     levels = steps([math.fsum(it.log_rate for it in run) / len(run) for run in reference])
     if not levels:
         return None

@@ -1,9 +1,9 @@
 """Pool the effects of several hosts of one hardware class into one effect.
 
-The effect is the mean over the measured hosts. A second host that agrees makes it more certain. The
-true difference between hosts is estimated from all stacks of the series. If the effects of one
-stack differ more between hosts than this estimate, the stack interacts with the host, and its error
-is computed from its own differences.
+The effect is the mean over the measured hosts. A second host with a similar effect makes the pooled
+effect more certain. The true difference between hosts is estimated from all stacks of the series.
+If the effects of one stack differ more between hosts than this estimate, the stack interacts with
+the host, and its error is computed from its own differences.
 """
 
 from __future__ import annotations
@@ -98,10 +98,10 @@ def pooled_effect(
 
     Weights are ``1 / (SE² + τ²)`` with the τ² of the series. The error accounts for the uncertainty
     of estimated weights (Meier 1953, doi:10.2307/3001633), with degrees of freedom by
-    Satterthwaite. It never exceeds the smallest error of a host if τ² is 0. If the hosts disagree
-    beyond chance for this stack (Cochran's Q, 5 %), then its own τ² sets the weights (DerSimonian &
-    Laird 1986, doi:10.1016/0197-2456(86)90046-2), and the error is scaled by a moderated Birge
-    ratio (Birge 1932, doi:10.1103/PhysRev.40.207).
+    Satterthwaite. If τ² is 0, the error never exceeds the smallest error of a host. If the hosts
+    disagree beyond chance for this stack (Cochran's Q, 5 %), then its own τ² sets the weights
+    (DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2), and the error is scaled by a
+    moderated Birge ratio (Birge 1932, doi:10.1103/PhysRev.40.207).
 
     :param effects: one per host; those with an infinite standard error are ignored
     :raises ValueError: if no host has a finite standard error, or one of several is zero

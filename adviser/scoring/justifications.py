@@ -99,7 +99,7 @@ def request_notes(
 
 
 def _confounded(claims: Iterable[Claim]) -> Iterator[Justification]:
-    """Settled claims about stacks that differ in several packages, and the number of further ones.
+    """Notes about settled claims of stacks that differ in several packages.
 
     Claims with fewer differing packages and larger effects come first.
     """

@@ -1,8 +1,8 @@
 """Claims about the performance of versions, and the order of versions by settled claims.
 
-All comparisons of one answer are judged as one family, so the chance of even one false claim in it
-is bounded for any number of packages, versions and indicators. Performance orders two versions only
-by settled differences; :func:`performance_order` has the rule.
+All comparisons of one answer are judged as one family. This bounds the chance of even one false
+claim in the answer, for any number of packages, versions and indicators. Performance orders two
+versions only by settled differences; :func:`performance_order` has the rule.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Compared:
 
     @property
     def used(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """The two stacks, each with the indexes of the jobs used."""
+        """The two stacks, each with the indexes of the jobs that were used."""
         return (
             (self.pair.baseline, self.estimate.baseline_used),
             (self.pair.candidate, self.estimate.used),

@@ -76,7 +76,7 @@ def _values(
 
 
 def _counted(served: Iterable[Candidate], prereleases: bool) -> list[Candidate]:
-    """The versions that make others old: the releases, or all versions if none is a release."""
+    """The versions that make others old: all releases or, without a release, all versions."""
     kept = [it for it in served if not it.yanked]
     plain = [it for it in kept if prereleases or not it.prerelease]
     return plain or kept or list(served)

@@ -1,8 +1,8 @@
-"""What an undetermined comparison needs: more jobs, turns, runs or hosts.
+"""What an undetermined comparison lacks: jobs, turns, runs or hosts.
 
 The observed difference is partly luck. So the prediction of what further jobs would show starts
-from likely true differences: none at all, or one of the size that the other comparisons of the
-series suggest.
+from likely true differences: no difference, or a difference of the size that the other comparisons
+of the series suggest.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class EffectPrior:
 
 
 def effect_prior(effects: Effects) -> EffectPrior:
-    """Estimate the distribution of true differences from the comparisons of one series.
+    """Estimate the distribution of true differences from all comparisons of one series.
 
     The method is empirical Bayes with a spike at zero (Johnstone & Silverman 2004,
     doi:10.1214/009053604000000030), on a grid that keeps a single comparison from deciding.
@@ -124,7 +124,7 @@ class OpenEffects:
         return different, equal
 
     def _limits(self, error: FloatArray, growth: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The ``|d|`` above which a difference, and that below which equivalence is claimed."""
+        """Two bounds of ``|d|``: above the first is a difference, below the second equivalence."""
         from scipy.special import stdtrit  # slow, and needed only where something was measured
 
         freedom = np.maximum(self.effects.degrees_of_freedom[:, None] * growth, 1.0)
@@ -141,7 +141,8 @@ class OpenEffects:
 def outlook(comparisons: OpenEffects, prior: EffectPrior) -> Outlook:
     """The smallest number of further jobs that gives a verdict with a chance of :data:`POWER`.
 
-    If there is no such number, the smallest that gives a verdict with a chance of :data:`EVEN`.
+    If there is no such number, the smallest number that gives a verdict with a chance of
+    :data:`EVEN`.
     """
     count = len(comparisons.so_far)
     # Numbers of further jobs that are considered.
@@ -304,7 +305,7 @@ class JudgedFamily:
 
 
 def _units(estimate: Estimate) -> int:
-    """Number of pairs or runs so far; number of hosts if these disagree."""
+    """The number of pairs or runs so far, or the number of hosts if the hosts disagree."""
     return (
         min(estimate.runs, estimate.baseline_runs) if estimate.hosts_agree else estimate.hosts or 1
     )

@@ -42,7 +42,7 @@ UNKNOWN_PLACE = JobPlace()
 def job_log_rate(rates: Sequence[float]) -> float:
     """``L``, the natural log of the median of a job's repetitions.
 
-    Logs turn ratios of rates into differences, and swapping the arms only changes the sign
+    Logarithms turn ratios of rates into differences, and swapping the arms only changes the sign
     (Fleming & Wallace 1986, doi:10.1145/5666.5673).
 
     :param rates: one rate per repetition, positive and finite, in any order
@@ -104,7 +104,7 @@ class Arm:
 
     @cached_property
     def per_run(self) -> float:
-        """Mean over runs of 1 / number of jobs in the run."""
+        """The mean, over runs, of 1 divided by the number of jobs in the run."""
         return math.fsum(1 / len(run) for run in self.runs) / len(self.runs) if self.runs else 1.0
 
 
@@ -233,7 +233,7 @@ def mean_of(values: Sequence[float]) -> float:
 
 
 def within_runs(sample: Sample, used: Iterable[int]) -> Variance:
-    """Variance of jobs within their runs; over all jobs if no run has two.
+    """The variance of jobs within their runs, or over all jobs if no run has two jobs.
 
     :param used: indexes of the jobs in the sample
     """

@@ -81,7 +81,7 @@ class MeasuredStackIndex:
         return self._holding.get(purl, [])
 
     def exchanged(self, digest: str, old: Purl, new: Purl) -> str | None:
-        """The measured stack, if any, with ``new`` instead of ``old`` and otherwise equal."""
+        """The measured stack, if any, that equals another but has ``new`` in place of ``old``."""
         return self._by_sum.get((self._sums[digest] - _number(old) + _number(new)) % _MODULUS)
 
     def differing(self, first: str, other: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Variances of jobs, runs and turns, and how the stacks of a series share them.
 
-**Runs.** A run is one inspection of one stack. Each time, the machine is in a state of its own
+**Runs.** A run is one inspection of one stack. At each time, the machine has its own state
 (temperature, neighbours, page placement), so ten jobs of one night are far more alike than ten jobs
 of ten nights. Stacks that ran in turns share that state, and it cancels. If stacks did not run in
 turns, each run counts once, by the mean of its jobs, and the error is computed from differences
@@ -134,7 +134,7 @@ def _outlier_limit(freedom: float, prior_freedom: float) -> float:
 def moderated(
     variance: FloatArray, freedom: FloatArray, priors: Sequence[VariancePrior]
 ) -> tuple[FloatArray, FloatArray]:
-    """Pull variances towards their priors, unless they are far above them.
+    """Pull each variance towards its prior, unless the variance is far above the prior.
 
     :param variance: one per comparison; ``nan`` is unchanged
     :param freedom: their degrees of freedom
@@ -334,9 +334,9 @@ def run_effects(ours: RunArms, theirs: RunArms, spread: RunSpread) -> Effects:
 
     With five runs per arm, the error is Welch's error of the means of runs, with variances
     moderated by the other stacks of the series. With fewer, it is the root of ``S² (1/r_a +
-    1/r_b)``, where S² is the variance between runs over all stacks of the series. If S² is unknown,
-    it is Welch's error if both arms have two runs. The error of an arm is at least that of its jobs
-    alone.
+    1/r_b)``, where S² is the variance between runs over all stacks of the series. If S² is unknown
+    but both arms have two runs, the error is Welch's error. The error of an arm is at least that of
+    its jobs alone.
 
     :returns: an infinite error with zero degrees of freedom if the effect of runs is unknown
     """

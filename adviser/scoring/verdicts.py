@@ -1,8 +1,9 @@
 """Verdicts on many comparisons at once: the statistical tests that tell claims from noise.
 
 An answer is one output: a report, a page of ``thoth stacks``, a run of ``thoth guard``. All
-comparisons of an answer form one family, so the chance of even one false claim in it is bounded,
-no matter how many stacks, packages and indicators it covers. Arrays have one entry per comparison.
+comparisons of an answer form one family. This bounds the chance of even one false claim in the
+answer, no matter how many stacks, packages and indicators it covers. Arrays have one entry per
+comparison.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ class Verdict(StrEnum):
 
     @property
     def settled(self) -> bool:
-        """Whether the verdict is that one is faster, or that both are equivalent."""
+        """Whether the verdict is ``faster``, ``slower`` or ``equivalent``."""
         return self is not Verdict.UNDETERMINED
 
     @property
     def different(self) -> bool:
-        """Whether the verdict is that one of the two is faster."""
+        """Whether the verdict is ``faster`` or ``slower``."""
         return self in (Verdict.FASTER, Verdict.SLOWER)
 
 
@@ -126,7 +127,7 @@ def judge(
     :data:`ALPHA` (interval null hypothesis, both signs together; Murphy & Myors 1999,
     doi:10.1037/0021-9010.84.2.234), and ``d`` is not zero, at :data:`ALPHA_NONE`. Equivalence is
     claimed if both one-sided tests reject a difference of δ (TOST; Schuirmann 1987,
-    doi:10.1007/BF01068419). Only one of the two claims can be false in a comparison, so both use
+    doi:10.1007/BF01068419). At most one of the two claims can be false in a comparison, so both use
     the same part of α.
 
     :param tested: whether there are enough jobs; untested comparisons do not count in Holm's

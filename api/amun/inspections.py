@@ -223,7 +223,7 @@ class SpecificationResource(MethodView):
     @needs(Scope.INSPECT)
     @result_routes.response(200, SpecificationDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
-        """Get the specification of an inspection; after the build, as it is run."""
+        """Get the specification of an inspection; after the build, the specification that runs."""
         analysis = submission.existing_inspection(inspection_id)
         written = submission.text_of(analysis, "build", "specification")
         return {

@@ -119,7 +119,7 @@ def public(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def checked(value: dict[str, Any], submission: str) -> Inspection:
-    """Parse a specification with the executor's parser; nothing is fetched.
+    """Parse a specification with the parser of the executor; nothing is fetched.
 
     :param value: result of :func:`public`
     :param submission: random, so that the same specification can be measured again

@@ -144,7 +144,7 @@ def _postpone(
 ) -> float:
     """Let an analysis wait for a store; returns how long it has waited so far, in seconds.
 
-    After a long run, an outage counts as new, and the waiting time starts again.
+    If a long run preceded the outage, the waiting time starts again from zero.
     """
     reason = f"{message}; trying again"
     with worker.service.writing() as connection:
@@ -159,7 +159,7 @@ def _private(event: str, analysis: Analysis, error: ProjectError) -> None:
 
 
 def _cause(error: ProjectError) -> str:
-    """Cause of an error as clients see it, without settings and paths, which are private."""
+    """The cause of an error for clients, without settings and paths, which are private."""
     return public_message(error) if isinstance(error, SchemaMismatch) else "its log says why"
 
 

@@ -1,6 +1,6 @@
 """The job queue in PostgreSQL (procrastinate): enqueue, admission and counts.
 
-A job is enqueued in the transaction that stores its request, so that neither exists alone.
+A job is enqueued in the transaction that stores its request, so neither exists without the other.
 """
 
 from __future__ import annotations

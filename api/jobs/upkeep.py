@@ -1,4 +1,4 @@
-"""Upkeep of the queue: jobs of dead workers return to it, lost analyses end, old rows go."""
+"""Upkeep of the queue: return jobs of dead workers, end lost analyses, delete old rows."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def return_stalled(app: procrastinate.App, worker: WorkerContext) -> None:
 
 
 async def prune(app: procrastinate.App, worker: WorkerContext) -> None:
-    """Delete old jobs and uploads, and, if the settings say so, old requests and audit entries.
+    """Delete old jobs, uploads, requests and audit entries; settings may keep the last two.
 
     Each transaction deletes few rows, so that it blocks nobody.
     """

@@ -92,7 +92,7 @@ def lock_of(settings: Settings, content: str) -> FileLock:
     """The lock for the temporary file of an upload.
 
     A file lock is used, because the upload's file is local to this machine, too. The lock ends with
-    its process. Digests with the same first digits share a lock, so that there are few.
+    its process. Digests with the same first digits share a lock, so that there are few locks.
     """
     name = content.removeprefix("sha256:")[:2]
     return FileLock(settings.home / "uploads" / f"{name}.lock", timeout=PATIENCE_S, mode=0o600)

@@ -1,8 +1,8 @@
 """The worker process: runs jobs of the queue until a signal to stop.
 
 The worker returns a job to the queue if it cannot finish the job in time, or could not store the
-job's end because the queue was unavailable. A returned job does not count as an attempt, but the
-sudden death of a worker does.
+job's end because the queue was unavailable. A returned job does not count as an attempt; a job
+whose worker died does.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ async def _work_once(running: _RunningWorker) -> None:
 
 
 async def _stop(running: _RunningWorker, working: asyncio.Task[None]) -> None:
-    """Let the running job finish; if that takes too long, return it and end the process."""
+    """Let the running job finish; if that takes too long, return the job and end the process."""
     working.cancel()
     await asyncio.wait((working,), timeout=GRACE_S)
     if not working.done():

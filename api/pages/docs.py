@@ -68,7 +68,7 @@ def _document() -> dict[str, Any]:
 
 
 def _by_tag(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Operations by tag, each with its method and path; references are resolved."""
+    """Operations grouped by tag, each with its method and path; references are resolved."""
     by_tag: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for path, item in document["paths"].items():
         shared = item.get("parameters", [])

@@ -1,9 +1,9 @@
 """Connections: the event loop waits for clients, and threads only run complete requests.
 
-In gunicorn itself, threads wait for clients that connect, and the loop waits for clients that do
-not close. In this worker, the loop handles TLS handshakes, request heads and the closing of all
-connections at once. A client can occupy a thread only with a body or a response, whose time is
-limited.
+In gunicorn's own worker, a slow handshake or request head holds a thread, and the loop waits for
+clients that do not close. In this worker, the loop handles TLS handshakes, request heads and the
+closing of all connections at once. A client can occupy a thread only with a body or a response,
+whose time is limited.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class WaitBudget:
 
     @property
     def left_s(self) -> float:
-        """Seconds until the time limit; not positive after it.
+        """Seconds until the time limit; 0 or negative after it.
 
         >>> WaitBudget(Semaphore(), moved_bytes=2 * 16_384, waited_s=11.0).left_s
         1.0
@@ -53,7 +53,7 @@ class WaitBudget:
 
     @property
     def prompt_s(self) -> float:
-        """Seconds until the client needs a place for slow clients; not positive after that.
+        """Seconds until the client needs a place for slow clients; 0 or negative after that.
 
         >>> WaitBudget(Semaphore(), moved_bytes=2 * 1_048_576, waited_s=2.0).prompt_s
         0.25

@@ -239,7 +239,7 @@ def _image_document(image: KnownImage) -> dict[str, Any]:
 
 
 def _name_and_tag(image: str) -> tuple[str, str]:
-    """Split the reference of an image; without a tag it is empty.
+    """Split the reference of an image; a missing tag becomes an empty text.
 
     >>> _name_and_tag("registry.example:5000/py:v1"), _name_and_tag("host:5000/py@sha256:1f")
     (('registry.example:5000/py', 'v1'), ('host:5000/py', ''))

@@ -59,7 +59,7 @@ class PackageVersionsQuerySchema(_Where):
 
 
 class ReleaseQueryV1Schema(_Where):
-    """Selects a release; the index by its URL or name."""
+    """Selects a release; the index is given by its URL or name."""
 
     name = fields.String(required=True, validate=_NAME)
     version = fields.String(required=True, validate=_NAME)

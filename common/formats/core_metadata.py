@@ -39,7 +39,7 @@ class CoreMetadata:
 
     @property
     def is_static(self) -> bool:
-        """Whether builds of a source distribution keep these requirements (PEP 643)."""
+        """Whether every build of a source distribution has these requirements (PEP 643)."""
         numbers = re.match(r"(\d{1,9})\.(\d{1,9})(?!\d)", self.metadata_version or "")
         if numbers is None or (int(numbers[1]), int(numbers[2])) < _STATIC_SINCE:
             return False

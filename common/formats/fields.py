@@ -140,7 +140,7 @@ def required_integer(record: Record, key: str, at: str, low: int, high: int) -> 
 
 
 def time_of(record: Record, key: str, at: str, now: datetime) -> datetime | None:
-    """A time in UTC; an ISO time without a zone is taken as UTC, as the documents' writers mean.
+    """A time in UTC; an ISO time without a zone is in UTC, as in all known documents.
 
     A time in the year 1 counts as missing: it is the zero time of Go, which some writers use.
     """

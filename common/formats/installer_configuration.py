@@ -30,7 +30,7 @@ def pip_options(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def has_uv_file(environ: Mapping[str, str]) -> bool:
-    """Whether uv has a configuration file; if so, it counts more than pip's configuration."""
+    """Whether uv has a configuration file, which then takes precedence over pip's configuration."""
     return any(path.exists() for path in _uv_files(environ))
 
 
@@ -96,5 +96,5 @@ def _config(environ: Mapping[str, str]) -> Path:
 
 
 def _is_usable(location: str) -> bool:
-    """Whether a location is a URL or an existing folder; uv would fail on missing folders."""
+    """Whether a location is a URL or an existing folder; uv fails if a folder is missing."""
     return "://" in location or Path(location).is_dir()

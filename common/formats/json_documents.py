@@ -54,7 +54,7 @@ def walk(value: Any, at: str = "$") -> Iterator[tuple[str, Any]]:
 
 
 def _may_repeat_keys(data: bytes, canonical: bytes) -> bool:
-    """Whether ``data`` has another number of colons than its canonical form.
+    """Whether ``data`` and its canonical form have different numbers of colons.
 
     The parser keeps one of two equal keys, so the canonical bytes have one colon less; colons
     inside texts occur in both. The canonical form unescapes colons, which could make up for the
@@ -187,7 +187,7 @@ def load_json(data: bytes) -> tuple[Any, bytes]:
 
 
 def _refuse_nul(value: Any) -> None:
-    """Refuse a NUL in a text or a key; an escaped backslash before ``u0000`` is not one."""
+    """Refuse a NUL in a text or a key; ``u0000`` after an escaped backslash is not a NUL."""
     for at, inner in walk(value):
         if isinstance(inner, str) and "\0" in inner:
             # The NUL may be in a key, and the path is stored where NUL is not allowed.

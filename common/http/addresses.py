@@ -54,7 +54,7 @@ class AddressGuard:
         return allowed
 
     def check_literal(self, host: str, port: int) -> None:
-        """Refuse a literal private address: all that can be checked if a proxy resolves names.
+        """Refuse a literal private address; nothing more can be checked if a proxy resolves names.
 
         :raises IndexProblem: ``address_refused``
         """

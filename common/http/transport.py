@@ -147,8 +147,8 @@ class Transport:
 
     A transport uses HTTP/2 if the server offers it, and otherwise HTTP/1.1 with kept connections.
     It is bound to the event loop of its first request. Proxies that the environment names are used,
-    and their addresses are trusted. As a proxy resolves host names, only literal private addresses
-    can be refused then.
+    and their addresses are trusted. A proxy resolves host names itself, so only literal private
+    addresses can be refused.
 
     :param connections: to one host
     :param connect_s: seconds to connect

@@ -26,7 +26,7 @@ _BROKEN = (
 
 
 def wheel_metadata(file: BinaryIO, filename: str, limit: int) -> bytes:
-    """METADATA of a wheel, read from the wheel's end, its table of contents and that member only.
+    """METADATA of a wheel; only the wheel's end, its table of contents and METADATA are read.
 
     :param limit: bytes, compressed and decompressed
     :raises IndexProblem: ``malformed`` or ``too_large``

@@ -89,7 +89,7 @@ def _read_attributes(page: str, at: int, into: dict[str, str], wanted: Collectio
 
 
 def plain(text: str) -> str:
-    """Resolve character references; those with too many digits stay."""
+    """Resolve character references; references with too many digits stay as they are."""
     try:
         return unescape(text)
     except ValueError:

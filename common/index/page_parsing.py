@@ -94,7 +94,7 @@ class PageText:
 
 @dataclass(frozen=True, slots=True)
 class PackedPage:
-    """A page as it was transferred, compressed by Zstandard; fields as of :class:`PageText`."""
+    """A page as it was transferred, compressed by Zstandard. Fields as in :class:`PageText`."""
 
     packed: bytes
     content_type: str
@@ -324,7 +324,7 @@ _RECENT = _RecentPages(8 << 20)
 
 
 def _summaries(name: str, parsed: _ParsedJson, base_url: str) -> dict[str, ListedVersion]:
-    """Summary of each version: the same as by :func:`contents_of`, in a tenth of the time."""
+    """Summary of each version, as :func:`contents_of` makes it, but in a tenth of the time."""
     names = _UsualNames(name)
     spelled: dict[str, str] = {}
     for version in parsed.versions:
@@ -495,7 +495,7 @@ def _has_plain_details(entry: dict[str, Any]) -> bool:
 
 
 def _metadata_key(entry: dict[str, Any]) -> Any:
-    """The value of ``core-metadata``, or of its name before PEP 714."""
+    """The value of ``core-metadata``, or of the key's earlier name before PEP 714."""
     return entry.get("core-metadata", entry.get("dist-info-metadata"))
 
 

@@ -150,7 +150,7 @@ class ProjectPage:
     """All files of one project, as of the time ``as_of``.
 
     :attr:`listed` and :meth:`files_of` cost little; everything else reads the page completely.
-    Versions of a quarantined project have no files, so that none of them is ever installed.
+    Versions of a quarantined project have no files, so they are never installed.
 
     :param name: normalised
     :param as_of: when the index sent or last confirmed the page (this machine's clock, UTC)

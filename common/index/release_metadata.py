@@ -1,4 +1,4 @@
-"""Reads the metadata of a release from one of its files: which file, and what may be wrong."""
+"""Reads the metadata of a release from the best of its files, and reports what is wrong with it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def metadata_of_file(
 def broken(
     file: IndexFile, message: str, problem: ReleaseProblem = ReleaseProblem.BROKEN_METADATA
 ) -> ReleaseMetadata:
-    """The metadata of a release whose file is broken, or has another lasting problem."""
+    """The metadata of a release whose file is broken or has another permanent problem."""
     return ReleaseMetadata(
         requires_python=file.requires_python,
         metadata_file=file.filename,
@@ -101,8 +101,9 @@ _ARCHIVES = (".tar.gz", ".zip")
 def metadata_files(files: Iterable[IndexFile]) -> list[IndexFile]:
     """Return the files to read metadata from, in the order in which to try them.
 
-    Wheels come first, because their requirements are final. Preferred are wheels that are not
-    yanked; among them, those for Linux on x86-64; then those with a metadata file; then small ones.
+    Wheels come first, because their requirements are final. The order prefers wheels that are not
+    yanked, then wheels for Linux on x86-64, then wheels with a metadata file, and then small
+    wheels.
     """
     listed = list(files)
     wheels = sorted((it for it in listed if it.kind == "wheel"), key=_wheel_rank)

@@ -44,7 +44,7 @@ _PIECE = 256 << 10
 
 
 class Certainty(StrEnum):
-    """Whether builds of a source distribution keep the requirements that were read."""
+    """Whether every build of a source distribution has the requirements that were read."""
 
     #: Its metadata says so (PEP 643).
     CERTAIN = "certain"
@@ -103,7 +103,7 @@ class SdistReader:
         self.truncate()
 
     def truncate(self, size: int | None = None) -> int:
-        """Forget everything: the response starts anew."""
+        """Forget all data, because the response starts again."""
         self._received = self._unpacked = self._members = 0
         self._digest = hashlib.sha256()
         self._decompressor: _Decompressor | None = None
@@ -117,7 +117,7 @@ class SdistReader:
         return 0
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Do nothing; only :meth:`truncate` starts anew."""
+        """Do nothing; only :meth:`truncate` discards data."""
         return 0
 
     def write(self, part: bytes) -> int:
