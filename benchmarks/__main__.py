@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    advice,
     closures,
     faults,
     fetching,
@@ -37,6 +38,7 @@ MEASUREMENTS = {
     "faults": faults.main,
     "startup": startup.main,
     "fetching": fetching.main,
+    "advice": advice.main,
 }
 
 

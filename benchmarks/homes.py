@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.commands import FinishedCommand, run_command
 from common.settings import Settings
 
 THOTH = str(Path(sys.executable).with_name("thoth"))
@@ -30,8 +29,11 @@ class Home:
     @property
     def environ(self) -> dict[str, str]:
         """The environment of commands that use it."""
-        stores = ("DATABASE_URL", "GRAPH_URL", "DOCUMENT_STORE_URL")
-        kept = {name: value for name, value in os.environ.items() if name not in stores}
+        # As on a user's machine, Python keeps compiled modules.
+        foreign = (
+            "DATABASE_URL", "GRAPH_URL", "DOCUMENT_STORE_URL", "PYTHONDONTWRITEBYTECODE",
+        )  # fmt: skip
+        kept = {name: value for name, value in os.environ.items() if name not in foreign}
         return kept | {"THOTH_HOME": str(self.path)}
 
     @property
@@ -62,27 +64,9 @@ def fresh_home() -> Iterator[Home]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """A command as a whole process: wall-clock seconds and peak resident bytes."""
-
-    seconds: float
-    peak_bytes: int
-
-
-def time_command(home: Home, *arguments: str) -> Timed:
-    """Run one command to its end; the operating system accounts for its memory."""
-    start = time.perf_counter()
-    process = subprocess.Popen(
-        [THOTH, *arguments], env=home.environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - start
-    if os.waitstatus_to_exitcode(status) != 0:
-        message = process.stderr.read().decode() if process.stderr else ""
-        raise RuntimeError(f"thoth {arguments}: {message}")
-    process.returncode = 0
-    if process.stderr:
-        process.stderr.close()
-    assert isinstance(usage, resource.struct_rusage)
-    return Timed(seconds, usage.ru_maxrss * 1024)
+def time_command(home: Home, *arguments: str) -> FinishedCommand:
+    """Run one command that ends well."""
+    done = run_command((THOTH, *arguments), home.environ)
+    if done.status != 0:
+        raise RuntimeError(f"thoth {arguments}: {done.stderr}")
+    return done

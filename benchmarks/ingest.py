@@ -70,7 +70,7 @@ def _end_to_end(folder: Path, count: int) -> tuple[float, int]:
     with fresh_home() as home:
         timed = time_command(home, "ingest", "inspections", str(folder))
         _expect_all(home, count)
-    return count / timed.seconds, timed.peak_bytes
+    return count / timed.wall_s, timed.peak_bytes
 
 
 def _growth(small: Path, large: Path) -> tuple[float, float]:
@@ -81,9 +81,9 @@ def _growth(small: Path, large: Path) -> tuple[float, float]:
         command = ("ingest", "inspections")
         time_command(home, *command, str(first))
         one = next(first.rglob("*.json"))
-        start = min(time_command(home, *command, str(one)).seconds for _ in range(3))
-        few = SMALL / (time_command(home, *command, str(small)).seconds - start)
-        many = LARGE / (time_command(home, *command, str(large)).seconds - start)
+        start = min(time_command(home, *command, str(one)).wall_s for _ in range(3))
+        few = SMALL / (time_command(home, *command, str(small)).wall_s - start)
+        many = LARGE / (time_command(home, *command, str(large)).wall_s - start)
         _expect_all(home, 500 + SMALL + LARGE)
     return few, many
 
@@ -107,7 +107,7 @@ def _apart(folder: Path) -> tuple[float, float]:
             start = time.perf_counter()
             ingest_inspections(home.settings, stores.engine, [str(folder)], SourceLimits())
             record = time.perf_counter() - start
-        graph = time_command(home, "graph", "sync").seconds
+        graph = time_command(home, "graph", "sync").wall_s
         _expect_all(home, LARGE)
     return LARGE / record, LARGE / graph
 

@@ -30,7 +30,7 @@ def _rates(count: int) -> tuple[float, float, int]:
         taken = time_command(home, "ingest", "inspections", str(Path(folder, "documents")))
         compared = time_command(home, "record", "verify")
         _expect_equal(home, count)
-    return count / taken.seconds, count / compared.seconds, compared.peak_bytes
+    return count / taken.wall_s, count / compared.wall_s, compared.peak_bytes
 
 
 def _expect_equal(home: Home, count: int) -> None:

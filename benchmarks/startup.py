@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from benchmarks.closures import DUMP
+from benchmarks.commands import FinishedCommand, run_command
 from benchmarks.homes import THOTH, fresh_home
 
 REPETITIONS = 7
@@ -28,15 +26,6 @@ FEW = ("flask", "pandas", "scikit-learn")
 ADVISE_FEW, ADVISE_MANY = "thoth advise, 17 packages", "thoth advise, 137 packages"
 COMPILE_FEW, COMPILE_MANY = "uv pip compile, 17 packages", "uv pip compile, 137 packages"
 GOALS_S = {"thoth status": 0.3, ADVISE_FEW: 1.0, ADVISE_MANY: 1.6}
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A finished command: seconds on the clock, seconds of processor time, exit status."""
-
-    wall_s: float
-    cpu_s: float
-    status: int
 
 
 def main() -> None:
@@ -60,31 +49,21 @@ def main() -> None:
             ADVISE_MANY: (THOTH, "advise", str(many), *WHERE),
             COMPILE_MANY: (*compile_it, "--offline", str(many)),
         }
-        # As on a user's machine, where Python keeps compiled modules.
-        environ = {k: v for k, v in home.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-        _print(_measured(commands, environ))
+        _print(_measured(commands, home.environ))
 
 
 def _measured(
     commands: Mapping[str, tuple[str, ...]], environ: Mapping[str, str]
-) -> dict[str, list[Run]]:
+) -> dict[str, list[FinishedCommand]]:
     """The runs of each command, in turn; the first round warms the stores and is dropped."""
-    runs: dict[str, list[Run]] = {name: [] for name in commands}
+    runs: dict[str, list[FinishedCommand]] = {name: [] for name in commands}
     for _ in range(REPETITIONS + 1):
         for name, command in commands.items():
-            runs[name].append(_run(command, environ))
+            runs[name].append(run_command(command, environ))
     return {name: rounds[1:] for name, rounds in runs.items()}
 
 
-def _run(command: tuple[str, ...], environ: Mapping[str, str]) -> Run:
-    began, used = time.perf_counter(), os.times()
-    done = subprocess.run(command, env=environ, capture_output=True, check=False)
-    wall_s, after = time.perf_counter() - began, os.times()
-    cpu_s = after.children_user + after.children_system - used.children_user - used.children_system
-    return Run(wall_s, cpu_s, done.returncode)
-
-
-def _print(runs: Mapping[str, list[Run]]) -> None:
+def _print(runs: Mapping[str, list[FinishedCommand]]) -> None:
     for name, rounds in runs.items():
         statuses = {it.status for it in rounds}
         if statuses != {0}:

@@ -370,7 +370,8 @@ def read_over_indexes(
         click.echo(
             f"read {progress.read:,} of {progress.listed:,} listed releases of"
             f" {counted(progress.packages, 'package')}, in {counted(progress.rounds, 'round')} and"
-            f" {counted(progress.requests, 'request')}",
+            f" {counted(progress.requests, 'request')}"
+            f" ({progress.bytes_received / 1e6:.1f} MB)",
             err=True,
         )
     for name, reason in resolution.unmet().items():

@@ -53,6 +53,7 @@ class ResolutionProgress:
     :param listed: versions on the pages that were read
     :param read: versions whose metadata was read
     :param requests: sent to the indexes; none if everything was cached
+    :param bytes_received: from the indexes
     """
 
     packages: int = 0
@@ -60,6 +61,7 @@ class ResolutionProgress:
     read: int = 0
     rounds: int = 0
     requests: int = 0
+    bytes_received: int = 0
 
 
 T = TypeVar("T")
@@ -310,7 +312,9 @@ async def _over_indexes(
         }
         resolution = resolution_over(clients)
         result = await use(resolution)
-        resolution.progress.requests = sum(it.traffic.requests for it in clients.values())
+        traffic = [it.traffic for it in clients.values()]
+        resolution.progress.requests = sum(it.requests for it in traffic)
+        resolution.progress.bytes_received = sum(it.bytes_received for it in traffic)
         return result, resolution
 
 
