@@ -200,7 +200,7 @@ def _refusal(error: Neo4jError, code: str, timeout_s: float) -> QueryRefused:
 
 
 def _message(error: Neo4jError) -> str:
-    """The first line of the store's message; line numbers count from the line after the mark."""
+    """The first line of the store's message; its line numbers begin after the mark."""
     lines = (error.message or "").splitlines()
     if not lines or _CONCEALED in lines[0]:
         return ""

@@ -1,6 +1,6 @@
 """Builds candidates for one environment out of the package versions in the graph.
 
-Thousands of versions share a few hundred requirements, and those a few dozen markers. Each
+Thousands of versions share a few hundred requirements, and these share a few dozen markers. Each
 distinct requirement and marker is therefore evaluated once.
 """
 
@@ -48,7 +48,7 @@ _PROBLEMS: dict[str, str] = {
 
 
 class RequirementRecord(NamedTuple):
-    """An edge ``REQUIRES``; ``extras`` are those requested of the required package."""
+    """An edge ``REQUIRES``; ``extras`` are requested of the required package."""
 
     name: str
     specifier: str | None
@@ -192,7 +192,7 @@ class CandidateBuilder:
             raise NotACandidate(ExclusionReason.REQUIRES_PYTHON, message)
 
     def _refuse_newer_cuda(self, name: str, version: str) -> None:
-        """Without a CUDA version in the environment nothing is refused: CPU builds may name one."""
+        """Without CUDA in the environment, nothing is refused: CPU builds may name a version."""
         if self._environment.cuda is None:
             return
         needed = cuda_of(name, version)
@@ -236,9 +236,9 @@ class CandidateBuilder:
     def _evaluated(
         self, record: RequirementRecord, extras: tuple[str, ...]
     ) -> Iterable[Dependency]:
-        """The requirement if its marker is true, otherwise once for each extra that makes it true.
+        """The requirement, once if its marker is true, or once for each extra that makes it true.
 
-        Like an installer this evaluates the marker with each extra alone.
+        As in installers, the marker is evaluated with each extra alone.
         """
         requested = tuple(sorted(record.extras or ()))
         dependency = Dependency(record.name, record.specifier or "", requested, None, record.url)
@@ -264,7 +264,8 @@ def parsed_marker(text: str) -> Marker:
 def _admits(text: str, python: Version) -> bool:
     """Whether ``Requires-Python`` admits an interpreter.
 
-    An invalid specifier admits all, because installers ignore what they cannot parse.
+    An invalid specifier admits every interpreter, because installers ignore specifiers that they
+    cannot parse.
     """
     try:
         return SpecifierSet(text).contains(python, prereleases=True)

@@ -119,7 +119,7 @@ class Candidate:
         """The requirements with some extras, including extras that these extras request.
 
         A requirement on the package itself (``name[all]`` requires ``name[a,b]``) requests further
-        extras. It is part of the result only if it restricts the version.
+        extras. Such a requirement is part of the result only if it restricts the version.
 
         >>> a = Dependency("other", extra="a")
         >>> both = Dependency("demo", extras=("a",), extra="all")

@@ -1,4 +1,4 @@
-"""Differences between Neo4j and ArcadeDB in analysts' queries; other code treats both alike.
+"""Differences between Neo4j and ArcadeDB in analysts' queries; all other code treats them alike.
 
 Neo4j refuses writes in read access mode, ends transactions at their timeout, and returns a plan as
 a tree of operators. ArcadeDB checks only the rights of the user, ends a query only on request, and

@@ -199,8 +199,8 @@ def graph_driver(settings: Settings) -> neo4j.Driver:
 def reader_driver(settings: Settings) -> neo4j.Driver:
     """A driver for analysts' queries; it uses the read-only user if the settings have one.
 
-    Sessions must request read access as well, because a Neo4j without roles refuses writes only
-    then.
+    Sessions must also request read access, because without roles, Neo4j refuses writes only in such
+    sessions.
     """
     if settings.graph_url is None:
         _, passwords = _endpoint(settings, embedded_graph.ArcadeDB)
@@ -315,7 +315,7 @@ def open_stores(
 
 @contextmanager
 def relational_errors(settings: Settings | None = None) -> Iterator[None]:
-    """Translate PostgreSQL's failures into errors with a remedy; errors of bugs pass unchanged.
+    """Translate PostgreSQL's failures into errors with a remedy; errors from bugs pass unchanged.
 
     :param settings: determine the hint; without settings, the hint covers embedded and external
         stores
@@ -362,7 +362,7 @@ def _relational_failure(cause: str, settings: Settings | None) -> StoreUnavailab
 def graph_errors(settings: Settings | None = None) -> Iterator[None]:
     """Translate the graph's failures into errors with a remedy.
 
-    Errors about a query itself pass unchanged, because a bug or an analyst's query caused them.
+    Errors about the query itself pass unchanged: their cause is a bug or an analyst's query.
     """
     try:
         yield

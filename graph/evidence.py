@@ -81,7 +81,7 @@ class VulnerabilityDetails:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that scoring reads besides the snapshot.
+    """Everything that scoring reads in addition to the snapshot.
 
     :param as_of: reference time for ages, which replaces the clock
     :param series: sorted by content

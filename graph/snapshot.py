@@ -1,10 +1,10 @@
-"""The frozen view of the graph that the adviser works on: everything about one request.
+"""The frozen view of the graph that the adviser works on, with everything about one request.
 
-A snapshot holds everything that the resolver needs, and does no I/O. Its revision is a digest of
-its content, so it changes exactly if the advice could. Its JSON form is canonical: equal snapshots
-have equal bytes. Many versions share few requirements, so the document lists each requirement once
-in a table, and versions refer to its rows.
-``docs/reference/snapshot.md`` explains every key.
+A snapshot holds everything that the resolver needs, and does no I/O. The revision is a digest of
+the content, so it changes exactly if the advice could change. Its JSON form is canonical: equal
+snapshots have equal bytes. Many versions share few requirements, so the document lists each
+requirement once in a table, and versions refer to its rows. ``docs/reference/snapshot.md`` explains
+every key.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class Closure:
     layers: list[tuple[str, ...]] = field(default_factory=list)
 
     def request(self, dependencies: Iterable[Dependency]) -> set[str]:
-        """Add the requested packages and extras; return the packages that must be read (again)."""
+        """Add the requested packages and extras; return the packages to read or to read again."""
         unread = set()
         for dependency in dependencies:
             if dependency.url is not None:

@@ -79,7 +79,7 @@ def _replacement(match: re.Match[str]) -> str:
 
 
 def _may_hold_address(data: bytes) -> bool:
-    """Whether any ``@`` has characters of an address on both sides; ``"@result"`` does not."""
+    """Whether any ``@`` has characters of an address on both sides, unlike in ``"@result"``."""
     at = data.find(b"@")
     while at >= 0:
         if (

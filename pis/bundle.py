@@ -1,8 +1,8 @@
 """Bundles an indicator into one script, which runs where this product is not installed.
 
-The bundle contains the indicator's module and the modules that it imports, imported ones first.
-Comments and docstrings are removed: results are compared only if the scripts' digests are equal,
-and a better explanation must not change the digest.
+The bundle contains the indicator's module and, before it, the modules that it imports. Comments and
+docstrings are removed: results are compared only if the scripts' digests are equal, and a better
+explanation must not change the digest.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _blank(lines: list[str], node: ast.stmt) -> None:
 
 
 def _docstrings(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yield the docstrings, except those that are the only statement of a body."""
+    """Yield all docstrings except a docstring that is the only statement of a body."""
     for node in ast.walk(tree):
         if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             continue

@@ -120,7 +120,7 @@ def check_flags(name: str, arguments: Sequence[str]) -> None:
 
 
 def _flags_with_values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield flags with their values, which follow after ``=`` or as the next argument."""
+    """Yield flags with their values; a value follows after ``=`` or is the next argument."""
     for argument, following in zip_longest(arguments, arguments[1:]):
         flag, equals, text = argument.partition("=")
         if equals:

@@ -66,7 +66,7 @@ def _end_users(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Lock ``folder``, as containers that share it do not see each other's processes.
+    """Lock ``folder``, because containers that share it do not see each other's processes.
 
     :raises BlockingIOError: if its owner is alive
     """

@@ -43,7 +43,7 @@ def spawn(argv: list[str], log: Path, folder: Path) -> psutil.Process:
 
 
 def alive(pid: int, created: float) -> psutil.Process | None:
-    """The running process ``pid`` if it started at ``created``, otherwise ``None``.
+    """The running process ``pid``; ``None`` if it did not start at ``created``.
 
     :param created: start time of the process, in seconds since the epoch
     """

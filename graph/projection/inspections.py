@@ -168,7 +168,7 @@ INSPECTION = NodeKind(
 
 
 def _complete(row: Row) -> None:
-    """Write parameters as canonical JSON, and the known parameters as properties, too."""
+    """Write parameters as canonical JSON, and known parameters also as properties."""
     row[_PARAMETERS], row[-len(PARAMETERS) :] = typed_parameters(row[_PARAMETERS])
 
 
@@ -271,7 +271,7 @@ OF = EdgeKind(
 
 @dataclass(slots=True)
 class _Inspection:
-    """One inspection with its rows and the keys of the nodes that it points at."""
+    """One inspection, with its rows and the keys of the nodes that its edges point at."""
 
     properties: Row
     stack: str | None
@@ -290,7 +290,7 @@ class _Inspection:
 def project_inspections(
     connection: Connection, session: neo4j.Session, keys: Iterable[str]
 ) -> None:
-    """Create the missing inspections among ``keys``, after the nodes that they point at."""
+    """Create the missing inspections among ``keys``, after the nodes that their edges point at."""
     for chunk in _chunks(_read(connection, missing(session, INSPECTION, keys))):
         # These nodes usually exist, because their entries come first; an entry may be lost.
         indicators = {row[0] for each in chunk for row in each.observations}

@@ -66,7 +66,7 @@ class NodeKind:
 
     @cached_property
     def existing(self) -> LiteralString:
-        """Cypher: return those of ``$keys`` that exist in the graph."""
+        """Cypher: return the keys among ``$keys`` that exist in the graph."""
         return own(
             f"UNWIND $keys AS key MATCH (node:{self.label} {{{self.key}: key}})"
             f" RETURN node.{self.key} AS key"
@@ -74,7 +74,7 @@ class NodeKind:
 
     @cached_property
     def create(self) -> LiteralString:
-        """Cypher: create the nodes of ``$rows``, none of which may exist."""
+        """Cypher: create the nodes of ``$rows``, which must not exist yet."""
         return own(f"UNWIND $rows AS row CREATE (:{self.label} {self.values('row')})")
 
     @cached_property

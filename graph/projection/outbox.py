@@ -75,7 +75,7 @@ class _Entry:
 
 @contextmanager
 def only_projector(engine: Engine, wait_s: float) -> Iterator[Connection]:
-    """A connection that holds the lock by which only one projector runs at a time.
+    """A connection that holds the lock that lets only one projector run at a time.
 
     PostgreSQL releases the lock with the connection, even if the process is killed. Correctness
     does not depend on the lock, because keys are unique in the graph.
@@ -114,7 +114,7 @@ def project_once(
     batch: int,
     done: Callable[[Counter[str]], None],
 ) -> None:
-    """Project what is pending now; :func:`drain` also projects what is written meanwhile."""
+    """Project the entries that are pending now; :func:`drain` also projects later entries."""
     work = _Pass(connection, session, batch, done, {})
     work.run()
     _raise_refusals(work)
@@ -133,8 +133,8 @@ def _raise_refusals(work: _Pass) -> None:
 class _Pass:
     """One pass over the outbox; repeated as long as it finds entries.
 
-    A pass may miss entries of transactions that commit late, because these have lower numbers than
-    entries that were already read.
+    A pass may miss entries of transactions that commit late, because their numbers are lower than
+    those of entries that were already read.
 
     :param refused: entries that the graph refuses, with the error; they stay in the outbox
     """
@@ -193,7 +193,7 @@ class _Pass:
 
         A revision must be written after the versions that it covers; otherwise a snapshot that was
         read in between would count as current for ever. The transaction sees one state of the
-        record, so either a version is still pending or the revision is that of the projected
+        record, so either a version is still pending, or the revision covers exactly the projected
         versions. If the graph refuses a version, its package stays pending too.
         """
         self.connection.rollback()

@@ -88,8 +88,8 @@ def sync_few(
 ) -> bool:
     """Project pending entries if they are few and no other projector runs; never waits.
 
-    Use this after writing a few rows inside a request. Entries that are left are projected by the
-    next :func:`sync`.
+    Use this after writing a few rows inside a request. The next :func:`sync` projects the entries
+    that are left.
 
     :param most: limit on pending entries
     :returns: whether the pending entries were projected

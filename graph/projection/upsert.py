@@ -1,7 +1,7 @@
 """Writes nodes and edges: :func:`create_missing` writes once, :func:`upsert` follows changes.
 
 A new node is created with all its edges. An existing mutable node is read first, and only
-differences are written: reading is many times faster, and most outbox entries change little.
+differences are written, because reading is many times faster and most outbox entries change little.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def upsert(
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What the record contains for some keys: rows of nodes by key, rows of edges by owner."""
+    """The rows of the record for some keys: rows of nodes by key, rows of edges by owner."""
 
     mutable: MutableNode
     keys: list[str]
@@ -181,7 +181,7 @@ def _by_owner(kind: EdgeKind, rows: Iterable[Row]) -> dict[str, list[Row]]:
 def _ensure(
     connection: Connection, session: neo4j.Session, needed: MutableNode, batch: _Batch
 ) -> None:
-    """Write missing nodes at the other ends; their outbox entries may come later or be lost."""
+    """Write missing nodes at the other ends; their outbox entries may come later or be missing."""
     if absent := missing(session, needed.node, batch.far_keys(needed.node)):
         mutable = needed if needed.named is None else MutableNode(node=needed.named)
         upsert(connection, session, mutable, absent)

@@ -75,7 +75,7 @@ class KindReport:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """Result of comparing all kinds; ``pending`` outbox entries may explain differences."""
+    """Result of comparing all kinds; ``pending`` entries of the outbox may cause differences."""
 
     kinds: tuple[KindReport, ...]
     pending: Lag

@@ -144,7 +144,7 @@ def latest_advice(connection: Connection, limit: int = 20) -> list[AdviceHead]:
 
 
 def _expect_versions(connection: Connection, links: AdviceLinks) -> None:
-    """Take the lock for new versions before the first write, unless no version is new.
+    """Take the lock for new versions before the first write, if any version is new.
 
     Recommended versions come from the record, so usually none is new, and a long import of
     advisories does not block the advice.

@@ -81,7 +81,7 @@ def match_versions(connection: Connection, purls: Collection[str]) -> set[str]:
 
 
 def match_vulnerabilities(connection: Connection, vulnerability_ids: Collection[str]) -> set[str]:
-    """Match vulnerabilities with all versions; the pairs of deleted vulnerabilities are removed.
+    """Match vulnerabilities with all versions, and remove the pairs of deleted vulnerabilities.
 
     :returns: package URLs of changed versions
     """
@@ -177,7 +177,7 @@ def _pairs(claims: Iterable[Claim], versions: _Versions) -> set[Pair]:
 
 
 def _replace(connection: Connection, known: set[Pair], wanted: set[Pair]) -> set[str]:
-    """Replace the pairs ``known`` by ``wanted``; return the package URLs of changed versions."""
+    """Replace the pairs ``known`` with ``wanted``; return the package URLs of changed versions."""
     removed, new = sorted(known - wanted), sorted(wanted - known)
     if removed:
         ids, purls = zip(*removed, strict=True)

@@ -206,7 +206,7 @@ def start(connection: Connection, analysis_id: str) -> Analysis | None:
 def postpone(
     connection: Connection, analysis_id: str, reason: str, *, anew: bool = False
 ) -> timedelta:
-    """Return a request to the queue until what it needs is available again.
+    """Return a request to the queue until the store that it needs is available again.
 
     The caller owns the transaction.
 
@@ -380,7 +380,7 @@ class RequestTimes:
 
 
 def states(connection: Connection) -> list[tuple[str, str, int]]:
-    """Triples of a kind, a state, and the number of requests with both."""
+    """The number of requests by kind and state, as triples."""
     rows = connection.execute(_STATES, _PERIOD)
     return [(str(kind), str(state), int(number)) for kind, state, number in rows]
 

@@ -43,8 +43,8 @@ def copy_new(
 ) -> list[str]:
     """Like :func:`insert_new`, but faster if all rows are new.
 
-    Rows are copied into the table directly. If one of them exists already, the copy is rolled back
-    and :func:`insert_new` is called instead.
+    Rows are copied into the table directly. If a row exists already, the copy is rolled back and
+    :func:`insert_new` is called instead.
 
     :returns: the first column of each inserted row
     """

@@ -15,7 +15,7 @@ from graph.tables import IndexProject, PackageEvent, QueuedRelease, WatchedPacka
 
 @dataclass(frozen=True, slots=True)
 class ProjectRow:
-    """The last answer of an index about a project; without a page, ``page_digest`` is ``None``."""
+    """The last answer of an index about a project; ``page_digest`` is ``None`` without a page."""
 
     name: str
     state: str
@@ -194,7 +194,7 @@ def queue_releases(connection: Connection, index: str, name: str, versions: Iter
 def take_off_queue(
     connection: Connection, index: str, releases: Collection[tuple[str, str]]
 ) -> None:
-    """Remove releases from the queue that were read or do not exist any more.
+    """Remove from the queue releases that were read or do not exist any more.
 
     :param releases: name and version of each
     """
@@ -228,7 +228,7 @@ def record_failures(connection: Connection, index: str, failures: Iterable[Faile
 
 
 def retry_all(connection: Connection, index: str) -> int:
-    """Make all queued releases due whose last attempt failed; return their number."""
+    """Make all queued releases with a failed attempt due now; return their number."""
     changed = connection.execute(
         update(QueuedRelease)
         .where(QueuedRelease.index_name == index, QueuedRelease.attempts > 0)

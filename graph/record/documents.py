@@ -86,7 +86,7 @@ class DeliveredDocument:
 
 @dataclass(frozen=True, slots=True)
 class StoredBody:
-    """Where a body is stored: exactly one field is set."""
+    """The place where a body is stored; exactly one field is set."""
 
     body: bytes | None
     location: str | None
@@ -253,7 +253,7 @@ def forget_documents(
 
 
 def forgotten(connection: Connection, which: ColumnElement[bool]) -> tuple[int, list[str]]:
-    """Delete these documents, and return the same as :func:`forget_documents`."""
+    """Delete these documents; the result is that of :func:`forget_documents`."""
     query = delete(Document).where(which).returning(Document.document_id, Document.location)
     rows = connection.execute(query).all()
     return len(rows), [row.document_id for row in rows if row.location is not None]
@@ -262,8 +262,8 @@ def forgotten(connection: Connection, which: ColumnElement[bool]) -> tuple[int, 
 def forget_body(connection: Connection, settings: Settings, document_id: str) -> None:
     """Delete the body of a deleted document from the document store.
 
-    Call this after the commit: if the deletion were rolled back, the document would lack its body.
-    A writer that stores the same body again holds a lock until its transaction ends.
+    Call this after the commit; if the deletion of the row were rolled back, its document would have
+    lost its body. A writer that stores the same body again holds a lock until its transaction ends.
     """
     wanted = {"wanted": document_id}
     lock_name(connection, document_id, namespace=_BODIES)

@@ -106,7 +106,7 @@ def source_times(connection: Connection) -> SourceTimes:
 
 
 def count_change(connection: Connection) -> None:
-    """Invalidate cached answers; for new documents, triggers in PostgreSQL do so.
+    """Invalidate cached answers; triggers in PostgreSQL do this when a document is added.
 
     Call this last in a transaction; otherwise two writers may deadlock.
     """

@@ -91,7 +91,7 @@ def index_status(connection: Connection, days: int) -> list[IndexStatus]:
 
 
 def _add_projects(connection: Connection, of: Callable[[str], IndexStatus]) -> None:
-    """Count projects; the times of an index's pages replace the times of its releases.
+    """Count projects; use the times of an index's pages instead of the times of its releases.
 
     If the last request for a project failed, the time of its last page counts.
     """
@@ -244,7 +244,7 @@ class IndexAnswer:
 def answers_of(
     connection: Connection, names: Collection[str]
 ) -> dict[tuple[str, str], IndexAnswer]:
-    """The last answers of all indexes about these packages, by index and name."""
+    """The last answer of each index about these packages, by index and name."""
     row = IndexProject
     query = select(
         row.name, row.index_name, row.state, row.as_of, row.problem, row.message

@@ -317,7 +317,7 @@ def without_source(
 
 
 def _marks(known: KnownRelease) -> set[str]:
-    """Marks of the documents in the ranks, except the latest one, which a foreign key protects."""
+    """Marks of the documents in the ranks, without the latest one, which has a foreign key."""
     ranks = {rank for rank in (*known.ranks, *known.added.values()) if rank}
     return {rank.rpartition(" ")[2] for rank in ranks} - {mark_of(known.document_id or "")}
 
@@ -325,7 +325,7 @@ def _marks(known: KnownRelease) -> set[str]:
 def latest_documents(
     connection: Connection, document_ids: Collection[str]
 ) -> list[tuple[str, str]]:
-    """Pairs of a document and a package URL: the documents that are the latest of a release."""
+    """Pairs of a document and a package URL, if the document is the latest of the release."""
     version = PackageVersionRow
     query = select(version.release_document_id, version.purl).where(
         version.release_document_id == any_(texts(document_ids))

@@ -235,7 +235,7 @@ class ImageFilter:
 
 
 def providers_of(connection: Connection, module: str) -> list[ProvidedModule]:
-    """Releases with an analysed wheel that contains a top-level module.
+    """Releases with an analysed wheel that contains the top-level module.
 
     :param module: such as ``sklearn``; case-sensitive
     """

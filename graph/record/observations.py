@@ -125,7 +125,7 @@ def minor(version: str | None) -> str | None:
 
 
 def _rate(row: Row[Any]) -> float:
-    """Rate of the median repetition; without repetitions, the reported rate (perhaps a mean)."""
+    """The rate of the median repetition; without repetitions, the reported rate (maybe a mean)."""
     if not row.repetitions_s or row.elapsed_s is None:
         return float(row.rate)
     return float(row.rate * row.elapsed_s / median(row.repetitions_s))
@@ -300,7 +300,7 @@ def common_keys(
     after: str | None = None,
     limit: int,
 ) -> list[str]:
-    """Comparison keys with measurements of both stacks, in order.
+    """The comparison keys that have measurements of both stacks, in order.
 
     :param stacks: digests of the two stacks
     """

@@ -65,7 +65,7 @@ def texts(values: Iterable[str]) -> BindParameter[Any]:
 
 
 def matching(values: Mapping[Any, object]) -> list[ColumnElement[bool]]:
-    """Conditions that columns equal their values; ``None`` matches everything.
+    """Conditions that columns equal values; the value ``None`` matches everything.
 
     :param values: by column
     """

@@ -1,4 +1,4 @@
-"""Merges all deliveries of a release; the result does not depend on their order.
+"""Merges all deliveries of a release, independently of their order.
 
 A release has parts. Each part comes from the highest-ranking delivery that contains this part;
 :class:`Ranks` defines the ranks. The hash of a file is an exception: the first known hash is never
@@ -254,7 +254,7 @@ _UNKNOWN, _BY_SOLVER, _BY_INDEX = "1", "2", "3"
 
 
 def _knowledge(release: Release) -> str:
-    """Source of the metadata, as the first character of its rank."""
+    """The source of the metadata: the first character of its rank."""
     if release.state is not ReleaseState.SOLVED and not release.requirements:
         return _UNKNOWN
     return _BY_SOLVER if release.metadata_source == SOLVER else _BY_INDEX
@@ -266,7 +266,7 @@ _Files = dict[str, ReleaseFile]
 def _files(
     known: KnownRelease, release: Release, rank: str, complete: str, findings: Findings
 ) -> tuple[_Files, _Files, dict[str, str]]:
-    """Offered files, formerly offered files, and ranks of files outside the last complete list.
+    """Offered files, formerly offered files, and ranks of files that the complete list omits.
 
     A file is offered unless a complete list is newer than the last list that contains it.
 

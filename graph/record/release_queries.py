@@ -217,7 +217,7 @@ class RecordedListing:
 
 
 def listings_of(connection: Connection, versions: Mapping[str, str]) -> list[RecordedListing]:
-    """Where to get one version of each package: every index that has it; two queries.
+    """For one version of each package, the releases on every index that has it; two queries.
 
     :param versions: the wanted version, by package name
     """
@@ -269,7 +269,7 @@ def listings_of(connection: Connection, versions: Mapping[str, str]) -> list[Rec
 def unread_of(
     connection: Connection, names: Collection[str]
 ) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Versions that the indexes' last pages list, but whose metadata was never read.
+    """Versions that the last pages of indexes list, but whose metadata was never read.
 
     Invalid versions are left out.
 

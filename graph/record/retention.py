@@ -110,7 +110,7 @@ def _forget_advice(connection: Connection, requests: Sequence[str]) -> set[str]:
 
 
 def _forget_unreferenced(connection: Connection, documents: Iterable[str]) -> list[str]:
-    """Delete those of the documents that nothing refers to.
+    """Delete the documents that nothing refers to.
 
     A transaction that stores equal content has locked the row, or waits until the row is deleted.
     """

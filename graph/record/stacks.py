@@ -106,7 +106,7 @@ EVERYTHING = StackVisibility(everything=True)
 
 
 def stacks_with(package: str, version: str | None = None) -> Select[str]:
-    """Query for the digests of stacks that contain a package, in ``version`` if set."""
+    """Query for the digests of stacks that contain a package; ``None`` as version means any."""
     release = PackageVersionRow
     return (
         select(StackPackage.stack_digest)

@@ -108,7 +108,7 @@ def read_documents(
 def wrong_kinds(
     connection: Connection, documents: Sequence[StoredDocument]
 ) -> Iterator[RecordDifference]:
-    """Documents that own rows which only another kind of document can have."""
+    """Documents that own rows that only another kind of document can have."""
     for column, kind in _ORIGINS:
         others = {it.document_id: it.kind for it in documents if it.kind != kind}
         query = select(column).where(column == any_(texts(others))).distinct()

@@ -51,8 +51,9 @@ _SEVERITY_NAMES = {"moderate": Severity.MEDIUM, "important": Severity.HIGH}
 def rating_of(records: Iterable[dict[str, Any]]) -> tuple[Rating, int]:
     """Return the rating of an advisory, and the number of invalid vectors.
 
-    Among vectors of the newest CVSS version, the worst counts. If no vector is valid, a severity
-    such as ``MODERATE`` counts, and an invalid vector is stored unchanged.
+    Among several vectors of the newest CVSS version, the one with the highest score counts. If no
+    vector is valid, a severity such as ``MODERATE`` counts, and an invalid vector is stored
+    unchanged.
 
     :param records: the advisory and its affected packages
     """

@@ -123,7 +123,7 @@ def _members(connection: Connection, advisory_ids: Collection[str]) -> dict[str,
 
 
 def _is_newer(member: _Member | None, advisory: Advisory) -> bool:
-    """Whether the stored row comes from a newer document than ``advisory``."""
+    """Whether the stored row comes from a newer document than ``advisory`` does."""
     if member is None or member.document_id == advisory.head.document_id:
         return False
     return (member.modified_at, member.document_id) > advisory.head.age

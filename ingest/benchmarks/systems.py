@@ -121,7 +121,7 @@ def system_of(head: bytes) -> BenchmarkSystem | None:
 
 
 def _workbook_texts(data: bytes) -> bytes:
-    """The texts in a workbook's cells; empty for other archives and for larger workbooks."""
+    """The texts in the cells of a workbook; empty for other archives and for large workbooks."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as workbook, workbook.open(_WORKBOOK_TEXTS) as texts:
             return texts.read(_WORKBOOK_BYTES)

@@ -38,7 +38,8 @@ def could_hold(marker: str | None, extra: str = "") -> bool:
     """Whether ``marker`` is true in some environment of Python 3.
 
     Only comparisons of the Python version and of the extra are evaluated; all others count as true.
-    Markers have no negation, so the only possible error is to follow a requirement too many.
+    Markers have no negation, so the only possible error is following a requirement that is never
+    needed.
 
     :param marker: canonical text, as :func:`common.releases.parse_requirement` returns it
     :param extra: the requested extra, normalised; empty for none
@@ -155,7 +156,7 @@ class RequirementClosure:
         self._depth = 0
 
     def want(self, wanted: Iterable[WantedPackage]) -> None:
-        """Add packages; new ones and new specifiers are part of the next layer."""
+        """Add packages; new packages and new specifiers are part of the next layer."""
         pending = list(wanted)
         while pending:
             package = pending.pop()
@@ -173,10 +174,10 @@ class RequirementClosure:
         self.want(wanted for extra in sorted(extras) for wanted in _required(requirements, extra))
 
     def next_layer(self) -> list[FollowedPackage]:
-        """Return the packages to read now, by name; none if the closure is complete.
+        """Return the packages to read now, by name; empty if the closure is complete.
 
-        A returned package is new or has new specifiers. They are in :attr:`FollowedPackage.fresh`,
-        which the caller clears.
+        A returned package is new or has new specifiers. The new specifiers are in
+        :attr:`FollowedPackage.fresh`, which the caller clears.
         """
         room = self._max_packages - len(self.followed)
         names = sorted(self._waiting)

@@ -71,7 +71,7 @@ def _release_file(file: IndexFile) -> ReleaseFile:
 
 
 def release_from(draft: ReleaseDraft) -> Release | None:
-    """The checked release; if it is refused, the release with its problem and nothing else.
+    """The checked release or, if it is refused, a release that has only its problem.
 
     :returns: ``None`` if even its name or version is invalid
     """

@@ -55,7 +55,8 @@ def newest(listed: Iterable[ListedRelease], bounds: CrawlBounds) -> list[str]:
     """Return the versions within the bounds, newest first.
 
     Pre-releases are included if the bounds allow them or if there are no others. Yanked releases do
-    not count towards the limit; those between the others are read, so that reports can name them.
+    not count towards the limit. Yanked releases between the selected ones are read, so that reports
+    can name them.
 
     >>> listed = [ListedRelease(it) for it in ("1.0", "2.0rc1", "0.9")]
     >>> newest([*listed, ListedRelease("1.1", yanked=True)], CrawlBounds(max_versions=2))
@@ -192,7 +193,7 @@ def offered_on(page: ProjectPage) -> set[str]:
 def as_listed(
     known: Mapping[str, KnownRelease], versions: Collection[str]
 ) -> dict[str, KnownRelease]:
-    """Return ``known`` by version in the spelling of the page."""
+    """Return ``known`` by version, in the spelling that the page uses."""
     listed = {version_of(it): it for it in versions if version_of(it) is not None}
     return {listed.get(version_of(it), it): release for it, release in known.items()} | {
         it: known[it] for it in known.keys() & set(versions)
@@ -306,7 +307,7 @@ def _with_changed_files(
     before: ProjectRow | None,
     read: Collection[str],
 ) -> dict[str, ReleaseMetadata]:
-    """Return the metadata of known releases whose files may have changed, except ``read`` ones."""
+    """Return metadata of known releases whose files may have changed, without those in ``read``."""
     same = before is not None and before.page_digest == page.digest
     return {
         it: metadata_of_record(known[it])

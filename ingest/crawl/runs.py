@@ -126,7 +126,7 @@ def refresh_indexes(
     on_progress: OnProgress = lambda _report: None,
     on_commit: Callable[[], None] = lambda: None,
 ) -> list[CrawlReport]:
-    """Read new releases from every index, of the packages that the record has from it.
+    """Read, from every index, new releases of the packages that the record has from that index.
 
     :raises AlreadyRunning: if another process on any machine is running it
     """

@@ -58,7 +58,7 @@ class DocumentLocation:
     at: str = "$"
 
     def relocated(self, error: InvalidDocument) -> InvalidDocument:
-        """A copy of ``error`` whose field starts at the document instead of this location."""
+        """A copy of ``error`` whose field is a path from the document's root."""
         if not error.field.startswith("$"):
             return error
         inner = f"{self.at}{error.field.removeprefix('$')}"
@@ -132,7 +132,7 @@ def deliveries_of(raw: RawDocument) -> Iterator[DeliveredInspection | InvalidDoc
 def delivery_of_body(body: bytes, schema_version: SchemaVersion) -> DeliveredInspection:
     """Read the stored body of an inspection; error locations refer to the delivered files.
 
-    Private data is not searched for again, because the stored rows come from this body.
+    Private data is not removed again, because the stored rows come from exactly this body.
 
     :raises InvalidDocument: if ``body`` does not have the layout of ``schema_version``
     """

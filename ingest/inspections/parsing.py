@@ -136,7 +136,7 @@ def parse_stored(
 
 
 def _refusal(raw: RawDocument, error: InvalidDocument) -> RefusedDocument:
-    """Refuse a document: its place is that of the whole document, its field may name a file inside.
+    """Refuse a document. The place is that of the whole document; the field may name a file inside.
 
     Private data is removed from the refusal, because its message and field may quote the document.
     """

@@ -72,7 +72,7 @@ def library_of(stdout: Any) -> Library:
 
 
 def _blas(build: Record) -> str | None:
-    """Describe the BLAS library as it reported itself at run time, or else as it was built."""
+    """Describe the BLAS library by its own report at run time, or else by its build."""
     running = build.get("blas_runtime")
     if isinstance(running, list) and running and isinstance(running[0], dict):
         # "OpenBLAS 0.3.21  USE64BITINT DYNAMIC_ARCH …": name and version, then how it was built.
@@ -263,7 +263,7 @@ def _of_output(
 
 
 def _named(specification: InspectionSpecification, run: JobRun) -> InspectionSpecification:
-    """Return the specification with the name of the bundled indicator that the runner ran."""
+    """Return the specification, with the name of the bundled indicator that the runner ran."""
     name = indicator_name(run.bundled)
     return replace(specification, script_name=name) if name else specification
 
@@ -372,7 +372,7 @@ def _indicator(name: str, component: str | None, sha: str | None) -> Indicator:
 
 
 def _exclusion(indicator: Indicator, device: str | None) -> Exclusion | None:
-    """Return the reason to exclude a measurement from comparisons: a script known to be wrong.
+    """Return the reason to exclude a measurement whose script is known to be wrong.
 
     The historic script calls its component ``pytorch``. This project's scripts report ``torch`` and
     synchronise before they stop the clock, so their measurements are not excluded.

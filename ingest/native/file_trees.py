@@ -99,7 +99,7 @@ def _parts(path: str) -> list[str]:
 
 
 def is_there(path: str) -> bool:
-    """Whether a path exists; ``False`` also for paths that no file system accepts.
+    """Whether a path exists; ``False`` for paths that no file system accepts.
 
     >>> is_there("."), is_there(""), is_there("x" * 5_000), is_there("x\\0")
     (True, False, False, False)

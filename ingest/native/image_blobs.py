@@ -109,7 +109,7 @@ class TarBlobs:
 
 
 class TooManyBlobs(InvalidDocument):
-    """Too many files for an image archive: a bomb, or the tar file of a root folder."""
+    """An archive with too many files for an image: a bomb, or the tar file of a root folder."""
 
 
 def absent(name: str, cause: str | None = None) -> InvalidDocument:

@@ -248,7 +248,7 @@ class _LayeredWalker:
 
 
 def _hide(names: dict[str, _Entry], name: str, layer: int) -> None:
-    """Remove what layers below ``layer`` have at ``name``; keep the entries of ``layer`` itself."""
+    """Remove the entries of lower layers at ``name``; keep the entries of ``layer`` itself."""
     entry = names.get(name)
     if entry is None:
         return

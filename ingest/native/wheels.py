@@ -236,7 +236,7 @@ def _soname(library: NativeLibrary) -> str:
 
 
 def _is_shared(library: NativeLibrary) -> bool:
-    """Whether a file is a shared library, and not an extension module or a program."""
+    """Whether a file is a shared library, rather than an extension module or a program."""
     name = _file_name(library)
     if _EXTENSION.search(name) or ".so" not in name:
         return False

@@ -138,7 +138,7 @@ def _sha256_of(record: Record, key: str, at: str) -> str | None:
 
 
 def yanked_of(record: Record, at: str) -> tuple[bool, str | None]:
-    """Return whether and why it is yanked; an index may write the reason in place of the flag."""
+    """Return whether a file is yanked, and why; the reason may stand in place of the flag."""
     value = record.get("yanked")
     reason = text_of(record, "yanked_reason", at, _ANY_LENGTH)
     if isinstance(value, str):

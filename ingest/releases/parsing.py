@@ -1,4 +1,4 @@
-"""Parses release documents: what one index says of one release.
+"""Parses release documents, which hold what one index says about one release.
 
 :func:`release_of` reads documents of metadata dumps and solvers. A crawl has typed values already
 and calls :func:`checked_release`, which checks and normalises all releases.
@@ -132,7 +132,7 @@ class ReleaseDraft:
 def release_of(document: Any, *, now: datetime | None = None) -> Release:
     """Parse and check a release document.
 
-    Reading the body of a release gives the same release again. Unknown keys are ignored.
+    Parsing the body of a release gives the same release again. Unknown keys are ignored.
 
     :param document: ``name`` and ``version``; the other keys may be missing
     :param now: upper bound of times
@@ -343,7 +343,7 @@ def _first_upload(files: Sequence[ReleaseFile]) -> datetime | None:
 def release_body(
     name: str, version: str, index: str, lines: list[str] | None, facts: dict[str, Any]
 ) -> bytes:
-    """Return the document of a release, which parses to the same release; without unknown values.
+    """Return the document of a release, without unknown values; it parses to the same release.
 
     :raises InvalidDocument: if a text holds NUL or half a surrogate pair, which stores refuse
     """

@@ -1,4 +1,4 @@
-"""Releases from metadata dumps and results of solvers into the record: read, parse, store."""
+"""Imports releases from metadata dumps and results of solvers into the record."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class ReleaseReport:
 
     @property
     def clean(self) -> bool:
-        """Whether there is nothing that a person should look at."""
+        """Whether the import found nothing that a person should look at."""
         return not (self.quarantined or self.alarms)
 
     def count_batch(self, batch: Batch[ReleaseDelivery], added: ReleasesAdded) -> None:
@@ -177,7 +177,7 @@ class ReleaseSourceOptions:
     """How sources of releases are read.
 
     :param as_of: date of documents that have none; ``None`` for the newest upload in each. The
-        index cannot have described a release before its newest upload, and an early date does not
+        index cannot have described a release before its newest upload, and an early date cannot
         replace newer knowledge. The time of a file is not used: it is that of the last copy
     :param addresses: names of indexes by their URL
     """

@@ -1,8 +1,8 @@
-"""Releases: what each part of one says, compared with the document that told the part.
+"""Compares each part of a stored release with the document that the part comes from.
 
-Several documents may tell of a release, and of each part the highest rank counts. A release cannot
-be refused as evidence, since advice would then miss a version. Rows that differ are written again
-from the document instead.
+Several documents may describe a release; for each part, the document with the highest rank counts.
+A differing release is not excluded from evidence, because advice would then miss a version.
+Instead, its differing rows are written again from the document.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TABLE = "package_versions"
 
 
 class ReleaseVerifier(Verifier):
-    """Compares releases, and writes them again where they differ."""
+    """Compares releases with their documents, and writes differing rows again."""
 
     def compare(
         self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]
@@ -94,7 +94,7 @@ class ReleaseVerifier(Verifier):
 
 
 def _release(document: StoredDocument) -> Release:
-    """The release that a stored document tells of.
+    """The release that a stored document describes.
 
     :raises InvalidDocument: if it cannot be taken in any more
     """
@@ -104,7 +104,7 @@ def _release(document: StoredDocument) -> Release:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Releases as they are stored.
+    """Releases as they are stored in the record.
 
     :param stored: by package URL
     :param told: by document, the release that it tells of, as the record spells it
@@ -116,7 +116,7 @@ class _Known:
 
     @classmethod
     def read(cls, connection: Connection, releases: Mapping[str, Release], *, lock: bool) -> _Known:
-        """Those that some documents tell of; others are left out."""
+        """The stored releases that these documents describe."""
         found = stored_releases(connection, releases.values(), lock=lock)
         told = {key: found.as_known(it) for key, it in releases.items()}
         return cls(

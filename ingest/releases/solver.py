@@ -1,8 +1,8 @@
 """Reads results of the solver of an earlier system.
 
-That solver installed each release into an environment of its own and listed its requirements
-there. Requirements are therefore those of one environment, without markers and extras. Hashes are
-left out, because the document does not say to which files they belong.
+That solver installed each release into an environment of its own and listed its requirements there.
+Requirements therefore hold for one environment and have neither markers nor extras. Hashes are left
+out, because the document does not say to which files they belong.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SolverResult:
         return time_of(metadata, "datetime", "$.metadata", self.now)
 
     def releases(self) -> Iterator[Release | InvalidDocument]:
-        """Yield installed releases, then failed ones, then errors for the other entries.
+        """Yield installed releases, then failed releases, then errors for all other entries.
 
         A release may occur several times: its first entry counts, and a success counts more than
         a failure.
@@ -131,7 +131,7 @@ def _requirement(entry: Record, at: str) -> str:
 
 
 def _first_and_last(message: str) -> str:
-    """Return the first and the last line of a traceback, which tell what failed."""
+    """Return the first and the last line of a traceback, which say what failed."""
     lines = [line.strip() for line in message.strip().splitlines() if line.strip()]
     return " … ".join(line[:400] for line in dict.fromkeys((*lines[:1], *lines[-1:])))
 

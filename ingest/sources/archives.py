@@ -129,7 +129,7 @@ def documents_in_archive(
 
 
 def _is_packing(error: OSError) -> bool:
-    """Whether the content is broken and not the disk; gzip raises ``OSError`` in both cases."""
+    """Whether the content is broken, not the disk; gzip raises ``OSError`` in both cases."""
     return isinstance(error, gzip.BadGzipFile) or error.errno is None
 
 

@@ -1,4 +1,4 @@
-"""Tells inspections, results of other benchmarks and other files apart by their content.
+"""Distinguishes inspections, results of other benchmarks and other files by their content.
 
 Published inspections often have no file extension, and other benchmarks also publish
 ``.json`` files.
@@ -69,7 +69,7 @@ def is_inspection(data: bytes) -> bool:
 
 
 def other_content(data: bytes) -> str:
-    """Return the reason to skip a file that is not an inspection, such as a known benchmark."""
+    """Return why a file that is not an inspection is skipped, such as the benchmark's name."""
     if not data.strip():
         return EMPTY
     system = system_of(data[:HEAD_BYTES])

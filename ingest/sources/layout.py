@@ -109,7 +109,7 @@ def too_deep(place: str) -> InvalidDocument:
 
 
 def of_part(error: InvalidDocument, place: str, part: str) -> InvalidDocument:
-    """The refusal of an inspection folder because of one of its files, which the field names."""
+    """The refusal of an inspection folder because of one file; the field names that file."""
     return InvalidDocument(error.reason, error.message, field=f"{part}:$", place=place)
 
 

@@ -89,7 +89,7 @@ def conditions_between(before: Conditions, after: Conditions) -> dict[str, Any]:
 
 
 def _document(conditions: Conditions) -> dict[str, Any]:
-    """Return the counters as JSON has them: with lists instead of tuples."""
+    """Return the counters as JSON values, with lists instead of tuples."""
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in asdict(conditions).items()

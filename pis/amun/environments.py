@@ -318,10 +318,11 @@ def _freeze(packages: Path, log: BuildLog) -> list[str]:
 
 
 def _compile(packages: Path, interpreter: Interpreter, log: BuildLog) -> None:
-    """Compile to bytecode, as otherwise the first job would be slower.
+    """Compile to bytecode, because otherwise the first job would be slower.
 
-    The base interpreter compiles, which writes the same files and reads no ``.pth`` file. It gets
-    none of the runner's variables. Some packages contain files that cannot be compiled.
+    The base interpreter compiles, which writes the same files and reads no ``.pth`` file. The
+    compiling process gets none of the runner's variables. Some packages contain files that cannot
+    be compiled.
     """
     command = [interpreter.path, "-I", "-S", "-m", "compileall", "-q", "-j", "0", str(packages)]
     environment = {"PATH": os.environ.get("PATH", os.defpath)}

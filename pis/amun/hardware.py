@@ -1,4 +1,4 @@
-"""Describes this machine by fixed properties; a clock rate that varies is not one of them.
+"""Describes this machine by its fixed properties, which exclude the varying clock rate.
 
 Sources are ``/proc/cpuinfo`` (proc(5)), ``lscpu -J`` if installed, and NVML.
 """
@@ -39,7 +39,7 @@ _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "K": 2**10, "M": 2**2
 def hwinfo() -> dict[str, Any]:
     """Return the ``hwinfo`` part of a result: processor, features, platform and GPUs.
 
-    The result is cached, as the machine does not change while a process runs.
+    The result is cached, because the machine does not change while a process runs.
     """
     cpuinfo = first_processor(text_of(_CPUINFO))
     listed = lscpu()

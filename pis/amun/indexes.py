@@ -84,7 +84,7 @@ def installer_environment(
 
 
 def _is_kept(name: str) -> bool:
-    """Whether the variable is passed to the installer; pip's variables are translated instead."""
+    """Whether a variable is passed to the installer as it is; pip's variables are translated."""
     if name.startswith("UV_"):
         return name in _KEPT_UV or _INDEX_CREDENTIALS.fullmatch(name) is not None
     return name in _KEPT or name.upper() in _PROXIES or name.startswith("XDG_")

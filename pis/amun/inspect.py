@@ -230,7 +230,7 @@ def _run(
 
 
 def _plan(inspection: Inspection, folder: Path, per_block: int) -> MissingJobs:
-    """Return the jobs to run: those without a result, and those that the host ended.
+    """Return the jobs to run: jobs without a result, and jobs that the host ended.
 
     The folder of an interrupted run is repaired first.
     """

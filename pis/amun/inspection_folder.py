@@ -164,7 +164,7 @@ def iso_time(moment: datetime) -> str:
 def write_build(
     folder: Path, inspection: Inspection, status: BuildStatus, log: str, dockerfile: str | None
 ) -> None:
-    """Write ``build/`` or replace it, unless jobs were measured in the same build."""
+    """Write or replace ``build/``, unless jobs were measured in the same build."""
     if _is_same_build(folder, inspection, status):
         return
     files = {
@@ -262,7 +262,7 @@ def recover(folder: Path) -> None:
 
 
 def _put_back(aside: Path) -> None:
-    """Finish a replacement: an old folder is set aside only when the new one is complete."""
+    """Finish a replacement; an old folder is set aside only after its new version is complete."""
     folder = aside.with_suffix("")
     part = folder.with_name(f"{folder.name}{_PART}")
     if not folder.exists():

@@ -216,7 +216,7 @@ class _RunningJob:
         return exit_fd
 
     def _exited(self) -> bool:
-        """Whether the process ended. It stays a zombie, so that its ID is not reused."""
+        """Whether the process ended; it stays a zombie, so that its ID is not reused."""
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self.process.pid, flags) is not None
 
@@ -260,7 +260,7 @@ class _RunningJob:
             os.killpg(self.process.pid, number)
 
     def _drain(self, selector: selectors.BaseSelector) -> None:
-        """Read the rest of the pipes, which a process outside the group may keep open."""
+        """Read the rest of the pipes, which a process outside of the group may keep open."""
         for key in list(selector.get_map().values()):
             if key.data is not None:
                 self._read(selector, key.fileobj, key.data, most_reads=256)

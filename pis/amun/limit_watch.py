@@ -67,13 +67,13 @@ class Watch:
 
 
 def footprint(pid: int) -> Footprint:
-    """Return what ``pid`` and all its descendants use; those that end meanwhile do not count."""
+    """Return the resources of ``pid`` and its descendants, except those that end meanwhile."""
     pids = tuple(_tree(pid))
     return Footprint(pids, sum(map(_tasks, pids)), sum(map(_resident_bytes, pids)))
 
 
 def proportional_bytes(pids: tuple[int, ...]) -> int:
-    """Return the memory of all ``pids``; a page that several share counts once (PSS, proc(5))."""
+    """Return the memory of all ``pids``; shared pages count once (PSS, proc(5))."""
     return sum(map(_proportional_bytes, pids))
 
 

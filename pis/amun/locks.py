@@ -146,7 +146,7 @@ def read_requirements(
 def read_pylock(
     text: str, at: str, indexes: Mapping[str, str], python_version: str | None = None
 ) -> tuple[Lock, list[SpecificationProblem]]:
-    """Read a ``pylock.toml`` (PEP 751). Its hashes are used, its URLs are not.
+    """Read a ``pylock.toml`` (PEP 751). The hashes in the lock are used, its URLs are not.
 
     :param indexes: configured indexes, name to URL; any other URL means the default index
     """
@@ -178,7 +178,7 @@ class _Reader:
 
     @contextmanager
     def collecting(self, field: str | None = None) -> Iterator[None]:
-        """Turn an error inside the block into a problem.
+        """Turn an error inside the block into a problem of the lock.
 
         :param field: path in the problem; that of the error if unset
         """
@@ -355,7 +355,7 @@ def _is_short(text: str) -> bool:
 def environment_of(python_version: str | None) -> dict[str, str]:
     """Return variables for markers before the target interpreter is known.
 
-    For ``3.11``, the patch level is that of the running interpreter if it is a 3.11, else 0.
+    For ``3.11``, the patch level is that of the running interpreter if this is a 3.11, else 0.
     """
     version = _PYTHON.match(python_version or "")
     if version is None:

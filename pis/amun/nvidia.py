@@ -1,4 +1,4 @@
-"""Describes NVIDIA GPUs as their management library (NVML) reports them, if it is installed."""
+"""Describes NVIDIA GPUs as their management library reports them (NVML, if installed)."""
 
 from __future__ import annotations
 

@@ -128,5 +128,5 @@ def _state(failure: BuildFailed | None, failed: int, host_problems: int) -> str:
 
 
 def _library(component: str | None) -> str | None:
-    """Return the name that :func:`distributions_of` has for a component."""
+    """Return the name of a component that :func:`distributions_of` uses."""
     return "pytorch" if component == "torch" else component

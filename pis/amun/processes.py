@@ -19,7 +19,7 @@ _KILL_TIMEOUT_S = 2.0
 
 @contextlib.contextmanager
 def pinned(cpus: Sequence[int] | None) -> Iterator[None]:
-    """Processes that are started inside the block run on ``cpus`` only."""
+    """Let processes that are started inside the block run on ``cpus`` only."""
     if not cpus:
         yield
         return
@@ -42,7 +42,7 @@ def dying_with_parent(command: Sequence[str]) -> list[str]:
 
 @contextlib.contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Inside the block, SIGTERM and SIGHUP act as Ctrl-C, unless ignored (``nohup``)."""
+    """Inside the block, SIGTERM and SIGHUP act like Ctrl-C, unless they are ignored (``nohup``)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -200,7 +200,7 @@ def _writable(size: int) -> Iterator[str]:
 
 
 def _readable(paths: Sequence[Path]) -> Iterator[str]:
-    """Mount each path at the same place as outside.
+    """Mount each path at the place that it has outside of the sandbox.
 
     The parent folders are made first, because bubblewrap would make them unreadable for the job's
     user.
@@ -279,9 +279,9 @@ def require_confinement() -> None:
 def interpreter_folders(python: Path) -> list[Path]:
     """Return the folders that ``python`` reads: its environment, and its installation.
 
-    Of the installation, only ``bin`` and ``lib`` are readable, because it may be ``~/.local`` with
-    all its data. The interpreter is not started to find its folders, because packages of the
-    environment would then run unconfined.
+    Only ``bin`` and ``lib`` of the installation are readable, because the installation may be in
+    ``~/.local`` with all its data. The interpreter is not started to find its folders, because
+    packages of the environment would then run unconfined.
     """
     environment, base = python.absolute().parents[1], python.resolve().parents[1]
     own = [environment] if (environment / "pyvenv.cfg").is_file() else []
@@ -370,7 +370,7 @@ def _support_folder(workdir: Path, user: int) -> Path:
 
 
 def _job_user() -> int:
-    """Return the job's user ID: our own or, for root, one that no other process has.
+    """Return the job's user ID: our own or, if we are root, an ID that no other process has.
 
     The kernel counts processes per user, and does not limit root.
     """
@@ -397,7 +397,7 @@ def _without_privileges(user: int) -> Iterator[str]:
 
 
 def _rlimits(limits: JobLimits, *, gpu: bool) -> Iterator[str]:
-    """Yield the kernel's limits. Each limit is per process, except that on the number of processes.
+    """Yield the kernel's limits, all per process except the limit on the number of processes.
 
     The watch limits the memory of all processes together; the limit of a process stops a sudden
     allocation before the watch sees it. The kernel's limit counts reserved memory, of which

@@ -326,7 +326,7 @@ def _message(text: str, schema: Any) -> str:
 
 
 def _schema_of(schema: Any, key: Any) -> Any:
-    """Return the schema of the value of ``key``; for a list, that of its items."""
+    """Return the schema of the value of ``key``, or of the items if the value is a list."""
     if not isinstance(schema, Schema) or not isinstance(key, str):
         return schema
     field = next((f for n, f in schema.fields.items() if (f.data_key or n) == key), None)
@@ -354,7 +354,7 @@ _PATH_BYTES = 2_000
 
 
 def script_problems(record: Mapping[str, Any]) -> Iterable[SpecificationProblem]:
-    """Yield a problem if the script is missing, a URL, or the name of an unknown indicator."""
+    """Yield a problem if the script is missing, is a URL, or names an unknown indicator."""
     script = record.get("script")
     if script is None:
         yield SpecificationProblem("script", "missing: give an indicator or the text of a script")

@@ -54,7 +54,7 @@ def _text(name: str) -> str:
 def _regular(path: Path, most: int) -> bytes:
     """Read at most ``most`` + 1 bytes of a regular file.
 
-    The file is opened without blocking, as a pipe without a writer would block forever.
+    The file is opened without blocking, because a pipe without a writer would block forever.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:

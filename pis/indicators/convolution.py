@@ -46,11 +46,11 @@ def reach_of(window: int, dilation: int) -> int:
 def zeros_around(
     size: int, window: int, stride: int, dilation: int, padding: str
 ) -> tuple[int, int]:
-    """Numbers of zeros before and after one dimension, so that ``SAME`` gives ceil(size / stride).
+    """Numbers of zeros before and after one dimension that make ``SAME`` give ceil(size / stride).
 
     All windows together span (outputs − 1) · stride + reach inputs. Missing inputs are zeros, half
-    of them on each side; an odd one comes after. Source: TensorFlow's "Notes on padding"
-    (``tf.nn``).
+    of them on each side; if their number is odd, the additional zero comes after. Source:
+    TensorFlow's "Notes on padding" (``tf.nn``).
 
     Four windows of 4 with a stride of 1 over an input of 4 span 7: one zero before, two after.
 
@@ -137,7 +137,7 @@ class Convolution:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """In the order that ``channels_last`` says."""
+        """The sizes in the order that ``channels_last`` selects."""
         if self.channels_last:
             return (self.batch, *self.spatial, self.channels)
         return (self.batch, self.channels, *self.spatial)
@@ -149,7 +149,7 @@ class Convolution:
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """In the order that ``channels_last`` says."""
+        """The sizes in the order that ``channels_last`` selects."""
         if self.channels_last:
             return (self.batch, *self.output, self.filters)
         return (self.batch, self.filters, *self.output)

@@ -1,4 +1,4 @@
-"""Products of rectangular matrices, as training and inference need them."""
+"""Products of rectangular matrices, of the sizes that occur in training and inference."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def _ended(code: int, error: object) -> int:
 
 @contextmanager
 def _quiet_stdout() -> Iterator[None]:
-    """Send what libraries print to standard error: standard output is for the result."""
+    """Redirect output of libraries to standard error, because standard output is for the result."""
     sys.stdout.flush()
     kept, shown = os.dup(1), sys.stdout
     os.dup2(2, 1)
@@ -179,7 +179,7 @@ def _measured(
 
 
 def _defining(work: Work, framework: Framework, values: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that define a measurement; only equal ones are compared."""
+    """The parameters that define a measurement, which are equal in compared measurements."""
     shared = {name: values[name] for name in ("device", "threads", "seed")}
     if framework.name == "tensorflow":
         shared["mode"] = framework.mode

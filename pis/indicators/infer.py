@@ -1,4 +1,4 @@
-"""The indicator ``infer``: answers of a small network, in images/s or tokens/s."""
+"""The indicator ``infer``: the forward pass of a small network, in images/s or tokens/s."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class AnswerCheck:
 
 
 def _torch_reference(framework: Framework, network: Network) -> Any:
-    """Computed on the CPU; recording gradients avoids the fused fast paths."""
+    """Logits computed on the CPU; recording gradients avoids the fused fast paths."""
     torch = framework.module
     model = deepcopy(network.model).to(device="cpu", dtype=torch.float64)
     inputs = network.inputs[:1].to("cpu")
@@ -84,7 +84,7 @@ def _torch_reference(framework: Framework, network: Network) -> Any:
 
 
 def _tensorflow_reference(framework: Framework, network: Network) -> Any:
-    """Computed on the CPU, one operation after another."""
+    """Logits computed on the CPU, one operation after another."""
     tf = framework.module
     with tf.device("/CPU:0"):
         inputs = network.inputs[:1]

@@ -43,7 +43,7 @@ def memory_works(framework: Framework, values: dict[str, Any]) -> Iterator[Work]
 
 
 def _in_cache(framework: Framework, array_bytes: int, quiet: bool) -> bool:
-    """Whether the last cache affects the result; warn if it does."""
+    """Whether the last-level cache affects the result; warns if it does."""
     gpu = gpu_of_cuda() if framework.device == "cuda" else None
     cache = cpu_cache_bytes() if gpu is None else gpu.cache_bytes
     cached = array_bytes < _CACHE_TIMES * cache

@@ -10,8 +10,8 @@ from __future__ import annotations
 def gemm_operations(m: int, n: int, k: int, batch: int = 1) -> int:
     """Operations of ``batch`` products of an m × k by a k × n matrix: batch·mn(2k − 1).
 
-    Each of the mn results is the sum of k products: k multiplications, k − 1 additions
-    (Golub & Van Loan, "Matrix Computations", 4th ed., section 1.1.11, counts them so).
+    Each of the mn results is the sum of k products: k multiplications and k − 1 additions (as in
+    Golub & Van Loan, "Matrix Computations", 4th ed., section 1.1.11).
 
     >>> gemm_operations(1, 1, 3)  # 3 multiplications, 2 additions
     5

@@ -15,7 +15,7 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of an indicator, which a person may set.
+    """A parameter of an indicator that a user can set.
 
     :param name: in JSON; the flag ``--matrix-size`` belongs to ``matrix_size``
     :param default: its type (int, float, str or bool) is the parameter's type
@@ -148,7 +148,7 @@ def values_of(
     environ: Mapping[str, str],
     description: str,
 ) -> dict[str, Any]:
-    """The value of each parameter and of ``quiet``: from flags, else environment, else defaults.
+    """The value of each parameter and of ``quiet``, from flags, environment or defaults.
 
     :raises Unsupported: for a variable that cannot be used
     :raises SystemExit: 2 for a flag that cannot be used, 0 for ``--help``

@@ -77,7 +77,7 @@ class Peak:
     source: str
 
     def times(self, gain: int) -> Peak:
-        """The bound if an algorithm may need up to ``gain`` times fewer operations.
+        """The bound for algorithms that may need up to ``gain`` times fewer operations.
 
         >>> Peak(1e12, "2 CPUs").times(9)
         Peak(rate=9000000000000.0, source='2 CPUs x 9 by fewer operations')

@@ -1,8 +1,8 @@
 """Recurrent layers: operation counts, and their equations in float64.
 
 The gates are in PyTorch's order: input, forget, cell, output (lstm); reset, update, new (gru). The
-shape of ``kernel`` is (inputs, gates · hidden), that of ``recurrent`` is (hidden, gates · hidden).
-Each gate has one bias, which is added to the product with the inputs.
+shape of ``kernel`` is (inputs, gates · hidden); the shape of ``recurrent`` is (hidden, gates ·
+hidden). Each gate has one bias, which is added to the product with the inputs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def cell_operations(cell: str, input_size: int, hidden_size: int) -> int:
     Source: Elman 1990 (doi:10.1207/s15516709cog1402_1), Hochreiter & Schmidhuber 1997
     (doi:10.1162/neco.1997.9.8.1735), Cho et al. 2014 (arXiv:1406.1078).
 
-    One unit with two inputs computes w₁x₁ + w₂x₂ + uh: 3 products and 2 sums. An LSTM computes four
-    times as many.
+    One unit with two inputs computes w₁x₁ + w₂x₂ + uh: 3 products and 2 sums. An LSTM needs four
+    times as many operations.
 
     >>> cell_operations("rnn", 2, 1), cell_operations("gru", 2, 1), cell_operations("lstm", 2, 1)
     (5, 15, 20)
@@ -60,7 +60,7 @@ class Recurrence:
 
     @property
     def input_sizes(self) -> list[int]:
-        """Number of inputs of each layer: those of the first, then hidden sizes."""
+        """The number of inputs of each layer; for all but the first layer, the hidden size."""
         return [self.input_size] + [self.hidden_size] * (self.layers - 1)
 
     @property

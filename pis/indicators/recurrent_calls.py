@@ -1,6 +1,6 @@
 """A stack of recurrent layers in each library, with given weights.
 
-The shape of inputs is (steps, batch, inputs), that of outputs is (steps, batch, hidden). Each
+The shape of inputs is (steps, batch, inputs); the shape of outputs is (steps, batch, hidden). Each
 layer's weights are those that ``recurrent_weights`` made on the device.
 """
 

@@ -61,7 +61,7 @@ def recurrent_works(framework: Framework, values: dict[str, Any], cell: str) -> 
 class RecurrentCheck:
     """Compares the first steps of the batch's first sequence with float64.
 
-    It compares as many steps as the reference can afford. The last step must not contain NaN.
+    As many steps are compared as the reference can afford. The last step must not contain NaN.
     """
 
     def __init__(

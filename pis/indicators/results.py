@@ -74,7 +74,7 @@ def result_of(
 
 
 def _rounded(number: float) -> float:
-    """Round to nine digits, more than a clock has and fewer than a float prints.
+    """Round to nine digits, which is more than a clock has and less than a float prints.
 
     >>> _rounded(1.2362517500024397)
     1.23625175
@@ -108,7 +108,7 @@ def document_of(
     clock: Clock,
     results: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    """The whole document, with the fields of a single result, or several as ``@results``."""
+    """The whole document: a single result as fields, or several results as ``@results``."""
     return {
         "schema_version": SCHEMA_VERSION,
         "name": title,

@@ -18,7 +18,7 @@ _NO_SUCH_TYPE = re.compile(r"not in (?:the )?list of allowed values|No OpKernel"
 class TensorflowFramework(Framework):
     """TensorFlow, either eager or with each call as one ``tf.function``.
 
-    Operations on the CPU are done when they return; those on a GPU must be waited for.
+    Operations on the CPU are complete when they return; on a GPU, the code must wait for them.
     """
 
     name = "tensorflow"
@@ -120,6 +120,6 @@ class TensorflowFramework(Framework):
 
 
 def _first_number(tf: Any, output: Any) -> Any:
-    """Read one number back: it can only arrive when everything before it is done."""
+    """Read one number back, which can only arrive after everything before it is done."""
     tensor = tf.nest.flatten(output)[0]
     return tf.reshape(tensor, [-1])[0].numpy()

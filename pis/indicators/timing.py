@@ -85,7 +85,7 @@ def time_work(timed: Timed, plan: Plan) -> Timing:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Keep the garbage collector out of what is timed."""
+    """Keep the garbage collector from running while calls are timed."""
     enabled = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -97,7 +97,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _calls(timed: Timed, plan: Plan) -> int:
-    """Return the calls per repetition: as requested, or doubled until they take long enough."""
+    """Return the calls per repetition: as requested, or doubled until they last long enough."""
     if plan.calls:
         seconds = max(timed(plan.calls)[0], timed(plan.calls)[0])
         if seconds < plan.clock.shortest_s:
@@ -119,7 +119,7 @@ def _calls(timed: Timed, plan: Plan) -> int:
 
 
 def _more_calls(calls: int, warm: Sequence[float], plan: Plan) -> int:
-    """Return the calls that the settled time needs; the first ones may have been far slower."""
+    """Return the number of calls that the settled time needs; the first calls may be far slower."""
     if plan.calls or not warm:
         return calls
     return max(calls, math.ceil(calls * _shortest_s(plan) / median(warm[-_WINDOW:])))
@@ -137,7 +137,7 @@ def _warm_up(timed: Timed, calls: int, began: float) -> list[float]:
 
 
 def settled(seconds: Sequence[float]) -> bool:
-    """Whether the median of the last five times is within 2 % of that of the five before.
+    """Whether the median of the last five times is within 2 % of the median of the five before.
 
     >>> settled([9, 2, 2, 2, 2, 2, 2, 2, 2]), settled([9, 2, 2, 2, 2, 2, 2, 2, 2, 2])
     (False, True)

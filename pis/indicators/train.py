@@ -71,7 +71,7 @@ def tensorflow_step(framework: Framework, network: Network) -> Callable[[], Any]
 
 
 class TrainingCheck:
-    """Rejects a training whose loss is NaN or does not fall below the first one."""
+    """Rejects a training whose loss is NaN or does not fall below the first loss."""
 
     def __init__(self, framework: Framework, step: Callable[[], Any]) -> None:
         self._framework = framework

@@ -74,7 +74,7 @@ class Engine:
     path: str
 
     def call(self, *arguments: str, timeout_s: float = _CALL_S) -> subprocess.CompletedProcess[str]:
-        """Run one of its commands and wait for it."""
+        """Run one command of the engine and wait for it."""
         return subprocess.run(
             [self.path, *arguments],
             stdin=subprocess.DEVNULL,

@@ -159,7 +159,7 @@ _REGISTRY = "set IMAGE_REGISTRY to a registry that this machine and the cluster'
 
 
 class KubernetesUnavailable(ProjectError):
-    """No cluster is configured, it refuses a request, or it does not answer."""
+    """No cluster is configured, or the cluster refuses a request or does not answer."""
 
     def __init__(self, message: str, hint: str = _CONFIGURE) -> None:
         super().__init__(message)

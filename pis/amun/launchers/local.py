@@ -1,4 +1,4 @@
-"""Runs jobs on this machine, one at a time. Other launchers use it on their nodes."""
+"""Runs jobs on this machine, one at a time. Other launchers use this launcher on their nodes."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def _write_files(folder: Path, files: tuple[tuple[str, str], ...]) -> None:
 def _variables(
     specification: Specification, python: Path, cpus: list[int] | None
 ) -> dict[str, str]:
-    """Return the job's variables without its folders; the specification's take precedence."""
+    """Return the job's variables without its folders; the specification takes precedence."""
     threads = dict.fromkeys(THREAD_VARIABLES, str(len(cpus))) if cpus else {}
     return {
         "PATH": f"{python.parent}:{_SYSTEM_PATH}",

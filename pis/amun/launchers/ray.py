@@ -1,8 +1,8 @@
 """Runs jobs on the nodes of a Ray cluster; a node runs one block at a time, and nothing else.
 
 One actor per node reserves all its processors and GPUs, so that Ray runs no other work beside a
-measurement. It uses the same code as the local launcher. All jobs of a block run on the same
-node, as pairs of jobs are only compared on the same host.
+measurement. The actor uses the same code as the local launcher. All jobs of a block run on the same
+node, because pairs of jobs are only compared on the same host.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class RayLauncher:
         return replace(built[0][1], environment=_common_environment(built), log=log)
 
     def run(self, prepared: PreparedInspection, job: Job) -> JobResult:
-        """Run one job on the node of its slot, of the nodes that have the environment.
+        """Run one job on the node of its slot, among the nodes that have the environment.
 
         :raises NodeLost: if the node is lost meanwhile; the next job uses another one
         """
@@ -143,7 +143,7 @@ class RayLauncher:
         return result
 
     def _usable(self, inspection_id: str) -> list[tuple[Node, PreparedInspection]]:
-        """Return the nodes that an inspection can use; if possible, those that all inspections can.
+        """Return nodes that an inspection can use, preferably those that all inspections can use.
 
         The jobs of a block run on the same node only if all inspections use the same list.
         """
