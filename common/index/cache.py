@@ -31,7 +31,7 @@ import zstandard
 from common.errors import IndexProblem
 from common.index.configuration import Index
 from common.index.html_links import plain
-from common.index.page_parsing import PackedPage, listed_page, parse_page
+from common.index.page_parsing import JsonPage, PackedPage, listed_page, parse_page
 from common.index.project_pages import ListedVersion, ProjectPage, ProjectState, ProjectStatus
 from common.redaction import holds_user, without_secrets
 
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 #: How files of this format begin.
 _MARK = b"thoth-index-1\n"
 #: Raised when summaries of pages change.
-_PARSER = 1
+_PARSER = 2
 _LEVEL = 1
 #: Bytes after decompression; nothing larger is ever stored.
 _LARGEST = 80 << 20
@@ -89,7 +89,8 @@ class IndexCache:
             as_of = datetime.fromisoformat(about["as_of"]).astimezone(UTC)
             if about.get("parser") == _PARSER and about["listed"] is not None:
                 status = ProjectStatus(ProjectState(about["state"]), about["reason"])
-                page = listed_page(project, text, as_of, listed_from(about["listed"]), status)
+                listed = listed_from(about["listed"])
+                page = listed_page(project, text, as_of, listed, status, about["newest"])
             else:
                 page = parse_page(project, text.unpacked(), as_of)
             return KeptPage(
@@ -116,6 +117,7 @@ class IndexCache:
             "last_modified": kept.last_modified,
             "parser": _PARSER,
             "listed": listed_rows(page.source.listed()),
+            "newest": page.source.newest if isinstance(page.source, JsonPage) else {},
             "state": page.status.state.value,
             "reason": page.status.reason,
         }

@@ -6,10 +6,11 @@ import logging
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from heapq import nlargest
 from itertools import chain
 from typing import Any
 
@@ -128,15 +129,18 @@ def listed_page(
     as_of: datetime,
     listed: Mapping[str, ListedVersion],
     status: ProjectStatus,
+    newest: Mapping[str, str],
 ) -> ProjectPage:
     """A page that was parsed before, with the summary that was made then.
 
+    :param newest: as :attr:`JsonPage.newest`
     :raises ValueError: if it is not a page in JSON
     """
     base_url = base_of(text.url)
     if text.kind not in _JSON or base_url is None:
         raise ValueError("not a page in JSON")
-    return ProjectPage(name, as_of, JsonPage(name, text.packed, base_url, listed), status=status)
+    source = JsonPage(name, text.packed, base_url, listed, newest)
+    return ProjectPage(name, as_of, source, status=status)
 
 
 def parse_page(
@@ -220,6 +224,8 @@ class JsonPage:
     more than 100 MB as text, and five times as much as objects.
 
     :param compressed: by Zstandard
+    :param newest: the files of the versions that were uploaded last, which most callers ask for:
+        for each version JSON of a list, first the version of the API, then entries of the page
     """
 
     def __init__(
@@ -228,11 +234,14 @@ class JsonPage:
         compressed: bytes,
         base_url: str,
         listed: Mapping[str, ListedVersion] | None = None,
+        newest: Mapping[str, str] | None = None,
     ) -> None:
         self.compressed = compressed
+        self.newest = newest or {}
         self._name = name
         self._base_url = base_url
         self._listed = listed
+        self._places: Mapping[str, Sequence[int]] | None = None
 
     def read(self, body: bytes) -> ProjectStatus:
         """Check the page and summarise its versions.
@@ -241,33 +250,35 @@ class JsonPage:
         """
         parsed = _parsed_json(self._name, body)
         _RECENT.keep(self, parsed, len(body))
-        self._listed = _summaries(self._name, parsed, self._base_url)
+        self._summarise(parsed)
         return parsed.status
 
     def listed(self) -> Mapping[str, ListedVersion]:
         """Summary of each version, in the page's order."""
         if self._listed is None:
-            self._listed = _summaries(self._name, self._parsed(), self._base_url)
+            self._summarise(self._parsed())
+        assert self._listed is not None  # noqa: S101 - just set
         return self._listed
 
     def files_of(self, version: str) -> tuple[IndexFile, ...]:
         """Files of a version; none if the page does not list it."""
         if version not in self.listed():
             return ()
-        parsed = self._parsed()
-        key = spelling(version)[0]
-        names = _UsualNames(self._name)
-        keys: dict[str, str] = {}
+        known = self.newest.get(version)
+        if known is not None:
+            api, *entries = orjson.loads(known)
+        else:
+            parsed = self._parsed()
+            if self._places is None:
+                self._summarise(parsed)
+            assert self._places is not None  # noqa: S101 - just set
+            api = str(parsed.api)
+            entries = [parsed.entries[place] for place in self._places[version]]
         files: dict[str, IndexFile] = {}
-        for entry in parsed.entries:
-            parts = names.parts(entry)
-            if parts is not None:
-                if parts[0] not in keys:
-                    keys[parts[0]] = spelling(parts[0])[0]
-                if keys[parts[0]] != key:
-                    continue
-            file = _entry_of_json(self._name, entry, self._base_url, parsed.api, names)
-            if not isinstance(file, str) and spelling(file.version)[0] == key:
+        names = _UsualNames(self._name)
+        for entry in entries:
+            file = _entry_of_json(self._name, entry, self._base_url, Version(api), names)
+            if not isinstance(file, str):
                 files.setdefault(file.filename, file)
         return tuple(files.values())
 
@@ -279,6 +290,16 @@ class JsonPage:
             for it in parsed.entries
         )
         return contents_of(chain(entries, parsed.overlong), parsed.versions)
+
+    def _summarise(self, parsed: _ParsedJson) -> None:
+        listed, self._places = _summaries(self._name, parsed, self._base_url)
+        self._listed = self._listed or listed
+        api = str(parsed.api)
+        self.newest = {
+            version: orjson.dumps([api, *(parsed.entries[it] for it in self._places[version])])
+            .decode()
+            for version in _uploaded_last(listed.values())
+        }  # fmt: skip
 
     def _parsed(self) -> _ParsedJson:
         parsed = _RECENT.get(self)
@@ -323,8 +344,22 @@ class _RecentPages:
 _RECENT = _RecentPages(8 << 20)
 
 
-def _summaries(name: str, parsed: _ParsedJson, base_url: str) -> dict[str, ListedVersion]:
-    """Summary of each version, as :func:`contents_of` makes it, but in a tenth of the time."""
+#: Number of versions whose files are kept as :attr:`JsonPage.newest`.
+_NEWEST = 3
+
+
+def _uploaded_last(listed: Iterable[ListedVersion]) -> list[str]:
+    known = [(it.uploaded_at, it.version) for it in listed if it.uploaded_at and it.file_count]
+    return [version for _, version in nlargest(_NEWEST, known)]
+
+
+def _summaries(
+    name: str, parsed: _ParsedJson, base_url: str
+) -> tuple[dict[str, ListedVersion], dict[str, list[int]]]:
+    """Summary of each version, and the places of its entries in the page.
+
+    The summary is as :func:`contents_of` makes it, but in a tenth of the time.
+    """
     names = _UsualNames(name)
     spelled: dict[str, str] = {}
     for version in parsed.versions:
@@ -332,27 +367,33 @@ def _summaries(name: str, parsed: _ParsedJson, base_url: str) -> dict[str, Liste
     texts: dict[str, str] = {}
     files: dict[str, list[IndexFile]] = {}
     plain: dict[str, list[tuple[str | None, dict[str, Any]]]] = {}
+    places: dict[str, list[int]] = {}
     seen: set[str] = set()
-    for entry in parsed.entries:
+    for place, entry in enumerate(parsed.entries):
         parts = names.parts(entry)
         if parts is not None and _is_plain(entry):
             filename, (raw, tags) = entry["filename"], parts
-            if filename in seen:
-                continue
-            seen.add(filename)
             if raw not in texts:
                 texts[raw] = spelled.setdefault(*spelling(raw))
                 files.setdefault(texts[raw], [])
                 plain.setdefault(texts[raw], [])
-            plain[texts[raw]].append((tags, entry))
+                places.setdefault(texts[raw], [])
+            places[texts[raw]].append(place)
+            if filename not in seen:
+                seen.add(filename)
+                plain[texts[raw]].append((tags, entry))
             continue
         file = _entry_of_json(name, entry, base_url, parsed.api, names)
-        if isinstance(file, str) or file.filename in seen:
+        if isinstance(file, str):
             continue
-        seen.add(file.filename)
-        files.setdefault(spelled.setdefault(*spelling(file.version)), []).append(file)
+        version = spelled.setdefault(*spelling(file.version))
+        places.setdefault(version, []).append(place)
+        if file.filename not in seen:
+            seen.add(file.filename)
+            files.setdefault(version, []).append(file)
     for version in spelled.values():
         files.setdefault(version, [])
+        places.setdefault(version, [])
 
     def careful(version: str, others: list[IndexFile]) -> ListedVersion:
         entries = (
@@ -361,11 +402,12 @@ def _summaries(name: str, parsed: _ParsedJson, base_url: str) -> dict[str, Liste
         )
         return summary_of(version, [*others, *(it for it in entries if not isinstance(it, str))])
 
-    return {
+    summaries = {
         version: (None if others else _summary(version, plain.get(version, [])))
         or careful(version, others)
         for version, others in files.items()
     }
+    return summaries, places
 
 
 def _summary(version: str, files: list[tuple[str | None, dict[str, Any]]]) -> ListedVersion | None:
