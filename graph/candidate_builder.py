@@ -114,17 +114,23 @@ class CandidateBuilder:
         :param requested_extras: extras that the closure requests of the package, sorted
         """
         extras = tuple(requested_extras)
-        candidates: list[Candidate] = []
-        excluded: list[Excluded] = []
-        for record in records:
-            try:
-                candidates.append(self._candidate(name, record, extras))
-            except NotACandidate as error:
-                purl = Purl(record.purl)
-                excluded.append(
-                    Excluded(purl, record.version, record.index_name, error.reason, str(error))
-                )
+        versions = [self.version(name, it, extras) for it in records]
+        candidates = [it for it in versions if isinstance(it, Candidate)]
+        excluded = [it for it in versions if isinstance(it, Excluded)]
         return newest_first(candidates), newest_first(excluded)
+
+    def version(
+        self, name: str, record: VersionRecord, extras: tuple[str, ...]
+    ) -> Candidate | Excluded:
+        """The candidate of one version, or why it is none.
+
+        :param extras: as in :meth:`build`; of an unread version the result is the same for all
+        """
+        try:
+            return self._candidate(name, record, extras)
+        except NotACandidate as error:
+            purl = Purl(record.purl)
+            return Excluded(purl, record.version, record.index_name, error.reason, str(error))
 
     def holds(self, marker: str, extra: str = "") -> bool:
         """Whether a marker is true in the environment, with one extra or without any.

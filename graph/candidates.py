@@ -154,7 +154,7 @@ class Excluded:
     message: str
 
 
-CandidateOrExcluded = TypeVar("CandidateOrExcluded", Candidate, Excluded)
+CandidateOrExcluded = TypeVar("CandidateOrExcluded", Candidate, Excluded, Candidate | Excluded)
 
 
 def newest_first(versions: list[CandidateOrExcluded]) -> list[CandidateOrExcluded]:

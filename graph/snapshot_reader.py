@@ -98,8 +98,8 @@ class Closure:
     :param layers: names of the packages that each layer added
     """
 
-    candidates: dict[str, list[Candidate]] = field(default_factory=dict)
-    excluded: dict[str, list[Excluded]] = field(default_factory=dict)
+    candidates: dict[str, Sequence[Candidate]] = field(default_factory=dict)
+    excluded: dict[str, Sequence[Excluded]] = field(default_factory=dict)
     revisions: dict[str, str | None] = field(default_factory=dict)
     extras: dict[str, set[str]] = field(default_factory=dict)
     layers: list[tuple[str, ...]] = field(default_factory=list)
@@ -196,21 +196,21 @@ def freeze(
 
     :param vulnerabilities: by package URL of the affected version
     """
-    return with_revision(unnamed_snapshot(closure, vulnerabilities, roots, environment))
+    affected: dict[str, Sequence[Candidate]] = {
+        name: with_vulnerabilities(candidates, vulnerabilities)
+        for name, candidates in closure.candidates.items()
+    }
+    closure = replace(closure, candidates=affected)
+    return with_revision(unnamed_snapshot(closure, roots, environment))
 
 
-def unnamed_snapshot(
-    closure: Closure,
-    vulnerabilities: Mapping[str, Sequence[KnownVulnerability]],
-    roots: Sequence[Dependency],
-    environment: Environment,
-) -> Snapshot:
-    """Like :func:`freeze`, but without the revision, which takes most of the time."""
-    names = sorted(closure.candidates)
-    revisions = dict(sorted(closure.revisions.items()))
+def with_vulnerabilities(
+    candidates: Iterable[Candidate], vulnerabilities: Mapping[str, Sequence[KnownVulnerability]]
+) -> tuple[Candidate, ...]:
+    """The candidates with their known vulnerabilities.
 
-    def by_name(value: Callable[[str], Any]) -> Mapping[str, Any]:
-        return MappingProxyType({name: value(name) for name in names})
+    :param vulnerabilities: by package URL of the affected version
+    """
 
     def affected(candidate: Candidate) -> Candidate:
         known = vulnerabilities.get(candidate.purl)
@@ -218,11 +218,24 @@ def unnamed_snapshot(
             return candidate
         return replace(candidate, vulnerabilities=tuple(sorted(known, key=lambda it: it.id)))
 
+    return tuple(map(affected, candidates))
+
+
+def unnamed_snapshot(
+    closure: Closure, roots: Sequence[Dependency], environment: Environment
+) -> Snapshot:
+    """Like :func:`freeze` without vulnerabilities and without the revision, which takes longest."""
+    names = sorted(closure.candidates)
+    revisions = dict(sorted(closure.revisions.items()))
+
+    def by_name(value: Callable[[str], Any]) -> Mapping[str, Any]:
+        return MappingProxyType({name: value(name) for name in names})
+
     return Snapshot(
         revision="",
         environment=environment,
         roots=tuple(roots),
-        packages=by_name(lambda name: tuple(map(affected, closure.candidates[name]))),
+        packages=by_name(lambda name: tuple(closure.candidates[name])),
         excluded=by_name(lambda name: tuple(closure.excluded[name])),
         missing=tuple(name for name in revisions if name not in closure.candidates),
         extras=by_name(lambda name: tuple(sorted(closure.extras[name]))),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
-from adviser.advise import Advice, Resolver, advise_listed
+from adviser.advise import Advice, Resolver, SnapshotAndEvidence, advise_listed
 from adviser.answering.answers import text_of
 from adviser.answering.index_snapshot import IndexSnapshot, ListedPackage
 from adviser.resolver.relaxation import NeededReads, ReadingRounds
@@ -35,8 +35,8 @@ from graph.candidates import Candidate, Dependency
 from graph.engine import Stores
 from graph.evidence import Evidence
 from graph.record.affected_versions import vulnerabilities_of_listed
-from graph.record.evidence import evidence_for
-from graph.snapshot import Snapshot, with_revision
+from graph.record.evidence import EvidenceReader
+from graph.snapshot import with_revision
 
 
 class IndexReader(Protocol):
@@ -67,7 +67,7 @@ class ResolutionProgress:
 T = TypeVar("T")
 OnProgress = Callable[[ResolutionProgress], None]
 #: Evidence, and the snapshot with known vulnerabilities, for what is listed.
-Knowledge = Callable[[IndexSnapshot], tuple[Snapshot, Evidence]]
+Knowledge = Callable[[IndexSnapshot], SnapshotAndEvidence]
 
 
 class IndexResolution:
@@ -151,7 +151,7 @@ class IndexResolution:
             for reads in needed:
                 await self._read_all(reads)
 
-    def _known(self) -> tuple[Snapshot, Evidence]:
+    def _known(self) -> SnapshotAndEvidence:
         self.progress.rounds += 1
         # Nothing is on its way meanwhile, so this may hold the event loop.
         return self._knowledge(self.listed)
@@ -221,15 +221,19 @@ class IndexResolution:
         early = (
             rules.all_prereleases or name in rules.prereleases or any(map(names_prerelease, texts))
         )
-        fitting = [
-            it for it in self.listed.candidates(name)
-            if all(admits(text, it.version) for text in texts)
-            and not any(
-                out.name == name and admits(out.specifier, it.version) for out in rules.exclusions
-            )
-            and not it.yanked
-        ]  # fmt: skip
-        return next((it for it in fitting if early or not it.prerelease), next(iter(fitting), None))
+        excluded = [it.specifier for it in rules.exclusions if it.name == name]
+        prerelease = None
+        for it in self.listed.candidates(name):
+            if (
+                it.yanked
+                or not all(admits(text, it.version) for text in texts)
+                or any(admits(text, it.version) for text in excluded)
+            ):
+                continue
+            if early or not it.prerelease:
+                return it
+            prerelease = prerelease or it
+        return prerelease
 
     async def _page(self, name: str) -> None:
         """Read the page of a package, once."""
@@ -318,6 +322,34 @@ async def _over_indexes(
         return result, resolution
 
 
+class _RecordKnowledge:
+    """Adds what the record knows to what was listed and read; each package is looked up once."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._engine = stores.engine
+        self._reader = EvidenceReader(datetime.now(UTC))
+        self._names: set[str] = set()
+        self._last: tuple[Evidence, Evidence] | None = None
+
+    def __call__(self, listed: IndexSnapshot) -> SnapshotAndEvidence:
+        with self._engine.connect() as connection:
+            new = listed.packages.keys() - self._names
+            if new:
+                self._names |= new
+                known = vulnerabilities_of_listed(connection, listed.purls(new))
+                for name in new:
+                    listed.packages[name].learn_vulnerabilities(known)
+            snapshot = listed.freeze()
+            recorded = self._reader.evidence(connection, snapshot)
+        sources = {**recorded.sources, **{it: listed.as_of(it) for it in listed.indexes()}}
+        sources = dict(sorted(sources.items()))
+        # The same object as before if nothing changed, so that nothing is computed again.
+        last = self._last
+        if last is None or last[0] is not recorded or last[1].sources != sources:
+            last = self._last = recorded, replace(recorded, sources=sources)
+        return snapshot, last[1]
+
+
 def over_indexes(
     stores: Stores,
     request: StackRequest,
@@ -336,12 +368,7 @@ def over_indexes(
     :raises IndexesSilent: if no index gave a page
     """
 
-    def knowledge(listed: IndexSnapshot) -> tuple[Snapshot, Evidence]:
-        with stores.engine.connect() as connection:
-            snapshot = listed.freeze(vulnerabilities_of_listed(connection, listed.purls()))
-            evidence = evidence_for(connection, snapshot, datetime.now(UTC))
-        sources = {**evidence.sources, **{it: listed.as_of(it) for it in listed.indexes()}}
-        return snapshot, replace(evidence, sources=dict(sorted(sources.items())))
+    knowledge = _RecordKnowledge(stores)
 
     def over(readers: Mapping[str, IndexReader]) -> IndexResolution:
         return IndexResolution(request, readers, knowledge, resolver, on_progress, more)

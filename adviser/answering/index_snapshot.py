@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 
 from packaging.utils import canonicalize_name
 
@@ -24,9 +25,15 @@ from common.releases import (
     release_identity,
 )
 from graph.candidate_builder import CandidateBuilder, VersionRecord
-from graph.candidates import Candidate, Dependency, Excluded, KnownVulnerability
+from graph.candidates import (
+    Candidate,
+    Dependency,
+    Excluded,
+    KnownVulnerability,
+    newest_first,
+)
 from graph.snapshot import Snapshot
-from graph.snapshot_reader import Closure, unnamed_snapshot
+from graph.snapshot_reader import Closure, unnamed_snapshot, with_vulnerabilities
 
 
 @dataclass(slots=True)
@@ -36,6 +43,8 @@ class ListedPackage:
     :param records: by version
     :param metadata: by version that was read
     :param extras: that are requested of it
+    :param versions: candidates and excluded versions, newest first
+    :param vulnerabilities: by package URL of the affected version
     """
 
     page: ProjectPage
@@ -43,8 +52,12 @@ class ListedPackage:
     records: dict[str, VersionRecord]
     metadata: dict[str, ReleaseMetadata] = field(default_factory=dict)
     extras: set[str] = field(default_factory=set)
-    candidates: list[Candidate] | None = None
-    excluded: list[Excluded] = field(default_factory=list)
+    vulnerabilities: Mapping[str, Sequence[KnownVulnerability]] = field(default_factory=dict)
+    versions: dict[str, Candidate | Excluded] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
+    candidates: tuple[Candidate, ...] | None = None
+    excluded: tuple[Excluded, ...] = ()
+    required: tuple[Dependency, ...] = ()
 
     @classmethod
     def of_page(cls, index: str, page: ProjectPage) -> ListedPackage:
@@ -72,7 +85,7 @@ class ListedPackage:
             requires=requires,
         )
         self.metadata[version] = metadata
-        self.candidates = None
+        self._change(version)
 
     def drop(self, version: str) -> None:
         """Leave out a version whose metadata cannot be read."""
@@ -81,21 +94,49 @@ class ListedPackage:
         self.records[version] = record._replace(
             state=problem.state.value, problem=problem.value, requires=()
         )
-        self.candidates = None
+        self._change(version)
 
     def request(self, extras: Iterable[str]) -> None:
         """Add extras that are requested of the package."""
         if not self.extras.issuperset(extras):
             self.extras.update(extras)
-            self.candidates = None
+            # Extras select among requirements, and those of unread versions are unknown.
+            self._change(*(it for it, record in self.records.items() if record.requires))
 
-    def build(self, builder: CandidateBuilder) -> list[Candidate]:
-        """The candidates, newest first."""
-        if self.candidates is None:
-            self.candidates, self.excluded = builder.build(
-                self.page.name, self.records.values(), sorted(self.extras)
-            )
+    def learn_vulnerabilities(self, known: Mapping[str, Sequence[KnownVulnerability]]) -> None:
+        """Add known vulnerabilities.
+
+        :param known: by package URL of the affected version
+        """
+        self.vulnerabilities = known
+        self._change(*(it for it, record in self.records.items() if record.purl in known))
+
+    def build(self, builder: CandidateBuilder) -> tuple[Candidate, ...]:
+        """The candidates, newest first; the same object until something changes."""
+        if self.candidates is not None:
+            return self.candidates
+        extras, name = tuple(sorted(self.extras)), self.page.name
+        if self.versions:
+            for version in self.changed:
+                self.versions[version] = builder.version(name, self.records[version], extras)
+        else:
+            built = [builder.version(name, it, extras) for it in self.records.values()]
+            self.versions = {it.version: it for it in newest_first(built)}
+        self.changed.clear()
+        versions = self.versions.values()
+        self.candidates = with_vulnerabilities(
+            (it for it in versions if isinstance(it, Candidate)), self.vulnerabilities
+        )
+        self.excluded = tuple(it for it in versions if isinstance(it, Excluded))
+        self.required = tuple(
+            dict.fromkeys(chain.from_iterable(it.requires for it in self.candidates))
+        )
         return self.candidates
+
+    def _change(self, *versions: str) -> None:
+        if versions:
+            self.changed.update(versions)
+            self.candidates = None
 
 
 class IndexSnapshot:
@@ -117,11 +158,11 @@ class IndexSnapshot:
         package = self.packages.get(name)
         return package.build(self._builder) if package else ()
 
-    def purls(self) -> dict[str, dict[str, str]]:
+    def purls(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """The package URL of every listed version, by package name and version."""
         return {
-            name: {record.version: record.purl for record in package.records.values()}
-            for name, package in self.packages.items()
+            name: {it.version: it.purl for it in self.packages[name].records.values()}
+            for name in names
         }
 
     def indexes(self) -> set[str]:
@@ -135,15 +176,15 @@ class IndexSnapshot:
     def required(self) -> list[Dependency]:
         """The roots, and the requirements of every version that was read."""
         required = dict.fromkeys(self._roots)
-        for name in self.packages:
-            for candidate in self.candidates(name):
-                required.update(dict.fromkeys(candidate.requires))
+        for package in self.packages.values():
+            package.build(self._builder)
+            required.update(dict.fromkeys(package.required))
         return [it for it in required if it.url is None]
 
-    def freeze(self, vulnerabilities: Mapping[str, Sequence[KnownVulnerability]]) -> Snapshot:
+    def freeze(self) -> Snapshot:
         """The snapshot of everything that can be reached from the roots, without a revision.
 
-        :param vulnerabilities: by package URL of the affected version
+        Candidates of a package are the same object as in the snapshot before if nothing changed.
         """
         closure = Closure()
         pending = closure.request(self._roots)
@@ -160,10 +201,9 @@ class IndexSnapshot:
                 package.request(closure.extras[name])
                 closure.candidates[name] = package.build(self._builder)
                 closure.excluded[name] = package.excluded
-                for candidate in closure.candidates[name]:
-                    required.update(dict.fromkeys(candidate.requires))
+                required.update(dict.fromkeys(package.required))
             pending = closure.request(required)
-        return unnamed_snapshot(closure, vulnerabilities, self._roots, self._environment)
+        return unnamed_snapshot(closure, self._roots, self._environment)
 
 
 #: Versions that are normal and need no quoting, which are nearly all.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sqlalchemy import (
     ARRAY,
@@ -115,6 +115,8 @@ def vulnerabilities_of_listed(
         for name, of_package in purls.items()
     }
     pairs = sorted(_pairs(claims, versions))
+    if not pairs:
+        return {}
     row = VulnerabilityRow
     query = select(row.vulnerability_id, row.severity, row.score).where(
         row.vulnerability_id == any_(texts({it for it, _ in pairs}))
@@ -165,8 +167,9 @@ def _stored(connection: Connection, condition: ColumnElement[bool]) -> set[Pair]
     return {(row[0], row[1]) for row in connection.execute(query)}
 
 
-def _pairs(claims: Iterable[Claim], versions: _Versions) -> set[Pair]:
-    lines = {name: VersionLine(of_package) for name, of_package in versions.items()}
+def _pairs(claims: Collection[Claim], versions: _Versions) -> set[Pair]:
+    claimed = {package.name for _, package in claims}
+    lines = {name: VersionLine(it) for name, it in versions.items() if name in claimed}
     pairs: set[Pair] = set()
     for vulnerability, package in claims:
         if package.name in lines:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,29 +50,82 @@ def evidence_for(
         equal evidence all day long, which is stored once
     :param with_excluded: include stacks that contain an excluded version
     """
+    return EvidenceReader(now).evidence(connection, snapshot, with_excluded=with_excluded)
+
+
+class EvidenceReader:
+    """Reads the evidence for a snapshot that grows; what it has read is not read again.
+
+    :param now: as for :func:`evidence_for`
+    """
+
+    def __init__(self, now: datetime) -> None:
+        self._as_of = _day(now)
+        self._purls: set[Purl] = set()
+        self._stacks: dict[str, tuple[Purl, ...]] = {}
+        self._last: Evidence | None = None
+        self._last_stacks: tuple[str, ...] = ()
+        self._last_names: frozenset[str] = frozenset()
+
+    def evidence(
+        self, connection: Connection, snapshot: Snapshot, *, with_excluded: bool = False
+    ) -> Evidence:
+        """As :func:`evidence_for`; the object of the call before, if it is equal."""
+        stacks = self._stacks_with(connection, _purls(snapshot, with_excluded))
+        vulnerability_ids = {
+            known.id
+            for candidates in snapshot.packages.values()
+            for it in candidates
+            for known in it.vulnerabilities
+        }
+        last, names = self._last, frozenset(snapshot.revisions)
+        if last is None or tuple(stacks) != self._last_stacks:
+            evidence = self._measured(connection, stacks)
+        else:
+            evidence = last
+        if evidence.vulnerabilities.keys() != vulnerability_ids:
+            known = _vulnerabilities(connection, vulnerability_ids)
+            evidence = replace(evidence, vulnerabilities=known)
+        if last is None or names != self._last_names:
+            sources = _sources(connection, names)
+            if last is None or sources != last.sources:
+                evidence = replace(evidence, sources=sources)
+        self._last, self._last_stacks, self._last_names = evidence, tuple(stacks), names
+        return evidence
+
+    def _stacks_with(
+        self, connection: Connection, purls: Collection[Purl]
+    ) -> dict[str, tuple[Purl, ...]]:
+        """Versions of each inspected stack that contains one of ``purls``, by sorted digest."""
+        new = [it for it in purls if it not in self._purls]
+        if new:
+            self._purls.update(new)
+            self._stacks = dict(sorted({**self._stacks, **_stacks(connection, new)}.items()))
+        wanted = set(purls) if self._stacks else set()
+        return {key: them for key, them in self._stacks.items() if not wanted.isdisjoint(them)}
+
+    def _measured(self, connection: Connection, stacks: Mapping[str, tuple[Purl, ...]]) -> Evidence:
+        rows = _observations(connection, list(stacks)) if stacks else ()
+        series, readings = _frozen(rows)
+        measured = {it.stack for it in readings}
+        last = self._last
+        return Evidence(
+            as_of=self._as_of,
+            series=series,
+            readings=readings,
+            stacks={key: purls for key, purls in stacks.items() if key in measured},
+            hardware=_labels(connection, {it.hardware_digest for it in series}) if series else {},
+            vulnerabilities=last.vulnerabilities if last else {},
+            sources=last.sources if last else {},
+            refused=refused_observations(connection, list(stacks)) if stacks else 0,
+        )
+
+
+def _purls(snapshot: Snapshot, with_excluded: bool) -> list[Purl]:
     purls = [it.purl for versions in snapshot.packages.values() for it in versions]
     if with_excluded:
         purls += [it.purl for versions in snapshot.excluded.values() for it in versions]
-    stacks = _stacks(connection, purls)
-    rows = _observations(connection, list(stacks))
-    series, readings = _frozen(rows)
-    vulnerability_ids = {
-        known.id
-        for candidates in snapshot.packages.values()
-        for it in candidates
-        for known in it.vulnerabilities
-    }
-    measured_stacks = {it.stack for it in readings}
-    return Evidence(
-        as_of=_day(now),
-        series=series,
-        readings=readings,
-        stacks={key: purls for key, purls in stacks.items() if key in measured_stacks},
-        hardware=_labels(connection, {it.hardware_digest for it in series}),
-        vulnerabilities=_vulnerabilities(connection, vulnerability_ids),
-        sources=_sources(connection, snapshot),
-        refused=refused_observations(connection, list(stacks)),
-    )
+    return purls
 
 
 def _day(moment: datetime) -> datetime:
@@ -144,7 +198,7 @@ def _vulnerabilities(
     }
 
 
-def _sources(connection: Connection, snapshot: Snapshot) -> dict[str, datetime | None]:
+def _sources(connection: Connection, packages: Iterable[str]) -> dict[str, datetime | None]:
     """When each source last answered; for an index, the earliest time among these packages."""
     times: dict[str, datetime | None] = {}
     times[INSPECTIONS] = connection.scalar(
@@ -152,7 +206,7 @@ def _sources(connection: Connection, snapshot: Snapshot) -> dict[str, datetime |
             InspectionRow, InspectionRow.document_id == ObservationRow.document_id
         )
     )
-    names = list(snapshot.revisions)
+    names = sorted(packages)
     releases = select(PackageVersionRow.index_name, func.min(PackageVersionRow.as_of)).where(
         PackageVersionRow.name == any_(texts(names))
     )

@@ -26,7 +26,7 @@ from tests.factories.universes import Index
 
 
 def knowledge(listed: IndexSnapshot) -> tuple[Snapshot, Evidence]:
-    return listed.freeze({}), NOTHING
+    return listed.freeze(), NOTHING
 
 
 def resolved(request: StackRequest, reader: Any) -> tuple[Advice, IndexResolution]:
@@ -44,7 +44,7 @@ def fully_read(request: StackRequest, index: Index) -> Advice:
             await asyncio.gather(*(resolution._read(name, it) for it in releases))
 
     asyncio.run(read_all())
-    return advise(request, resolution.listed.freeze({}), NOTHING)
+    return advise(request, resolution.listed.freeze(), NOTHING)
 
 
 def versions(advice: Advice) -> dict[str, str] | None:
