@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from adviser.resolver.admission import choosable, universe_of
+from adviser.resolver.admission import AdmittedPackage, choosable, universe_of
 from adviser.resolver.relaxation import NeededReads, UniverseResolver, resolve_listed
 from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.universe import Universe
-from adviser.scoring.assess import assess
+from adviser.reused_results import ReusedResults
+from adviser.scoring.assess import PackageScores, assess
 from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.criteria import newness_of, penalties_of
 from adviser.scoring.target import Target
@@ -146,12 +147,14 @@ def advise_listed(
         baseline = newest.stacks[0].versions() if newest.stacks else None
         settled = is_settled(newest)
     assessment: Assessment
+    scores, admitted = ReusedResults[PackageScores](), ReusedResults[AdmittedPackage]()
 
     def assessed_universe(bounds: bool, known: SnapshotAndEvidence) -> UniverseAndCandidates:
         nonlocal assessment
         snapshot, evidence = known
-        assessment = assessed(request, snapshot, evidence, baseline)
-        return universe_for(request, snapshot, assessment, bounds), snapshot.packages
+        assessment = assessed(request, snapshot, evidence, baseline, scores)
+        universe = universe_for(request, snapshot, assessment, bounds, admitted)
+        return universe, snapshot.packages
 
     bounds, known, universe, resolution = yield from _resolved(
         known, assessed_universe, resolve, request.options.count
@@ -195,17 +198,21 @@ def _newest_universe(
 
 
 def universe_for(
-    request: StackRequest, snapshot: Snapshot, assessment: Assessment, inferred_bounds: bool = True
+    request: StackRequest,
+    snapshot: Snapshot,
+    assessment: Assessment,
+    inferred_bounds: bool = True,
+    reused: ReusedResults[AdmittedPackage] | None = None,
 ) -> Universe:
     """The versions that the request may choose from, with their scores.
 
     :param inferred_bounds: whether bounds count that no package declares
+    :param reused: packages of a universe of the same request before
     """
     rules = request.resolver_request(assessment.refused, inferred_bounds=inferred_bounds)
     criteria = assessment.criteria
-    return universe_of(
-        snapshot, rules, assessment.scores, penalties_of(criteria), newness_of(criteria)
-    )
+    penalties, newness = penalties_of(criteria), newness_of(criteria)
+    return universe_of(snapshot, rules, assessment.scores, penalties, newness, reused)
 
 
 def assessed(
@@ -213,8 +220,12 @@ def assessed(
     snapshot: Snapshot,
     evidence: Evidence,
     baseline: Mapping[str, str] | None,
+    reused: ReusedResults[PackageScores] | None = None,
 ) -> Assessment:
-    """The assessment of all versions that the request may choose from."""
+    """The assessment of all versions that the request may choose from.
+
+    :param reused: scores of an assessment of the same request before
+    """
     return assess(
         snapshot,
         evidence,
@@ -222,7 +233,8 @@ def assessed(
         baseline,
         Target(request.hardware or None, request.environment.python_version),
         allowed=request.options.allowed_vulnerabilities,
-        choosable=choosable(snapshot, request.resolver_request({})),
+        choosable=lambda: choosable(snapshot, request.resolver_request({})),
+        reused=reused,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -126,7 +127,7 @@ def _unscored(
             unpacked(orjson.dumps(parameters["environment"]), Environment).python_version,
         ),
         allowed=parameters["allowed_vulnerabilities"],
-        choosable=choosable(snapshot, rules),
+        choosable=partial(choosable, snapshot, rules),
     )
     request = replace(rules, refused=assessment.refused)
     criteria = assessment.criteria

@@ -15,14 +15,20 @@ criteria together.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from adviser.resolver.inferred_bounds import inferred_bounds, with_bounds
+from adviser.resolver.inferred_bounds import (
+    InferredBounds,
+    bounds_in,
+    compiled_ranks,
+    with_bounds,
+)
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits, names_prerelease, pins
 from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
+from adviser.reused_results import ReusedResults
 from common.environments import Environment
 from common.packages import Purl
 from graph.candidates import Candidate, Dependency, Excluded
@@ -99,30 +105,55 @@ def universe_of(
     scores: Scores,
     penalties: Collection[int] = (),
     newness: Collection[int] = (),
+    reused: ReusedResults[AdmittedPackage] | None = None,
 ) -> Universe:
     """The versions of ``snapshot`` that ``request`` may choose from.
 
     :param scores: by Package URL; missing versions score 0
     :param penalties: positions of the criteria that count from zero
     :param newness: positions of the criteria of newness
+    :param reused: packages of a universe before, of the same request but for refused versions
     :raises ValueError: if a penalty is above zero
     """
+    reused = ReusedResults() if reused is None else reused
     roots = _kept(snapshot.roots if request.roots is None else request.roots, request)
     screen = _Screen(request, roots)
-    inferred = (
-        inferred_bounds(snapshot.packages, snapshot.environment) if request.inferred_bounds else {}
-    )
+    compiled = compiled_ranks(snapshot.environment) if request.inferred_bounds else None
     packages: dict[str, Sequence[Candidate]] = {}
     refused: dict[str, Sequence[RefusedVersion]] = {}
     contributions: Contributions = {}
-    for name, candidates in snapshot.packages.items():
+    inferred: dict[Purl, tuple[Dependency, ...]] = {}
+    named = {it.name for it in roots}
+
+    def admitted(name: str, candidates: Sequence[Candidate]) -> AdmittedPackage:
+        bounds = {} if compiled is None else bounds_in(candidates, compiled)
         excluded = snapshot.excluded.get(name, ())
         source = _index_of(name, candidates, excluded, request)
         usable, out = screen.screened(name, candidates, source)
-        packages[name] = with_bounds(_relieved(usable, request), inferred)
-        refused[name] = _told(out, excluded)
         served = [it for it in candidates if it.index == source]
-        contributions.update(contributions_of(served, scores, penalties, screen.plain, newness))
+        return AdmittedPackage(
+            with_bounds(_relieved(usable, request), bounds),
+            _told(out, excluded),
+            dict(contributions_of(served, scores, penalties, screen.plain, newness)),
+            bounds,
+            frozenset(
+                dependency.name
+                for it in candidates
+                for dependency in it.requires
+                if dependency.url is None
+            ),
+        )
+
+    for name, candidates in snapshot.packages.items():
+        inputs = (
+            candidates, snapshot.excluded.get(name, ()), request.inferred_bounds, request.refused,
+            [scores.get(it.purl) for it in candidates] if scores else (),
+        )  # fmt: skip
+        it = reused.get(name, inputs, partial(admitted, name, candidates))
+        packages[name], refused[name] = it.usable, it.refused
+        contributions.update(it.contributions)
+        inferred.update(it.inferred)
+        named |= it.named
     names = dict.fromkeys(it.name for it in sorted(roots, key=lambda it: it.order))
     return Universe(
         packages=packages,
@@ -134,20 +165,24 @@ def universe_of(
         prereleases=screen.prereleases(packages) | _named_prereleases(roots, request),
         pinned=screen.pinned(packages),
         overrides=request.overrides,
-        unlisted=_unlisted(snapshot, roots),
+        unlisted=frozenset(named - snapshot.packages.keys() - set(snapshot.missing)),
         bounds_inferred=request.inferred_bounds,
         inferred=inferred,
     )
 
 
-def _unlisted(snapshot: Knowledge, roots: Iterable[Dependency]) -> frozenset[str]:
-    """Packages that are required, but that the snapshot says nothing about."""
-    listed = snapshot.packages.keys() | set(snapshot.missing)
-    named = {it.name for it in roots}
-    for candidates in snapshot.packages.values():
-        for candidate in candidates:
-            named.update([it.name for it in candidate.requires if it.url is None])
-    return frozenset(named - listed)
+@dataclass(frozen=True, slots=True)
+class AdmittedPackage:
+    """What a request admits of one package, and what of it the universe needs.
+
+    :param named: packages that its candidates require
+    """
+
+    usable: Sequence[Candidate]
+    refused: Sequence[RefusedVersion]
+    contributions: Contributions
+    inferred: InferredBounds
+    named: frozenset[str]
 
 
 def choosable(snapshot: Knowledge, request: ResolverRequest) -> dict[str, frozenset[Purl]]:

@@ -40,14 +40,25 @@ def inferred_bounds(
 
     :param packages: candidates by name, newest first
     """
-    bounds: dict[Purl, list[Dependency]] = {}
-    compiled = _compiled_ranks(environment)
+    compiled = compiled_ranks(environment)
+    bounds: dict[Purl, tuple[Dependency, ...]] = {}
     for candidates in packages.values():
-        for head, it in _with_heads(candidates):
-            found = [*_retroactive(head, it), *_numpy_1(it, compiled)]
-            if found:
-                bounds[it.purl] = found
-    return {purl: tuple(dict.fromkeys(them)) for purl, them in bounds.items()}
+        bounds.update(bounds_in(candidates, compiled))
+    return bounds
+
+
+def bounds_in(candidates: Sequence[Candidate], compiled: Container[int | None]) -> InferredBounds:
+    """The inferred bounds of the versions of one package that were read.
+
+    :param candidates: newest first
+    :param compiled: see :func:`compiled_ranks`
+    """
+    bounds: dict[Purl, tuple[Dependency, ...]] = {}
+    for head, it in _with_heads(candidates):
+        found = dict.fromkeys([*_retroactive(head, it), *_numpy_1(it, compiled)])
+        if found:
+            bounds[it.purl] = tuple(found)
+    return bounds
 
 
 def with_bounds(candidates: Sequence[Candidate], bounds: InferredBounds) -> Sequence[Candidate]:
@@ -134,7 +145,7 @@ def _limit(specifier: Specifier) -> str | None:
     return "" if specifier.operator in ("==", "===") else None
 
 
-def _compiled_ranks(environment: Environment) -> frozenset[int]:
+def compiled_ranks(environment: Environment) -> frozenset[int]:
     """Ranks of wheels with compiled code for one interface of Python."""
     tags = enumerate(environment.tags)
     return frozenset(rank for rank, tag in tags if tag.abi != "none" and tag.platform != "any")

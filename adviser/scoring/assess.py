@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 from packageurl import PackageURL
 
+from adviser.reused_results import ReusedResults
 from adviser.scoring.assessment_types import (
     Assessment,
     Coverage,
@@ -15,7 +17,7 @@ from adviser.scoring.assessment_types import (
     PackageDifference,
     PerformanceStanding,
 )
-from adviser.scoring.criteria import Criterion, RecommendationType, criteria_of
+from adviser.scoring.criteria import RecommendationType, criteria_of
 from adviser.scoring.justifications import justifications_of_stack, request_notes
 from adviser.scoring.performance import performance_of, performance_order
 from adviser.scoring.release_metadata import release_values
@@ -26,6 +28,9 @@ from common.packages import Purl, same_version
 from graph.candidates import Candidate, ExclusionReason
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
+
+#: Scores of the versions of a package by criterion.
+PackageScores = dict[Purl, tuple[int, ...]]
 
 
 class Coverages:
@@ -148,7 +153,7 @@ def unsolvable_of(snapshot: Snapshot) -> tuple[str, ...]:
     )
 
 
-def assess(
+def assess(  # noqa: PLR0913 - inputs of one result
     snapshot: Snapshot,
     evidence: Evidence,
     kind: RecommendationType,
@@ -156,7 +161,8 @@ def assess(
     target: Target,
     *,
     allowed: Collection[str] = (),
-    choosable: Mapping[str, Collection[Purl]] | None = None,
+    choosable: Callable[[], Mapping[str, Collection[Purl]]] | None = None,
+    reused: ReusedResults[PackageScores] | None = None,
 ) -> Assessment:
     """Assess every candidate of ``snapshot``.
 
@@ -166,31 +172,28 @@ def assess(
         newest feasible one; ``None`` for the newest version of each package
     :param target: hardware class and Python version that the stack is for
     :param allowed: identifiers of accepted vulnerabilities, under any alias
-    :param choosable: by name, the versions that the request can choose; only these make others
-        lose by performance; all candidates by default
+    :param choosable: returns by name the versions that the request can choose; only these make
+        others lose by performance; all candidates by default
+    :param reused: scores of an assessment of the same kind before
     """
     stacks = MeasuredStackIndex(evidence)
     base, unavailable = _baseline_of(snapshot, baseline)
     versions = {name: [it.purl for it in them] for name, them in snapshot.packages.items()}
     measured = performance_of(evidence, stacks, base, versions, target)
     allow_list = AllowList(allowed, evidence.vulnerabilities)
-    criteria = criteria_of(kind)
     harmful = dict(_refused(snapshot, allow_list))
     refused = harmful if kind.refuses_vulnerable else {}
-    standings = performance_order(
-        measured.differences,
-        base,
-        versions,
-        {
-            name: [it for it in them if it not in refused]
-            for name, them in (versions if choosable is None else choosable).items()
-        },
-    )
+    standings: Mapping[Purl, PerformanceStanding] = {}
+    if measured.differences:
+        chosen = versions if choosable is None else choosable()
+        usable = {name: [it for it in them if it not in refused] for name, them in chosen.items()}
+        standings = performance_order(measured.differences, base, versions, usable)
+    scoring = _Scoring(evidence, kind, allow_list, harmful, standings)
     coverages = Coverages(snapshot, evidence, stacks, target)
     covered = coverages.of(frozenset(base.values()))
     return Assessment(
-        scores=_scores(snapshot, evidence, kind, criteria, allow_list, harmful, standings),
-        criteria=criteria,
+        scores=scoring.scores(snapshot, ReusedResults() if reused is None else reused),
+        criteria=criteria_of(kind),
         claims=measured.claims,
         comparisons=measured.comparisons,
         standings=standings,
@@ -235,32 +238,46 @@ def _newest(candidates: Sequence[Candidate]) -> Candidate | None:
     return next(plain, candidates[0] if candidates else None)
 
 
-def _scores(
-    snapshot: Snapshot,
-    evidence: Evidence,
-    kind: RecommendationType,
-    criteria: Sequence[Criterion],
-    allow_list: AllowList,
-    harmful: Collection[Purl],
-    standings: Mapping[Purl, PerformanceStanding],
-) -> dict[Purl, tuple[int, ...]]:
-    scores = {}
-    for candidates in snapshot.packages.values():
-        values_by_release = release_values(
-            candidates, evidence.as_of, prereleases=kind.admits_prereleases, harmful=harmful
-        )
-        for candidate, released in values_by_release:
+class _Scoring:
+    """Scores the versions of one package after the other."""
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        kind: RecommendationType,
+        allow_list: AllowList,
+        harmful: Collection[Purl],
+        standings: Mapping[Purl, PerformanceStanding],
+    ) -> None:
+        self._evidence, self._kind = evidence, kind
+        self._allow_list, self._harmful, self._standings = allow_list, harmful, standings
+        self._criteria = criteria_of(kind)
+
+    def scores(self, snapshot: Snapshot, reused: ReusedResults[PackageScores]) -> PackageScores:
+        """The scores of all candidates."""
+        common = self._evidence.as_of, self._evidence.vulnerabilities, self._standings
+        scores: PackageScores = {}
+        for name, candidates in snapshot.packages.items():
+            inputs = candidates, *common
+            scores.update(reused.get(name, inputs, partial(self._of_package, candidates)))
+        return scores
+
+    def _of_package(self, candidates: Sequence[Candidate]) -> PackageScores:
+        prereleases = self._kind.admits_prereleases
+        scores = {}
+        for candidate, released in release_values(
+            candidates, self._evidence.as_of, prereleases=prereleases, harmful=self._harmful
+        ):
+            standing = self._standings.get(candidate.purl)
             values = {
                 **released,
-                "security": security_value(allow_list.held_against(candidate)),
-                "performance": -standings[candidate.purl].loss
-                if candidate.purl in standings
-                else 0.0,
+                "security": security_value(self._allow_list.held_against(candidate)),
+                "performance": -standing.loss if standing else 0.0,
             }
             scores[candidate.purl] = tuple(
-                line.contribution(values[line.name]) for line in criteria
+                [line.contribution(values[line.name]) for line in self._criteria]
             )
-    return scores
+        return scores
 
 
 def _refused(snapshot: Snapshot, allow_list: AllowList) -> Iterator[tuple[Purl, str]]:
