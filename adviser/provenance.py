@@ -205,7 +205,7 @@ class KnownIndexes:
         return None if name is None else (self.called or {}).get(name, name)
 
     def index_at(self, index: ProjectIndex) -> str:
-        """This machine's name for the index with this URL, whatever the project calls it."""
+        """This machine's name for the index with this URL; the name in the project may differ."""
         return (self.called or {}).get(index.url, index.name)
 
     def shown(self, name: str) -> str:

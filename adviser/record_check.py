@@ -84,7 +84,7 @@ class AdviceVerifier(Verifier):
 
 
 def _recorded(connection: Connection, documents: Sequence[StoredDocument]) -> dict[str, list[str]]:
-    """For each report, the requests that it answers; advice that was deleted has none."""
+    """For each report, the requests that it answers; a report of deleted advice has none."""
     table = AdviceRow
     query = select(table.report_document_id, table.request_document_id).where(
         table.report_document_id == any_(texts(it.document_id for it in documents))

@@ -1,6 +1,6 @@
 """Parse values of a request from text: requirements, constraints, overrides and times.
 
-The command line uses these functions for options, the API for fields. Their errors do not name the
+The command line uses these functions for options, the API for fields. The errors do not name the
 option or field; the caller adds its name.
 """
 

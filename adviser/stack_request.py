@@ -50,7 +50,7 @@ def overridden(
 ) -> tuple[ProjectRequirement, ...]:
     """Replace overridden requirements by the overrides that hold, as uv does.
 
-    A requirement keeps its own marker. If none of its overrides holds, it is removed.
+    A requirement keeps its own marker. A requirement is removed if none of its overrides holds.
     """
     replacements: dict[str, list[ProjectRequirement]] = {}
     for override in overrides:

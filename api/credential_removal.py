@@ -36,8 +36,8 @@ _HIDING = re.compile(r"\\[uUx/\s]")
 def public_project(files: Mapping[str, str], manifest: str | None = None) -> Project:
     """Parse a project after removing credentials from its files.
 
-    The project has a warning for each address that had credentials. It also keeps the hashes of the
-    Pipfile as it was sent, because the lock contains one of these hashes.
+    The project has a warning for each address that had credentials. The project also keeps the
+    hashes of the original Pipfile, because the lock contains one of these hashes.
 
     :param files: texts by path within the project
     :param manifest: path of the file that names the requirements; detected by default

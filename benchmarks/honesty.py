@@ -232,10 +232,10 @@ _GAINS = (0.0, 0.0, 0.01, 0.02, 0.03, 0.05, 0.08, -0.02, -0.04)
 
 
 def _calibration(answers: int) -> None:
-    """Chances that were told, and how often the jobs then settled a difference, by tenths."""
+    """Predicted chances, and how often the jobs then settled a difference, by tenths."""
     draw = np.random.default_rng([SEED, 10_000])
     chances: list[float] = []
-    came: list[bool] = []
+    settled: list[bool] = []
     planned: list[bool] = []
     truth: list[float] = []
     for _ in range(answers):
@@ -250,23 +250,30 @@ def _calibration(answers: int) -> None:
             after = _shipped([_as_history(later)])[n].verdict
             chances.append(it.chance)
             truth.append(float(gains[n]))
-            came.append(after.different)
+            settled.append(after.different)
             planned.append(after is not Verdict.UNDETERMINED)
-    print(f"\n{len(chances)} open comparisons, 5 candidates, 8 turns so far: told, and what came")
+    print(
+        f"\n{len(chances)} open comparisons, 5 candidates, 8 turns so far: predicted and observed"
+    )
     bounds = np.linspace(0, 1, 11)
     place = np.minimum((np.array(chances) * 10).astype(int), 9)
     for tenth in range(10):
         chosen = place == tenth
         if chosen.any():
-            said, seen = np.mean(np.array(chances)[chosen]), np.mean(np.array(came)[chosen])
+            predicted = np.mean(np.array(chances)[chosen])
+            observed = np.mean(np.array(settled)[chosen])
             print(
                 f"  chance {bounds[tenth]:.1f}-{bounds[tenth + 1]:.1f}:"
-                f" told {said:.1%}, came {seen:.1%} ({int(chosen.sum())})"
+                f" predicted {predicted:.1%}, observed {observed:.1%} ({int(chosen.sum())})"
             )
     for gain in sorted(set(truth)):
         chosen = np.array(truth) == gain
-        said, seen = np.mean(np.array(chances)[chosen]), np.mean(np.array(came)[chosen])
-        print(f"  true gain {gain:+.0%}: told {said:.1%}, came {seen:.1%} ({int(chosen.sum())})")
+        predicted = np.mean(np.array(chances)[chosen])
+        observed = np.mean(np.array(settled)[chosen])
+        print(
+            f"  true gain {gain:+.0%}: predicted {predicted:.1%}, observed {observed:.1%}"
+            f" ({int(chosen.sum())})"
+        )
     print(f"  any verdict after the jobs that were missing: {np.mean(planned):.1%} (planned 80 %)")
 
 

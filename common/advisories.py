@@ -193,8 +193,9 @@ class VersionLine:
     def _flags(self, events: Range) -> bytearray:
         """One byte for each version, 1 if it is affected.
 
-        An event applies to its version and all versions above it. Where several events apply, the
-        last one in order decides, so each event overwrites the effect of the earlier ones.
+        An event applies to its version and all versions above it. If several events apply to a
+        version, the last one in order decides, so each event overwrites the effect of earlier
+        events.
         """
         flags = bytearray(len(self._texts))
         for event in sorted(events, key=_order):

@@ -1,8 +1,8 @@
 """Hardware classes: the machine as a job, its specification or the host describes it.
 
-The identity follows rule 1 of ``docs/statistics.md``: vendor, family, model, stepping, the
-instruction sets that arithmetic can use, the number of CPUs, the quota and the thread
-variables, and the accelerators. A clock rate is never part of it, because it varies.
+The identity of a class has vendor, family, model, stepping, the instruction sets that arithmetic
+can use, the number of CPUs, the quota, the thread variables and the accelerators (rule 1 of
+``docs/statistics.md``). A clock rate is never part of it, because it varies.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Noise of jobs: which jobs are unstable, how much stable jobs vary, and how noise is reported.
 
-``thoth inspect``, ``stacks``, ``advise`` and ``guard`` use the same rules and terms. The
-stability rule, rule 2 of ``docs/statistics.md``, looks at the machine and at the spread within the
-job, never at the speed of the job, so that excluding jobs cannot favour a stack.
+``thoth inspect``, ``stacks``, ``advise`` and ``guard`` use the same rules and terms. The stability
+rule, rule 2 of ``docs/statistics.md``, looks at the machine and at the spread within the job. It
+never looks at the speed of the job, so excluding jobs cannot favour a stack.
 """
 
 from __future__ import annotations

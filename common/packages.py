@@ -28,8 +28,8 @@ _PUBLIC_INDEX = re.compile(r'^PYPI_SIMPLE_ENDPOINT.*= "(.+)"$', re.MULTILINE)
 def public_index_url() -> str:
     """URL of the public Python index as pypi-simple states it, without a trailing slash.
 
-    The URL is read from the source of that package, because importing it at the start of a command
-    takes 0.2 s: it loads requests, pydantic and Beautiful Soup.
+    The URL is read from the source text of pypi-simple, because importing that package takes 0.2 s
+    at the start of a command: it loads requests, pydantic and Beautiful Soup.
     """
     spec = find_spec("pypi_simple")
     source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""

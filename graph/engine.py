@@ -253,7 +253,7 @@ def server_agent(driver: neo4j.Driver, database: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """Open connections; stores not requested in :func:`open_stores` cannot be used."""
+    """Open connections to the stores that were requested in :func:`open_stores`."""
 
     settings: Settings
     opened_engine: sqlalchemy.Engine | None

@@ -1,6 +1,6 @@
 """The frozen evidence behind scores: measurements, stacks, vulnerabilities, sources.
 
-Evidence does no I/O and is identified by a digest of its content, as a snapshot is, so equal
+Evidence does no I/O. Like a snapshot, it is identified by a digest of its content, so equal
 evidence leads to equal advice. :mod:`graph.record.evidence` reads evidence from the record.
 """
 

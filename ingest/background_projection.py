@@ -31,8 +31,8 @@ STALLED_AFTER_S = 120.0
 class BackgroundProjector:
     """Calls ``project`` in a thread after each :meth:`wake`, and once more when the block ends.
 
-    The writer never waits for the graph, and a failure of the graph does not stop the writer:
-    :attr:`error` keeps the failure, and the outbox keeps the pending entries. Other errors of
+    The writer never waits for the graph, and a failure of the graph does not stop the writer. The
+    failure stays in :attr:`error`, and the pending entries stay in the outbox. Other errors of
     ``project`` are raised at the end of the block.
 
     :param project: projects pending entries; its argument is a function to call after each progress

@@ -108,7 +108,7 @@ def run(
 def run_nightly(
     settings: Settings, sources: Sequence[str], on_document: Callable[[], None]
 ) -> RunOutcome[NightlyReport]:
-    """Store ``sources``, then new releases, then advisories; only one run at a time.
+    """Store the documents in ``sources``, then new releases, then advisories; one run at a time.
 
     Afterwards the next part of the record is compared with its documents. If one part fails, the
     other parts still run.

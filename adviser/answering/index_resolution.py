@@ -71,7 +71,7 @@ Knowledge = Callable[[IndexSnapshot], SnapshotAndEvidence]
 
 
 class IndexResolution:
-    """One request, read and resolved in rounds until nothing that was not read is chosen.
+    """One request, which is read and resolved in rounds until every chosen version was read.
 
     :param readers: indexes by name
     :param knowledge: adds what the record knows to what was read

@@ -24,7 +24,7 @@ def asked_indexes(
     """The indexes that packages may come from, in search order.
 
     ``names`` replace the indexes of the project. An index that is not configured on this machine
-    keeps the name that the project gives it; the stores hold no data for it.
+    keeps the name that the project gives it, and the stores have no data about it.
 
     The public index is searched last, so that a foreign package there cannot replace one of the
     same name on a private index (dependency confusion). For ``pyproject.toml`` the order of the
@@ -54,8 +54,8 @@ def asked_indexes(
 def called_indexes(settings: Settings, project: Project) -> dict[str, str]:
     """This machine's index names by the names and URLs in a project and its lock.
 
-    Indexes are matched by URL, since anyone can choose a name; by name only if the URL contains a
-    variable. An index that is not configured maps to its URL.
+    Indexes are matched by URL, because anyone can choose a name. They are matched by name only if
+    the URL contains a variable. An index that is not configured maps to its URL.
     """
     known = configured_indexes(settings)
     places = {_place(public_index_url()): DEFAULT_INDEX} if DEFAULT_INDEX in known else {}

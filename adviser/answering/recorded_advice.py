@@ -128,7 +128,7 @@ def why_it_may_differ(stored: StoredAdvice, again: Advice) -> str | None:
     """Why a replay may differ, as text; ``None`` if it must be identical.
 
     Another version of Thoth may weigh or word advice differently. A search that ended at its limit
-    may give another result in another run; this applies to the recorded and the new search, and to
+    may give another result in another run. That holds for the recorded search, the new search, and
     the search for the baseline.
 
     :raises InvalidDocument: if the recorded report is invalid

@@ -268,7 +268,7 @@ def requirements_text(stack: Sequence[LockablePackage], options: LockOptions) ->
 
 
 def constraints_text(stack: Sequence[LockablePackage], options: LockOptions) -> str:
-    """The text of a ``constraints.txt``: versions without hashes, since it installs nothing."""
+    """The text of a ``constraints.txt``, without hashes, since constraints install nothing."""
     lines = [_HEADER.format(label=options.environment.label)]
     lines += [_pinned(it, extras=False) for it in stack]
     return "\n".join(lines) + "\n"

@@ -113,7 +113,7 @@ def pipfile_hash(manifest: Mapping[str, Any], *, as_written: bool = False) -> st
 
     The hash covers the sources, the Python requirements and the packages, as JSON with sorted keys.
     Since 2026 pipenv normalises the names of packages first. For a Pipfile without sources, the
-    hash covers pipenv's own default source, not that of this machine.
+    hash covers pipenv's own default source, not this machine's.
 
     :param manifest: as it is written, including passwords
     :param as_written: do not normalise names, like older versions of pipenv
@@ -160,7 +160,7 @@ def pipfile_of(project: Project, indexes: Mapping[str, str]) -> dict[str, Any]:
 
 
 def sources_of(project: Project, indexes: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The indexes of a project or, if it names none, of this machine, as sources of a Pipfile."""
+    """The indexes of a project or, by default, of this machine, as sources of a Pipfile."""
     if project.indexes:
         return [
             {"name": it.name, "url": it.url, "verify_ssl": it.verify_ssl} for it in project.indexes

@@ -51,7 +51,7 @@ class RequirementList:
 
     @property
     def indexes(self) -> tuple[ProjectIndex, ...]:
-        """The additional indexes, then the default index, as in uv; the last default counts.
+        """The additional indexes, then the last default index, as in uv.
 
         pip takes the best version of all indexes. If the default index came first, a foreign
         package there could replace a private package of the same name.

@@ -1,10 +1,10 @@
 """Check a report without the solver.
 
-The check rebuilds the universe from the recorded request, snapshot and evidence.
-:mod:`adviser.resolver.checker`, which shares no code with the solver's model, follows every stack
-from its roots. Then the report is written again from its own stacks, and its scores, criteria,
-claims, notes and locks are compared leaf by leaf. The check trusts what only a search can
-establish: that no stack is better, the digest and the sizes of the model, and the steps of a
+The check rebuilds the universe from the recorded request, snapshot and evidence. Then
+:mod:`adviser.resolver.checker` follows every stack from its roots; it shares no code with the
+solver's model. Then the report is written again from its own stacks, and its scores, criteria,
+claims, notes and locks are compared leaf by leaf. The check trusts the statements that only a
+search can prove: that no stack is better, the digest and the sizes of the model, and the steps of a
 conflict. The caller compares these with the record.
 """
 

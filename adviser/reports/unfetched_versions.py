@@ -62,10 +62,9 @@ def unfetched_in(
 ) -> tuple[UnfetchedVersions, ...]:
     """Versions that were not read and could resolve a conflict.
 
-    A version counts if it satisfies the request and, for each package of the conflict that requires
-    it, at least one of that package's specifiers. If the request sets a lower limit on the upload
-    time, versions lower than a version that is too old do not count. Packages are in the order of
-    the conflict's accounts.
+    A version counts if it satisfies the request, and also at least one specifier of each package in
+    the conflict that requires it. If the request sets a minimum upload time, versions below a
+    version that is too old do not count. Packages are in the order of the conflict's accounts.
     """
     rules = request.resolver_request({})
     names = dict.fromkeys(it.name for it in conflict.accounts)

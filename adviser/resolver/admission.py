@@ -2,14 +2,14 @@
 
 Rules that depend on the choice of other packages are left to the search.
 
-The score of a stack has levels (:mod:`adviser.resolver.objective`), each a sum over its versions
-and at most 0, the ideal. Penalties, such as known vulnerabilities, count from zero: they weigh the
-same whether or not the package has a better version, so that doing without the package is better.
-The other criteria only say which version of a package is preferred. They count as the difference to
-the version with the best sum: otherwise a package that is good by them, such as a fast one, would
-be installed for no other reason, and a required package would cost a stack what none of its
-versions can offer. The criteria of newness have their own best version, and so do all other
-criteria together.
+The score of a stack has levels (:mod:`adviser.resolver.objective`). Each level is a sum over the
+versions of the stack, and at most 0, which is the ideal. Penalties, such as known vulnerabilities,
+count from zero. They weigh the same even if the package has no better version, so a stack without
+the package is better. The other criteria only say which version of a package is preferred. They
+count as the difference to the version with the best sum: otherwise a package that is good by them,
+such as a fast one, would be installed for no other reason, and a required package would cost a
+stack what none of its versions can offer. The criteria of newness have their own best version, and
+so do all other criteria together.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def contributions_of(
     """The contributions of every version of one package; empty if nothing has a score.
 
     The reference is chosen before the rules of a request refuse versions, so a further constraint
-    can make a result worse but never better. Versions that need an explicit requirement serve as
-    the reference only if there are no others; one that scores above the reference loses nothing.
+    can make a result worse but never better. A version that needs an explicit requirement serves as
+    the reference only if there is no other version. A version that scores above the reference loses
+    nothing.
 
     :param candidates: candidates of one index, newest first
     :param penalties: positions of the criteria that count from zero
@@ -188,9 +189,9 @@ class AdmittedPackage:
 def choosable(snapshot: Knowledge, request: ResolverRequest) -> dict[str, frozenset[Purl]]:
     """For each package name, the versions that a stack may have if it meets the request.
 
-    This applies the requirements of the request, and those that all usable versions share of a
-    package that every stack has. Versions that only a combination of choices excludes are still
-    among them.
+    Two kinds of requirements are applied: those of the request, and those that all usable versions
+    of a package have in common, if every stack has that package. Versions that only a combination
+    of choices excludes are still among them.
     """
     universe = universe_of(snapshot, replace(request, inferred_bounds=False), {})
     usable = {
@@ -248,8 +249,8 @@ def _index_of(
 ) -> str | None:
     """The one index that a package comes from; ``None`` if no index of the request has it.
 
-    Unusable versions count, too: otherwise a foreign package of the same name on another index
-    would replace one that does not fit this environment (dependency confusion).
+    Unusable versions count, too. Otherwise, a foreign package of the same name on another index
+    could replace a package that does not fit this environment (dependency confusion).
     """
     if name in request.index_of:
         return request.index_of[name]
@@ -298,7 +299,7 @@ class _Screen:
     def _extra_checks(
         self, name: str, candidates: Sequence[Candidate]
     ) -> Iterable[Callable[[Candidate], _Why | None]]:
-        """Checks of the extras that the request requires; a reason names the extras that exist."""
+        """Checks whether a version has the extras that the request requires."""
         for extra in sorted(self._extras.get(name, ())):
             rule = f"only versions of {name} with the extra {extra!r} count"
             if not any(not it.read or extra in it.extras for it in candidates):

@@ -1,9 +1,9 @@
 """Branch and bound: proves the best stacks of most problems in milliseconds and few branches.
 
 Sets of versions are bits of integers, and requirements are propagated over them. The search
-branches on undecided packages, best version first, and prunes a branch if its best versions cost
-more than the stacks already found. Real closures take some tens of branches. Harder problems go to
-the solver, whose relaxation and learning reach further.
+branches on undecided packages, best version first. It prunes a branch if the best versions in it
+cost more than the stacks already found. Real closures take some tens of branches. Harder problems
+go to the solver, whose relaxation and learning reach further.
 
 Only packages that the roots are proven to require are decided, so no stack contains a superfluous
 package.

@@ -21,8 +21,8 @@ from graph.candidates import Candidate, Dependency
 def check_resolution(universe: Universe, resolution: Resolution) -> list[str]:
     """Problems of a resolution as text; empty if it is valid.
 
-    This checks feasibility and score of each stack, the order of the stacks, that they differ, and
-    the bound against the objective. It does not prove that no better stack exists.
+    The check covers the feasibility and score of each stack, the order of the stacks and that they
+    differ, and the bound against the objective. It does not prove that no better stack exists.
     """
     problems = [
         f"stack {number}: {problem}"

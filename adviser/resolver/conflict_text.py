@@ -246,7 +246,7 @@ def _ruled_out(
 
 
 def _barred(version: Candidate | RefusedVersion, it: Candidate, fact: Fact) -> str | None:
-    """Why a fact about a package rules out this version of it; ``None`` if it does not."""
+    """Why a fact about a package rules out a version; ``None`` if it does not."""
     if fact.kind is FactKind.RULE:
         if not isinstance(version, RefusedVersion) or (version.reason, version.rule) != _rule_of(
             fact

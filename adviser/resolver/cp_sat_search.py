@@ -1,8 +1,9 @@
 """Search with CP-SAT: find the best stacks of a problem in order, each with its proof.
 
-The model has one Boolean for each version, specifier and extra. At most one version of a package
-is true; a version implies what it requires; a specifier implies a version that satisfies it. The
-objective is the cost of the versions; versions that nothing requires are removed afterwards.
+The model has one Boolean for each version, specifier and extra. At most one version of a package is
+true. A version implies its requirements, and a specifier implies a version that satisfies the
+specifier. The objective is the cost of the versions; versions that nothing requires are removed
+afterwards.
 
 Stacks are ordered level after level (:mod:`adviser.resolver.objective`). The levels are optimised
 in order, in groups as large as one exact sum can represent. Remaining ties are settled package by
@@ -82,7 +83,7 @@ class CpSatModel:
             model.add_bool_and(atoms[it] for it in self._problem.roots)
 
     def _permit(self) -> None:
-        """Constraints: a permit needs one of its atoms, and the atom a node that requires it."""
+        """Add the constraints that a permit needs one of its atoms, and the atom a node."""
         for permit in self._problem.permits:
             asked = (self._atoms[it] for it in permit.atoms)
             self._model.add_bool_or(~self._nodes[permit.node], *asked)

@@ -5,8 +5,8 @@ release of the series declares no upper bound: flask 1.1.4 requires ``jinja2<3``
 does not work with jinja2 3 either. A series is all versions that differ only in the last part of
 the release number, as in the criterion ``maintenance``.
 
-*NumPy's binary interface.* NumPy 2 changed it. A wheel with compiled code from before its first
-pre-release was built for NumPy 1, and cannot be imported beside NumPy 2.
+*NumPy's binary interface.* NumPy 2 changed it. A wheel with compiled code that is older than the
+first pre-release of NumPy 2 was built for NumPy 1, and cannot be imported with NumPy 2.
 
 If no stack honours all inferred bounds, none of them counts.
 """
@@ -119,8 +119,8 @@ def _retroactive(head: Candidate | None, it: Candidate) -> Iterator[Dependency]:
 def _upper_bounds(it: Candidate) -> dict[tuple[str, str | None], str]:
     """Upper bounds by dependency and extra.
 
-    A pin to one version counts as a bound, too; its text is empty, because it says nothing about
-    other releases.
+    A pin to one version counts as a bound, too. The text of this bound is empty, because a pin says
+    nothing about other releases.
     """
     bounds: dict[tuple[str, str | None], list[str]] = {}
     for dependency in it.requires:

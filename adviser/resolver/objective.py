@@ -3,8 +3,8 @@
 Levels in order: the criteria that come before newness, over all packages; the newness of each
 direct requirement, in declared order; the newness of all other packages together; the number of
 versions that nothing but another package's requirement admits; the number of newer versions passed
-over. Of the first levels, those of the score, only the order of their values matters; the last two
-settle ties.
+over. The first levels are those of the score; only the order of their values matters. The last two
+levels settle ties.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Resolve over all listed versions, but read the metadata of only a few.
 
 The page of an index lists every version of a package; only requirements and extras are missing. A
-version that nobody has read takes part as if it required nothing
+version whose metadata was not read takes part as if it required nothing
 (:class:`~adviser.resolver.universe.Universe`). That only adds stacks, so the best stack of such a
-relaxed universe is at least as good as the best true one. If all versions of that stack have been
-read, no listed versions make a better stack. If there is no such stack, no listed versions meet the
-request. Otherwise the unread versions of the stack are read, and the universe is resolved again.
+relaxed universe is at least as good as the best stack of the true one. If all versions of that
+stack have been read, no listed versions make a better stack. If there is no such stack, no listed
+versions meet the request. Otherwise the unread versions of the stack are read, and the universe is
+resolved again.
 """
 
 from __future__ import annotations
@@ -128,8 +129,8 @@ class ReadingRounds:
     def _neighbours(self, universe: Universe, chosen: Candidate) -> list[Candidate]:
         """The unread versions that would be chosen next if ``chosen`` turned out to be impossible.
 
-        The same specifiers need not admit them, because packages that are released together pin
-        each other. Source distributions are never read on speculation.
+        Versions that other specifiers admit are included, because packages that are released
+        together pin each other. Source distributions are never read on speculation.
         """
         candidates = universe.packages[chosen.name]
         places = {it.purl: place for place, it in enumerate(candidates)}

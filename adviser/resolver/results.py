@@ -56,9 +56,9 @@ class Choice:
 class ResolvedStack:
     """Versions that together meet a request, in name order, without superfluous packages.
 
-    Stacks are ordered by ``levels``, highest first; then by ``uninvited`` and by ``passed_over``,
-    lowest first; then package by package in name order: absent before present, newer before older.
-    Two different stacks never tie.
+    Stacks are ordered by ``levels``, highest first, and then by ``uninvited`` and by
+    ``passed_over``, lowest first. Remaining ties are broken package by package in name order:
+    absent before present, newer before older. Two different stacks never tie.
 
     :param passed_over: number of newer usable versions that it passes over
     :param levels: the score by level, each at most 0 (:mod:`adviser.resolver.objective`): what is
@@ -121,7 +121,7 @@ class VersionExplanation:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A minimal set of facts that contradict each other: without any one of them, they do not.
+    """A minimal set of facts that contradict each other; each of them is necessary for that.
 
     :param steps: the facts as a chain, starting at the request
     :param accounts: explanations for every version of the packages that the steps name

@@ -48,8 +48,8 @@ class Universe:
 
     A pre-release may be chosen if its package is in ``prereleases``, if a requirement on the
     package names a pre-release, or if all requirements together leave no other version (PEP 440,
-    and pip). A yanked version may be chosen if it is in ``pinned`` or a requirement pins it
-    exactly (PEP 592; like pip, while in uv only the request itself can do that).
+    and pip). A yanked version may be chosen if it is in ``pinned``, or if a requirement pins it
+    exactly (PEP 592). pip has the same rule; in uv, only the request itself can pin such a version.
 
     A requirement of a package for an extra admits the versions that offer it. If no release that
     the specifier admits offers the extra, the extra is ignored and adds no requirements. Extras
@@ -57,9 +57,9 @@ class Universe:
 
     A version is *unread* if only the page of its index is known; a package is *unlisted* if nothing
     about it is known. Unread versions take part as if they required nothing and offered every
-    extra, and a requirement on an unlisted package as if it were met. So this universe contains
-    every stack of the true universe, with the same score. If all versions of a best stack have been
-    read, it is a best stack of the true universe, too.
+    extra. A requirement on an unlisted package counts as met. So this universe contains every stack
+    of the true universe, with the same score. If all versions of a best stack have been read, it is
+    a best stack of the true universe, too.
 
     :param packages: usable versions by name, newest first, no version twice
     :param refused: versions that cannot be chosen, by name

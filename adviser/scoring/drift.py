@@ -1,11 +1,11 @@
 """Detect steps in a series of measurements: data from before the last step are obsolete.
 
 A machine that is patched, throttled or moved runs at another speed from then on. Steps are detected
-in one reference stack, which cannot become faster by itself, by exact least-squares segmentation
-with a penalty for each step (Jackson et al. 2005, doi:10.1109/LSP.2004.838216). PELT (Killick,
-Fearnhead & Eckley 2012, doi:10.1080/01621459.2012.737745) gives the same result and is faster with
-many steps. However, its pruning is wrong if a level needs at least five values, and histories are
-short enough without it.
+in one reference stack, because a stack cannot become faster by itself. The method is exact
+least-squares segmentation with a penalty for each step (Jackson et al. 2005,
+doi:10.1109/LSP.2004.838216). PELT (Killick, Fearnhead & Eckley 2012,
+doi:10.1080/01621459.2012.737745) gives the same result and is faster with many steps. However, its
+pruning is wrong if a level needs at least five values, and histories are short enough without it.
 """
 
 from __future__ import annotations

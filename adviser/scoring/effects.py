@@ -273,8 +273,9 @@ def true_variance(effects: Effects) -> float:
     """τ²: variance of the true effects about zero, weighted by precision.
 
     It is the τ² for which ``Σ min(d²/(τ² + SE²), 9)`` is the number of effects (Paule & Mandel
-    1982, doi:10.6028/jres.087.022, winsorised), at least zero. Effects vary about zero instead of
-    about their mean, so they are shrunk towards "no difference", and a single effect is enough.
+    1982, doi:10.6028/jres.087.022, winsorised), at least zero. The variance is taken about zero
+    instead of about the mean, so effects are shrunk towards "no difference", and a single effect is
+    enough for an estimate.
 
     :param effects: effects of one series; those with an unknown error are ignored
 

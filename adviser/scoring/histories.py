@@ -163,8 +163,8 @@ class History:
     def identical(self) -> tuple[float, ...]:
         """A/A effects, natural logs: each stack compared with itself in the same turns.
 
-        Runs that did not share turns are not used: their differences are part of the error of
-        comparisons by run.
+        Runs that did not share turns are not used, because their differences are part of the error
+        of comparisons by run.
         """
         effects: list[float] = []
         for theirs, ours in self.identical_pairs():

@@ -60,9 +60,8 @@ class PooledEffect:
 def host_spread(effects: Sequence[Sequence[Effect]]) -> HostSpread:
     """Estimate τ² so that the median of Q over several stacks equals its median under chance.
 
-    The median is used so that one stack that interacts with the host does not widen the errors of
-    all others. τ² is 0 unless significantly many stacks differ beyond their errors (sign test, 5
-    %).
+    With the median, one stack that interacts with the host does not widen the errors of all others.
+    τ² is 0 unless significantly many stacks differ beyond their errors (sign test, 5 %).
 
     :param effects: for each stack, its effects by host, all against the same other stack
     """

@@ -138,7 +138,7 @@ def upgrade_claims(
 ) -> tuple[Claim, ...]:
     """Claims about an upgrade, settled or not: about each changed version and the whole stack.
 
-    These comparisons form one family; nothing else is tested.
+    These comparisons form one family, and no others are tested with them.
 
     :param baseline: versions of the old stack by name
     :param versions: by name, the old and the new version of each changed package
@@ -376,10 +376,10 @@ def performance_order(
     """The loss of every version compared with the versions that could be chosen instead.
 
     A version loses to another version that is settled to be faster. If two versions were not
-    compared with each other, then one with a settled gain over the baseline wins, and one with a
-    settled loss loses. Otherwise neither loses, no matter how much their effects differ, and other
-    criteria decide. A difference is the mean over indicators of the mean over their parameters;
-    unsettled comparisons count as zero in both means.
+    compared with each other, a version with a settled gain over the baseline wins, and a version
+    with a settled loss loses. Otherwise neither version loses, no matter how much their effects
+    differ, and other criteria decide. The differences of an indicator are averaged over its
+    parameters, and then over the indicators. Unsettled comparisons count as zero in both means.
 
     :param versions: all candidates, by name
     :param choosable: versions that a request can choose

@@ -193,7 +193,7 @@ def jobs_by_place(sample: Sample) -> PlacedJobs:
 
 
 def plan_of(ours: PlacedJobs, theirs: PlacedJobs) -> EstimationPlan:
-    """Plan which jobs of two stacks are compared, only by where and when they ran."""
+    """Plan which jobs of two stacks are compared. Only the place and the time of jobs decide."""
     # If one stack has no jobs, the jobs of the other still count.
     both = ours.hosts and theirs.hosts
     hosts = ours.hosts.keys() & theirs.hosts if both else ours.hosts.keys() | theirs.hosts

@@ -115,10 +115,10 @@ def package_pairs(
 ) -> list[StackPair]:
     """Pairs of stacks that differ only in the version of one package, for each series.
 
-    Every measured version is compared with the baseline's version, and every two other versions
-    with each other, the newer one as the candidate. If several pairs of stacks differ only in these
-    two versions, the pair most similar to the baseline is taken, then the pair with most jobs. The
-    choice never depends on the results.
+    Every measured version is compared with the baseline's version. All other versions are compared
+    with each other, the newer version as the candidate. If several pairs of stacks differ only in
+    these two versions, the pair most similar to the baseline is taken, then the pair with most
+    jobs. The choice never depends on the results.
 
     :param baseline: version by name that others are compared with
     :param versions: versions of interest, by name
@@ -186,8 +186,8 @@ def several_package_pairs(
 ) -> list[StackPair]:
     """Pairs of the stack most similar to the baseline and stacks that differ in several packages.
 
-    Their effects cannot be attributed to a package, so they are reported and never scored. A pair
-    is included only if every version that differs can be chosen.
+    The effects of such pairs cannot be attributed to a package, so they are reported but never
+    scored. A pair is included only if every version that differs can be chosen.
     """
     wanted = frozenset(baseline.values())
     pairs = []

@@ -333,10 +333,10 @@ def run_effects(ours: RunArms, theirs: RunArms, spread: RunSpread) -> Effects:
     """Effects of arms where a run counts as one observation.
 
     With five runs per arm, the error is Welch's error of the means of runs, with variances
-    moderated by the other stacks of the series. With fewer, it is the root of ``S² (1/r_a +
-    1/r_b)``, where S² is the variance between runs over all stacks of the series. If S² is unknown
-    but both arms have two runs, the error is Welch's error. The error of an arm is at least that of
-    its jobs alone.
+    moderated by the other stacks of the series. With fewer runs per arm, the error is the root of
+    ``S² (1/r_a + 1/r_b)``, where S² is the variance between runs over all stacks of the series. If
+    S² is unknown but both arms have two runs, the error is Welch's error. The error of an arm is at
+    least that of its jobs alone.
 
     :returns: an infinite error with zero degrees of freedom if the effect of runs is unknown
     """

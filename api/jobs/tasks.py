@@ -145,7 +145,7 @@ def fetch_packages(
     requirements: Sequence[str] = (),
     prereleases: bool = False,
 ) -> None:
-    """Fetch packages from an index: those of a request, or those that an advice lacked."""
+    """Fetch packages from an index: for a request, or because an advice lacked them."""
     from api.jobs.fetching import fetch, fetch_asked
 
     if analysis_id is not None:
@@ -234,7 +234,7 @@ class Schedule:
 
 
 def schedules(settings: Settings) -> Iterator[Schedule]:
-    """The schedules; those that read from other services need a setting."""
+    """The schedules; a task that reads from other services needs a setting."""
     yield Schedule("cron.prune", "17 * * * *", QueueName.BULK)
     for task, cron in (
         ("cron.refresh", settings.cron_refresh),

@@ -78,7 +78,7 @@ async def return_stalled_once(app: procrastinate.App, worker: WorkerContext) -> 
 async def return_stalled(app: procrastinate.App, worker: WorkerContext) -> None:
     """Return the jobs of dead workers to the queue, a bounded number of times.
 
-    Analyses whose job has no attempts left or is gone end in ``error`` with a reason.
+    An analysis ends in ``error`` with a reason if its job has no attempts left or is gone.
     """
     for job in await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=DEAD_AFTER_S):
         fields = {"job": job.id, "task": job.task_name, "attempts": job.attempts + 1}

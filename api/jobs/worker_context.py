@@ -54,7 +54,7 @@ class JobTimeouts:
 
 
 def leave(status: int = 1) -> None:
-    """End this process, even if one of its threads never returns."""
+    """End this process at once, even if one of its threads never returns."""
     sys.stderr.flush()
     os._exit(status)
 

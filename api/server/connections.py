@@ -208,7 +208,7 @@ class ConnectionWorker(ThreadWorker):
 
 
 def _begin(head: bytearray) -> int:
-    """Offset of a request's head after empty lines; above the limit if there are too many of them.
+    """The offset of a request's head after empty lines, or a number above the limit.
 
     >>> [_begin(bytearray(it)) for it in (b"GET /", b"\\r\\nGET /", b"\\r\\n" * 1_000_000)]
     [0, 2, 10]

@@ -56,9 +56,9 @@ def walk(value: Any, at: str = "$") -> Iterator[tuple[str, Any]]:
 def _may_repeat_keys(data: bytes, canonical: bytes) -> bool:
     """Whether ``data`` and its canonical form have different numbers of colons.
 
-    The parser keeps one of two equal keys, so the canonical bytes have one colon less; colons
-    inside texts occur in both. The canonical form unescapes colons, which could make up for the
-    missing colon, so documents with escapes that may be colons are checked more closely.
+    The parser keeps only one of two equal keys, so the canonical bytes have one colon less. Colons
+    inside texts occur in both. The canonical form unescapes colons, and such a colon could hide a
+    missing one. Documents with escapes that may be colons are therefore checked more closely.
     """
     return data.count(b":") != canonical.count(b":") or b"\\u003" in data
 

@@ -1,11 +1,11 @@
 """Cache of an index on disk: pages with their validators, and metadata by file hash.
 
-All homes of a user share the cache, and several processes may use it at a time: files are replaced
-as a whole, and damaged files count as missing. A page is stored with the summary of its versions,
-so that most uses neither decompress nor parse it.
+All homes of a user share the cache, and several processes may use it at the same time. Files are
+replaced as a whole, and damaged files count as missing. A page is stored with the summary of its
+versions, so that most uses neither decompress nor parse it.
 
-The library hishel was tried. One of its modes ignores the age in a response. The other mode obeys
-that age instead of the caller, and caches nothing from an index that sends neither validators nor
+The library hishel was tried. One of its modes ignores the age in a response. Its other mode uses
+that age instead of the caller's, and caches nothing from an index that sends neither validators nor
 an age. In this cache, the caller decides how old a page may be.
 
 File URLs may contain tokens that are needed for downloads, so pages are stored unchanged, readable

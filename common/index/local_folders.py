@@ -22,9 +22,9 @@ def folder_page(root: str, name: str, limit: int) -> ProjectPage:
     """The files of a project in the index at ``root``, a ``file`` URL.
 
     An ``index.html`` in a folder with the project's name is read like a page of a server. Without
-    that page, the files of the folder count; without the folder, the files of the index. Files that
-    are on no page are hashed, and hashed again after every change. Symbolic links to outside of the
-    index are not followed.
+    that page, the files of the folder are used, and without the folder, the files of the index.
+    Files that are on no page are hashed, and hashed again after every change. Symbolic links to
+    outside of the index are not followed.
 
     :param limit: bytes of a page
     :raises IndexProblem: ``not_found`` if there is no file of the project, ``unreachable`` if

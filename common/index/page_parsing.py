@@ -220,8 +220,8 @@ def status_of(state: Any, reason: Any) -> ProjectStatus:
 class JsonPage:
     """A page in JSON, of which only the requested parts are read.
 
-    Only the compressed text and the summaries are held: the pages of a large project graph take
-    more than 100 MB as text, and five times as much as objects.
+    Only the compressed text and the summaries are held in memory, because the pages of a large
+    project graph take more than 100 MB as text, and five times as much as objects.
 
     :param compressed: by Zstandard
     :param newest: the files of the versions that were uploaded last, which most callers ask for:

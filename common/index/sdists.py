@@ -1,8 +1,8 @@
 """Metadata of source distributions, read from their first members, without running anything.
 
-Requirements in ``PKG-INFO`` are certain if that file says so (PEP 643). Otherwise these
-requirements, or those that setuptools left in ``*.egg-info/requires.txt``, are only likely: a build
-on another machine may give other requirements.
+Requirements in ``PKG-INFO`` are certain if that file says so (PEP 643). Otherwise, the requirements
+in ``PKG-INFO``, or in ``*.egg-info/requires.txt`` of setuptools, are only likely: a build on
+another machine may give other requirements.
 """
 
 from __future__ import annotations

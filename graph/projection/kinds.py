@@ -213,9 +213,9 @@ class EdgeKind:
     def delete_pairs(self) -> LiteralString:
         """Cypher: delete all edges between the two nodes that each of ``$rows`` names.
 
-        Edges are collected before they are deleted. Otherwise ArcadeDB would iterate over the edges
-        of a node while it deletes them, and would sometimes miss one of several edges between two
-        nodes (measured: once in some thousand pairs).
+        Edges are collected before they are deleted. Without this, ArcadeDB iterates over the edges
+        of a node while it deletes them, and sometimes misses one of several edges between two nodes
+        (measured: once in some thousand pairs).
         """
         return own(
             f"UNWIND $rows AS row MATCH (start:{self.start.label} {{{self.start.key}: row[0]}})"

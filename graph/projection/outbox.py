@@ -97,8 +97,8 @@ def drain(
 ) -> None:
     """Project until nothing is pending.
 
-    If the process is killed, the graph contains whole transactions, and their entries may still be
-    in the outbox: the next run finds the nodes and deletes the entries.
+    If the process is killed, the graph contains only whole transactions, but their entries may
+    still be in the outbox. The next run finds the nodes and deletes the entries.
 
     :param done: called with the number of entries by kind after each committed batch
     """
@@ -191,10 +191,10 @@ class _Pass:
     def _complete_packages(self) -> list[_Entry]:
         """Pending packages whose versions are all in the graph.
 
-        A revision must be written after the versions that it covers; otherwise a snapshot that was
-        read in between would count as current for ever. The transaction sees one state of the
-        record, so either a version is still pending, or the revision covers exactly the projected
-        versions. If the graph refuses a version, its package stays pending too.
+        A revision must be written after the versions that it covers. Otherwise, a snapshot that was
+        read between the two writes would count as current for ever. The transaction sees one state
+        of the record, so either a version is still pending, or the revision covers exactly the
+        projected versions. If the graph refuses a version, its package stays pending too.
         """
         self.connection.rollback()
         self.connection.execute(_REPEATABLE_READ)

@@ -146,7 +146,7 @@ def latest_advice(connection: Connection, limit: int = 20) -> list[AdviceHead]:
 def _expect_versions(connection: Connection, links: AdviceLinks) -> None:
     """Take the lock for new versions before the first write, if any version is new.
 
-    Recommended versions come from the record, so usually none is new, and a long import of
+    Recommended versions come from the record, so usually no version is new, and a long import of
     advisories does not block the advice.
     """
     purls = {package.purl for it in links.stacks for package in it.stack.packages}

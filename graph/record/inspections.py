@@ -139,7 +139,7 @@ def derived_rows(document: InspectionDocument) -> Iterator[tuple[type[Base], Row
     """Every row that :func:`add_inspections` writes for ``document``, except those of its stack.
 
     Rows of hardware, environments and indicators may occur several times. Several documents may
-    share such a row; its stored ``document_id`` is that of the first document.
+    share such a row. Its ``document_id`` is then that of the first document.
     """
     yield InspectionRow, _inspection_row(document)
     for observation in document.observations:

@@ -78,8 +78,8 @@ def resolve_source(
 ) -> int:
     """Resolve the entries of ``source`` that were not refused again after ``since``.
 
-    Call this after the whole source was read: documents that are no longer refused were mended or
-    removed.
+    Call this after the whole source was read. Documents that are no longer refused were then mended
+    or removed.
 
     :param kind: resolves only entries of this kind of document, if no other kind was read
     :returns: number of resolved entries

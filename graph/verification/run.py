@@ -1,7 +1,7 @@
 """Compares stored rows with their documents in batches, and quarantines what differs.
 
-First the body of a document is compared with its identifier. Then the :class:`Verifier` for this
-kind of document compares the rows. Verifiers are entry points of the group ``thoth.verifiers``,
+First the body of a document is compared with its identifier. Then the :class:`Verifier` for the
+document's kind compares the rows. Verifiers are entry points of the group ``thoth.verifiers``,
 because this package must not import the parsers or the adviser.
 """
 
@@ -244,7 +244,7 @@ class Verifier(Protocol):
     ) -> None:
         """Act on the differences. The caller owns the transaction.
 
-        By default nothing happens: reporting the differences is enough.
+        By default, this does nothing, because reporting the differences is enough.
         """
         return
 

@@ -64,8 +64,8 @@ INTERNAL = "internal"
 def bug_message(error: Exception, name: str, version: str | None = None) -> str:
     """Log an unexpected error and return the message for the record.
 
-    A bug that concerns one package must neither end the crawl of a thousand others nor go
-    unnoticed: it is logged, stored as the state of the package, and leads to exit code 1.
+    A bug that concerns one package must not end the crawl of a thousand others. The bug is logged,
+    stored as the state of the package, and leads to exit code 1.
     """
     kind = type(error).__name__
     fields = {"package": name, "version": version, "error": kind}

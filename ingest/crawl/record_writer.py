@@ -104,8 +104,8 @@ def store_read(
 ) -> ReleasesAdded:
     """Store pages with the metadata that was read of their releases, in one transaction.
 
-    A page that is on record stays: the next refresh compares it with the new one, and reports what
-    changed.
+    If the record has an earlier page, that page stays, so that the next refresh can report the
+    changes.
 
     :raises StoreUnavailable: if the record is lost; then nothing is stored
     """

@@ -328,7 +328,7 @@ def _short(text: str | None, most: int) -> str | None:
 
 
 def _yanked(draft: ReleaseDraft, files: Sequence[ReleaseFile]) -> tuple[bool, str | None]:
-    """Whether and why the release is yanked; if it does not say so, it is yanked with all files."""
+    """Whether and why the release is yanked; by default, it is yanked if all its files are."""
     if draft.yanked is not None:
         return draft.yanked, draft.yanked_reason
     if not files or not all(file.yanked for file in files):
@@ -391,7 +391,7 @@ def _file_body(file: ReleaseFile) -> Record:
 
 
 def _holds_nul(value: Any) -> bool:
-    """Whether a text holds NUL; an escaped backslash before ``u0000`` is not one."""
+    """Whether a text contains a NUL; ``u0000`` after an escaped backslash is not a NUL."""
     if isinstance(value, str):
         return "\0" in value
     if isinstance(value, dict):

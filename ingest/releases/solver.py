@@ -61,8 +61,8 @@ class SolverResult:
     def releases(self) -> Iterator[Release | InvalidDocument]:
         """Yield installed releases, then failed releases, then errors for all other entries.
 
-        A release may occur several times: its first entry counts, and a success counts more than
-        a failure.
+        A release may occur several times. The first success counts or, without a success, the first
+        failure.
         """
         seen: set[Purl] = set()
         for release in self._entries():

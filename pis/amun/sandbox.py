@@ -2,9 +2,9 @@
 
 The sandbox needs no daemon and no set-up: :func:`confined` turns a command into one that runs in
 the sandbox, for root and for ordinary users. ``docs/guides/launchers.md`` lists what the sandbox
-prevents and what it does not. A seccomp filter forbids what namespaces and limits leave open: new
-user namespaces (in one, a job could mount unlimited memory), memory that belongs to no process and
-is therefore not counted, and socket families that have no namespace.
+prevents and what it does not. A seccomp filter closes the gaps of namespaces and limits. It forbids
+new user namespaces, in which a job could mount unlimited memory; memory that belongs to no process,
+because it is not counted; and socket families without a namespace.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ def confined(
     Inside, ``readable`` and the system's programs and libraries are read-only, at the same paths as
     outside. ``/tmp`` and ``/dev/shm`` are in memory and have ``limits.disk_bytes`` together. The
     job has no network, no capabilities, and a user of its own. If a signal ends the job, the exit
-    code is 128 + the signal's number, see :func:`end_of_job`. :class:`pis.amun.limit_watch.Watch`
+    code is 128 plus the signal's number (:func:`end_of_job`). :class:`pis.amun.limit_watch.Watch`
     enforces the limits on memory and processes over all processes of the job.
 
     Start the returned command with the runner's own environment: a variable of the job, such as
@@ -336,7 +336,7 @@ def end_of_job(finished: FinishedJob) -> FinishedJob:
     """Return how the job ended, given how bubblewrap ended.
 
     Bubblewrap reports a signal as a shell does, as 128 + the signal's number. If a program of the
-    sandbox failed, the job was never launched. A script that imitates their messages only harms
+    sandbox failed, the job was never launched. A script that imitates these messages only harms
     itself: its job counts as not launched.
     """
     refused = finished.exit_code and not finished.stdout and _REFUSALS.match(finished.stderr)

@@ -1,7 +1,7 @@
 """The order of jobs: blocks with one job per stack, alternately forwards and backwards (ABBA).
 
-A linear drift of the machine over two blocks then affects all stacks equally, and jobs of one block
-run so close together that they differ by their stacks only. All other stacks are compared with the
+A linear drift of the machine over two blocks then affects all stacks equally. The jobs of one block
+run close together, so that only their stacks differ. All other stacks are compared with the
 reference. The reference may run several times per block, because its error enters every comparison.
 """
 
@@ -37,7 +37,7 @@ def reference_jobs(others: int) -> int:
     """Return how many jobs of the reference per block make the comparisons most precise.
 
     The number is about √k for k ``others`` (Dunnett 1955, doi:10.1080/01621459.1955.10501294). For
-    one or two others it is 1, because further jobs would cost more than they gain.
+    one or two others, the number is 1, because further jobs would cost more than they gain.
 
     >>> [reference_jobs(others) for others in (1, 2, 3, 5, 20)]
     [1, 1, 2, 3, 5]

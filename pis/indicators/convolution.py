@@ -70,9 +70,9 @@ def convolution_operations(outputs: int, taps: int) -> int:
     """Multiplications and additions of a direct convolution: outputs · (2 · taps − 1).
 
     Each output is a dot product over ``taps`` = window · input channels: ``taps`` multiplications
-    and one addition less. Taps on padding count, because libraries that compute directly do them.
-    Algorithms that need fewer operations (Winograd, FFT) are credited with the same number. Source:
-    Sze et al. 2017 (arXiv:1703.09039).
+    and one addition less. Taps on padding count, because libraries without a fast algorithm compute
+    them. Algorithms that need fewer operations (Winograd, FFT) are credited with the same number.
+    Source: Sze et al. 2017 (arXiv:1703.09039).
 
     Two outputs of three taps: a·x + b·y + c·z twice, 3 products and 2 sums each.
 

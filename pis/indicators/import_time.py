@@ -41,8 +41,8 @@ def import_works(framework: Framework, values: dict[str, Any]) -> Iterator[Work]
 def import_once(module: str) -> tuple[float, str]:
     """Import ``module`` in a new process that has imported nothing yet.
 
-    After the first time, the module's files are in the system's cache, and its bytecode is on disk
-    if its folder is writable.
+    After the first import, the module's files are in the system's cache, and the bytecode is on
+    disk if the module's folder is writable.
 
     :returns: seconds, and the version that was imported
     :raises WrongResult: if it cannot be imported there

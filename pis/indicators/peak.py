@@ -1,6 +1,6 @@
 """Upper bounds of a device's rate; a higher rate is an error of the measurement.
 
-Each bound is loose on purpose: it lies above the rate of every device that has the same flags, so
+Each bound is loose on purpose. It lies above the rate of every device that has the same flags, so
 that no true rate is refused.
 """
 

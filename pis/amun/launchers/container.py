@@ -188,7 +188,7 @@ def _state(engine: Engine, name: str) -> Mapping[str, Any]:
 def _end_in_container(finished: FinishedJob, state: Mapping[str, Any]) -> FinishedJob:
     """Return how the job ended, given how the engine's client ended.
 
-    Engines report a signal as 128 + its number, and not all of them report why the kernel sent it.
+    Engines report a signal as 128 plus its number, and some do not report why the kernel sent it.
     """
     ended, exit_code = finished.ended, finished.exit_code
     if ended is JobEnd.EXITED and state.get("OOMKilled"):
