@@ -1,8 +1,8 @@
 """How thorough a run of the tests is: ``make test``, or the whole of ``make test-all``.
 
 ``pytest --thorough`` tries all examples of a property, and installs the large frameworks to measure
-them. Without it a property is tried with an eighth of its examples, and a framework is measured
-where an earlier thorough run has installed it.
+them. Without it a property is tried with an eighth of its examples, and one job of a framework is
+run where an earlier thorough run has installed it.
 """
 
 from __future__ import annotations

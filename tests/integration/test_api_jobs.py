@@ -107,12 +107,12 @@ def test_a_job_of_a_killed_worker_returns_and_ends(client: FlaskClient, known: S
     )
     for environment in known.settings.home.glob("environments/*/pyvenv.cfg"):
         environment.with_name(go_on).touch()
+    left = ([], [("graph.project", "todo")], [("graph.project", "doing")])
     with worker_process(known.settings):
         done = ended(client, where)
+        # The worker stores the end of an analysis a moment before that of its job.
+        wait_until(lambda: jobs_in(known.engine) in left, "the job has its end")
     assert (done["state"], done["attempts"]) == ("succeeded", 2)
-    left = ([], [("graph.project", "todo")], [("graph.project", "doing")])
-    # The end of an analysis is stored a moment before that of its job.
-    wait_until(lambda: jobs_in(known.engine) in left, "the job has its end")
 
 
 def test_a_job_that_kills_its_workers_ends_with_the_reason(

@@ -20,7 +20,7 @@ from tests.factories.releases import release
 from tests.services.commands import ROOT, row_counts
 from tests.services.jobs import client_of, ended, jobs_in, run_jobs, worker_process
 from tests.services.projection import deliver
-from tests.services.waiting import wait_until
+from tests.services.waiting import DEADLINE_S, wait_until
 
 KNOWN = "https://index.example/simple"
 ADVICE, ADVISE = "/api/v2/advice", "/api/v1/advise/python?recommendation_type=latest"
@@ -89,7 +89,7 @@ def test_an_advice_that_is_made_soon_is_done_when_the_post_returns(
     client: FlaskClient, known: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # How soon an advice is made depends on what else this machine does.
-    monkeypatch.setattr(analyses, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(analyses, "PATIENCE_S", DEADLINE_S)
     with worker_process(known.settings):
         ours = client.post(ADVICE, json=asked())
         theirs = client.post(ADVISE, json=stack()).get_json()

@@ -57,14 +57,19 @@ FLAGS = {
 EAGER = ("matmul", "conv2d", "rnn", "train transformer")
 
 
-def needing(*case: Any, frameworks: Iterable[str]) -> Any:
+#: With this one, `make test` measures large libraries, too; their other tests are slow.
+QUICK = "matmul"
+
+
+def needing(*case: Any, frameworks: Iterable[str], quick: bool = False) -> Any:
     """A case for ``parametrize`` that needs these frameworks."""
     large = [it for it in frameworks if it in LARGE]
-    return pytest.param(*case, marks=measures(*large) if large else (), id="-".join(map(str, case)))
+    marks = [measures(*large), *([] if quick else [pytest.mark.slow])] if large else []
+    return pytest.param(*case, marks=marks, id="-".join(map(str, case)))
 
 
 CASES = [
-    needing(name, framework, more, frameworks=[framework])
+    needing(name, framework, more, frameworks=[framework], quick=name == QUICK and not more)
     for name, framework, more in [
         *(
             (name, framework, ())
@@ -131,7 +136,7 @@ def test_an_indicator_measures_a_library(name: str, framework: str, more: tuple[
 @pytest.mark.parametrize(
     "name",
     [
-        needing(name, frameworks=indicator_of(flags[0]).frameworks)
+        needing(name, frameworks=indicator_of(flags[0]).frameworks, quick=name == QUICK)
         for name, flags in FLAGS.items()
         if len(indicator_of(flags[0]).frameworks) > 1
     ],
@@ -145,6 +150,7 @@ def test_libraries_are_credited_with_equal_work(name: str) -> None:
     assert all(amount == amounts[0] for amount in amounts)
 
 
+@pytest.mark.slow
 @measures("tensorflow")
 @pytest.mark.parametrize("name", EAGER)
 def test_eager_and_compiled_tensorflow_compute_the_same(name: str) -> None:
@@ -241,6 +247,7 @@ def told_by(framework: str, indicator: str, driver: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @measures(*LARGE)
 def test_all_libraries_convolve_the_same_numbers_to_the_same_result() -> None:
     results = {framework: told_by(framework, "conv2d", DATA + CONVOLVE) for framework in STACKS}
@@ -248,6 +255,7 @@ def test_all_libraries_convolve_the_same_numbers_to_the_same_result() -> None:
     assert results["tensorflow"] == results["numpy"]
 
 
+@pytest.mark.slow
 @measures(*LARGE)
 def test_both_libraries_run_the_same_recurrent_layers_to_the_same_states() -> None:
     results = {it: told_by(it, "rnn", DATA + RECUR) for it in ("torch", "tensorflow")}
@@ -255,6 +263,7 @@ def test_both_libraries_run_the_same_recurrent_layers_to_the_same_states() -> No
     assert flat["torch"] == pytest.approx(flat["tensorflow"], abs=1e-5)
 
 
+@pytest.mark.slow
 @measures(*LARGE)
 def test_both_libraries_have_networks_of_the_same_size() -> None:
     assert told_by("torch", "train", WEIGHTS) == told_by("tensorflow", "train", WEIGHTS)
@@ -297,6 +306,7 @@ def test_what_is_not_possible_is_said_in_one_line(
     assert message in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 @measures("torch")
 @needs_cuda
 @pytest.mark.parametrize("name", [name for name in FLAGS if name != "import"])
@@ -309,6 +319,7 @@ def test_torch_is_measured_on_the_gpu(name: str) -> None:
         assert result["@parameters"]["device"] == "cuda"
 
 
+@pytest.mark.slow
 @measures("torch")
 @needs_cuda
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
