@@ -19,7 +19,7 @@ from common.reasons import Reason
 from graph.advice import AdviceHead, AdviceLinks, StoredAdvice
 from graph.record.advice import advice_of, request_row
 from graph.record.claims import claim_rows
-from graph.record.postgresql import texts
+from graph.record.postgresql_helpers import texts
 from graph.record.stacks import stack_rows
 from graph.tables import (
     AdviceClaim,

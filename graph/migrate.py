@@ -199,7 +199,7 @@ def migrate(stores: Stores) -> tuple[SchemaState, ...]:
 
     :returns: the state of each store before the migration
     """
-    from graph.record.postgresql import AdvisoryLock, session_lock
+    from graph.record.postgresql_helpers import AdvisoryLock, session_lock
 
     if stores.opened_engine is None:
         before = states(stores)

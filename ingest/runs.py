@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from common.errors import InvalidArgument, ProjectError
 from common.settings import Settings
 from graph.record.crawls import is_following
-from graph.record.postgresql import as_named
+from graph.record.postgresql_helpers import as_named
 from graph.record.quarantine import (
     QuarantineEntry,
     forget,

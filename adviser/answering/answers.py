@@ -27,7 +27,7 @@ from adviser.reports.unfetched_versions import ListedVersions, unfetched_in
 from adviser.stack_request import StackRequest
 from common import __version__
 from common.environments import Environment
-from common.formats.json_documents import digest, digest_bytes
+from common.formats.json_documents import digest_bytes
 from graph.advice import StoredAdvice
 from graph.candidates import Dependency
 from graph.engine import GRAPH, Stores
@@ -256,11 +256,6 @@ def on_hardware(stores: Stores, asked: StackRequest, prefix: str | None) -> Stac
     return replace(
         asked, hardware=target.digest, hardware_name=target.name, hardware_note=target.note
     )
-
-
-def same_result(report: dict[str, Any], result: dict[str, Any]) -> bool:
-    """Whether a result equals the result in a report, byte for byte."""
-    return bool(report["metadata"]["result_digest"] == digest(result))
 
 
 def _with_addresses(stores: Stores, known: ReleaseKnowledge, advice: Advice) -> ReleaseKnowledge:

@@ -251,7 +251,3 @@ class Assessment:
     def claims_of(self, stack: Collection[Purl]) -> tuple[Claim, ...]:
         """The claims about single versions in ``stack``, without confounded claims."""
         return tuple(it for it in self.claims if it.purl is not None and it.purl in stack)
-
-    def justifications_of(self, stack: Collection[Purl]) -> tuple[Justification, ...]:
-        """All findings about a stack: about the request, its packages and its versions."""
-        return (*self.justifications, *self.notes(stack))

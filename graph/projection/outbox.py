@@ -17,7 +17,7 @@ from common.errors import ProjectionFailed, SchemaMismatch, StoreUnavailable
 from graph.projection.kinds import NodeKind
 from graph.projection.packages import invalidate_all_revisions
 from graph.projection.registry import NODES, PROJECTED
-from graph.record.postgresql import AdvisoryLock, session_lock
+from graph.record.postgresql_helpers import AdvisoryLock, session_lock
 from graph.tables import OutboxEntry
 
 #: Kind of the entry that empties the projection.

@@ -29,7 +29,11 @@ from graph.record.documents import (
     body_of,
 )
 from graph.record.packages import add_entries
-from graph.record.postgresql import first_as, matching, texts
+from graph.record.postgresql_helpers import (
+    first_as,
+    matching,
+    texts,
+)
 from graph.record.stacks import add_stacks
 from graph.tables import (
     AdviceObservation,
@@ -135,12 +139,6 @@ def report_document_of(connection: Connection, advice_id: str) -> str | None:
     """Identifier of the report document of an advice, or ``None``."""
     query = select(AdviceRow.report_document_id).where(AdviceRow.advice_id == advice_id)
     return connection.scalar(query)
-
-
-def latest_advice(connection: Connection, limit: int = 20) -> list[AdviceHead]:
-    """The latest advice, newest first."""
-    query = _advice().order_by(AdviceRow.created_at.desc(), AdviceRow.advice_id)
-    return [AdviceHead(*row) for row in connection.execute(query.limit(limit))]
 
 
 def _expect_versions(connection: Connection, links: AdviceLinks) -> None:

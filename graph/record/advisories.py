@@ -20,7 +20,7 @@ from graph.record.bulk import (
 )
 from graph.record.documents import DeliveredDocument, add_documents
 from graph.record.packages import add_entries, refresh_revisions
-from graph.record.postgresql import storable, texts
+from graph.record.postgresql_helpers import storable, texts
 from graph.record.vulnerability_queries import Vulnerability, merged
 from graph.tables import (
     AdvisoryPackage,

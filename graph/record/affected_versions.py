@@ -24,7 +24,11 @@ from common.advisories import (
 )
 from graph.candidates import KnownVulnerability
 from graph.record.bulk import copy_rows
-from graph.record.postgresql import AdvisoryLock, lock_transaction, texts
+from graph.record.postgresql_helpers import (
+    AdvisoryLock,
+    lock_transaction,
+    texts,
+)
 from graph.tables import (
     AdvisoryPackage,
     AdvisoryRow,

@@ -29,7 +29,7 @@ from graph.record.documents import (
     body_of,
 )
 from graph.record.freshness import progress
-from graph.record.postgresql import lock_name
+from graph.record.postgresql_helpers import lock_name
 from graph.tables import (
     AnalysisRow,
 )

@@ -14,7 +14,7 @@ from graph.advice import (
     RecordedClaim,
 )
 from graph.record.bulk import insert_new
-from graph.record.postgresql import texts
+from graph.record.postgresql_helpers import texts
 from graph.tables import (
     AdviceClaim,
     Base,

@@ -33,7 +33,7 @@ from common.inspection import OWN_COLLECTOR
 from common.parser_version import PARSER_VERSION
 from common.settings import Settings
 from graph.record.bulk import copy_new
-from graph.record.postgresql import lock_name, storable
+from graph.record.postgresql_helpers import lock_name, storable
 from graph.tables import Document, QuarantinedDocument
 
 #: Larger compressed bodies are stored in the document store, to keep backups of the record fast.

@@ -21,7 +21,7 @@ from graph.record.observations import (
     refused_observations,
     series_of,
 )
-from graph.record.postgresql import texts
+from graph.record.postgresql_helpers import texts
 from graph.snapshot import Snapshot
 from graph.tables import (
     AdvisorySource,

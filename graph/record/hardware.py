@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from graph.evidence import RecordedHardware
-from graph.record.postgresql import first_as
+from graph.record.postgresql_helpers import first_as
 from graph.tables import (
     HardwareRow,
     ObservationRow,

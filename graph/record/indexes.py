@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, case, exists, func, literal, select
 
-from graph.record.postgresql import matching
+from graph.record.postgresql_helpers import matching
 from graph.tables import (
     IndexProject,
     PackageEvent,

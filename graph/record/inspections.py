@@ -36,7 +36,11 @@ from graph.record.bulk import (
 )
 from graph.record.documents import DeliveredDocument, add_documents
 from graph.record.packages import add_entries
-from graph.record.postgresql import first_as, matching, texts
+from graph.record.postgresql_helpers import (
+    first_as,
+    matching,
+    texts,
+)
 from graph.record.stacks import add_stacks
 from graph.tables import (
     Base,

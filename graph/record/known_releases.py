@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from common.packages import Purl
 from common.releases import Release, ReleaseFile, ReleaseState, Requirement
-from graph.record.postgresql import texts
+from graph.record.postgresql_helpers import texts
 from graph.record.release_merging import (
     PARTS,
     HashAlarm,

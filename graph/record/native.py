@@ -21,7 +21,7 @@ from graph.record.affected_versions import share_advisories
 from graph.record.bulk import insert_new
 from graph.record.documents import DeliveredDocument, add_documents
 from graph.record.packages import add_entries, add_unread_versions
-from graph.record.postgresql import matching, texts
+from graph.record.postgresql_helpers import matching, texts
 from graph.tables import (
     ArtifactInterface,
     ArtifactRow,

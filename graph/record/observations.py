@@ -21,7 +21,11 @@ from graph.evidence import (
     Reading,
     Series,
 )
-from graph.record.postgresql import first_as, matching, texts
+from graph.record.postgresql_helpers import (
+    first_as,
+    matching,
+    texts,
+)
 from graph.record.stacks import stacks_with
 from graph.tables import (
     HardwareRow,

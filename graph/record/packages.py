@@ -17,7 +17,7 @@ from graph.record.affected_versions import match_versions
 from graph.record.bulk import copy_rows, insert_new
 from graph.record.indexes import IndexAnswer, RecordedEvent, answers_about, events_of
 from graph.record.known_releases import known_releases
-from graph.record.postgresql import texts
+from graph.record.postgresql_helpers import texts
 from graph.record.release_merging import KnownRelease
 from graph.tables import (
     AffectedVersion,

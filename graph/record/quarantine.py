@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection, any_, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
-from graph.record.postgresql import storable, texts
+from graph.record.postgresql_helpers import storable, texts
 from graph.tables import QuarantinedDocument
 
 

@@ -26,7 +26,7 @@ from graph.record.known_releases import (
     requirements_of,
     spellings_of,
 )
-from graph.record.postgresql import matching, texts
+from graph.record.postgresql_helpers import matching, texts
 from graph.tables import (
     AffectedVersion,
     IndexProject,

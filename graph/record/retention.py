@@ -11,7 +11,7 @@ from graph.record.advice import ADVICE_DOCUMENTS, forget_requests
 from graph.record.claims import forget_claims
 from graph.record.documents import forgotten
 from graph.record.packages import add_entries
-from graph.record.postgresql import texts
+from graph.record.postgresql_helpers import texts
 from graph.tables import (
     AdviceClaim,
     AdviceObservation,

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, any_, or_, select
 from common.errors import InvalidDocument
 from common.reasons import Reason
 from common.redaction import without_secrets
-from graph.record.postgresql import texts
+from graph.record.postgresql_helpers import texts
 from graph.tables import (
     AdviceClaim,
     AdviceObservation,

@@ -11,7 +11,7 @@ from common.errors import DamagedDocument
 from common.formats.json_documents import digest, digest_bytes
 from common.settings import Settings
 from graph.record.documents import UPLOAD, unpacked_body
-from graph.record.postgresql import texts
+from graph.record.postgresql_helpers import texts
 from graph.tables import (
     AdviceRow,
     AdvisoryRow,

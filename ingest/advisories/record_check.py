@@ -29,7 +29,7 @@ from graph.record.advisories import (
 )
 from graph.record.affected_versions import claimed_pairs, stored_pairs
 from graph.record.documents import body_of
-from graph.record.postgresql import texts
+from graph.record.postgresql_helpers import texts
 from graph.record.vulnerability_queries import merged
 from graph.tables import AdvisoryPackage, AdvisoryRow, Base, VulnerabilityRow
 from graph.verification.comparison import (

@@ -29,7 +29,7 @@ from graph.record.advisories import (
     save_source,
     source_states,
 )
-from graph.record.postgresql import storable
+from graph.record.postgresql_helpers import storable
 from ingest.advisories.osv import advisory_of
 from ingest.advisories.sources import OpenedSource, opened_source
 from ingest.background_projection import RunOutcome, run_on_record

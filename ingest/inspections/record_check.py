@@ -17,7 +17,7 @@ from graph.record.inspections import (
     refuse_observations,
     refused_documents,
 )
-from graph.record.postgresql import texts
+from graph.record.postgresql_helpers import texts
 from graph.record.stacks import stack_rows
 from graph.tables import (
     Base,

@@ -24,7 +24,7 @@ from common.settings import Settings
 from graph.engine import Stores, graph_database, relational_engine, relational_url
 from graph.evidence import Evidence
 from graph.projection import rebuild
-from graph.record.advice import advice_of, latest_advice
+from graph.record.advice import AdviceFilter, advice_of, browse_advice
 from graph.record.documents import INLINE_LIMIT_BYTES, body_of
 from graph.record.evidence import evidence_for
 from graph.record.observations import measured_observations
@@ -287,7 +287,7 @@ def test_a_changed_rate_is_no_evidence_until_it_is_as_it_was(record: Stores) -> 
     rebuild(record.engine, record.driver, database=record.database)
     before, changes = measured(record), knowledge(record)
     with record.engine.connect() as connection:
-        (head,) = latest_advice(connection)
+        (head,) = browse_advice(connection, AdviceFilter(), limit=20)
         advice = advice_of(connection, record.settings, head.advice_id)
     assert advice is not None
     snapshot, now = Snapshot.from_json(advice.snapshot), datetime(2026, 11, 22, tzinfo=UTC)
@@ -547,7 +547,7 @@ def test_what_an_earlier_release_stored_otherwise_is_not_tampered(
 
 def test_a_damaged_report_is_told_and_no_command_or_request_breaks(record: Stores) -> None:
     with record.engine.connect() as connection:
-        (head,) = latest_advice(connection)
+        (head,) = browse_advice(connection, AdviceFilter(), limit=20)
     change(
         record,
         "UPDATE documents SET body = set_byte(body, 40, get_byte(body, 40) # 1)"
