@@ -1,0 +1,68 @@
+"""Real sets of requirements in miniature, advised from an index by the whole command."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graph.engine import Stores
+from tests.services.commands import WHERE, thoth
+from tests.services.index import Index, package_index
+
+CASES = sorted((Path(__file__).parents[1] / "data" / "listed").glob("*.json"))
+
+
+def serve(index: Index, releases: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+    """Offer releases as wheels, with their metadata beside them.
+
+    ``hidden_requires_python`` is in the metadata, but not on the page.
+    """
+    for name, versions in releases.items():
+        for version, release in versions.items():
+            _serve_release(index, name, version, release)
+
+
+def _serve_release(index: Index, name: str, version: str, release: Mapping[str, Any]) -> None:
+    requires: list[str] = release.get("requires", [])
+    extras = sorted({it for raw in requires for it in re.findall(r"extra == '(\w+)'", raw)})
+    python = release.get("requires_python", release.get("hidden_requires_python"))
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Requires-Python: {python}"] if python else []
+    lines += [f"Provides-Extra: {it}" for it in extras]
+    lines += [f"Requires-Dist: {it}" for it in requires]
+    facts = {"requires-python": python} if "requires_python" in release else {}
+    for tag in release.get("wheels", ["py3-none-any"]):
+        file = f"{name.replace('-', '_')}-{version}-{tag}.whl"
+        index.add_file(name, file, f"{file} is never read".encode(), **facts)
+        index.offer_metadata(file, "\n".join([*lines, "", ""]).encode())
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda it: it.stem)
+def test_the_advice_is_what_an_engineer_would_choose(
+    path: Path, stores: Stores, tmp_path: Path
+) -> None:
+    case = json.loads(path.read_text())
+    expected = case["expect"]
+    (tmp_path / "requirements.in").write_text("\n".join(case["requirements"]), encoding="utf-8")
+    with package_index(protected=False, json=True) as index:
+        serve(index, case["index"])
+        done = thoth(
+            stores.settings, "advise", str(tmp_path), *WHERE, *case["options"], "--json",
+            PACKAGE_INDEXES=f"pypi={index.url}", INDEX_CACHE=str(tmp_path / "cache"),
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)["result"]["report"]
+    (product,) = report["products"]
+    assert {it["name"]: it["version"] for it in product["packages"]} == expected["stack"]
+    assert report["certificate"]["status"] == "optimal"
+    notes = " ".join(it["message"] for it in report["stack_info"])
+    assert [it for it in expected.get("notes", ()) if it not in notes] == []
+    counts = re.search(r"read (\d+) of .* in (\d+) rounds?", done.stderr)
+    assert counts is not None, done.stderr
+    assert int(counts[1]) <= expected.get("read", len(expected["stack"]) * 10)
+    assert int(counts[2]) <= expected.get("rounds", 3)
