@@ -190,10 +190,17 @@ def _resolved(
 def _newest_universe(
     request: StackRequest, bounds: bool, known: SnapshotAndEvidence
 ) -> UniverseAndCandidates:
-    """A universe in which the first version of each package is worth most."""
+    """A universe in which the first version of each package is worth most.
+
+    Versions whose wheels are all for other environments come last: nobody measures them here.
+    """
     rules = request.resolver_request({}, inferred_bounds=bounds)
     packages = known[0].packages
-    places = {it.purl: (-n,) for candidates in packages.values() for n, it in enumerate(candidates)}
+    places = {
+        it.purl: (-n - len(candidates) * (it.wheel_mismatch is not None),)
+        for candidates in packages.values()
+        for n, it in enumerate(candidates)
+    }
     return universe_of(known[0], rules, places, newness={0}), packages
 
 

@@ -130,6 +130,7 @@ class RequestOptions:
         package
     :param published_before: later releases are left out (a cooldown)
     :param allowed_vulnerabilities: identifiers of accepted vulnerabilities
+    :param only_wheels: leave out versions that would have to be built
     :param indexes: in search order
     :param debug: report the inputs of the search
     :param labels: stored and reported with the advice
@@ -152,6 +153,7 @@ class RequestOptions:
     published_before: datetime | None = None
     published_after: datetime | None = None
     allowed_vulnerabilities: frozenset[str] = frozenset()
+    only_wheels: bool = False
     indexes: tuple[RequestIndex, ...] = (RequestIndex(),)
     labels: Mapping[str, str] = field(default_factory=dict)
     described: Mapping[str, Any] | None = None
@@ -260,6 +262,7 @@ class StackRequest:
             index_of={it.name: self.index_named(it.index) for it in held if it.index is not None},
             refused=refused,
             inferred_bounds=inferred_bounds,
+            only_wheels=options.only_wheels,
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from cli.console import Column, Styled, Table, print_text, shown
 
 #: Notes that are shown in the row of their package although they are not warnings.
-_ROW_NOTES = frozenset({"performance_faster", "performance_equivalent"})
+_ROW_NOTES = frozenset({"performance_faster", "performance_equivalent", "built_from_sdist"})
 _STYLES = {"INFO": "dim", "WARNING": "yellow", "ERROR": "red"}
 #: Maximum number of measurements and vulnerabilities shown of a version that was not chosen.
 _MOST_MEASUREMENTS, _MOST_VULNERABILITIES = 2, 2
@@ -173,7 +173,10 @@ def _scope(search: Mapping[str, Any]) -> str:
     if search["read"] == search["candidates"]:
         return ""
     packages = "1 package" if search["packages"] == 1 else f"{search['packages']} packages"
-    return f" over {search['candidates']:,} listed versions of {packages} ({search['read']:,} read)"
+    read = f"{search['read']:,} read"
+    if likely := search.get("likely"):
+        read += f", the requirements of {likely:,} only likely"
+    return f" over {search['candidates']:,} listed versions of {packages} ({read})"
 
 
 def _points(levels: list[int] | None, scale: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,12 +14,13 @@ from packageurl import PackageURL
 from packaging.markers import InvalidMarker, Marker
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Parsed
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from common.errors import InvalidDocument
 from common.inspection import DocumentId
-from common.packages import DEFAULT_INDEX, Purl, package_version
+from common.packages import DEFAULT_INDEX, Purl, package_version, version_of
 
 #: Longer texts are refused, because parsing time grows with length.
 MAX_REQUIREMENT_LENGTH = 2_000
@@ -27,6 +28,8 @@ MAX_REQUIREMENT_LENGTH = 2_000
 SOLVER = "solver"
 #: Metadata source of requirements that a build of the source distribution may change.
 SDIST_LIKELY = "sdist-likely"
+#: Metadata source of requirements that a build of the source distribution gave, in one environment.
+SDIST_BUILT = "sdist-built"
 
 
 class ReleaseState(StrEnum):
@@ -206,6 +209,31 @@ def parse_requirement(raw: str) -> Requirement:
         for_extras=() if marker is None else marker[1],
         url=head.url,
     )
+
+
+def fault_of(
+    version: str, requirements: Iterable[Requirement], requires_python: str | None
+) -> tuple[ReleaseProblem, str] | None:
+    """The first violation of a standard in a release, and a message; ``None`` if there is none."""
+    if version_of(version) is None:
+        return ReleaseProblem.INVALID_VERSION, f"{version!r} is not a version by PEP 440"
+    for requirement in requirements:
+        if requirement.name is None:
+            message = f"{requirement.raw[:200]!r}: {requirement.problem}"
+            return ReleaseProblem.INVALID_REQUIREMENT, message
+    if requires_python is not None and not _is_specifier(requires_python):
+        message = f"Requires-Python {requires_python[:200]!r} is not a specifier by PEP 440"
+        return ReleaseProblem.BROKEN_METADATA, message
+    return None
+
+
+@lru_cache(maxsize=65_536)
+def _is_specifier(text: str) -> bool:
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier:
+        return False
+    return True
 
 
 _NO_REQUIREMENT = (InvalidRequirement, InvalidVersion, RecursionError)

@@ -21,13 +21,14 @@ from common.errors import InvalidArgument
 from common.packages import Purl, version_of
 from common.redaction import without_secrets
 from common.releases import (
+    SDIST_BUILT,
     SDIST_LIKELY,
     ReleaseProblem,
     ReleaseState,
     Requirement,
     parse_requirement,
 )
-from common.wheels import compatibility, cuda_of, cuda_runs
+from common.wheels import Fit, compatibility, cuda_of, cuda_runs
 from graph.candidates import Candidate, Dependency, Excluded, ExclusionReason, newest_first
 
 _STATES = {
@@ -81,6 +82,10 @@ class VersionRecord(NamedTuple):
     metadata_source: str | None = None
 
 
+#: Its wheels are for this Python, and only their platform differs.
+_FOR_THIS_PYTHON = frozenset({ExclusionReason.LIBC_TOO_OLD, ExclusionReason.PLATFORM_TAG})
+
+
 class NotACandidate(Exception):
     """A version that cannot be installed here; :class:`CandidateBuilder` turns it into a reason."""
 
@@ -90,18 +95,15 @@ class NotACandidate(Exception):
 
 
 class CandidateBuilder:
-    """Builds the candidates of one environment; caches evaluated markers and requirements.
+    """Builds the candidates of one environment; caches evaluated markers and requirements."""
 
-    :param only_wheels: whether versions are excluded that would have to be built
-    """
-
-    def __init__(self, environment: Environment, *, only_wheels: bool = True) -> None:
+    def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        self._only_wheels = only_wheels
         self._markers = dict(environment.markers)
         # Installers compare the release number only: 3.14rc1 and a development build ("3.14+")
         # count as 3.14.
         self._python = Version(Version(environment.python_full_version.rstrip("+")).base_version)
+        self._python_began = first_release_of(self._python)
         self._holds: dict[tuple[str, str], bool] = {}
         self._admits: dict[str, bool] = {}
         self._known: dict[Any, tuple[Dependency, ...]] = {}
@@ -113,21 +115,26 @@ class CandidateBuilder:
 
         :param requested_extras: extras that the closure requests of the package, sorted
         """
-        extras = tuple(requested_extras)
-        versions = [self.version(name, it, extras) for it in records]
+        extras, known = tuple(requested_extras), tuple(records)
+        compiled = has_compiled_wheels(known)
+        versions = [self.version(name, it, extras, compiled) for it in known]
         candidates = [it for it in versions if isinstance(it, Candidate)]
         excluded = [it for it in versions if isinstance(it, Excluded)]
         return newest_first(candidates), newest_first(excluded)
 
     def version(
-        self, name: str, record: VersionRecord, extras: tuple[str, ...]
+        self, name: str, record: VersionRecord, extras: tuple[str, ...], compiled: bool
     ) -> Candidate | Excluded:
         """The candidate of one version, or why it is none.
 
         :param extras: as in :meth:`build`; of an unread version the result is the same for all
+        :param compiled: :func:`has_compiled_wheels` of the package
         """
         try:
-            return self._candidate(name, record, extras)
+            candidate = self._candidate(name, record, extras)
+            if candidate.sdist_only:
+                self._refuse_older_than_python(candidate, compiled)
+            return candidate
         except NotACandidate as error:
             purl = Purl(record.purl)
             return Excluded(purl, record.version, record.index_name, error.reason, str(error))
@@ -154,7 +161,7 @@ class CandidateBuilder:
         fit = compatibility(
             record.wheels or (), record.has_sdist, bool(record.files_complete), self._environment
         )
-        sdist_only = not fit.installable and bool(record.has_sdist) and not self._only_wheels
+        sdist_only = not fit.installable and bool(record.has_sdist)
         if not fit.installable and not sdist_only:
             raise NotACandidate(ExclusionReason(fit.reason.value), fit.message)
         return Candidate(
@@ -171,7 +178,13 @@ class CandidateBuilder:
             yanked_reason=record.yanked_reason,
             uploaded_at=_moment(record.uploaded_at),
             sdist_only=sdist_only,
+            wheel_mismatch=(
+                ExclusionReason(fit.reason.value)
+                if sdist_only and fit.reason is not Fit.SDIST_ONLY
+                else None
+            ),
             requirements_likely=record.metadata_source == SDIST_LIKELY,
+            requirements_built=record.metadata_source == SDIST_BUILT,
             read=record.requires is not None,
         )
 
@@ -196,6 +209,20 @@ class CandidateBuilder:
         if not admits:
             message = f"requires Python {text}, this environment has {self._python}"
             raise NotACandidate(ExclusionReason.REQUIRES_PYTHON, message)
+
+    def _refuse_older_than_python(self, it: Candidate, compiled: bool) -> None:
+        """Refuse to build what is older than this Python, unless it is pure Python.
+
+        Compiled code of that age rarely builds. A version whose wheels are for other Pythons is
+        refused, too: its publisher says for which it is.
+        """
+        began, uploaded = self._python_began, it.uploaded_at
+        if uploaded is None or uploaded >= began or it.wheel_mismatch in _FOR_THIS_PYTHON:
+            return
+        if it.wheel_mismatch is not None or compiled:
+            message = f"would have to be built, and is from {uploaded:%Y-%m-%d}, before Python "
+            message += f"{self._python.major}.{self._python.minor}"
+            raise NotACandidate(ExclusionReason.SDIST_TOO_OLD, message)
 
     def _refuse_newer_cuda(self, name: str, version: str) -> None:
         """Without CUDA in the environment, nothing is refused: CPU builds may name a version."""
@@ -258,6 +285,20 @@ class CandidateBuilder:
             for extra in extras:
                 if self.holds(marker, extra):
                     yield replace(dependency, extra=extra)
+
+
+def has_compiled_wheels(records: Iterable[VersionRecord]) -> bool:
+    """Whether any wheel of a package is for one binary interface of Python."""
+    return any(tags.split("-")[1:2] != ["none"] for it in records for tags in it.wheels or ())
+
+
+def first_release_of(python: Version) -> datetime:
+    """The month in which a minor version of Python 3 was first released (PEP 602).
+
+    >>> first_release_of(Version("3.13.2")).date().isoformat()
+    '2024-10-01'
+    """
+    return datetime(2011 + min(python.minor, 100), 10, 1, tzinfo=UTC)
 
 
 @lru_cache(maxsize=16_384)

@@ -38,6 +38,8 @@ class ExclusionReason(StrEnum):
     ABI_TAG = "abi_tag"
     PYTHON_TAG = "python_tag"
     SDIST_ONLY = "sdist_only"
+    #: It would have to be built, and is older than this Python and not pure Python.
+    SDIST_TOO_OLD = "sdist_too_old"
     NO_FILES = "no_files"
 
 
@@ -90,8 +92,11 @@ class Candidate:
     :param wheel_rank: position of its best wheel in ``Environment.tags``, 0 is best; ``None`` if
         no known wheel fits and not all files are known
     :param sdist_only: whether no wheel fits, so that its source distribution has to be built
+    :param wheel_mismatch: why none of its wheels fits; ``None`` if one fits, or it has none
     :param requirements_likely: whether a build of its source distribution may change its
         requirements (:data:`common.releases.SDIST_LIKELY`)
+    :param requirements_built: whether its requirements come from a build in this environment
+        (:data:`common.releases.SDIST_BUILT`)
     :param extras: all extras that it defines, sorted
     :param vulnerabilities: sorted by identifier
     :param read: whether its metadata was read; otherwise its index only lists it, ``requires`` and
@@ -112,7 +117,9 @@ class Candidate:
     uploaded_at: datetime | None = None
     vulnerabilities: tuple[KnownVulnerability, ...] = ()
     sdist_only: bool = False
+    wheel_mismatch: ExclusionReason | None = None
     requirements_likely: bool = False
+    requirements_built: bool = False
     read: bool = True
 
     def requirements(self, extras: Iterable[str] = ()) -> tuple[Dependency, ...]:

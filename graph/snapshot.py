@@ -42,7 +42,9 @@ _PLAIN = (
     "yanked",
     "yanked_reason",
     "sdist_only",
+    "wheel_mismatch",
     "requirements_likely",
+    "requirements_built",
 )
 
 #: Values of an unread candidate, in order; ``None`` at the end of a list is left out. Most of ten
@@ -59,6 +61,15 @@ _LISTED = (
     "vulnerabilities",
 )
 _PRERELEASE, _YANKED, _SDIST_ONLY = 1, 2, 4
+#: The flags of an unread candidate also hold a place in this tuple, times :data:`_MISMATCH`.
+_MISMATCHES = (
+    None,
+    ExclusionReason.LIBC_TOO_OLD,
+    ExclusionReason.PLATFORM_TAG,
+    ExclusionReason.ABI_TAG,
+    ExclusionReason.PYTHON_TAG,
+)
+_MISMATCH = 8
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -101,6 +112,11 @@ class Snapshot:
     def unread_count(self) -> int:
         """Number of candidates that are listed and were not read."""
         return sum(not it.read for candidates in self.packages.values() for it in candidates)
+
+    @property
+    def likely_count(self) -> int:
+        """Number of candidates whose requirements a build may change."""
+        return sum(it.requirements_likely for them in self.packages.values() for it in them)
 
     def to_json(self) -> bytes:
         """The canonical JSON form; equal snapshots have equal bytes."""
@@ -216,7 +232,7 @@ def _listed(it: Candidate) -> list[Any]:
     usual = it.purl == f"pkg:pypi/{it.name}@{it.version}"
     row: list[Any] = [
         it.version,
-        _PRERELEASE * it.prerelease + _YANKED * it.yanked + _SDIST_ONLY * it.sdist_only,
+        _flags(it),
         None if it.uploaded_at is None else (it.uploaded_at - _EPOCH) // _MICROSECOND,
         it.wheel_rank,
         it.requires_python,
@@ -228,6 +244,11 @@ def _listed(it: Candidate) -> list[Any]:
     while row[-1] is None:
         row.pop()
     return row
+
+
+def _flags(it: Candidate) -> int:
+    flags = _PRERELEASE * it.prerelease + _YANKED * it.yanked + _SDIST_ONLY * it.sdist_only
+    return flags + _MISMATCH * _MISMATCHES.index(it.wheel_mismatch)
 
 
 def _read_listed(name: str, row: Sequence[Any]) -> Candidate:
@@ -243,6 +264,7 @@ def _read_listed(name: str, row: Sequence[Any]) -> Candidate:
         prerelease=bool(flags & _PRERELEASE),
         yanked=bool(flags & _YANKED),
         sdist_only=bool(flags & _SDIST_ONLY),
+        wheel_mismatch=_MISMATCHES[flags // _MISMATCH],
         yanked_reason=reason,
         uploaded_at=None if moment is None else _EPOCH + moment * _MICROSECOND,
         vulnerabilities=tuple(KnownVulnerability(**known) for known in vulnerabilities or ()),
@@ -291,7 +313,7 @@ def _read_dependency(raw: Mapping[str, Any]) -> Dependency:
 
 
 def _read_candidate(name: str, raw: Mapping[str, Any], table: Sequence[Dependency]) -> Candidate:
-    moment = raw.get("uploaded_at")
+    moment, mismatch = raw.get("uploaded_at"), raw.get("wheel_mismatch")
     return Candidate(
         **{
             **raw,
@@ -299,6 +321,7 @@ def _read_candidate(name: str, raw: Mapping[str, Any], table: Sequence[Dependenc
             "requires": tuple(table[number] for number in raw["requires"]),
             "extras": tuple(raw.get("extras", ())),
             "uploaded_at": None if moment is None else datetime.fromisoformat(moment),
+            "wheel_mismatch": None if mismatch is None else ExclusionReason(mismatch),
             "vulnerabilities": tuple(
                 KnownVulnerability(**known) for known in raw.get("vulnerabilities", ())
             ),

@@ -226,6 +226,7 @@ class IndexResolution:
         for it in self.listed.candidates(name):
             if (
                 it.yanked
+                or (rules.only_wheels and it.sdist_only)
                 or not all(admits(text, it.version) for text in texts)
                 or any(admits(text, it.version) for text in excluded)
             ):

@@ -21,10 +21,11 @@ from common.packages import Purl
 from common.releases import (
     ReleaseProblem,
     ReleaseState,
+    fault_of,
     parse_requirement,
     release_identity,
 )
-from graph.candidate_builder import CandidateBuilder, VersionRecord
+from graph.candidate_builder import CandidateBuilder, VersionRecord, has_compiled_wheels
 from graph.candidates import (
     Candidate,
     Dependency,
@@ -44,6 +45,7 @@ class ListedPackage:
     :param metadata: by version that was read
     :param extras: that are requested of it
     :param versions: candidates and excluded versions, newest first
+    :param compiled: whether any of its wheels is for one binary interface of Python
     :param vulnerabilities: by package URL of the affected version
     """
 
@@ -57,6 +59,7 @@ class ListedPackage:
     changed: set[str] = field(default_factory=set)
     candidates: tuple[Candidate, ...] | None = None
     excluded: tuple[Excluded, ...] = ()
+    compiled: bool = False
     required: tuple[Dependency, ...] = ()
 
     @classmethod
@@ -71,18 +74,19 @@ class ListedPackage:
 
     def learn(self, version: str, metadata: ReleaseMetadata) -> None:
         """Add the metadata of a version."""
-        requires = [
-            (line.name, line.specifier, line.marker, line.extras, line.url)
-            for line in map(parse_requirement, metadata.requires_dist or ())
-            if line.name is not None
-        ]
+        lines = list(map(parse_requirement, metadata.requires_dist or ()))
         record, problem = self.records[version], metadata.problem
+        requires_python = metadata.requires_python or record.requires_python
+        if (fault := fault_of(version, lines, requires_python)) is not None:
+            problem = fault[0]
+        requires = [(it.name, it.specifier, it.marker, it.extras, it.url) for it in lines]
         self.records[version] = record._replace(
             state=(problem.state if problem else ReleaseState.SOLVED).value,
             problem=problem.value if problem else None,
-            requires_python=metadata.requires_python or record.requires_python,
+            requires_python=requires_python,
             extras=tuple(sorted(map(canonicalize_name, metadata.provides_extra))),
             requires=requires,
+            metadata_source=metadata.metadata_source,
         )
         self.metadata[version] = metadata
         self._change(version)
@@ -118,9 +122,12 @@ class ListedPackage:
         extras, name = tuple(sorted(self.extras)), self.page.name
         if self.versions:
             for version in self.changed:
-                self.versions[version] = builder.version(name, self.records[version], extras)
+                record = self.records[version]
+                self.versions[version] = builder.version(name, record, extras, self.compiled)
         else:
-            built = [builder.version(name, it, extras) for it in self.records.values()]
+            records = self.records.values()
+            self.compiled = has_compiled_wheels(records)
+            built = [builder.version(name, it, extras, self.compiled) for it in records]
             self.versions = {it.version: it for it in newest_first(built)}
         self.changed.clear()
         versions = self.versions.values()

@@ -338,6 +338,7 @@ def _search(advice: Advice) -> dict[str, Any]:
     return {
         "candidates": advice.snapshot.candidate_count,
         "read": advice.snapshot.candidate_count - advice.snapshot.unread_count,
+        "likely": advice.snapshot.likely_count,
         "packages": len(advice.snapshot.packages),
         "excluded": sum(map(len, advice.snapshot.excluded.values())),
         "refused": sum(

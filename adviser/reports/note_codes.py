@@ -48,6 +48,10 @@ class NoteCode(StrEnum):
     ONLY_PRERELEASES = "only_prereleases"
     #: A required extra that the chosen version does not have.
     EXTRA_MISSING = "extra_missing"
+    #: A version that must be built from its source distribution.
+    BUILT_FROM_SDIST = "built_from_sdist"
+    #: Requirements that a build of the source distribution may change.
+    REQUIREMENTS_LIKELY = "requirements_likely"
     #: A bound that no package declares, and that holds a package of the stack back.
     INFERRED_BOUND = "inferred_bound"
     #: No stack honours the inferred bounds, so they do not count.

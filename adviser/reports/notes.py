@@ -10,6 +10,7 @@ from adviser.advise import Advice
 from adviser.reports.note_codes import NoteCode, link_of, project_code
 from adviser.reports.unfetched_versions import UnfetchedVersions, knows_nothing, missing_message
 from adviser.reports.version_rationale import (
+    MISMATCHES,
     Rationale,
     RationaleCode,
     VersionRationales,
@@ -410,10 +411,29 @@ _NAMED = 3
 
 
 def shortfall_notes(advice: Advice, stack: ResolvedStack) -> Iterator[ReportNote]:
-    """Notes about pre-releases that were chosen because no release was suitable."""
+    """Notes about versions without a wheel, and pre-releases without a suitable release."""
     candidates = candidates_of(advice.universe, stack)
     for it in stack.choices:
         yield from _prerelease(advice, stack, it, candidates[it.name])
+        yield from _without_wheel(candidates[it.name])
+
+
+def _without_wheel(it: Candidate) -> Iterator[ReportNote]:
+    if it.sdist_only:
+        known = it.wheel_mismatch is not None
+        why = MISMATCHES[it.wheel_mismatch] if it.wheel_mismatch else "it has no wheel"
+        message = f"it is built from its source distribution, because {why}"
+        if it.requirements_built:
+            message += "; its requirements are from a build in this environment"
+        elif not it.requirements_likely:
+            message += "; its requirements are certain" + " (those of its wheels)" * known
+        level = NoteLevel.WARNING if known else NoteLevel.INFO
+        yield ReportNote(NoteCode.BUILT_FROM_SDIST, level, message, it.name, it.version)
+    if it.requirements_likely:
+        message = "its requirements are likely, not certain: its metadata lets a build change them"
+        yield ReportNote(
+            NoteCode.REQUIREMENTS_LIKELY, NoteLevel.WARNING, message, it.name, it.version
+        )
 
 
 def _missing_extras(advice: Advice) -> Iterator[ReportNote]:

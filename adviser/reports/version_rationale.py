@@ -12,7 +12,15 @@ from adviser.resolver.universe import RequestRule, Universe
 from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.criteria import SCALE
 from common.packages import Purl, version_of
-from graph.candidates import Candidate, Dependency
+from graph.candidates import Candidate, Dependency, ExclusionReason
+
+#: Why no wheel of a version fits, as text.
+MISMATCHES = {
+    ExclusionReason.LIBC_TOO_OLD: "its wheels need a newer C library or macOS",
+    ExclusionReason.PLATFORM_TAG: "its wheels are for other platforms",
+    ExclusionReason.ABI_TAG: "its wheels are for other builds of this Python",
+    ExclusionReason.PYTHON_TAG: "its wheels are for other versions of Python",
+}
 
 
 class RationaleCode(StrEnum):
@@ -156,6 +164,8 @@ class VersionRationales:
         standing = self._assessment.standings.get(newest.purl)
         if criterion.name == "performance" and standing is not None:
             text = standing.reason
+        elif criterion.name == "build" and newest.wheel_mismatch is not None:
+            text = f"{newest.version} would have to be built: {MISMATCHES[newest.wheel_mismatch]}"
         else:
             text = f"{newest.version} scores {gain / SCALE:.2f} points less for {criterion.name}"
         return Rationale(RationaleCode.SCORES_BETTER, text, newest.version, newest.purl)

@@ -295,6 +295,8 @@ class _Screen:
             yield self._untimely
         if self._request.refused:
             yield self._by_policy
+        if self._request.only_wheels:
+            yield _unbuilt
 
     def _extra_checks(
         self, name: str, candidates: Sequence[Candidate]
@@ -370,6 +372,12 @@ def _outside(name: str, text: str, it: Candidate) -> _Why | None:
     if admits(text, it.version):
         return None
     return RequestRule.CONSTRAINT, f"outside the constraint {name}{text}", f"{name}{text}"
+
+
+def _unbuilt(it: Candidate) -> _Why | None:
+    if not it.sdist_only:
+        return None
+    return RequestRule.ONLY_WHEELS, "has no wheel for this environment", "with a wheel"
 
 
 def _lacks(extra: str, rule: str, it: Candidate) -> _Why | None:

@@ -137,6 +137,7 @@ _RULES = {
     RequestRule.OTHER_INDEX: "{name} comes {text}",
     RequestRule.POLICY: "a rule of the request refuses versions of {name}",
     RequestRule.EXTRA: "{text}",
+    RequestRule.ONLY_WHEELS: "the request takes of {name} only versions {text}",
 }
 
 

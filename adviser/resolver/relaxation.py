@@ -130,7 +130,7 @@ class ReadingRounds:
         """The unread versions that would be chosen next if ``chosen`` turned out to be impossible.
 
         Versions that other specifiers admit are included, because packages that are released
-        together pin each other. Source distributions are never read on speculation.
+        together pin each other. Source distributions are read on speculation only beside another.
         """
         candidates = universe.packages[chosen.name]
         places = {it.purl: place for place, it in enumerate(candidates)}
@@ -144,7 +144,7 @@ class ReadingRounds:
             it
             for it in candidates
             if not it.read
-            and not it.sdist_only
+            and (chosen.sdist_only or not it.sdist_only)
             and not universe.needs_invitation(it)
             and order(it) > after
             and all(

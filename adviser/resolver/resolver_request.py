@@ -34,6 +34,7 @@ class ResolverRequest:
         it, as in uv; pip would take the best version of all indexes
     :param index_of: index by package, for packages that come from one index only
     :param refused: versions that a rule of the caller refuses, with the reason as text
+    :param only_wheels: whether versions are left out that would have to be built
     :param inferred_bounds: whether bounds count that no package declares
         (:mod:`adviser.resolver.inferred_bounds`)
     """
@@ -53,6 +54,7 @@ class ResolverRequest:
     index_of: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[Purl, str] = field(default_factory=dict)
     inferred_bounds: bool = False
+    only_wheels: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ class RequestRule(StrEnum):
     POLICY = "policy"
     #: Without an extra that the request asks for.
     EXTRA = "extra"
+    #: Without a wheel for the environment, while the request takes only wheels.
+    ONLY_WHEELS = "only_wheels"
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,7 +216,7 @@ def _baseline_of(
     """The candidates of the baseline by name, and the requirements without a candidate.
 
     If no baseline is given, it is the newest version of each package that is neither yanked nor a
-    pre-release.
+    pre-release, and whose wheels are not all for other environments.
     """
     baseline: dict[str, Purl] = {}
     unavailable = []
@@ -234,7 +234,9 @@ def _baseline_of(
 
 
 def _newest(candidates: Sequence[Candidate]) -> Candidate | None:
-    plain = (it for it in candidates if not it.yanked and not it.prerelease)
+    plain = (
+        it for it in candidates if not it.yanked and not it.prerelease and it.wheel_mismatch is None
+    )
     return next(plain, candidates[0] if candidates else None)
 
 

@@ -135,6 +135,12 @@ _TABLE = (
         "years between it and the newest release of the package (libyears)",
         latest=0.5, stable=0.1, testing=0.5, performance=0.05, security=0.2, newness=_ALL,
     ),
+    _Line(
+        "build", "version whose wheels are for other environments",
+        "whether it must be built here although it publishes wheels; a version without any wheel"
+        " counts 1/5,000, which only settles ties",
+        latest=1.0, stable=0.5, testing=1.0, performance=0.5, security=0.5, newness=_ALL,
+    ),
 )  # fmt: skip
 
 
@@ -142,7 +148,7 @@ def criteria_of(kind: RecommendationType) -> tuple[Criterion, ...]:
     """The criteria of a recommendation type, in the order of the table.
 
     >>> [it.name for it in criteria_of(RecommendationType.LATEST)]
-    ['security', 'yanked', 'freshness', 'age']
+    ['security', 'yanked', 'freshness', 'age', 'build']
     """
     lines = ((line, float(getattr(line, kind.value))) for line in _TABLE)
     return tuple(
@@ -165,7 +171,7 @@ def newness_of(criteria: Iterable[Criterion]) -> frozenset[int]:
     """The indexes of the criteria of newness among the criteria.
 
     >>> sorted(newness_of(criteria_of(RecommendationType.STABLE)))
-    [5, 6]
+    [5, 6, 7]
     """
     return frozenset(place for place, it in enumerate(criteria) if it.newness)
 

@@ -1,4 +1,4 @@
-"""Values of a version from its release metadata: freshness, age, maturity, maintenance.
+"""Values of a version from its release metadata: freshness, age, maturity, maintenance, build.
 
 The best value is zero; lower values are negative. Versions of one package on the same index are
 compared with each other. A pre-release makes other versions old only if the recommendation type
@@ -19,6 +19,9 @@ from graph.candidates import Candidate
 RIPE_AFTER = timedelta(days=30)
 #: A package without a release for this long counts as unmaintained.
 UNMAINTAINED_AFTER = timedelta(days=2 * 365)
+
+#: Value of a version without any wheel: less than that of one newer version among thousands.
+_NO_WHEEL = -1 / 5_000
 
 _YEAR = timedelta(days=365.25)
 
@@ -67,6 +70,7 @@ def _values(
                 maintenance=-float(series in seen),
                 freshness=-newer / len(counted) if newer else 0.0,
                 age=-_age(candidate, newest, oldest, newer),
+                build=_build(candidate),
             ),
         )
         if candidate.purl in pool:
@@ -106,6 +110,17 @@ def _age(candidate: Candidate, newest: datetime | None, oldest: float, newer: in
 
 def _lag(newest: datetime, uploaded_at: datetime) -> float:
     return max(0.0, (newest - uploaded_at) / _YEAR)
+
+
+def _build(it: Candidate) -> float:
+    """0 with a wheel for the environment.
+
+    A publisher whose wheels are all for other environments need not have built the version for this
+    one; one who publishes no wheel expects everybody to build it.
+    """
+    if not it.sdist_only:
+        return 0.0
+    return _NO_WHEEL if it.wheel_mismatch is None else -1.0
 
 
 def last_release(candidates: Iterable[Candidate]) -> datetime | None:

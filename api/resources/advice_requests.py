@@ -125,6 +125,10 @@ class ProjectSchema(StrictSchema):
     overrides = _names("Requirements that replace all others for the same package.", "protobuf<5")
     prereleases = _names("Packages whose pre-releases are allowed.", "torch")
     allowed_vulnerabilities = _names("Vulnerabilities to accept, by identifier.", "CVE-2024-0001")
+    only_wheels = fields.Boolean(
+        load_default=False,
+        metadata=described("Leave out versions that would have to be built.", False),
+    )
     indexes = _names(
         "Names of configured indexes in order of preference; by default the project's.", "pypi"
     )
@@ -250,6 +254,7 @@ def advice_request(
         published_before=moment_of("older_than") or project.published_before,
         published_after=moment_of("newer_than"),
         allowed_vulnerabilities=frozenset(fields["allowed_vulnerabilities"]),
+        only_wheels=fields["only_wheels"],
         indexes=asked_indexes(settings, project, fields["indexes"]),
         labels=fields["labels"],
         time_s=fields["time_limit_s"],

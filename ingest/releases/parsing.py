@@ -10,13 +10,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 
 from common.errors import InvalidDocument
 from common.formats.fields import (
@@ -43,6 +40,7 @@ from common.releases import (
     ReleaseState,
     Requirement,
     as_json_time,
+    fault_of,
     parse_requirement,
     release_identity,
 )
@@ -258,46 +256,13 @@ def _judged(
     requires_python: str | None,
 ) -> _Judgement:
     """Return the state of a release, and why it is not solved."""
-    fault = _fault_of(version, requirements, requires_python)
+    fault = fault_of(version, requirements, requires_python)
     if fault is not None:
         return ReleaseState.UNPARSABLE, *fault
     if lines is not None:
         return ReleaseState.SOLVED, None, None
     problem = draft.problem or ReleaseProblem.NOT_RECORDED
     return problem.state, problem, _short(draft.problem_message, _MAX_MESSAGE_LENGTH)
-
-
-def _fault_of(
-    version: str, requirements: Iterable[Requirement], requires_python: str | None
-) -> tuple[ReleaseProblem, str] | None:
-    if not _is_version(version):
-        return ReleaseProblem.INVALID_VERSION, f"{version!r} is not a version by PEP 440"
-    for requirement in requirements:
-        if requirement.name is None:
-            message = f"{requirement.raw[:200]!r}: {requirement.problem}"
-            return ReleaseProblem.INVALID_REQUIREMENT, message
-    if requires_python is not None and not _is_specifier(requires_python):
-        message = f"Requires-Python {requires_python[:200]!r} is not a specifier by PEP 440"
-        return ReleaseProblem.BROKEN_METADATA, message
-    return None
-
-
-@lru_cache(maxsize=65_536)
-def _is_version(version: str) -> bool:
-    try:
-        Version(version)
-    except InvalidVersion:
-        return False
-    return True
-
-
-@lru_cache(maxsize=65_536)
-def _is_specifier(text: str) -> bool:
-    try:
-        SpecifierSet(text)
-    except InvalidSpecifier:
-        return False
-    return True
 
 
 def _problem_of(record: Record) -> ReleaseProblem | None:

@@ -28,7 +28,8 @@ GIVEN: dict[str, Any] = {
     "kind": "latest", "dev": False, "extras": (), "groups": (), "python": "3.11",
     "platform": "manylinux_2_28_x86_64", "cuda": None, "hardware": None, "labels": "",
     "constraints": (), "exclusions": (), "overrides": (), "newer_than": None, "older_than": None,
-    "prereleases": (), "allowed": (), "indexes": (), "time_limit": 10.0, "memory_limit": 1024,
+    "prereleases": (), "allowed": (), "indexes": (), "only_wheels": False,
+    "time_limit": 10.0, "memory_limit": 1024,
 }  # fmt: skip
 
 #: ``web`` 3 needs a newer ``core`` than ``tool`` allows; ``old`` is new only on another Python.

@@ -47,6 +47,7 @@ def version_record(name: str, version: str, release: Record) -> list[Any]:
             | set(release.get("extras", ()))
         ),
         "requires": [_edge(raw) for raw in requires or ()],
+        "metadata_source": release.get("metadata_source"),
     }
     return [told.get(field) for field in VersionRecord._fields]
 

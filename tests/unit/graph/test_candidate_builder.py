@@ -70,18 +70,63 @@ def test_of_several_reasons_the_same_is_told_in_whatever_order_they_come() -> No
     assert told == {"requires c by address, which is not followed"}
 
 
-def test_a_source_distribution_is_a_candidate_unless_only_wheels_are_wanted() -> None:
-    wheelless = Made("a", "2", wheels=(), has_sdist=True)
-    (package,) = reader_of((wheelless, Made("a", "1")))([("a", ())])
+def test_a_source_distribution_is_a_candidate_and_says_why_no_wheel_fits() -> None:
+    (package,) = reader_of(
+        (
+            Made("a", "5", wheels=(), has_sdist=True),
+            Made("a", "4", wheels=("cp311-cp311-win_amd64",), has_sdist=True),
+            Made("a", "3", wheels=("cp310-cp310-manylinux_2_17_x86_64",), has_sdist=True),
+            Made("a", "2", wheels=("cp311-cp311-win_amd64",)),
+            Made("a", "1"),
+        )
+    )([("a", ())])
+    sources = {"5": "sdist-likely", "4": "sdist-built"}
     records = [
-        VersionRecord(*it)._replace(metadata_source="sdist-likely" if it[1] == "2" else "wheel")
+        VersionRecord(*it)._replace(metadata_source=sources.get(it[1], "wheel"))
         for it in package.versions
     ]
-    found, excluded = CandidateBuilder(LINUX, only_wheels=False).build("a", records, ())
-    assert [(it.version, it.sdist_only, it.requirements_likely) for it in found] == [
-        ("2", True, True), ("1", False, False),
-    ]  # fmt: skip
-    assert excluded == []
     found, (refused,) = CandidateBuilder(LINUX).build("a", records, ())
-    assert [it.version for it in found] == ["1"]
-    assert refused.reason is ExclusionReason.SDIST_ONLY
+    assert [(it.version, it.sdist_only, it.wheel_mismatch) for it in found] == [
+        ("5", True, None), ("4", True, ExclusionReason.PLATFORM_TAG),
+        ("3", True, ExclusionReason.PYTHON_TAG), ("1", False, None),
+    ]  # fmt: skip
+    assert [it.version for it in found if it.requirements_likely] == ["5"]
+    assert [it.version for it in found if it.requirements_built] == ["4"]
+    assert (refused.version, refused.reason) == ("2", ExclusionReason.PLATFORM_TAG)
+
+
+@pytest.mark.parametrize(
+    ("python", "uploaded", "wheels", "refused"),
+    [
+        ("3.11", "2022-09-30", ("cp310-cp310-win_amd64",), True),
+        ("3.11", "2022-10-02", ("cp310-cp310-win_amd64",), False),
+        ("3.10", "2022-09-30", ("cp39-cp39-win_amd64",), False),
+        # Wheels for this Python show that it is supported; only the platform differs.
+        ("3.11", "2022-09-30", ("cp311-cp311-win_amd64",), False),
+        ("3.11", "2022-09-30", ("py2-none-any",), True),
+        # Its later release shows that the package is compiled.
+        ("3.11", "2014-01-01", (), True),
+    ],
+)
+def test_compiled_code_older_than_python_is_not_built(
+    python: str, uploaded: str, wheels: tuple[str, ...], refused: bool
+) -> None:
+    old = Made("a", "1", wheels=wheels, has_sdist=True, uploaded_at=f"{uploaded}T00:00:00+00:00")
+    newer = Made("a", "2", wheels=(f"cp{python.replace('.', '')}-abi3-win_amd64",))
+    (package,) = reader_of((old, newer))([("a", ())])
+    records = [VersionRecord(*it) for it in package.versions]
+    there = environment(python, "manylinux_2_28_x86_64")
+    found, excluded = CandidateBuilder(there).build("a", records, ())
+    assert [it.version for it in found] == ([] if refused else ["1"])
+    if refused:
+        (message,) = (it.message for it in excluded if it.version == "1")
+        assert message == f"would have to be built, and is from {uploaded}, before Python {python}"
+
+
+def test_pure_python_of_any_age_is_built() -> None:
+    moment = "2012-01-01T00:00:00+00:00"
+    old = Made("a", "1", wheels=(), has_sdist=True, uploaded_at=moment)
+    (package,) = reader_of((old, Made("a", "2")))([("a", ())])
+    records = [VersionRecord(*it) for it in package.versions]
+    found, _ = CandidateBuilder(LINUX).build("a", records, ())
+    assert [it.version for it in found] == ["2", "1"]

@@ -171,7 +171,7 @@ def test_every_version_that_is_no_candidate_is_told_with_its_reason() -> None:
         Made("a", "5", wheels=("cp311-cp311-manylinux_2_34_x86_64",)),
         Made("a", "4", wheels=("cp311-cp311-win_amd64",)),
         Made("a", "3", wheels=("cp310-cp310-manylinux_2_17_x86_64",)),
-        Made("a", "2", wheels=(), has_sdist=True),
+        Made("a", "2", wheels=(), has_sdist=True, uploaded_at="2012-01-01T00:00:00+00:00"),
         Made("a", "1", wheels=()),
         Made("a", "not a version", state="unparsable", problem="invalid_version"),
     ]
@@ -187,7 +187,7 @@ def test_every_version_that_is_no_candidate_is_told_with_its_reason() -> None:
         "5": ExclusionReason.LIBC_TOO_OLD,
         "4": ExclusionReason.PLATFORM_TAG,
         "3": ExclusionReason.PYTHON_TAG,
-        "2": ExclusionReason.SDIST_ONLY,
+        "2": ExclusionReason.SDIST_TOO_OLD,
         "1": ExclusionReason.NO_FILES,
         "not a version": ExclusionReason.UNPARSABLE,
     }
