@@ -21,7 +21,8 @@ from common.errors import InvalidArgument
 from common.settings import Settings
 
 if TYPE_CHECKING:
-    from adviser.advise import Advice, Resolver
+    from adviser.advise import Resolver
+    from adviser.answering.answers import Answer
     from adviser.locks.lock_model import LockFormat
     from adviser.projects.project import Project
     from adviser.stack_request import StackRequest
@@ -92,18 +93,13 @@ def advise(
     again, and `thoth check` verifies its report.
 
     Exit code 0 if a stack is advised; 1 if no stack meets the request, or the lock cannot be
-    written; 2 if the project or an option cannot be used; 3 if a store does not answer.
+    written; 2 if the project or an option cannot be used; 3 if a store does not answer, or if
+    there is no stack and an index did not give everything that was needed.
     """
-    from adviser.answering.answers import (
-        answer,
-        knowledge,
-        on_hardware,
-        reported,
-        store,
-    )
-    from adviser.answering.missing_packages import lacks_releases
+    from adviser.answering.answers import on_hardware, store
     from adviser.locks.lock_model import LockFormat
     from adviser.reports.documents import lock_of
+    from adviser.reports.unfetched_versions import unread_texts
     from adviser.resolver.worker import ResolverWorker
     from cli.project_files import keep_manifest, write_file
     from cli.report_view import print_report
@@ -121,19 +117,7 @@ def advise(
         with migrated_stores(settings) as stores:
             request = on_hardware(stores, request, given["hardware"])
             urls = with_lock and chosen_format is LockFormat.PYLOCK
-            known, listed, fetch, threads = None, None, given["fetch"], given["threads"]
-            if fetch is None:
-                known = knowledge(stores, request)
-                fetch = lacks_releases(stores, request, known[0])
-            if fetch:
-                listed = _advice_over_indexes(stores, request, worker.resolve, threads)
-            if listed is not None:
-                answered = reported(stores, *listed, urls=urls, all_listed=True)
-            else:
-                answered = answer(
-                    stores, request, worker.resolve, threads=threads, urls=urls,
-                    reader=None if known is None else lambda *_: known,
-                )  # fmt: skip
+            answered, fetched = _answered(stores, request, worker.resolve, given, urls=urls)
             store(stores, answered)
     advice, lock = answered.advice, None
     if advice.best is not None and with_lock:
@@ -147,23 +131,40 @@ def advise(
     elif lock is not None and output is None:
         click.echo(lock.data.decode(), nl=False)
     else:
-        print_report(answered.report, fetched=listed is not None, verbose=verbose)
+        print_report(answered.report, fetched=fetched, verbose=verbose)
     if advice.best is None:
-        context.exit(1)
+        context.exit(3 if unread_texts(advice.snapshot) else 1)
 
 
-def _advice_over_indexes(
-    stores: Stores, request: StackRequest, resolver: Resolver, threads: int
-) -> tuple[Advice, dict[str, float]] | None:
-    """The advice over everything that the indexes list, and the seconds that it took.
+def _answered(
+    stores: Stores, request: StackRequest, resolver: Resolver, given: dict[str, Any], *, urls: bool
+) -> tuple[Answer, bool]:
+    """The answer, over everything that the indexes list or out of the graph, and whether the
+    indexes were asked.
 
-    :returns: ``None`` if no index answers
+    :param urls: ask the indexes for the URLs of files
     """
-    from adviser.answering.index_resolution import named
+    from adviser.answering.answers import answer, knowledge, reported
+    from adviser.answering.missing_packages import lacks_releases
+    from graph.candidates import IndexesSilent
+    from graph.snapshot import with_absences
 
-    began = perf_counter()
-    advice = read_over_indexes(stores, request, lambda it: it.advise(threads), resolver)
-    return None if advice is None else (named(advice), {"indexes_s": perf_counter() - began})
+    known, fetch, threads = None, given["fetch"], given["threads"]
+    if fetch is None:
+        known = knowledge(stores, request)
+        fetch = lacks_releases(stores, request, known[0])
+    if fetch:
+        from adviser.answering.index_resolution import named
+
+        began = perf_counter()
+        advice = read_over_indexes(stores, request, lambda it: it.advise(threads), resolver)
+        if not isinstance(advice, IndexesSilent):
+            timings = {"indexes_s": perf_counter() - began}
+            return reported(stores, named(advice), timings, urls=urls, all_listed=True), True
+        snapshot, evidence = known or knowledge(stores, request)
+        known = with_absences(snapshot, advice.absences), evidence
+    reader = None if known is None else lambda *_: known
+    return answer(stores, request, resolver, threads=threads, urls=urls, reader=reader), fetch
 
 
 def _format_of(output: Path | None, project: Project) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from adviser.projects.project import Project
     from adviser.stack_request import StackRequest
     from common.environments import Environment
-    from graph.candidates import Dependency
+    from graph.candidates import Dependency, IndexesSilent
     from graph.engine import Stores
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -331,19 +331,16 @@ def read_over_indexes(
     use: Callable[[IndexResolution], Awaitable[Value]],
     resolver: Resolver,
     more: Iterable[Dependency] = (),
-) -> Value | None:
+) -> Value | IndexesSilent:
     """The result of ``use`` over all listed versions; the versions that were read are stored.
 
     :param use: such as :meth:`adviser.answering.index_resolution.IndexResolution.advise`
     :param more: requirements whose packages are read besides those of the request
-    :returns: ``None`` if no index answers; the reason goes to standard error
+    :returns: the error if no index answers; the reasons go to standard error
     """
-    from adviser.answering.index_resolution import (
-        IndexesSilent,
-        ResolutionProgress,
-        over_indexes,
-    )
+    from adviser.answering.index_resolution import ResolutionProgress, over_indexes
     from cli.console import counted, progress_bars
+    from graph.candidates import IndexesSilent
     from ingest.crawl.record_writer import store_read
 
     with progress_bars("packages", "releases") as bars:
@@ -357,14 +354,14 @@ def read_over_indexes(
                 stores, request, use, resolver, on_progress=show, more=more
             )
         except IndexesSilent as error:
-            for name, reason in error.reasons.items():
-                click.echo(printable(f"still missing: {name}: {reason}"), err=True)
+            for name, absence in error.absences.items():
+                click.echo(printable(f"still missing: {name}: {absence.message}"), err=True)
             click.echo(
                 "error: the indexes gave no page of what is required, so the advice goes on with"
                 " what is known; check their addresses (PACKAGE_INDEXES) and the network",
                 err=True,
             )
-            return None
+            return error
     listed, progress = resolution.listed, resolution.progress
     for index in sorted(listed.indexes()):
         read = [(it.page, it.metadata) for it in listed.packages.values() if it.index == index]

@@ -27,7 +27,7 @@ def print_report(
 ) -> None:
     """Print all stacks of a report, or the conflict of a failure.
 
-    :param fetched: whether missing packages were just fetched, so that no note suggests it
+    :param fetched: whether indexes were just asked, so that no note suggests it
     :param verbose: also print which measured stack is nearest to the best one
     """
     for part in report_parts(report, fetched=fetched, verbose=verbose):
@@ -170,12 +170,15 @@ def certificate_line(report: Mapping[str, Any]) -> str:
 
 def _scope(search: Mapping[str, Any]) -> str:
     """`` over 14,212 listed versions of 70 packages (96 read)``; empty if all were read."""
-    if search["read"] == search["candidates"]:
+    unavailable = search.get("unavailable", 0)
+    if search["read"] == search["candidates"] and not unavailable:
         return ""
     packages = "1 package" if search["packages"] == 1 else f"{search['packages']} packages"
     read = f"{search['read']:,} read"
     if likely := search.get("likely"):
         read += f", the requirements of {likely:,} only likely"
+    if unavailable:
+        read += f", {unavailable:,} could not be read"
     return f" over {search['candidates']:,} listed versions of {packages} ({read})"
 
 

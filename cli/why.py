@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +24,8 @@ from common.settings import Settings
 if TYPE_CHECKING:
     from adviser.advise import Advice, Resolver
     from adviser.explain import ForcedStack, PackagePresence, VersionChange
-    from graph.candidates import Dependency
+    from graph.candidates import Absence, Dependency
+    from graph.snapshot import Snapshot
 
 Explanation = TypeVar("Explanation", "PackagePresence", "ForcedStack")
 
@@ -55,9 +56,10 @@ def why(
 
         return explained(advice, package.name, resolver=resolver)
 
-    explanation, unread = _explained(context.obj, path, given, explain)
+    explanation, unread, is_open = _explained(context.obj, path, given, explain)
     _print(explanation, unread, presence_lines, as_json=as_json)
-    context.exit(1 if explanation.version is None else 0)
+    if explanation.version is None:
+        context.exit(3 if explanation.no_stack and is_open else 1)
 
 
 @click.command("why-not")
@@ -84,10 +86,10 @@ def why_not(
 
         return explained(advice, wanted, resolver=resolver)
 
-    explanation, unread = _explained(context.obj, path, given, explain, [wanted])
+    explanation, unread, is_open = _explained(context.obj, path, given, explain, [wanted])
     _print(explanation, unread, forced_lines, as_json=as_json)
-    possible = explanation.outcome in (ForcedOutcome.ADVISED, ForcedOutcome.POSSIBLE)
-    context.exit(0 if possible else 1)
+    if explanation.outcome not in (ForcedOutcome.ADVISED, ForcedOutcome.POSSIBLE):
+        context.exit(3 if is_open else 1)
 
 
 def _explained(
@@ -96,11 +98,12 @@ def _explained(
     given: dict[str, Any],
     explain: Callable[[Advice, Resolver], Explanation],
     more: Sequence[Dependency] = (),
-) -> tuple[Explanation, list[str]]:
+) -> tuple[Explanation, list[str], bool]:
     """Advise on a project, and explain the result.
 
     :param more: requirements besides those of the project
-    :returns: the explanation, and notes about versions that were never read
+    :returns: the explanation, notes about versions that were not read, and whether these are due
+        to an index that did not give everything that was needed
     """
     from adviser.advise import advise
     from adviser.answering.answers import knowledge, listed_unread, on_hardware
@@ -108,10 +111,21 @@ def _explained(
     from adviser.reports.unfetched_versions import (
         missing_message,
         unfetched_in,
+        unread_texts,
         without_fetch_hint,
     )
     from adviser.resolver.worker import ResolverWorker
+    from graph.candidates import IndexesSilent
     from graph.migrate import migrated_stores
+    from graph.snapshot import with_absences
+
+    listed_snapshot: Snapshot | None = None
+    absences: Mapping[str, Absence] = {}
+
+    def explain_listed(advice: Advice, resolver: Resolver) -> Explanation:
+        nonlocal listed_snapshot
+        listed_snapshot = advice.snapshot
+        return explain(advice, resolver)
 
     with ResolverWorker() as worker:
         request = advice_request_of(settings, path, given)
@@ -123,11 +137,14 @@ def _explained(
                 known = knowledge(stores, request, more=more)
                 fetch = lacks_releases(stores, request, known[0])
             if fetch:
-                use = methodcaller("explain", explain)
+                use = methodcaller("explain", explain_listed)
                 explanation = read_over_indexes(stores, request, use, worker.resolve, more)
-                if explanation is not None:
-                    return explanation, []
+                if not isinstance(explanation, IndexesSilent):
+                    unread = list(unread_texts(listed_snapshot)) if listed_snapshot else []
+                    return explanation, unread, bool(unread)
+                absences = explanation.absences
             snapshot, evidence = known or knowledge(stores, request, more=more)
+            snapshot = with_absences(snapshot, absences) if absences else snapshot
             listed = listed_unread(stores, snapshot)
         message = missing_message(request, snapshot)
         print_note(without_fetch_hint(message) if message and given["fetch"] else message)
@@ -136,8 +153,8 @@ def _explained(
         )
         explanation = explain(advice, worker.resolve)
     conflict = explanation.conflict
-    unread = unfetched_in(conflict, request, snapshot, listed) if conflict else ()
-    return explanation, [version.message for version in unread]
+    unfetched = unfetched_in(conflict, request, snapshot, listed) if conflict else ()
+    return explanation, [it.message for it in unfetched], bool(unread_texts(snapshot))
 
 
 def _print(

@@ -32,7 +32,7 @@ from common.wheels import Fit, compatibility, cuda_of, cuda_runs
 from graph.candidates import Candidate, Dependency, Excluded, ExclusionReason, newest_first
 
 _STATES = {
-    ReleaseState.UNREAD: "its metadata was never read",
+    ReleaseState.UNREAD: "its metadata was not read",
     ReleaseState.UNSOLVABLE: "its requirements are known only after a build",
     ReleaseState.UNPARSABLE: "its metadata violates the standards",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -21,6 +21,8 @@ class ExclusionReason(StrEnum):
 
     #: Named by a stack or a lock, but its metadata was never read.
     UNREAD = "unread"
+    #: Its metadata could not be read from its index, which may pass.
+    UNAVAILABLE = "unavailable"
     #: Its requirements are known only after a build.
     UNSOLVABLE = "unsolvable"
     #: Its version or metadata violates the standards.
@@ -159,6 +161,39 @@ class Excluded:
     index: str
     reason: ExclusionReason
     message: str
+
+
+class AbsenceReason(StrEnum):
+    """Why nothing is known of a required package; values are stored, never renamed."""
+
+    #: Every index of the request answered that it does not have the package.
+    NOT_FOUND = "not_found"
+    #: An index did not give the page of the package, so the package may exist.
+    UNAVAILABLE = "unavailable"
+    #: The index that the package comes from is not configured on this machine.
+    NOT_CONFIGURED = "not_configured"
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """What the indexes of a request said of a package that they gave no version of.
+
+    :param message: about the package as ``it``, such as ``pypi does not have it``
+    """
+
+    reason: AbsenceReason
+    message: str
+
+
+class IndexesSilent(Exception):
+    """No index gave a page of any package that the request itself requires.
+
+    :ivar absences: by package
+    """
+
+    def __init__(self, absences: Mapping[str, Absence]) -> None:
+        super().__init__("; ".join(f"{name}: {it.message}" for name, it in absences.items()))
+        self.absences = absences
 
 
 CandidateOrExcluded = TypeVar("CandidateOrExcluded", Candidate, Excluded, Candidate | Excluded)

@@ -10,7 +10,7 @@ every key.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +23,15 @@ from common.formats.json_documents import canonical_json, digest, fault_in
 from common.packages import DEFAULT_INDEX, Purl
 from common.reasons import Reason
 from common.releases import as_json_time
-from graph.candidates import Candidate, Dependency, Excluded, ExclusionReason, KnownVulnerability
+from graph.candidates import (
+    Absence,
+    AbsenceReason,
+    Candidate,
+    Dependency,
+    Excluded,
+    ExclusionReason,
+    KnownVulnerability,
+)
 
 #: Version of the content and its JSON form; part of the content, and so of the revision.
 SCHEMA_VERSION = "snapshot-1"
@@ -80,7 +88,8 @@ class Snapshot:
 
     Every mapping is sorted by name and contains all listed packages of the closure.
 
-    :param revision: digest of the content: environment, roots, candidates, excluded versions
+    :param revision: digest of the content: environment, roots, candidates, excluded versions,
+        missing packages
     :param roots: the requirements of the request that apply in the environment, sorted, unique
     :param packages: candidates, newest first; an empty tuple if every version is excluded
     :param excluded: versions that cannot be installed here, newest first, with the reason
@@ -91,6 +100,8 @@ class Snapshot:
     :param revisions: revision of every package in the graph, missing packages included;
         ``None`` if nothing is known about it. Not part of the content, see
         :func:`graph.snapshot_reader.is_current`
+    :param absences: by name of a missing package, what the indexes said of it; empty if they were
+        not asked
     """
 
     revision: str
@@ -102,6 +113,7 @@ class Snapshot:
     extras: Mapping[str, tuple[str, ...]]
     layers: tuple[tuple[str, ...], ...]
     revisions: Mapping[str, str | None]
+    absences: Mapping[str, Absence] = field(default_factory=dict)
 
     @property
     def candidate_count(self) -> int:
@@ -158,6 +170,12 @@ def with_revision(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, revision=revision_of(snapshot))
 
 
+def with_absences(snapshot: Snapshot, absences: Mapping[str, Absence]) -> Snapshot:
+    """The snapshot with what indexes said of its missing packages, with its new revision."""
+    said = {name: absences[name] for name in snapshot.missing if name in absences}
+    return with_revision(replace(snapshot, absences=said))
+
+
 def _read_document(data: bytes) -> dict[str, Any]:
     """The fields of :class:`Snapshot` in a JSON document.
 
@@ -178,6 +196,8 @@ def _read_document(data: bytes) -> dict[str, Any]:
 
 def _content(snapshot: Snapshot) -> dict[str, Any]:
     table = _requirement_table(snapshot)
+    # Snapshots of earlier versions had no absences; their revisions stay.
+    absences = {name: _members(it) for name, it in sorted(snapshot.absences.items())}
     return {
         "schema_version": LISTED_SCHEMA_VERSION if snapshot.unread_count else SCHEMA_VERSION,
         "environment": asdict(snapshot.environment),
@@ -193,6 +213,7 @@ def _content(snapshot: Snapshot) -> dict[str, Any]:
             if versions
         },
         "missing": snapshot.missing,
+        **({"absences": absences} if absences else {}),
         "extras": {name: extras for name, extras in snapshot.extras.items() if extras},
     }
 
@@ -205,7 +226,7 @@ def _requirement_table(snapshot: Snapshot) -> dict[Dependency, int]:
     return {dependency: number for number, dependency in enumerate(ordered)}
 
 
-def _members(it: Excluded | KnownVulnerability) -> dict[str, Any]:
+def _members(it: Excluded | KnownVulnerability | Absence) -> dict[str, Any]:
     return {name: getattr(it, name) for name in it.__slots__}
 
 
@@ -297,6 +318,10 @@ def _read_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
         "extras": MappingProxyType({name: tuple(extras.get(name, ())) for name in packages}),
         "layers": tuple(map(tuple, raw["layers"])),
         "revisions": MappingProxyType(raw["revisions"]),
+        "absences": {
+            name: Absence(AbsenceReason(row["reason"]), row["message"])
+            for name, row in raw.get("absences", {}).items()
+        },
     }
 
 

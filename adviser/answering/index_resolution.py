@@ -9,7 +9,7 @@ when every version of the best stack was read: then no listed version makes a be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ from common.index.file_metadata import MetadataRead
 from common.index.project_pages import IndexFile, ProjectPage
 from common.index.release_metadata import read_release
 from common.settings import Settings
-from graph.candidates import Candidate, Dependency
+from graph.candidates import Absence, AbsenceReason, Candidate, Dependency, IndexesSilent
 from graph.engine import Stores
 from graph.evidence import Evidence
 from graph.record.affected_versions import vulnerabilities_of_listed
@@ -99,10 +99,6 @@ class IndexResolution:
         self._pages: dict[str, asyncio.Task[None]] = {}
         self._reads: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._wanted: dict[str, set[str]] = {}
-        #: Packages of which no index gave a page.
-        self.failures: dict[str, IndexProblem] = {}
-        #: Versions whose metadata the index did not serve.
-        self.unreadable: dict[tuple[str, str], IndexProblem] = {}
 
     async def advise(self, threads: int = 1) -> Advice:
         """The advice over everything that is listed.
@@ -110,10 +106,11 @@ class IndexResolution:
         :raises IndexesSilent: if no index gave a page
         """
         await self._follow(self._roots)
+        absences = dict(sorted(self.listed.absences.items()))
         if not self.listed.packages and any(
-            it.code != IndexFault.NOT_FOUND for it in self.failures.values()
+            it.reason is AbsenceReason.UNAVAILABLE for it in absences.values()
         ):
-            raise IndexesSilent(dict(sorted(self.listed.missing.items())))
+            raise IndexesSilent(absences)
         rounds = advise_listed(
             self._request, *self._known(), resolver=self._resolver, threads=threads
         )
@@ -166,7 +163,7 @@ class IndexResolution:
 
     def unmet(self) -> dict[str, str]:
         """Reason by package that the request requires and that no index can provide."""
-        reasons = dict(self.listed.missing)
+        reasons = {name: it.message for name, it in self.listed.absences.items()}
         for it in self._roots:
             package = self.listed.packages.get(it.name)
             if package is not None and not any(
@@ -245,21 +242,24 @@ class IndexResolution:
     async def _read_page(self, name: str) -> None:
         rules = self._rules
         sources = (rules.index_of[name],) if name in rules.index_of else rules.indexes
-        for index in sources:
+        for place, index in enumerate(sources):
             reader = self._readers.get(index)
             if reader is None:
-                self.listed.missing[name] = f"the index {index} is not configured on this machine"
+                self.listed.absences[name] = Absence(
+                    AbsenceReason.NOT_CONFIGURED,
+                    f"the index {index} is not configured on this machine (PACKAGE_INDEXES)",
+                )
                 return
             try:
                 page = await reader.project(name)
             except IndexProblem as problem:
-                self.listed.missing[name] = _reason(index, problem)
-                self.failures[name] = problem
-                if problem.code != IndexFault.NOT_FOUND:
-                    return
-                continue
+                if problem.code == IndexFault.NOT_FOUND:
+                    self.listed.absences[name] = _not_found(sources[: place + 1])
+                    continue
+                self.listed.absences[name] = _unavailable(index, problem)
+                return
             package = self.listed.packages[name] = ListedPackage.of_page(index, page)
-            self.listed.missing.pop(name, None)
+            self.listed.absences.pop(name, None)
             self.progress.packages += 1
             self.progress.listed += len(package.records)
             self._on_progress(self.progress)
@@ -279,27 +279,18 @@ class IndexResolution:
         try:
             package.learn(version, await read_release(reader.metadata, name, version, files))
         except IndexProblem as problem:
-            self.unreadable[name, version] = problem
-            package.drop(version)
+            package.drop(version, problem.message)
         self.progress.read += 1
         self._on_progress(self.progress)
 
 
-def _reason(index: str, problem: IndexProblem) -> str:
-    if problem.code == IndexFault.NOT_FOUND:
-        return f"{index} does not have it"
-    return f"{index} gave no page of it: [{problem.code}] {problem.message}"
+def _not_found(indexes: Sequence[str]) -> Absence:
+    verb = "does" if len(indexes) == 1 else "do"
+    return Absence(AbsenceReason.NOT_FOUND, f"{' and '.join(indexes)} {verb} not have it")
 
 
-class IndexesSilent(Exception):
-    """No index gave a page of any package that the request itself requires.
-
-    :ivar reasons: by package
-    """
-
-    def __init__(self, reasons: Mapping[str, str]) -> None:
-        super().__init__("; ".join(f"{name}: {reason}" for name, reason in reasons.items()))
-        self.reasons = reasons
+def _unavailable(index: str, problem: IndexProblem) -> Absence:
+    return Absence(AbsenceReason.UNAVAILABLE, f"it was not read from {index}: {problem}")
 
 
 async def _over_indexes(

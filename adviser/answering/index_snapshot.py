@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 
@@ -27,14 +27,25 @@ from common.releases import (
 )
 from graph.candidate_builder import CandidateBuilder, VersionRecord, has_compiled_wheels
 from graph.candidates import (
+    Absence,
     Candidate,
     Dependency,
     Excluded,
+    ExclusionReason,
     KnownVulnerability,
     newest_first,
 )
 from graph.snapshot import Snapshot
 from graph.snapshot_reader import Closure, unnamed_snapshot, with_vulnerabilities
+
+#: Problems whose cause is in one file; the others say everything by themselves.
+_OF_FILES = frozenset(
+    {
+        ReleaseProblem.BROKEN_METADATA,
+        ReleaseProblem.OTHER_METADATA,
+        ReleaseProblem.TOO_LARGE,
+    }
+)
 
 
 @dataclass(slots=True)
@@ -61,6 +72,9 @@ class ListedPackage:
     excluded: tuple[Excluded, ...] = ()
     compiled: bool = False
     required: tuple[Dependency, ...] = ()
+    #: Why a version is excluded, by version; names the file and the cause.
+    _causes: dict[str, str] = field(default_factory=dict)
+    _unavailable: set[str] = field(default_factory=set)
 
     @classmethod
     def of_page(cls, index: str, page: ProjectPage) -> ListedPackage:
@@ -77,8 +91,12 @@ class ListedPackage:
         lines = list(map(parse_requirement, metadata.requires_dist or ()))
         record, problem = self.records[version], metadata.problem
         requires_python = metadata.requires_python or record.requires_python
+        cause = metadata.problem_message if problem in _OF_FILES else None
         if (fault := fault_of(version, lines, requires_python)) is not None:
-            problem = fault[0]
+            problem, cause = fault
+        if cause is not None:
+            file = metadata.metadata_file or ""
+            self._causes[version] = cause if file in cause else f"{file}: {cause}"
         requires = [(it.name, it.specifier, it.marker, it.extras, it.url) for it in lines]
         self.records[version] = record._replace(
             state=(problem.state if problem else ReleaseState.SOLVED).value,
@@ -91,13 +109,17 @@ class ListedPackage:
         self.metadata[version] = metadata
         self._change(version)
 
-    def drop(self, version: str) -> None:
-        """Leave out a version whose metadata cannot be read."""
-        record = self.records[version]
-        problem = ReleaseProblem.BROKEN_METADATA
-        self.records[version] = record._replace(
-            state=problem.state.value, problem=problem.value, requires=()
+    def drop(self, version: str, cause: str) -> None:
+        """Leave out a version whose metadata its index did not let us read, which may pass.
+
+        :param cause: names the file, and what went wrong
+        """
+        state = ReleaseState.UNREAD.value
+        self.records[version] = self.records[version]._replace(
+            state=state, problem=None, requires=()
         )
+        self._causes[version] = cause
+        self._unavailable.add(version)
         self._change(version)
 
     def request(self, extras: Iterable[str]) -> None:
@@ -134,11 +156,20 @@ class ListedPackage:
         self.candidates = with_vulnerabilities(
             (it for it in versions if isinstance(it, Candidate)), self.vulnerabilities
         )
-        self.excluded = tuple(it for it in versions if isinstance(it, Excluded))
+        self.excluded = tuple(self._with_cause(it) for it in versions if isinstance(it, Excluded))
         self.required = tuple(
             dict.fromkeys(chain.from_iterable(it.requires for it in self.candidates))
         )
         return self.candidates
+
+    def _with_cause(self, excluded: Excluded) -> Excluded:
+        version, reason = excluded.version, excluded.reason
+        if version not in self._causes:
+            return excluded
+        message = f"{excluded.message}: {self._causes[version]}"
+        if version in self._unavailable:
+            reason = ExclusionReason.UNAVAILABLE
+        return replace(excluded, reason=reason, message=message)
 
     def _change(self, *versions: str) -> None:
         if versions:
@@ -157,8 +188,8 @@ class IndexSnapshot:
         self._environment = environment
         self._builder = CandidateBuilder(environment)
         self.packages: dict[str, ListedPackage] = {}
-        #: Packages that no index of the request has, or that no index told about.
-        self.missing: dict[str, str] = {}
+        #: Packages without a page, by name.
+        self.absences: dict[str, Absence] = {}
 
     def candidates(self, name: str) -> Sequence[Candidate]:
         """The candidates of a package, newest first; none if it is missing."""
@@ -210,7 +241,9 @@ class IndexSnapshot:
                 closure.excluded[name] = package.excluded
                 required.update(dict.fromkeys(package.required))
             pending = closure.request(required)
-        return unnamed_snapshot(closure, self._roots, self._environment)
+        snapshot = unnamed_snapshot(closure, self._roots, self._environment)
+        absences = {it: self.absences[it] for it in snapshot.missing if it in self.absences}
+        return replace(snapshot, absences=absences)
 
 
 #: Versions that are normal and need no quoting, which are nearly all.

@@ -29,7 +29,7 @@ from adviser.reports.notes import (
     vulnerabilities_of,
 )
 from adviser.reports.serialization import claim_document, plain
-from adviser.reports.unfetched_versions import UnfetchedVersions
+from adviser.reports.unfetched_versions import UnfetchedVersions, unread_texts
 from adviser.reports.version_rationale import candidates_of
 from adviser.resolver.results import Conflict, ResolvedStack
 from adviser.scoring.assessment_types import Claim, NoteLevel
@@ -171,7 +171,8 @@ def failure_of(advice: Advice, known: ReleaseKnowledge) -> str | None:
     if conflict is None:
         return f"the search found no stack within its {advice.resolution.limit or 'time'} limit"
     chain = "; ".join(step.message for step in conflict.steps)
-    among = " of the versions that were read" if known.unread else ""
+    partly = known.unread or unread_texts(advice.snapshot)
+    among = " of the versions that were read" if partly else ""
     return f"no stack{among} meets the request: {chain}"
 
 
@@ -335,7 +336,9 @@ def _listed(values: tuple[int, ...] | None) -> list[int] | None:
 
 def _search(advice: Advice) -> dict[str, Any]:
     sizes = advice.resolution.sizes
+    unavailable = len(unread_texts(advice.snapshot))
     return {
+        **({"unavailable": unavailable} if unavailable else {}),
         "candidates": advice.snapshot.candidate_count,
         "read": advice.snapshot.candidate_count - advice.snapshot.unread_count,
         "likely": advice.snapshot.likely_count,

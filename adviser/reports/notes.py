@@ -31,10 +31,12 @@ from adviser.scoring.justifications import need_text
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.vulnerability_policy import AllowList
-from graph.candidates import Candidate
+from graph.candidates import Candidate, ExclusionReason
 
 #: Maximum number of open comparisons in a note, and of findings against a newer version.
 _NEXT, _GROUNDS = 3, 2
+#: Maximum number of versions in a message.
+_NAMED = 3
 #: Findings about a newer version that can decide against it.
 _DECIDING = frozenset(
     {
@@ -353,6 +355,7 @@ def refused_text(count: int) -> str:
 def gap_notes(advice: Advice) -> Iterator[ReportNote]:
     """Notes about missing advisories, and about options of the request that have no effect."""
     yield from _advisories(advice)
+    yield from _unread(advice)
     yield from _refused_evidence(advice)
     yield from _prereleases(advice)
     yield from _allowed(advice)
@@ -375,6 +378,27 @@ def _advisories(advice: Advice) -> Iterator[ReportNote]:
         "`thoth advisories sync --osv` reads them"
     )
     yield ReportNote(NoteCode.NO_ADVISORIES, level, message)
+
+
+def _unread(advice: Advice) -> Iterator[ReportNote]:
+    """A note that listed versions could not be read, so that one of them may be better.
+
+    Packages that could not be read have a note of their own each.
+    """
+    unread = [
+        (name, it)
+        for name, excluded in advice.snapshot.excluded.items()
+        for it in excluded
+        if it.reason is ExclusionReason.UNAVAILABLE
+    ]
+    for name, it in unread[:_NAMED]:
+        message = f"{name} {it.version} does not count: {it.message}"
+        yield ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, message, name, it.version)
+    if unread[_NAMED:]:
+        count = len(unread) - _NAMED
+        versions = "version, which was" if count == 1 else "versions, which were"
+        message = f"the same holds for {count:,} more {versions} not read"
+        yield ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, message)
 
 
 def _refused_evidence(advice: Advice) -> Iterator[ReportNote]:
@@ -406,8 +430,6 @@ def _allowed(advice: Advice) -> Iterator[ReportNote]:
 
 #: Rules that can remove a release although the request does not name the package.
 _UNSEEN = frozenset({RequestRule.PUBLISHED, RequestRule.POLICY, RequestRule.EXCLUSION})
-#: Maximum number of refused releases in a message.
-_NAMED = 3
 
 
 def shortfall_notes(advice: Advice, stack: ResolvedStack) -> Iterator[ReportNote]:

@@ -11,7 +11,7 @@ from adviser.resolver.results import Conflict, ConflictStep
 from adviser.resolver.specifiers import admits, names_prerelease
 from adviser.stack_request import StackRequest
 from common.packages import DEFAULT_INDEX, version_of
-from graph.candidates import Candidate, ExclusionReason
+from graph.candidates import AbsenceReason, Candidate, ExclusionReason
 from graph.snapshot import Snapshot
 
 #: Versions on an index whose metadata were not read; newest first, by package and index.
@@ -170,22 +170,40 @@ _REMEDY = ": `thoth advise --fetch` reads"
 _SHOWN = 10
 
 
+def unread_texts(snapshot: Snapshot) -> tuple[str, ...]:
+    """Packages and versions that their index did not let us read, with the reason, sorted.
+
+    If there are any, nothing is proven over all listed versions.
+    """
+    texts = [
+        f"{name}: {it.message}"
+        for name, it in snapshot.absences.items()
+        if it.reason is AbsenceReason.UNAVAILABLE
+    ]
+    for name, excluded in snapshot.excluded.items():
+        versions = [it for it in excluded if it.reason is ExclusionReason.UNAVAILABLE]
+        texts += [f"{name} {it.version}: {it.message}" for it in versions]
+    return tuple(sorted(texts))
+
+
 def knows_nothing(snapshot: Snapshot) -> bool:
     """Whether the store has none of the requested packages, as when it is empty."""
-    return bool(snapshot.missing) and not snapshot.packages
+    return bool(snapshot.missing) and not snapshot.packages and not snapshot.absences
 
 
 def missing_message(request: StackRequest, snapshot: Snapshot) -> str | None:
     """The missing packages and the command that fetches them; ``None`` if nothing is missing.
 
-    Requirements that name an index are fetched from that index only, if it is configured.
+    Requirements that name an index are fetched from that index only, if it is configured. Packages
+    of which an index was asked already are left out.
     """
-    if not snapshot.missing:
+    missing = [it for it in snapshot.missing if it not in snapshot.absences]
+    if not missing:
         return None
     problem = "the store has none of the required packages"
     if not knows_nothing(snapshot):
-        problem = f"not in the store: {_shortened(snapshot.missing, ', ')}"
-    commands = " and ".join(_commands(request, snapshot.missing))
+        problem = f"not in the store: {_shortened(missing, ', ')}"
+    commands = " and ".join(_commands(request, missing))
     if not commands:
         return f"{problem}; no index for them is configured here (PACKAGE_INDEXES)"
     return f"{problem}{_REMEDY} them first, like {commands}"

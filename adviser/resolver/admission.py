@@ -31,7 +31,7 @@ from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
 from adviser.reused_results import ReusedResults
 from common.environments import Environment
 from common.packages import Purl
-from graph.candidates import Candidate, Dependency, Excluded
+from graph.candidates import Absence, Candidate, Dependency, Excluded
 
 #: Score of a version by criterion, in the order of the criteria, as fixed-point integers.
 Scores = Mapping[Purl, tuple[int, ...]]
@@ -96,6 +96,8 @@ class Knowledge(Protocol):
     def excluded(self) -> Mapping[str, tuple[Excluded, ...]]: ...
     @property
     def missing(self) -> tuple[str, ...]: ...
+    @property
+    def absences(self) -> Mapping[str, Absence]: ...
     @property
     def environment(self) -> Environment: ...
 
@@ -167,6 +169,7 @@ def universe_of(
         pinned=screen.pinned(packages),
         overrides=request.overrides,
         unlisted=frozenset(named - snapshot.packages.keys() - set(snapshot.missing)),
+        absent={name: it.message for name, it in snapshot.absences.items()},
         bounds_inferred=request.inferred_bounds,
         inferred=inferred,
     )

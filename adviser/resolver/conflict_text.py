@@ -145,7 +145,8 @@ def _unknown(universe: Universe, fact: Fact) -> str:
     name = fact.name
     if universe.packages.get(name) or universe.refused.get(name) or name in universe.unlisted:
         return ""
-    return f"; no version of {name} is known"
+    said = universe.absent.get(name)
+    return f"; no version of {name} is known" if said is None else f", and {said}"
 
 
 def _requirements(universe: Universe, name: str) -> Iterator[tuple[Candidate, Dependency]]:

@@ -73,6 +73,7 @@ class Universe:
     :param pinned: yanked versions that a constraint of the request pins
     :param overrides: specifier by name that replaces every requirement on the package
     :param unlisted: packages that a requirement names and whose index page was not read
+    :param absent: by name of a package without any version, what the indexes said of it
     :param bounds_inferred: whether inferred bounds count
         (:mod:`adviser.resolver.inferred_bounds`)
     :param inferred: inferred bounds by version, which are among its requirements
@@ -88,6 +89,7 @@ class Universe:
     pinned: frozenset[Purl] = frozenset()
     overrides: Mapping[str, str] = field(default_factory=dict)
     unlisted: frozenset[str] = frozenset()
+    absent: Mapping[str, str] = field(default_factory=dict)
     bounds_inferred: bool = False
     inferred: Mapping[Purl, tuple[Dependency, ...]] = field(default_factory=dict)
 

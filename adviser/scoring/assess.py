@@ -201,7 +201,7 @@ def assess(  # noqa: PLR0913 - inputs of one result
         baseline=base,
         coverage=covered,
         justifications=request_notes(
-            covered.missing, covered.unsolvable, unavailable, measured.claims
+            _missing(snapshot), covered.unsolvable, unavailable, measured.claims
         ),
         coverage_of=coverages.of,
         notes=justifications_of_stack(
@@ -210,16 +210,22 @@ def assess(  # noqa: PLR0913 - inputs of one result
     )
 
 
+def _missing(snapshot: Snapshot) -> dict[str, str]:
+    """Why nothing is known of a required package, by name."""
+    said = {name: it.message for name, it in snapshot.absences.items()}
+    return {name: said.get(name, "the store has no version of it") for name in snapshot.missing}
+
+
 def _baseline_of(
     snapshot: Snapshot, versions: Mapping[str, str] | None
-) -> tuple[dict[str, Purl], list[str]]:
-    """The candidates of the baseline by name, and the requirements without a candidate.
+) -> tuple[dict[str, Purl], dict[str, str]]:
+    """The candidates of the baseline by name, and why a requirement has no candidate.
 
     If no baseline is given, it is the newest version of each package that is neither yanked nor a
     pre-release, and whose wheels are not all for other environments.
     """
     baseline: dict[str, Purl] = {}
-    unavailable = []
+    unavailable = {}
     for name, candidates in snapshot.packages.items():
         if versions is None:
             if (newest := _newest(candidates)) is not None:
@@ -227,10 +233,20 @@ def _baseline_of(
         elif name in versions:
             same = next((it for it in candidates if same_version(it.version, versions[name])), None)
             if same is None:
-                unavailable.append(f"{name}=={versions[name]}")
+                text = f"{name}=={versions[name]}"
+                unavailable[text] = _why_no_candidate(snapshot, name, versions[name])
             else:
                 baseline[name] = same.purl
     return baseline, unavailable
+
+
+def _why_no_candidate(snapshot: Snapshot, name: str, version: str) -> str:
+    for it in snapshot.excluded.get(name, ()):
+        if same_version(it.version, version):
+            if it.reason in (ExclusionReason.UNREAD, ExclusionReason.UNAVAILABLE):
+                return it.message
+            return f"it cannot be installed here: {it.message}"
+    return "no such version is known"
 
 
 def _newest(candidates: Sequence[Candidate]) -> Candidate | None:

@@ -73,27 +73,29 @@ def justifications_of_stack(
 
 
 def request_notes(
-    missing: Iterable[str],
+    missing: Mapping[str, str],
     unsolvable: Iterable[str],
-    unavailable: Iterable[str],
+    unavailable: Mapping[str, str],
     claims: Iterable[Claim],
 ) -> tuple[Justification, ...]:
     """Findings about a request, whatever stack is chosen.
 
-    :param unavailable: requirements of the baseline without a candidate, such as ``numpy==1.26.4``
+    :param missing: why nothing is known of a required package, by name
+    :param unavailable: why a version of the baseline is no candidate, by requirement such as
+        ``numpy==1.26.4``
     """
     notes = []
-    for name in missing:
-        message = f"{name} is required, but the store has no version of it"
+    for name, reason in missing.items():
+        message = f"{name} is required, and {reason}"
         notes.append(Justification(JustificationCode.MISSING, NoteLevel.ERROR, message, name))
     for name in unsolvable:
         message = (
             f"the requirements of {name} are unknown, because each version must be built first"
         )
         notes.append(Justification(JustificationCode.UNSOLVABLE, NoteLevel.WARNING, message, name))
-    for text in unavailable:
+    for text, reason in unavailable.items():
         code, name = JustificationCode.BASELINE_UNAVAILABLE, text.partition("==")[0]
-        message = f"{text} is not among the candidate versions, so nothing is compared with it"
+        message = f"nothing is compared with {text}: {reason}"
         notes.append(Justification(code, NoteLevel.WARNING, message, name))
     return (*notes, *_confounded(claims))
 

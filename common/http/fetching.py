@@ -102,6 +102,7 @@ class FetchRequest:
     :param what: names the resource in messages
     :param limits: size limit of the body for each accepted status
     :param into: gets the body, and is rewound afterwards
+    :param setting: the variable that sets the size limit, for messages
     :param may_stop: whether ``into`` raises :class:`common.http.transport.StopReceiving` once it
         has enough; then the limit holds for what is received and not for the length of the file
     """
@@ -112,6 +113,7 @@ class FetchRequest:
     into: BinaryIO
     headers: Mapping[str, str] = field(default_factory=dict)
     deadline_s: float | None = None
+    setting: str = ""
     may_stop: bool = False
 
 
@@ -251,9 +253,10 @@ class Fetcher:
         logger.info("index_request_repeated", extra=fields)
 
 
-def too_large(what: str, limit: int) -> IndexProblem:
+def too_large(what: str, limit: int, setting: str = "") -> IndexProblem:
     """The error of a resource that exceeds its size limit, in bytes."""
-    return IndexProblem(IndexFault.TOO_LARGE, f"{what} is larger than {limit:,} bytes")
+    by = f", the limit in {setting}" if setting else ""
+    return IndexProblem(IndexFault.TOO_LARGE, f"{what} is larger than {limit:,} bytes{by}")
 
 
 def redirect_target(url: str, location: str, what: str) -> str:
@@ -277,11 +280,13 @@ def status_problem(head: Head, what: str) -> IndexProblem:
     status = head.status
     codes = {404: IndexFault.NOT_FOUND, 410: IndexFault.NOT_FOUND}
     codes |= {401: IndexFault.UNAUTHORIZED, 403: IndexFault.UNAUTHORIZED}
+    pause_s = _seconds_of(head.headers.get("retry-after", ""))
+    again = f", and asks to wait {pause_s:,.0f} s" if pause_s else ""
     return IndexProblem(
         codes.get(status, IndexFault.HTTP_STATUS),
-        f"{what}: the server answers {status} {_phrase_of(status)}".rstrip(),
+        f"{what}: the server answers {status} {_phrase_of(status)}".rstrip() + again,
         retryable=status in _TEMPORARY_STATUSES,
-        retry_after_s=_seconds_of(head.headers.get("retry-after", "")),
+        retry_after_s=pause_s,
         status=status,
     )
 
@@ -347,7 +352,7 @@ class _Body:
             return
         if not self._is_begun:
             self._begin(head)
-        _check_size(self.received, self._limit, self._request.what)
+        _check_size(self.received, self._limit, self._request)
         try:
             self._write(part)
         except StopReceiving:
@@ -360,7 +365,7 @@ class _Body:
             return
         for piece in _decompressed(self._decompressor, part, self._request.what):
             self._written += len(piece)
-            _check_size(self._written, self._limit, self._request.what)
+            _check_size(self._written, self._limit, self._request)
             self._request.into.write(piece)
 
     def finish(self, head: Head) -> None:
@@ -386,7 +391,7 @@ class _Body:
         self._limit = self._request.limits[head.status]
         length = head.headers.get("content-length", "")
         if _is_number(length) and int(length) > self._limit and not self._request.may_stop:
-            raise too_large(what, self._limit)
+            raise too_large(what, self._limit, self._request.setting)
         encoding = head.headers.get("content-encoding", "").strip().lower()
         if encoding in _GZIP:
             self._decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
@@ -413,9 +418,9 @@ def _decompressed(decompressor: zlib._Decompress, chunk: bytes, what: str) -> It
             return
 
 
-def _check_size(size: int, limit: int, what: str) -> None:
+def _check_size(size: int, limit: int, request: FetchRequest) -> None:
     if size > limit:
-        raise too_large(what, limit)
+        raise too_large(request.what, limit, request.setting)
 
 
 def _is_same_server(url: str, other: str) -> bool:

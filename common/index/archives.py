@@ -70,7 +70,9 @@ def _member(archive: zipfile.ZipFile, filename: str) -> zipfile.ZipInfo:
     project = canonicalize_name(filename.partition("-")[0])
     if project in members:
         return members[project]
-    if len(members) != 1:
+    if not members:
+        raise ValueError("it contains no METADATA")
+    if len(members) > 1:
         raise ValueError(f"{len(members)} members are METADATA")
     return next(iter(members.values()))
 
@@ -109,5 +111,5 @@ def broken_archive(filename: str) -> Iterator[None]:
     try:
         yield
     except _BROKEN as error:
-        what = f"{filename} is broken: {str(error) or type(error).__name__}"
+        what = f"{filename}: {str(error) or type(error).__name__}"
         raise IndexProblem(IndexFault.MALFORMED, what[:300]) from error

@@ -151,9 +151,9 @@ class IndexClient:
             limits |= {304: 0}
         into = io.BytesIO()
         url = f"{self.index.url}/{name}/"
-        answer = await self._fetcher.fetch(
-            FetchRequest(url, f"the page of {name}", limits, into, headers)
-        )
+        what = f"the page of {name}"
+        request = FetchRequest(url, what, limits, into, headers, setting="INDEX_PAGE_MB")
+        answer = await self._fetcher.fetch(request)
         now = datetime.now(UTC)
         if answer.status == 304 and kept is not None:
             self.traffic.revalidated += 1

@@ -32,6 +32,8 @@ _ROUNDS = 4
 #: Bytes of one range: the largest table of contents that is read.
 _LARGEST_PART = 16 << 20
 _IN_MEMORY = 8 << 20
+#: Sets how much is received of a file for its metadata.
+_SETTING = "INDEX_ARCHIVE_MB"
 #: Statuses of servers without support for ranges, or for ranges from the end.
 _NO_PARTS = frozenset({400, 405, 416, 501})
 
@@ -132,7 +134,7 @@ async def _first_members(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
     into = cast(BinaryIO, reader)
     limits = {200: fetcher.limits.archive_bytes}
     response = await fetcher.fetch(
-        FetchRequest(file.url, file.filename, limits, into, may_stop=True)
+        FetchRequest(file.url, file.filename, limits, into, setting=_SETTING, may_stop=True)
     )
     size, sha256 = reader.digest
     length = response.headers.get("content-length", "")
@@ -260,7 +262,8 @@ async def _add(fetcher: Fetcher, file: IndexFile, sparse: SparseFile, missing: M
 async def _whole(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
     with _temporary() as body:
         limits = {200: fetcher.limits.archive_bytes}
-        await fetcher.fetch(FetchRequest(file.url, file.filename, limits, body))
+        request = FetchRequest(file.url, file.filename, limits, body, setting=_SETTING)
+        await fetcher.fetch(request)
         return await asyncio.to_thread(_read_whole, file, body, fetcher.limits.metadata_bytes)
 
 

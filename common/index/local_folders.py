@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 from pypi_simple import UnparsableFilenameError, parse_filename
 
 from common.errors import IndexFault, IndexProblem
+from common.http.fetching import too_large
 from common.index.page_parsing import PageText, parse_page
 from common.index.project_pages import IndexFile, ProjectPage, contents_of
 from common.releases import kind_of_file
@@ -40,7 +41,7 @@ def folder_page(root: str, name: str, limit: int) -> ProjectPage:
             if not _is_within(page, folder):
                 raise _outside(page.name, folder)
             if page.stat().st_size > limit:
-                raise IndexProblem(IndexFault.TOO_LARGE, f"{page} is larger than {limit:,} bytes")
+                raise too_large(str(page), limit, "INDEX_PAGE_MB")
             text = PageText(page.read_bytes(), "text/html", f"{project.as_uri()}/")
             return parse_page(name, text, now)
     files = sorted(

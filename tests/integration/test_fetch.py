@@ -201,7 +201,7 @@ def test_an_index_that_does_not_answer_is_named_and_the_advice_goes_on(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert versions(done.stdout) == {"app": "1.1", "lib": "2.0"}
-    assert "still missing: app: pypi gave no page of it: [unreachable]" in done.stderr
+    assert "still missing: app: it was not read from pypi: " in done.stderr
     assert "error: the indexes gave no page of what is required" in done.stderr
     # What the silent index may have is not taken from a later one.
     assert other.paths == []

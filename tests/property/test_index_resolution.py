@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adviser.advise import Advice, advise, in_this_process
-from adviser.answering.index_resolution import IndexesSilent, IndexResolution
+from adviser.answering.index_resolution import IndexResolution
 from adviser.answering.index_snapshot import IndexSnapshot
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
 from common.errors import IndexFault, IndexProblem
 from common.index.project_pages import ProjectPage
+from graph.candidates import IndexesSilent
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 from tests.effort import examples
@@ -128,8 +129,8 @@ def test_a_package_that_the_index_does_not_serve_now_is_missing_with_the_reason(
     index: Index = {"web": {"2.0": {"requires": ["core"]}, "1.0": {}}}
     advice, resolution = resolved(asked("web\n"), Failing(index))
     assert versions(advice) == {"web": "1.0"}
-    assert resolution.listed.missing == {
-        "core": "pypi gave no page of it: [http_status] answered 500"
+    assert {name: it.message for name, it in resolution.listed.absences.items()} == {
+        "core": "it was not read from pypi: answered 500 [http_status]"
     }
 
 
