@@ -216,7 +216,7 @@ def test_a_page_that_is_none_is_told_and_nothing_taken_from_elsewhere(
         stores.settings, "advise", str(project), *WHERE, "--fetch", "--json",
         "--index", "pypi", "--index", "other", **at(index, other=other),
     )  # fmt: skip
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "[wrong_content_type]" in done.stderr
     assert other.paths == []
 
