@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import itertools
 from typing import Any
 
 import pytest
@@ -41,6 +39,7 @@ from tests.factories.advisories import (
     flask_sessions,
     osv,
 )
+from tests.factories.changed_documents import Path, json_values, paths_of, replaced
 
 texts = st.builds(
     "{}{}.{}{}{}".format,
@@ -191,45 +190,24 @@ def test_the_record_does_not_depend_on_the_order_or_size_of_deliveries(
     assert record.outcome(batches, versions_at) == once
 
 
-scalars = (
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=10)
-    | st.sampled_from(("PyPI", "ECOSYSTEM", "0", "1.0", "*", "2024-01-01T00:00:00Z", HIGH,
-                       "CVSS_V3", "CVSS_V4", "CVSS:4.0/", "CVSS:3.1/AV:N/AC:L", "AV:N/AC:L/Au:N"))
-)  # fmt: skip
 keys = st.text(max_size=5) | st.sampled_from(
     ("id", "affected", "package", "ranges", "events", "severity", "score", "introduced", "limit")
 )
-values = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
+values = json_values(
+    st.text(max_size=10)
+    | st.sampled_from(("PyPI", "ECOSYSTEM", "0", "1.0", "*", "2024-01-01T00:00:00Z", HIGH,
+                       "CVSS_V3", "CVSS_V4", "CVSS:4.0/", "CVSS:3.1/AV:N/AC:L", "AV:N/AC:L/Au:N")),
+    keys,
     max_leaves=8,
-)
-
-
-def places_of(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value)
-    return [at] * bool(at) + list(
-        itertools.chain.from_iterable(
-            places_of(child, (*at, key)) if isinstance(child, dict | list) else [(*at, key)]
-            for key, child in inner
-        )
-    )
-
+)  # fmt: skip
 
 WHOLE = flask_sessions()[0]
 
 
-@given(values, st.sampled_from(places_of(WHOLE)))
+@given(values, st.sampled_from(paths_of(WHOLE)))
 @settings(max_examples=examples(600), deadline=None)
-def test_no_document_does_anything_but_parse_or_be_refused(
-    value: Any, place: tuple[Any, ...]
-) -> None:
-    changed = copy.deepcopy(WHOLE)
-    holder: Any = changed
-    for key in place[:-1]:
-        holder = holder[key]
-    holder[place[-1]] = value
-    for document in (changed, value):
+def test_no_document_does_anything_but_parse_or_be_refused(value: Any, path: Path) -> None:
+    for document in (replaced(WHOLE, path, value), value):
         try:
             found = advisory(document)
         except InvalidDocument:

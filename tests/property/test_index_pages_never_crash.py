@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import hashlib
 import io
 import zipfile
@@ -32,6 +31,7 @@ from common.index.file_metadata import fetch_metadata
 from common.index.page_parsing import PageText, logger, parse_page
 from common.index.project_pages import IndexFile, spelling
 from tests.effort import examples
+from tests.factories.changed_documents import Path, json_values, replaced
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 URL = "https://index.example/simple/parrot/"
@@ -57,18 +57,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=10) | st.samp
         DIGEST,
     ]
 )
-scalars = (
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | texts
-)
-values = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=6,
-)
+values = json_values(texts, keys=texts)
 
 PAGE = {
     "meta": {"api-version": "1.1"},
@@ -88,7 +77,7 @@ PAGE = {
         }
     ],
 }
-PATHS: list[tuple[Any, ...]] = [
+PATHS: list[Path] = [
     ("meta",), ("meta", "api-version"), ("files",), ("versions",), ("versions", 0), ("files", 0),
     *(("files", 0, key) for key in PAGE["files"][0]),
     ("files", 0, "hashes", "sha256"), ("files", 0, "core-metadata", "sha256"),
@@ -132,14 +121,9 @@ def check(body: bytes, kind: str, url: str = URL) -> None:
 @example(path=("meta", "api-version"), value="x" * 3_000_000)
 @example(path=("versions", 0), value="1" * 5_000)
 @settings(max_examples=examples(800), deadline=None)
-def test_a_page_of_json_with_any_value_replaced(path: tuple[Any, ...], value: Any) -> None:
-    changed: Any = copy.deepcopy(PAGE)
-    target = changed
-    for key in path[:-1]:
-        target = target[key]
-    target[path[-1]] = value
+def test_a_page_of_json_with_any_value_replaced(path: Path, value: Any) -> None:
     with suppress(orjson.JSONEncodeError):
-        check(orjson.dumps(changed), JSON)
+        check(orjson.dumps(replaced(PAGE, path, value)), JSON)
 
 
 pieces = st.sampled_from(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +16,7 @@ from ingest.personal_data import scrub
 from ingest.sources.documents import RawDocument, RefusedDocument
 from tests.effort import examples
 from tests.factories import inspections as own
+from tests.factories.changed_documents import json_values, paths_of, replaced
 from tests.factories.documents import (
     directory,
     document_2019,
@@ -27,12 +27,8 @@ from tests.factories.documents import (
     specification,
 )
 
-scalars = (
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=12)
+values = json_values(
+    st.text(max_size=12)
     | st.sampled_from(
         [
             "2024-05-01T10:00:00Z",
@@ -44,31 +40,9 @@ scalars = (
         ]
     )
 )
-values = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
-    max_leaves=6,
-)
 
 DIRECTORY = {"result": result_document(), "specification": specification()}
 SINGLES = [document_2019(), document_2020_02(), {"inspection-a": [document_2020_02()]}]
-
-
-def paths_of(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value)
-    found = [at] if at else []
-    for key, child in inner:
-        found += paths_of(child, (*at, key)) if isinstance(child, dict | list) else [(*at, key)]
-    return found
-
-
-def replaced(document: Any, path: tuple[Any, ...], value: Any) -> Any:
-    changed = copy.deepcopy(document)
-    target = changed
-    for key in path[:-1]:
-        target = target[key]
-    target[path[-1]] = value
-    return changed
 
 
 def check(raw: RawDocument) -> None:

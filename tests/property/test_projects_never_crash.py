@@ -26,6 +26,7 @@ from common.errors import InvalidFile
 from common.formats.requirements_files import lines_of
 from common.releases import ReleaseFile, parse_requirement
 from tests.effort import examples
+from tests.factories.changed_documents import json_values, paths_of, replaced
 
 HERE = environment("3.11", "linux_x86_64")
 NAMES = [*PROJECT_FILES, "pylock.toml", "pylock.x.toml", "a/b.txt", "c.toml"]
@@ -47,19 +48,11 @@ texts = st.lists(fragments | st.text(max_size=8), max_size=8).map("".join)
 contents = texts.map(lambda it: it.encode("utf-8", "surrogatepass")) | st.binary(max_size=40)
 files = st.dictionaries(st.sampled_from(NAMES), contents, max_size=4)
 
-scalars = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=8)
+values = json_values(
+    st.integers() | st.text(max_size=8)
     | st.sampled_from(["==1", "*", ">=3.6.*", "os_name ~= 'x'", "https://u:p@[::1]:x/",
-                       "a" * 3_000])
+                       "a" * 3_000]),
 )  # fmt: skip
-values = st.recursive(
-    scalars,
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
 
 WHOLE: dict[str, Any] = {
     "Pipfile": {
@@ -146,25 +139,6 @@ def test_any_file_is_a_lock_or_an_error_that_helps(name: str, content: bytes) ->
         lock.packages(HERE.markers)
 
 
-def paths_of(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place within a document."""
-    inner: list[tuple[Any, Any]] = []
-    if isinstance(value, dict):
-        inner = list(value.items())
-    elif isinstance(value, list):
-        inner = list(enumerate(value))
-    return [at, *(path for key, it in inner for path in paths_of(it, (*at, key)))]
-
-
-def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
-    """A copy of a document with another value at a place."""
-    if not path:
-        return new
-    copied = value.copy()
-    copied[path[0]] = put(value[path[0]], path[1:], new)
-    return copied
-
-
 def encoded(name: str, document: Any) -> bytes | None:
     """As a file; ``None`` for what the format cannot hold."""
     if name == "Pipfile.lock":
@@ -187,8 +161,8 @@ def test_the_documents_that_are_changed_are_right(name: str) -> None:
 def test_a_document_with_any_value_at_any_place_is_read_or_refused(
     data: st.DataObject, name: str, value: Any
 ) -> None:
-    path = data.draw(st.sampled_from(paths_of(WHOLE[name])))
-    content = encoded(name, put(WHOLE[name], path, value))
+    path = data.draw(st.sampled_from([(), *paths_of(WHOLE[name])]))
+    content = encoded(name, replaced(WHOLE[name], path, value))
     if content is not None:
         check_project({name: content})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import orjson
@@ -18,6 +17,7 @@ from ingest.releases.parsing import release_of
 from ingest.releases.pipeline import ParsedRelease, parse_releases
 from ingest.sources.documents import RawDocument, RefusedDocument
 from tests.effort import examples
+from tests.factories.changed_documents import json_values, paths_of, replaced
 from tests.factories.documents import encoded
 from tests.factories.releases import (
     failed,
@@ -45,18 +45,7 @@ texts = st.text(characters, max_size=12) | st.sampled_from(
         "(" * 900,
     ]
 )
-scalars = (
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | texts
-)
-values = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=6,
-)
+values = json_values(texts, keys=texts)
 
 RELEASE = release_document(
     requires=["click>=8", 'rich; extra == "x"'],
@@ -76,23 +65,6 @@ SOLVER = solver_document(
     [{"requirement": "x y", "details": "…"}],
     [{"package_name": "e", "version_spec": "==9"}],
 )
-
-
-def paths_of(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value)
-    found = [at] if at else []
-    for key, child in inner:
-        found += paths_of(child, (*at, key)) if isinstance(child, dict | list) else [(*at, key)]
-    return found
-
-
-def replaced(document: Any, path: tuple[Any, ...], value: Any) -> Any:
-    changed = copy.deepcopy(document)
-    target = changed
-    for key in path[:-1]:
-        target = target[key]
-    target[path[-1]] = value
-    return changed
 
 
 def check(data: bytes) -> None:

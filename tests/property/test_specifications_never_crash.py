@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from typing import Any
 
@@ -13,18 +12,10 @@ from pis.amun.locks import read_pylock, read_requirements
 from pis.amun.schema import InvalidSpecification, SpecificationProblem, field_paths
 from pis.amun.specification import load_specification
 from tests.effort import examples
+from tests.factories.changed_documents import Path, json_values, paths_of, replaced
 from tests.factories.specifications import HASH, SCRIPT, specification
 
-scalars = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9)
-)
-values = st.recursive(
-    scalars,
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3)
-    ),
-    max_leaves=8,
-)
+values = json_values(st.integers() | st.floats(allow_nan=False) | st.text(max_size=9), max_leaves=8)
 
 FULL = specification(
     identifier="mine",
@@ -37,24 +28,6 @@ FULL = specification(
     environment=[{"name": "OMP_NUM_THREADS", "value": "1"}],
     run={"requests": {"cpu": "2", "memory": "1Gi", "hardware": {"cpu_family": 6}}},
 )
-
-
-def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The path of every value within ``value``."""
-    pairs = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value if isinstance(value, list) else ())
-    )
-    return [at, *(place for key, inner in pairs for place in places(inner, (*at, key)))]
-
-
-def replaced(value: Any, place: tuple[Any, ...], new: Any) -> Any:
-    if not place:
-        return new
-    changed = copy.copy(value)
-    changed[place[0]] = replaced(value[place[0]], place[1:], new)
-    return changed
 
 
 def taken_or_refused(value: Any) -> None:
@@ -76,9 +49,9 @@ def test_any_json(value: Any) -> None:
 
 
 @settings(max_examples=examples(300))
-@given(st.sampled_from(places(FULL)), values)
-def test_any_value_in_any_place(place: tuple[Any, ...], value: Any) -> None:
-    taken_or_refused(replaced(FULL, place, value))
+@given(st.sampled_from([(), *paths_of(FULL)]), values)
+def test_any_value_in_any_place(path: Path, value: Any) -> None:
+    taken_or_refused(replaced(FULL, path, value))
 
 
 @given(
