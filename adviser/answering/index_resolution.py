@@ -157,9 +157,27 @@ class IndexResolution:
         """Read versions, and the pages of all packages that a read version requires."""
         versions = [(it.name, it.version) for it in reads.versions]
         await asyncio.gather(
-            *(self._read(*it) for it in versions), *map(self._page, reads.packages)
+            *(self._read(*it) for it in versions),
+            *(self._read_down(it.name, it.version) for it in reads.chosen),
+            *map(self._page, reads.packages),
         )
         await asyncio.gather(*map(self._page, {it.name for it in self.listed.required()}))
+
+    async def _read_down(self, name: str, version: str) -> None:
+        """Read a version, the newest versions that meet its requirements, and so on."""
+        await self._read(name, version)
+        for candidate in self.listed.candidates(name):
+            if candidate.version == version:
+                await asyncio.gather(*map(self._read_newest, candidate.requires))
+
+    async def _read_newest(self, required: Dependency) -> None:
+        if required.url is not None:
+            return
+        await self._page(required.name)
+        roots = [it.specifier for it in self._roots if it.name == required.name]
+        newest = self._newest(required.name, [self._specifier(required), *roots])
+        if newest is not None and not newest.read and not newest.sdist_only:
+            await self._read_down(newest.name, newest.version)
 
     def unmet(self) -> dict[str, str]:
         """Reason by package that the request requires and that no index can provide."""
@@ -184,7 +202,7 @@ class IndexResolution:
             return
         name = dependency.name
         wanted = self._wanted.setdefault(name, set())
-        specifier = self._rules.overrides.get(name, dependency.specifier)
+        specifier = self._specifier(dependency)
         first = specifier not in wanted
         wanted.add(specifier)
         await self._page(name)
@@ -197,12 +215,10 @@ class IndexResolution:
             await self._follow_newest(name)
 
     async def _follow_newest(self, name: str) -> None:
-        newest = self._newest(name)
+        newest = self._newest(name, self._wanted[name])
         if newest is None:
             return
         await self._read(name, newest.version)
-        if self._newest(name) is None:
-            return
         for candidate in self.listed.candidates(name):
             if candidate.version == newest.version:
                 await self._follow(candidate.requires)
@@ -210,10 +226,13 @@ class IndexResolution:
         # It was read and cannot be used: the next one is the newest now.
         await self._follow_newest(name)
 
-    def _newest(self, name: str) -> Candidate | None:
-        """The newest candidate that meets all that is known to be required of the package."""
+    def _specifier(self, required: Dependency) -> str:
+        return self._rules.overrides.get(required.name, required.specifier)
+
+    def _newest(self, name: str, specifiers: Iterable[str]) -> Candidate | None:
+        """The newest candidate that meets specifiers and the rules of the request."""
         rules = self._rules
-        texts = [*self._wanted.get(name, ())]
+        texts = [*specifiers]
         texts += [it.specifier for it in rules.constraints if it.name == name]
         early = (
             rules.all_prereleases or name in rules.prereleases or any(map(names_prerelease, texts))

@@ -13,19 +13,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from adviser.resolver.branch_and_bound import branched
+from adviser.resolver.compression import compressed
 from adviser.resolver.inferred_bounds import head_of
+from adviser.resolver.objective import LevelValues, value_of
 from adviser.resolver.results import Choice, Resolution, ResolvedStack
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import Universe
 from graph.candidates import Candidate, Dependency
 
 #: Versions of a package to read together, by how often it was chosen unread before. The solver
-#: walks down the unread versions of a package whose requirements conflict; reading more each time
-#: bounds the number of rounds by their logarithm and the reads by four times the needed ones.
-BATCHES = (1, 4, 16, 31)
+#: walks down the unread versions of a package whose requirements conflict. A round costs as much as
+#: reading a dozen versions at the same time.
+BATCHES = (4, 24, 31)
+#: The same for source distributions, which take longer to read.
+SDIST_BATCHES = (1, 4, 16, 31)
+#: The same if a stack of read versions shows how far the solver can walk down.
+BOUNDED_BATCHES = (8, 31)
+#: Steps of the search for such a stack.
+_STEPS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +43,13 @@ class NeededReads:
 
     :param versions: unread versions, the most important first, each once
     :param packages: unlisted packages whose index page is needed, sorted
+    :param chosen: those of the versions that are in a stack, so that what they require is likely
+        needed next
     """
 
     versions: tuple[Candidate, ...] = ()
     packages: tuple[str, ...] = ()
+    chosen: tuple[Candidate, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.versions or self.packages)
@@ -105,35 +117,52 @@ class ReadingRounds:
 
         :param candidates: as in :func:`resolve_listed`
         """
-        versions: dict[Candidate, None] = {}
+        chosen_unread: dict[Candidate, None] = {}
+        offers: dict[Candidate, None] = {}
         heads: dict[Candidate, None] = {}
         neighbours: dict[Candidate, None] = {}
         packages: set[str] = set()
+        walks: list[_Walk] = []
         for stack in resolution.stacks:
             chosen = {it.name: _candidate(universe, it) for it in stack.choices}
             asked = list(_requirements(universe, stack, chosen))
             packages.update(it.name for it in asked if it.name in universe.unlisted)
-            versions.update(dict.fromkeys(it for it in chosen.values() if not it.read))
-            versions.update(dict.fromkeys(self._extra_offers(universe, asked, chosen)))
+            unread = [it for it in chosen.values() if not it.read]
+            chosen_unread.update(dict.fromkeys(unread))
+            offers.update(dict.fromkeys(self._extra_offers(universe, asked, chosen)))
+            walks += [_Walk(it, stack.levels) for it in unread]
             if universe.bounds_inferred:
                 heads.update(dict.fromkeys(_unread_heads(chosen.values(), candidates)))
-        for it in versions:
-            neighbours.update(dict.fromkeys(self._neighbours(universe, it)))
-        for name in {it.name for it in versions}:
+        walks += [_Walk(it) for it in offers if it not in chosen_unread]
+        reached = _reached_by_read(universe, len(resolution.stacks)) if chosen_unread else None
+        for walk in walks:
+            neighbours.update(dict.fromkeys(self._neighbours(universe, walk, reached)))
+        for name in {it.version.name for it in walks}:
             self._asked[name] += 1
-        return NeededReads(tuple({**versions, **heads, **neighbours}), tuple(sorted(packages)))
+        return NeededReads(
+            tuple({**chosen_unread, **offers, **heads, **neighbours}),
+            tuple(sorted(packages)),
+            tuple(chosen_unread),
+        )
 
-    def _batch(self, name: str) -> int:
-        return BATCHES[min(self._asked[name], len(BATCHES) - 1)]
+    def _batch(self, name: str, batches: Sequence[int] = BATCHES) -> int:
+        return batches[min(self._asked[name], len(batches) - 1)]
 
-    def _neighbours(self, universe: Universe, chosen: Candidate) -> list[Candidate]:
-        """The unread versions that would be chosen next if ``chosen`` turned out to be impossible.
+    def _neighbours(
+        self, universe: Universe, walk: _Walk, reached: LevelValues | None
+    ) -> list[Candidate]:
+        """The unread versions that would be chosen next if the version cannot be.
 
         Versions that other specifiers admit are included, because packages that are released
         together pin each other. Source distributions are read on speculation only beside another.
+
+        :param reached: score of a stack of read versions, below which the solver never walks
         """
+        chosen = walk.version
         candidates = universe.packages[chosen.name]
         places = {it.purl: place for place, it in enumerate(candidates)}
+        limit = None if walk.levels is None else reached
+        invited = universe.needs_invitation(chosen)
 
         def order(it: Candidate) -> tuple[int, int, int]:
             first, newness = universe.values(it)
@@ -145,15 +174,18 @@ class ReadingRounds:
             for it in candidates
             if not it.read
             and (chosen.sdist_only or not it.sdist_only)
-            and not universe.needs_invitation(it)
+            and universe.needs_invitation(it) <= invited
             and order(it) > after
             and all(
                 admits(universe.asked(root), it.version)
                 for root in universe.roots
                 if root.name == it.name
             )
+            and (limit is None or walk.score_with(universe, it) >= limit)
         )
-        return sorted(left, key=order)[: self._batch(chosen.name) - 1]
+        batches = BATCHES if limit is None else BOUNDED_BATCHES
+        batch = self._batch(chosen.name, SDIST_BATCHES if chosen.sdist_only else batches)
+        return sorted(left, key=order)[: batch - 1]
 
     def _extra_offers(
         self, universe: Universe, asked: Iterable[Dependency], chosen: Mapping[str, Candidate]
@@ -176,6 +208,36 @@ class ReadingRounds:
                 if not any(extra in it.extras for it in within):
                     unread = [it for it in within if not it.read]
                     yield from unread[: max(4, self._batch(dependency.name))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """An unread version whose neighbours are considered.
+
+    :param levels: score of the stack that contains it; ``None`` if none does
+    """
+
+    version: Candidate
+    levels: LevelValues | None = None
+
+    def score_with(self, universe: Universe, other: Candidate) -> LevelValues:
+        """Upper bound of the score of the stack with another version in its place."""
+        levels = list(self.levels or ())
+        first, newness = universe.values(self.version)
+        other_first, other_newness = universe.values(other)
+        levels[0] += other_first - first
+        levels[universe.level_of(other.name)] += other_newness - newness
+        return tuple(levels)
+
+
+def _reached_by_read(universe: Universe, count: int) -> LevelValues | None:
+    """Score of the last of ``count`` stacks of read versions; ``None`` if none is found quickly."""
+    read = {name: [it for it in them if it.read] for name, them in universe.packages.items()}
+    problem = compressed(replace(universe, packages=read), count)
+    found = branched(problem, count, _STEPS)
+    if found is None or len(found.stacks) < count:
+        return None
+    return value_of(problem, found.stacks[-1])
 
 
 def _candidate(universe: Universe, choice: Choice) -> Candidate:

@@ -24,7 +24,7 @@ from tests.factories.universes import Index
 
 #: ``web`` conflicts with ``tool`` in its newest 40 versions.
 INDEX: Index = {
-    "web": {f"1.{n}": {"requires": [f"core>={2 if n > 10 else 1}"]} for n in range(1, 51)},
+    "web": {f"1.{n}": {"requires": [f"core>={2 if n > 160 else 1}"]} for n in range(1, 201)},
     "tool": {f"{n}.0": {"requires": ["core<2"]} for n in range(1, 9)},
     "core": {f"{n}.0": {} for n in range(1, 4)},
     "far": {"1.0": {}},
@@ -104,7 +104,7 @@ def test_the_last_snapshot_alone_gives_the_same_advice_again() -> None:
 
 
 def test_a_conflict_is_proven_over_all_listed_versions() -> None:
-    request = asked("web>1.10\ntool\n")
+    request = asked("web>1.160\ntool\n")
     pages = Pages(snapshot_for(request, INDEX))
     advice = advised_from(request, pages)
     assert advice.resolution.status is ResolutionStatus.INFEASIBLE
