@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli.console import print_canonical_json, print_lines, print_note
-from cli.options import NamedPath, as_json_option, environment_options, requested_environment
-from cli.options import fetch as fetch_missing
+from cli.options import (
+    NamedPath,
+    as_json_option,
+    environment_options,
+    read_over_indexes,
+    requested_environment,
+)
 from common.settings import Settings
 
 if TYPE_CHECKING:
     from adviser.guard import GuardResult, MissingKnowledge
+    from adviser.stack_request import StackRequest
+    from graph.candidates import Dependency
+    from graph.engine import Stores
 
 #: Exit codes by outcome.
 _CODES = {"no_harm": 0, "harm": 1, "unknown": 4}
@@ -35,8 +45,9 @@ _OTHER_COMMANDS = (
 @click.argument("old", type=NamedPath(path_type=Path))
 @click.argument("new", type=NamedPath(path_type=Path))
 @environment_options
-@click.option("--fetch", is_flag=True,
-              help="Read changed packages from the indexes first.")  # fmt: skip
+@click.option("--fetch/--offline", "fetch", default=None,
+              help="Read changed versions from the indexes, or use only what is stored.  [default:"
+                   " read if the store lacks one]")  # fmt: skip
 @click.option("--allow-unknown", is_flag=True, help="Exit with 0 instead of 4 if data is missing.")
 @as_json_option
 @click.pass_context
@@ -45,7 +56,7 @@ def guard(
     /,
     old: Path,
     new: Path,
-    fetch: bool,
+    fetch: bool | None,
     allow_unknown: bool,
     as_json: bool,
     **given: Any,
@@ -67,6 +78,7 @@ def guard(
     from adviser.answering.lock_upgrades import (
         changed_versions,
         guarded,
+        lacks_metadata,
         request_of_locks,
     )
     from adviser.reports.serialization import claim_document, plain
@@ -82,11 +94,15 @@ def guard(
     installed = [lock.packages(where.markers) for lock in locks]
     before, after = ({name: it.version for name, it in lock.items()} for lock in installed)
     with migrated_stores(settings) as stores:
-        if fetch:
-            request = request_of_locks(settings, locks, where)
-            fetch_missing(stores, request, changed_versions(before, after))
         hardware = hardware_in(stores, given["hardware"])
-        upgrade = guarded(stores, before, after, where, hardware.digest)
+        compare = partial(guarded, stores, before, after, where, hardware.digest)
+        upgrade = None if fetch else compare()
+        if upgrade is None or (
+            fetch is None and settings.fetch_missing and lacks_metadata(upgrade)
+        ):
+            request = request_of_locks(settings, locks, where)
+            _read_versions(stores, request, changed_versions(before, after))
+            upgrade, fetch = compare(), True
     print_note(hardware.note)
     if as_json:
         claims = {
@@ -98,9 +114,20 @@ def guard(
             {"outcome": upgrade.outcome.value, "family": family, **plain(upgrade), **claims}
         )
     else:
-        print_lines(_lines(upgrade, fetched=fetch))
+        print_lines(_lines(upgrade, fetched=bool(fetch)))
     code = _CODES[upgrade.outcome.value]
     context.exit(0 if allow_unknown and code == _CODES["unknown"] else code)
+
+
+def _read_versions(stores: Stores, request: StackRequest, versions: Sequence[Dependency]) -> None:
+    """Read the metadata of versions from the indexes into the record and the graph."""
+    from adviser.advise import in_this_process
+    from graph.projection import sync
+
+    read = methodcaller("read_versions", versions)
+    read_over_indexes(stores, request, read, in_this_process, versions)
+    # Locks are compared by the graph.
+    sync(stores.engine, stores.driver, database=stores.database)
 
 
 def _lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -294,37 +292,6 @@ def labels(text: str) -> dict[str, str]:
     return parsed
 
 
-def fetch(stores: Stores, request: StackRequest, more: Iterable[Dependency] = ()) -> None:
-    """Read the missing packages of a request, and report on standard error.
-
-    :param more: further requirements
-    """
-    from adviser.answering.missing_packages import fetch_missing
-    from cli.packages_view import crawl_progress, print_crawls
-    from ingest.crawl.crawl_request import CrawlBounds
-    from ingest.crawl.runs import add_packages, roots_of, unanswered
-
-    def add(index: str, requirements: Sequence[str], prereleases: bool) -> bool:
-        with redirect_stdout(sys.stderr):
-            with crawl_progress() as on_progress:
-                outcome = add_packages(
-                    stores.settings,
-                    roots_of(requirements),
-                    CrawlBounds(prereleases=prereleases),
-                    index=index,
-                    watching=False,
-                    on_progress=on_progress,
-                )
-            print_crawls(outcome)
-        return not unanswered(outcome.report)
-
-    def show(line: str) -> None:
-        click.echo(printable(line), err=True)
-
-    for name, reason in fetch_missing(stores, request, add, show, more).items():
-        show(f"still missing: {name}: {reason}")
-
-
 def read_over_indexes(
     stores: Stores,
     request: StackRequest,
@@ -357,20 +324,19 @@ def read_over_indexes(
             for name, absence in error.absences.items():
                 click.echo(printable(f"still missing: {name}: {absence.message}"), err=True)
             click.echo(
-                "error: the indexes gave no page of what is required, so the advice goes on with"
-                " what is known; check their addresses (PACKAGE_INDEXES) and the network",
+                "error: the indexes gave no page of what is required, so only what is"
+                " stored counts; check their addresses (PACKAGE_INDEXES) and the network",
                 err=True,
             )
             return error
-    listed, progress = resolution.listed, resolution.progress
-    for index in sorted(listed.indexes()):
-        read = [(it.page, it.metadata) for it in listed.packages.values() if it.index == index]
-        store_read(stores.settings, stores.engine, index, read)
+    store_read(stores.settings, stores.engine, resolution.listed.read())
+    progress = resolution.progress
     if progress.requests:
         click.echo(
             f"read {progress.read:,} of {progress.listed:,} listed releases of"
-            f" {counted(progress.packages, 'package')}, in {counted(progress.rounds, 'round')} and"
-            f" {counted(progress.requests, 'request')}"
+            f" {counted(progress.packages, 'package')}, in"
+            + (f" {counted(progress.rounds, 'round')} and" if progress.rounds else "")
+            + f" {counted(progress.requests, 'request')}"
             f" ({progress.bytes_received / 1e6:.1f} MB)",
             err=True,
         )

@@ -228,18 +228,17 @@ def queue_sets(processes: int) -> list[list[QueueName]]:
     """The queues of each process, divided so that long jobs do not block jobs that people wait for.
 
     >>> [[str(name) for name in names] for names in queue_sets(2)]
-    [['people'], ['bulk', 'fetches', 'inspections']]
+    [['people'], ['bulk', 'inspections']]
     """
     from api.jobs.queue import QueueName
 
-    people, inspections = [QueueName.PEOPLE], [QueueName.INSPECTIONS]
-    # Projection into the graph is a bulk job, and must not wait hours for an inspection.
-    others = [QueueName.BULK, QueueName.FETCHES]
+    people, bulk, inspections = [QueueName.PEOPLE], [QueueName.BULK], [QueueName.INSPECTIONS]
     if processes == 1:
-        return [[*people, *others, *inspections]]
+        return [[*people, *bulk, *inspections]]
     if processes == 2:
-        return [people, [*others, *inspections]]
-    return [*[people] * (processes - 2), others, inspections]
+        return [people, [*bulk, *inspections]]
+    # Projection into the graph is a bulk job, and must not wait hours for an inspection.
+    return [*[people] * (processes - 2), bulk, inspections]
 
 
 def workers_of(sets: Sequence[Sequence[QueueName]]) -> list[ChildProcess]:

@@ -931,6 +931,8 @@ class AnalysisRow(Base):
     graph_revision: ColumnElement[int | None] = column(BigInteger)
     #: How often a worker started the request.
     attempts: ColumnElement[int] = column(server_default=text("0"))
+    #: Packages, releases, rounds, requests and bytes that were read from indexes for it.
+    progress: ColumnElement[dict[str, Any] | None] = column(JSONB)
 
 
 class AuditRow(Base):

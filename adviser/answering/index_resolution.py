@@ -53,7 +53,7 @@ class ResolutionProgress:
     :param listed: versions on the pages that were read
     :param read: versions whose metadata was read
     :param requests: sent to the indexes; none if everything was cached
-    :param bytes_received: from the indexes
+    :param bytes_received: from the indexes, as transferred
     """
 
     packages: int = 0
@@ -106,11 +106,7 @@ class IndexResolution:
         :raises IndexesSilent: if no index gave a page
         """
         await self._follow(self._roots)
-        absences = dict(sorted(self.listed.absences.items()))
-        if not self.listed.packages and any(
-            it.reason is AbsenceReason.UNAVAILABLE for it in absences.values()
-        ):
-            raise IndexesSilent(absences)
+        self._require_pages()
         rounds = advise_listed(
             self._request, *self._known(), resolver=self._resolver, threads=threads
         )
@@ -148,8 +144,34 @@ class IndexResolution:
             for reads in needed:
                 await self._read_all(reads)
 
+    async def read_versions(self, versions: Iterable[Dependency]) -> None:
+        """Read the metadata of pinned versions, but nothing that they require.
+
+        :param versions: such as ``flask==3.1.2``
+        :raises IndexesSilent: if no index gave a page
+        """
+
+        async def read(pinned: Dependency) -> None:
+            await self._page(pinned.name)
+            package = self.listed.packages.get(pinned.name)
+            listed = package.records if package else ()
+            admitted = [it for it in listed if admits(pinned.specifier, it)]
+            await asyncio.gather(*(self._read(pinned.name, it) for it in admitted))
+
+        await asyncio.gather(*map(read, versions))
+        self._require_pages()
+
+    def _require_pages(self) -> None:
+        """:raises IndexesSilent: if no index gave a page, and one failed to answer"""
+        absences = dict(sorted(self.listed.absences.items()))
+        if not self.listed.packages and any(
+            it.reason is AbsenceReason.UNAVAILABLE for it in absences.values()
+        ):
+            raise IndexesSilent(absences)
+
     def _known(self) -> SnapshotAndEvidence:
         self.progress.rounds += 1
+        self._on_progress(self.progress)
         # Nothing is on its way meanwhile, so this may hold the event loop.
         return self._knowledge(self.listed)
 
@@ -315,8 +337,9 @@ def _unavailable(index: str, problem: IndexProblem) -> Absence:
 async def _over_indexes(
     settings: Settings,
     request: StackRequest,
-    resolution_over: Callable[[Mapping[str, IndexReader]], IndexResolution],
+    resolution_over: Callable[[Mapping[str, IndexReader], OnProgress], IndexResolution],
     use: Callable[[IndexResolution], Awaitable[T]],
+    on_progress: OnProgress,
 ) -> tuple[T, IndexResolution]:
     indexes = configured_indexes(settings)
     async with AsyncExitStack() as stack:
@@ -325,11 +348,19 @@ async def _over_indexes(
             for it in request.options.indexes
             if it.name in indexes
         }
-        resolution = resolution_over(clients)
+
+        def count(progress: ResolutionProgress) -> None:
+            traffic = [it.traffic for it in clients.values()]
+            progress.requests = sum(it.requests for it in traffic)
+            progress.bytes_received = sum(it.bytes_received for it in traffic)
+
+        def counted(progress: ResolutionProgress) -> None:
+            count(progress)
+            on_progress(progress)
+
+        resolution = resolution_over(clients, counted)
         result = await use(resolution)
-        traffic = [it.traffic for it in clients.values()]
-        resolution.progress.requests = sum(it.requests for it in traffic)
-        resolution.progress.bytes_received = sum(it.bytes_received for it in traffic)
+        count(resolution.progress)
         return result, resolution
 
 
@@ -381,10 +412,10 @@ def over_indexes(
 
     knowledge = _RecordKnowledge(stores)
 
-    def over(readers: Mapping[str, IndexReader]) -> IndexResolution:
-        return IndexResolution(request, readers, knowledge, resolver, on_progress, more)
+    def over(readers: Mapping[str, IndexReader], progress: OnProgress) -> IndexResolution:
+        return IndexResolution(request, readers, knowledge, resolver, progress, more)
 
-    return asyncio.run(_over_indexes(stores.settings, request, over, use))
+    return asyncio.run(_over_indexes(stores.settings, request, over, use, on_progress))
 
 
 def named(advice: Advice) -> Advice:

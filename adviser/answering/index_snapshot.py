@@ -177,6 +177,10 @@ class ListedPackage:
             self.candidates = None
 
 
+#: A page, and the metadata of its versions that was read.
+ReadPackage = tuple[ProjectPage, Mapping[str, ReleaseMetadata]]
+
+
 class IndexSnapshot:
     """Grows with every page and every metadata file that is read; :meth:`freeze` makes a snapshot.
 
@@ -206,6 +210,13 @@ class IndexSnapshot:
     def indexes(self) -> set[str]:
         """The indexes that gave a page."""
         return {it.index for it in self.packages.values()}
+
+    def read(self) -> dict[str, list[ReadPackage]]:
+        """Pages with the metadata that was read of their versions, by index."""
+        read: dict[str, list[ReadPackage]] = {}
+        for it in self.packages.values():
+            read.setdefault(it.index, []).append((it.page, it.metadata))
+        return dict(sorted(read.items()))
 
     def as_of(self, index: str) -> datetime:
         """The time at which an index sent or confirmed its oldest page."""

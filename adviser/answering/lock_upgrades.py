@@ -6,7 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from adviser.answering.answers import known_of
 from adviser.answering.index_selection import asked_indexes
-from adviser.guard import GuardResult, changes_of, guard, versions_without_candidate
+from adviser.guard import (
+    GuardResult,
+    MissingKind,
+    changes_of,
+    guard,
+    versions_without_candidate,
+)
 from adviser.projects.locks import ProjectLock
 from adviser.projects.project import Project
 from adviser.scoring.criteria import RecommendationType
@@ -42,8 +48,13 @@ def guarded(
     return guard(old, new, snapshot, evidence, environment, hardware, vulnerabilities)
 
 
+def lacks_metadata(upgrade: GuardResult) -> bool:
+    """Whether the metadata of a new version was never read."""
+    return any(it.kind is MissingKind.METADATA and it.remedy for it in upgrade.missing)
+
+
 def changed_versions(old: Mapping[str, str], new: Mapping[str, str]) -> list[Dependency]:
-    """Versions of changed packages as requirements, for ``--fetch``."""
+    """Versions of changed packages as requirements."""
     return [
         Dependency(it.name, f"=={version}")
         for it in changes_of(old, new)

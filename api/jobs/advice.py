@@ -4,27 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import methodcaller
+from time import perf_counter
 from typing import Any
 
-from adviser.advise import advise
-from adviser.answering.answers import Answer, answer, knowledge, on_hardware, store
+from sqlalchemy import Connection
+
+from adviser.advise import Advice, Resolver, advise
+from adviser.answering.answers import (
+    Answer,
+    answer,
+    knowledge,
+    on_hardware,
+    reported,
+    store,
+)
+from adviser.answering.index_resolution import IndexResolution, named
+from adviser.answering.missing_packages import lacks_releases
 from adviser.answering.recorded_advice import recorded, replayed, request_in, why_it_may_differ
 from adviser.answering.target_hardware import recorded_target
-from adviser.explain import why_not
+from adviser.explain import ForcedStack, why_not
 from adviser.reports.serialization import plain
+from adviser.reports.unfetched_versions import unread_texts
 from adviser.request_values import parse_dependencies
 from adviser.stack_request import StackRequest
 from api.accepted_requests import AdviceRequest
 from api.jobs.analysis_run import log_for_client, store_result
-from api.jobs.fetching import fetch_lacking
+from api.jobs.index_reading import read_over_indexes
 from api.jobs.uploads import PROJECT_SOON
 from api.jobs.worker_context import WorkerContext
 from common.formats.json_documents import digest_bytes
+from graph.candidates import IndexesSilent
 from graph.engine import Stores
 from graph.evidence import RecordedHardware
 from graph.record.advice import report_document_of
 from graph.record.analyses import Analysis, supersede
 from graph.record.hardware import jobs_on, recorded_hardware
+from graph.snapshot import Snapshot, with_absences
 
 #: Fields that identify a processor, by the names that ``thamos`` has for them.
 _CPU = {"cpu_family": "family", "cpu_model": "model"}
@@ -45,22 +61,46 @@ def make_advice(worker: WorkerContext, analysis: Analysis, document: dict[str, A
         if stored is not None:
             return stored
         stack_request = _on_hardware(stores, request)
-        answered = answer(
-            stores, stack_request, worker.resolver.resolve,
-            reader=worker.known_of, advice_id=analysis.analysis_id,
-        )  # fmt: skip
-        report = store(stores, answered, lambda it: worker.service.queue.enqueue(it, PROJECT_SOON))
-    _tell(answered, debug=stack_request.options.debug)
-    # Not part of the report, which depends on request and data only.
-    queued = fetch_lacking(worker, answered.advice) if request.may_fetch else None
-    if queued is not None:
-        log_for_client(str(queued))
-        with worker.service.writing() as connection:
-            supersede(connection, analysis.analysis_id)
+        answered = _answered(worker, stores, analysis, stack_request, may_fetch=request.may_fetch)
+
+        def also(connection: Connection) -> None:
+            worker.service.queue.enqueue(connection, PROJECT_SOON)
+            if unread_texts(answered.advice.snapshot):
+                supersede(connection, analysis.analysis_id)
+
+        report = store(stores, answered, also)
+    _log_outcome(answered, debug=stack_request.options.debug)
     return report
 
 
-def _tell(answered: Answer, *, debug: bool) -> None:
+def _answered(
+    worker: WorkerContext,
+    stores: Stores,
+    analysis: Analysis,
+    request: StackRequest,
+    *,
+    may_fetch: bool,
+) -> Answer:
+    """The answer to a request, over everything that the indexes list or out of the graph.
+
+    :param may_fetch: whether releases that the store lacks are read from the indexes
+    """
+    roots = [it.text for it in request.requirements]
+    known = worker.known_of(stores, roots, request.environment)
+    if may_fetch and lacks_releases(stores, request, known[0]):
+        began = perf_counter()
+        listed = read_over_indexes(worker, stores, analysis, request, IndexResolution.advise)
+        if not isinstance(listed, IndexesSilent):
+            timings, advice_id = {"indexes_s": perf_counter() - began}, analysis.analysis_id
+            return reported(stores, named(listed), timings, all_listed=True, advice_id=advice_id)
+        known = with_absences(known[0], listed.absences), known[1]
+    return answer(
+        stores, request, worker.resolver.resolve,
+        reader=lambda *_: known, advice_id=analysis.analysis_id,
+    )  # fmt: skip
+
+
+def _log_outcome(answered: Answer, *, debug: bool) -> None:
     """Log the outcome for the client; with ``debug`` also the duration of each step."""
     result = answered.report["result"]
     search = result["report"]["search"]
@@ -110,7 +150,8 @@ def matching_hardware(
         and all(str(row.identity.get(name)) == str(value) for name, value in identity.items())
         and _has_gpu(row, described.get("gpu_model"))
     ]
-    return min((row.digest for row in matching), key=lambda it: (-jobs[it], it), default=None)
+    digests = (row.digest for row in matching)
+    return min(digests, key=lambda digest: (-jobs[digest], digest), default=None)
 
 
 def _has_gpu(row: RecordedHardware, model: object) -> bool:
@@ -144,13 +185,32 @@ def replay_advice(worker: WorkerContext, analysis: Analysis, request: dict[str, 
 def explain_why_not(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
     """Explain what a requirement would change in the stack of a request, with current data.
 
+    What the store lacks is read from the indexes first, if the client may have that done.
+
     :returns: the identifier of the result's document
     :raises InvalidArgument: if there is no such advice
     """
     (requirement,) = parse_dependencies([request["requirement"]])
+
+    def explain(advice: Advice, resolver: Resolver) -> tuple[Snapshot, ForcedStack]:
+        return advice.snapshot, why_not(advice, requirement, resolver=resolver)
+
     with worker.service.stores() as stores:
         stack_request, *_ = request_in(recorded(stores, request["advice_id"]))
         snapshot, evidence = knowledge(stores, stack_request, more=[requirement])
-    advice = advise(stack_request, snapshot, evidence, resolver=worker.resolver.resolve)
-    explanation = why_not(advice, requirement, resolver=worker.resolver.resolve)
+        explained: tuple[Snapshot, ForcedStack] | None = None
+        if request.get("may_fetch") and lacks_releases(stores, stack_request, snapshot):
+            use = methodcaller("explain", explain)
+            listed = read_over_indexes(worker, stores, analysis, stack_request, use, [requirement])
+            if isinstance(listed, IndexesSilent):
+                snapshot = with_absences(snapshot, listed.absences)
+            else:
+                explained = listed
+    if explained is None:
+        resolver = worker.resolver.resolve
+        explained = explain(advise(stack_request, snapshot, evidence, resolver=resolver), resolver)
+    snapshot, explanation = explained
+    if unread_texts(snapshot):
+        with worker.service.writing() as connection:
+            supersede(connection, analysis.analysis_id)
     return store_result(worker, analysis, {"advice_id": request["advice_id"], **plain(explanation)})

@@ -22,8 +22,6 @@ from common.errors import ProjectError
 NAMESPACE = "thoth"
 #: Conservative throughput of a worker, for ``Retry-After``.
 _JOBS_PER_S = 5
-#: Maximum number of waiting jobs by queue; ``QUEUE_LIMIT`` applies, too.
-_LIMITS = {"fetches": 100}
 #: Counting of waiting jobs stops here.
 _COUNTED = 100_000
 #: Jobs that wait for a store are due within a minute and are included.
@@ -58,8 +56,6 @@ class QueueName(StrEnum):
     PEOPLE = "people"
     #: Jobs that nobody waits for: uploads, requested fetches, nightly runs.
     BULK = "bulk"
-    #: Fetches of packages that an advice lacked; limited, so that they delay no other jobs.
-    FETCHES = "fetches"
     #: Submitted inspections, which run in a sandbox and keep all processors busy.
     INSPECTIONS = "inspections"
 
@@ -155,7 +151,7 @@ class Queue:
     def admit(self, connection: Connection, queue: QueueName) -> None:
         """:raises Overloaded: if too many jobs wait in a queue, with the time to try again"""
         waiting = self.waiting(connection, queue)
-        if waiting >= min(self._limit, _LIMITS.get(queue.value, self._limit)):
+        if waiting >= self._limit:
             raise Overloaded(queue, waiting)
 
     def waiting(self, connection: Connection, queue: QueueName) -> int:

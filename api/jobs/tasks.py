@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, cast
@@ -138,20 +138,11 @@ def _run(context: JobContext, analysis_id: str, work: Work) -> None:
 
 
 @_task("packages.fetch", _BULK_S)
-def fetch_packages(
-    context: JobContext,
-    analysis_id: str | None = None,
-    index: str | None = None,
-    requirements: Sequence[str] = (),
-    prereleases: bool = False,
-) -> None:
-    """Fetch packages from an index: for a request, or because an advice lacked them."""
-    from api.jobs.fetching import fetch, fetch_asked
+def fetch_packages(context: JobContext, analysis_id: str) -> None:
+    """Fetch the packages of a request, with all their dependencies."""
+    from api.jobs.fetching import fetch_requested
 
-    if analysis_id is not None:
-        _run(context, analysis_id, fetch_asked)
-    else:
-        fetch(_worker(context).settings, index, requirements, prereleases=prereleases)
+    _run(context, analysis_id, fetch_requested)
 
 
 @_task("graph.project", _BULK_S)

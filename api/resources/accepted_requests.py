@@ -37,6 +37,17 @@ class ForceQuerySchema(StrictSchema):
     force = filter_flag("Do not answer from the cache.")
 
 
+class IndexProgressSchema(Schema):
+    """What was read from the indexes so far."""
+
+    packages = count("Packages whose page was read.", 132)
+    listed = count("Releases on these pages.", 9133)
+    read = count("Releases whose metadata was read.", 166)
+    rounds = count("How often the best stack was searched for.", 3)
+    requests = count("Requests to the indexes.", 298)
+    bytes_received = count("Bytes from the indexes, as transferred.", 5_210_334)
+
+
 class RequestSchema(Schema):
     """An accepted request."""
 
@@ -50,6 +61,12 @@ class RequestSchema(Schema):
     started_at = moment("When a worker first started it.", null=True)
     finished_at = moment("When it ended.", null=True)
     attempts = count("How often a worker started it.", 1)
+    progress = fields.Nested(
+        IndexProgressSchema,
+        required=True,
+        allow_none=True,
+        metadata={"description": "What was read from the indexes; null if nothing had to be read."},
+    )
     as_of = moment("Time of the newest data that the result may use.", null=True)
     graph_revision = count("Revision of the graph when it ended.", 1804, null=True)
     result = text("Address of the result; null if there is none yet.", null=True)

@@ -213,7 +213,12 @@ class WhyNotResource(MethodView):
         """Request what a requirement would change in the stack, or why it cannot be met."""
         _parsed(parse_dependencies, [query["requirement"]], "requirement")
         question = {"advice_id": _existing(advice_id), "requirement": query["requirement"]}
-        return submit(AnalysisKind.WHY_NOT, question, force=query.get("force", False))
+        return submit(
+            AnalysisKind.WHY_NOT,
+            {**question, "may_fetch": analyses.may_fetch()},
+            parameters=question,
+            force=query.get("force", False),
+        )
 
 
 def _existing(advice_id: str) -> str:

@@ -78,6 +78,7 @@ class Analysis:
     :param attempts: how often a worker started it
     :param as_of: time of the newest knowledge behind the result
     :param graph_revision: revision of the graph at that time
+    :param progress: counts of what was read from the indexes; ``None`` if nothing had to be read
     """
 
     analysis_id: str
@@ -94,6 +95,7 @@ class Analysis:
     attempts: int = 0
     as_of: datetime | None = None
     graph_revision: int | None = None
+    progress: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,11 +268,20 @@ def finish(
 
 
 def supersede(connection: Connection, analysis_id: str) -> None:
-    """Exclude a request from the cache, because missing packages are now being fetched for it."""
+    """Exclude a request from the cache, because asking again may give a better answer."""
     connection.execute(
         update(AnalysisRow)
         .where(AnalysisRow.analysis_id == analysis_id)
         .values(cache_key=AnalysisRow.analysis_id)
+    )
+
+
+def set_progress(connection: Connection, analysis_id: str, progress: Mapping[str, int]) -> None:
+    """Store how far a worker has read the indexes for a request."""
+    connection.execute(
+        update(AnalysisRow)
+        .where(AnalysisRow.analysis_id == analysis_id)
+        .values(progress=dict(progress))
     )
 
 
@@ -314,6 +325,7 @@ _COLUMNS = (
     AnalysisRow.attempts,
     AnalysisRow.as_of,
     AnalysisRow.graph_revision,
+    AnalysisRow.progress,
 )
 # Built once: every request runs them, and building one takes longer than running it.
 _BY_ID = select(*_COLUMNS).where(AnalysisRow.analysis_id == bindparam("wanted"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, and_, case, exists, func, literal, select
+from sqlalchemy import Connection, and_, case, exists, func, select
 
 from graph.record.postgresql_helpers import matching
 from graph.tables import (
@@ -261,17 +261,6 @@ def are_partly_read(connection: Connection, names: Collection[str]) -> bool:
     row = IndexProject
     partly = row.name.in_(names) & (row.state == "known") & row.page_digest.is_(None)
     return bool(connection.scalar(select(exists().where(partly))))
-
-
-def asked_since(
-    connection: Connection, names: Collection[str], ago: timedelta
-) -> set[tuple[str, str]]:
-    """Pairs of an index and a package that was requested from it within the last ``ago``."""
-    row = IndexProject
-    query = select(row.index_name, row.name).where(
-        row.name.in_(names), row.asked_at > func.clock_timestamp() - literal(ago)
-    )
-    return {(index, name) for index, name in connection.execute(query)}
 
 
 def answers_about(connection: Connection, name: str) -> tuple[IndexAnswer, ...]:

@@ -99,29 +99,30 @@ class RecordWriter:
 def store_read(
     settings: Settings,
     engine: Engine,
-    index: str,
-    read: Iterable[tuple[ProjectPage, Mapping[str, ReleaseMetadata]]],
+    read: Mapping[str, Sequence[tuple[ProjectPage, Mapping[str, ReleaseMetadata]]]],
 ) -> ReleasesAdded:
     """Store pages with the metadata that was read of their releases, in one transaction.
 
     If the record has an earlier page, that page stays, so that the next refresh can report the
     changes.
 
+    :param read: by index
     :raises StoreUnavailable: if the record is lost; then nothing is stored
     """
-    read = list(read)
     drafts = [
         (release_draft(index, page.name, version, page.files_of(version), it), page.as_of)
-        for page, metadata in read
+        for index, packages in read.items()
+        for page, metadata in packages
         for version, it in metadata.items()
     ]
     deliveries = [
-        ReleaseDelivery(release, f"index {index}", as_of)
+        ReleaseDelivery(release, f"index {draft.index}", as_of)
         for draft, as_of in drafts
         if (release := release_from(draft)) is not None
     ]
-    pages = [(page.name, sorted(offered_on(page)), page.as_of) for page, _ in read]
     with relational_errors(settings), engine.begin() as connection:
         added = add_releases(connection, settings, deliveries)
-        record_new_pages(connection, index, pages)
+        for index, packages in read.items():
+            pages = [(page.name, sorted(offered_on(page)), page.as_of) for page, _ in packages]
+            record_new_pages(connection, index, pages)
     return added

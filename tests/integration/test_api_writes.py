@@ -11,10 +11,7 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from sqlalchemy import text
 
-from api.jobs import fetching
-from api.jobs.queue import QueueName
 from graph.engine import Stores
 from graph.projection import lag
 from graph.record.audit import latest_writes
@@ -92,96 +89,94 @@ def test_advice_is_asked_for_replayed_and_questioned(client: FlaskClient, known:
     assert any("attempt 1" in it["message"] for it in lines)
 
 
-def test_packages_beyond_the_bound_of_fetches_are_counted_and_queued_next(
-    known: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fetching, "MAX_FETCHES", 1)
+def test_what_an_advice_lacks_is_read_before_it_is_answered(known: Stores) -> None:
     with package_index(protected=False, json=True) as index:
-        settings = replace(known.settings, package_indexes=(("pypi", index.url),))
-        with client_of(settings, Scope.ADVISE, Scope.INGEST) as client:
-            body = {"files": {"requirements.in": "app\nlib\n"}, "environment": {"python": "3.11"}}
-            queued = []
-            for _ in range(2):
-                made = client.post("/api/v2/advice?force=true", json=body)
-                run_jobs(settings)
-                lines = client.get(f"{made.headers['Location']}/log").get_json()["lines"]
-                queued += [it["message"] for it in lines if "queued" in it["message"]]
-    again = "ask again when they are read"
-    assert queued == [
-        f"queued for ingestion: app; {again}; 1 more packages wait for your next request",
-        f"queued for ingestion: lib; {again}",
-    ]
-
-
-def test_what_an_advice_lacks_is_queued_for_ingestion_and_read(known: Stores) -> None:
-    with package_index(protected=False, json=True) as index:
-        index.add_wheel("app", "1.0", metadata="Requires-Dist: lib>=1\n")
+        for version in ("1.0", "1.1"):
+            index.add_wheel("app", version, metadata="Requires-Dist: lib>=1\n")
         index.add_wheel("lib", "2.0")
         settings = replace(known.settings, package_indexes=(("pypi", index.url),))
         with client_of(settings, Scope.ADVISE, Scope.INGEST) as client:
             body = {"files": {"requirements.in": "app\n"}, "environment": {"python": "3.11"}}
             first = client.post("/api/v2/advice", json=body)
             run_jobs(settings)
-            lines = client.get(f"{first.headers['Location']}/log").get_json()["lines"]
-            assert any(it["message"].startswith("queued for ingestion: app") for it in lines)
-            second = client.post("/api/v2/advice?force=true", json=body)
-            run_jobs(settings)
-            report = client.get(f"{second.headers['Location']}/result").get_json()
-            (product,) = report["result"]["report"]["products"]
-            assert {it["name"] for it in product["packages"]} == {"app", "lib"}
+            where = first.headers["Location"]
+            report = client.get(f"{where}/result").get_json()["result"]["report"]
+            (product,) = report["products"]
+            versions = {it["name"]: it["version"] for it in product["packages"]}
+            assert versions == {"app": "1.1", "lib": "2.0"}
+            assert report["certificate"]["status"] == "optimal"
+            progress = client.get(where).get_json()["progress"]
+            assert progress["bytes_received"] > 0
+            counts = {name: progress[name] for name in ("packages", "listed", "read", "requests")}
+            assert counts == {"packages": 2, "listed": 3, "read": 2, "requests": 4}
+            lines = client.get(f"{where}/log").get_json()["lines"]
+            assert any("read 2 of 3 listed releases" in it["message"] for it in lines)
+            # What was read is stored, and needs no further requests.
             seen = len(index.seen)
-            client.post("/api/v2/advice?force=true", json=body)
+            again = client.post("/api/v2/advice?force=true", json=body)
             run_jobs(settings)
+            second = client.get(f"{again.headers['Location']}/result").get_json()
+            assert second["result"]["report"]["products"] == report["products"]
+            releases = client.get("/api/v2/packages/app/versions").get_json()
+            assert [it["version"] for it in releases["items"]] == ["1.1"]
             assert len(index.seen) == seen
+            # An older version is read when a question is about it.
+            question = f"/api/v2/advice/{again.get_json()['analysis_id']}/why-not"
+            why_not = client.post(f"{question}?requirement=app<1.1")
+            run_jobs(settings)
+            answer = client.get(f"{why_not.headers['Location']}/result").get_json()
+            assert answer["outcome"] == "possible"
+            assert len(index.seen) == seen + 1
+
+
+def test_an_answer_without_all_pages_is_not_served_again(known: Stores) -> None:
+    with client_of(known.settings, Scope.ADVISE, Scope.INGEST) as client:
+        body = {"files": {"requirements.in": "web\nnobody\n"}, "environment": {"python": "3.11"}}
+        first = client.post("/api/v2/advice", json=body)
+        run_jobs(known.settings)
+        where = first.headers["Location"]
+        assert client.get(where).get_json()["state"] == "succeeded"
+        messages = [it["message"] for it in client.get(f"{where}/log").get_json()["lines"]]
+        assert any(it.startswith("still missing: nobody: pypi gave no page") for it in messages)
+        assert any("only what is stored counts" in it for it in messages)
+        again = client.post("/api/v2/advice", json=body)
+        assert again.get_json()["cached"] is False
 
 
 @pytest.mark.parametrize("scopes", [(), (Scope.ADVISE,)], ids=["anonymous", "advise"])
 def test_who_may_not_ingest_has_no_index_asked(known: Stores, scopes: tuple[Scope, ...]) -> None:
     """Nor may they by a member of the request that is the service's own."""
-    with client_of(known.settings, *scopes) as client:
-        body = {"files": {"requirements.in": "nobody-knows\n"}}
-        ours = client.post("/api/v2/advice", json=body)
-        assert client.post("/api/v2/advice", json={**body, "may_fetch": True}).status_code == 400
-        stack = {"requirements": '[packages]\nnobody = "*"\n', "requirements_lock": None}
-        theirs = client.post(
-            "/api/v1/advise/python?recommendation_type=latest",
-            json={"application_stack": stack, "may_fetch": True},
-        )
-        assert (ours.status_code, theirs.status_code) == (202, 202)
-        run_jobs(known.settings)
-        assert client.get(ours.headers["Location"]).get_json()["state"] == "succeeded"
-    assert jobs_in(known.engine) == []
-
-
-def test_fetches_hold_nothing_else_up(known: Stores) -> None:
-    """So many wait, and not one more; what the graph shows comes before them."""
-    with client_of(known.settings, Scope.ADVISE, Scope.INGEST) as client:
-        for batch in range(3):
-            names = "".join(f"nobody-knows-{batch}-{number}\n" for number in range(50))
-            body = {"files": {"requirements.in": names}}
-            assert client.post("/api/v2/advice", json=body).status_code == 202
-        run_jobs(known.settings, [QueueName.PEOPLE])
-        with known.engine.connect() as connection:
-            query = text(
-                "SELECT queue_name, count(*), max(priority) FROM procrastinate_jobs"
-                " WHERE task_name = 'thoth:packages.fetch' GROUP BY queue_name"
+    with package_index(protected=False, json=True) as index:
+        index.add_wheel("app", "1.0")
+        settings = replace(known.settings, package_indexes=(("pypi", index.url),))
+        with client_of(settings, *scopes) as client:
+            body = {"files": {"requirements.in": "app\n"}}
+            ours = client.post("/api/v2/advice", json=body)
+            assert (
+                client.post("/api/v2/advice", json={**body, "may_fetch": True}).status_code == 400
             )
-            assert [tuple(it) for it in connection.execute(query)] == [("fetches", 100, -10)]
-        archive = SAMPLES.read_bytes()
-        sent = client.post("/api/v2/inspections", data=archive, content_type="application/gzip")
-        assert sent.status_code == 202
+            stack = {"requirements": '[packages]\napp = "*"\n', "requirements_lock": None}
+            theirs = client.post(
+                "/api/v1/advise/python?recommendation_type=latest",
+                json={"application_stack": stack, "may_fetch": True},
+            )
+            assert (ours.status_code, theirs.status_code) == (202, 202)
+            run_jobs(settings)
+            assert client.get(ours.headers["Location"]).get_json()["state"] == "succeeded"
+        assert index.seen == []
 
 
-def test_fetches_are_off_where_the_setting_says_so(known: Stores) -> None:
-    settings = replace(known.settings, fetch_missing=False)
-    with client_of(settings, Scope.ADVISE, Scope.INGEST) as client:
-        body = {"files": {"requirements.in": "nobody-knows\n"}}
-        first = client.post("/api/v2/advice", json=body)
-        run_jobs(settings)
-        assert client.get(first.headers["Location"]).get_json()["state"] == "succeeded"
-        log = client.get(f"{first.headers['Location']}/log").get_json()
-        assert "queued" not in json.dumps(log)
-    assert jobs_in(known.engine) == []
+def test_no_index_is_read_where_the_setting_says_so(known: Stores) -> None:
+    with package_index(protected=False, json=True) as index:
+        index.add_wheel("app", "1.0")
+        at_index = (("pypi", index.url),)
+        settings = replace(known.settings, package_indexes=at_index, fetch_missing=False)
+        with client_of(settings, Scope.ADVISE, Scope.INGEST) as client:
+            first = client.post("/api/v2/advice", json={"files": {"requirements.in": "app\n"}})
+            run_jobs(settings)
+            state = client.get(first.headers["Location"]).get_json()
+            assert (state["state"], state["progress"]) == ("succeeded", None)
+        assert index.seen == []
 
 
 def test_an_archive_is_taken_in_by_a_worker_once(client: FlaskClient, known: Stores) -> None:

@@ -135,7 +135,7 @@ def test_an_advisory_about_a_version_that_nobody_has_read_is_harm(
     assert "vulnerable: numpy 2.1.0 has GHSA-aaaa-bbbb-cccc" in done.stdout
 
 
-def test_fetch_reads_the_changed_versions_and_nothing_else(
+def test_the_changed_versions_are_read_and_nothing_else(
     measured: Stores, locks: tuple[str, str]
 ) -> None:
     shutil.rmtree(measured.settings.home / "cache", ignore_errors=True)
@@ -143,10 +143,22 @@ def test_fetch_reads_the_changed_versions_and_nothing_else(
         for version in ("2.0.0", "2.1.0", "2.2.0"):
             index.add_wheel("numpy", version)
         where = {"PACKAGE_INDEXES": f"pypi={index.url}"}
-        done = guard(measured, *locks, "--fetch", "--json", **where)
+        done = guard(measured, *locks, "--json", **where)
+        seen = list(index.paths)
+        again = guard(measured, *locks, "--fetch", "--json", **where)
+        assert index.paths == seen
     assert done.returncode == 4, done.stderr
-    assert "reading numpy==2.0.0, numpy==2.1.0 from pypi" in done.stderr
-    assert kinds(done) == ["advisories"]
+    assert "read 2 of 3 listed releases of 1 package, in 3 requests" in done.stderr
+    assert kinds(done) == kinds(again) == ["advisories"]
+
+
+def test_offline_no_index_is_asked(measured: Stores, locks: tuple[str, str]) -> None:
+    with package_index(protected=False, json=True) as index:
+        index.add_wheel("numpy", "2.1.0")
+        where = {"PACKAGE_INDEXES": f"pypi={index.url}"}
+        done = guard(measured, *locks, "--offline", "--json", **where)
+    assert kinds(done) == ["metadata", "advisories"]
+    assert index.paths == []
 
 
 def test_locks_that_are_the_same_are_no_harm(measured: Stores, locks: tuple[str, str]) -> None:
