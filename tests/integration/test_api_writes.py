@@ -137,7 +137,8 @@ def test_an_answer_without_all_pages_is_not_served_again(known: Stores) -> None:
         where = first.headers["Location"]
         assert client.get(where).get_json()["state"] == "succeeded"
         messages = [it["message"] for it in client.get(f"{where}/log").get_json()["lines"]]
-        assert any(it.startswith("still missing: nobody: it was not read from pypi") for it in messages)
+        missing = "still missing: nobody: it was not read from pypi"
+        assert any(it.startswith(missing) for it in messages)
         assert any("only what is stored counts" in it for it in messages)
         again = client.post("/api/v2/advice", json=body)
         assert again.get_json()["cached"] is False
