@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import BinaryIO, cast
 
 from packaging.utils import canonicalize_name
-from pypi_simple import ACCEPT_JSON_PREFERRED
 
 from common.errors import IndexFault, IndexProblem
 from common.http.fetching import (
@@ -38,6 +37,11 @@ from common.settings import Settings
 
 __all__ = ["FetchLimits", "IndexClient", "MetadataRead", "Traffic"]
 
+#: Content types of pages in JSON and HTML; JSON is preferred.
+_ACCEPTED = (
+    "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.5,"
+    " text/html;q=0.01"
+)
 #: Headers that make the end of a response detectable.
 _LENGTHS = ("content-length", "transfer-encoding", "content-encoding")
 #: Bytes of a page that is parsed at once, without a thread.
@@ -144,7 +148,7 @@ class IndexClient:
 
     async def _fetch_page(self, name: str, kept: KeptPage | None) -> ProjectPage:
         """Fetch the page, unless the index confirms the cached one."""
-        headers = {"Accept": ACCEPT_JSON_PREFERRED, "Accept-Encoding": "gzip"}
+        headers = {"Accept": _ACCEPTED, "Accept-Encoding": "gzip"}
         limits = {200: self.limits.page_bytes}
         if kept is not None and kept.conditions:
             headers |= kept.conditions

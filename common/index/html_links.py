@@ -13,9 +13,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from html import unescape
 from html.entities import html5
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
-from pypi_simple import Link
+if TYPE_CHECKING:
+    from pypi_simple import Link
 
 _SPACE = r"\t\n\f\r "
 #: A comment, what browsers treat as one (declarations, CDATA), or the name of a tag.
@@ -134,6 +136,9 @@ class _Links:
 
     def __init__(self, base_url: str) -> None:
         self.about: dict[str, str] = {}
+        from pypi_simple import Link  # slow, and few indexes have pages in HTML only
+
+        self._link = Link
         self.links: list[Link] = []
         self._base_url = base_url
         self._base_seen = False
@@ -168,7 +173,7 @@ class _Links:
             return
         url = _joined(self._base_url, tag.attributes["href"])
         if url is not None:
-            self.links.append(Link(text, url, dict(tag.attributes)))
+            self.links.append(self._link(text, url, dict(tag.attributes)))
 
 
 def read_links(body: bytes, base_url: str, charset: str) -> tuple[dict[str, str], list[Link]]:

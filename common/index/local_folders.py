@@ -10,7 +10,6 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from packaging.utils import canonicalize_name
-from pypi_simple import UnparsableFilenameError, parse_filename
 
 from common.errors import IndexFault, IndexProblem
 from common.http.fetching import too_large
@@ -82,6 +81,8 @@ def _outside(what: str, folder: Path) -> IndexProblem:
 
 
 def _files(folder: Path, name: str, root: Path) -> Iterator[IndexFile]:
+    from pypi_simple import UnparsableFilenameError, parse_filename  # slow, and seldom needed
+
     for path in folder.iterdir():
         try:
             project, version, _ = parse_filename(path.name, name)

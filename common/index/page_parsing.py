@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from heapq import nlargest
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import zstandard
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
-from pypi_simple import DistributionPackage, Link
 
 from common.errors import IndexFault, IndexProblem
 from common.index.html_links import base_of, read_links
@@ -36,6 +35,9 @@ from common.index.project_pages import (
 )
 from common.redaction import cut
 from common.releases import kind_of_file
+
+if TYPE_CHECKING:
+    from pypi_simple import DistributionPackage, Link
 
 logger = logging.getLogger(__name__)
 
@@ -366,13 +368,13 @@ def _summaries(
         spelled.setdefault(*spelling(version))
     texts: dict[str, str] = {}
     files: dict[str, list[IndexFile]] = {}
-    plain: dict[str, list[tuple[str | None, dict[str, Any]]]] = {}
+    plain: dict[str, list[tuple[_Parts, dict[str, Any]]]] = {}
     places: dict[str, list[int]] = {}
     seen: set[str] = set()
     for place, entry in enumerate(parsed.entries):
         parts = names.parts(entry)
         if parts is not None and _is_plain(entry):
-            filename, (raw, tags) = entry["filename"], parts
+            filename, raw = entry["filename"], parts[0]
             if raw not in texts:
                 texts[raw] = spelled.setdefault(*spelling(raw))
                 files.setdefault(texts[raw], [])
@@ -381,7 +383,7 @@ def _summaries(
             places[texts[raw]].append(place)
             if filename not in seen:
                 seen.add(filename)
-                plain[texts[raw]].append((tags, entry))
+                plain[texts[raw]].append((parts, entry))
             continue
         file = _entry_of_json(name, entry, base_url, parsed.api, names)
         if isinstance(file, str):
@@ -410,10 +412,14 @@ def _summaries(
     return summaries, places
 
 
-def _summary(version: str, files: list[tuple[str | None, dict[str, Any]]]) -> ListedVersion | None:
+#: Version as written, kind as :func:`common.releases.kind_of_file`, and tag set of a wheel.
+_Parts = tuple[str, str, str]
+
+
+def _summary(version: str, files: list[tuple[_Parts, dict[str, Any]]]) -> ListedVersion | None:
     """Summary of a version whose files are all plain; ``None`` if an upload time is invalid.
 
-    :param files: tag set of each wheel, ``None`` for a source distribution, and its entry
+    :param files: parts of each name, and its entry
     """
     counted = [it for it in files if it[1].get("yanked", False) is False]
     yanked = bool(files) and not counted
@@ -436,8 +442,8 @@ def _summary(version: str, files: list[tuple[str | None, dict[str, Any]]]) -> Li
         yanked,
         next((it for it in reasons if isinstance(it, str) and it), None),
         uploaded_at,
-        tuple(dict.fromkeys(tags for tags, _ in counted if tags is not None)),
-        any(tags is None for tags, _ in counted),
+        tuple(dict.fromkeys(tags for (_, kind, tags), _ in counted if kind == "wheel")),
+        any(kind == "sdist" for (_, kind, _), _ in counted),
     )
 
 
@@ -446,8 +452,22 @@ _VERSION = r"[0-9][A-Za-z0-9_.!+]*"
 _PLATFORMS = "aix|cygwin|darwin|linux|macosx|solaris|sunos|[wW]in"
 #: Usual names of files: project, version and tags of a wheel; project and version of an archive.
 _USUAL_NAME = re.compile(
-    rf"([A-Za-z0-9._]+)-({_VERSION})(?:-[0-9][\w.]*)?-([\w.]+-[\w.]+-[\w.]+)\.whl"
+    rf"([A-Za-z0-9._]+)-({_VERSION})(?:-[0-9][\w.]*)?-([\w.+]+-[\w.+]+-[\w.+]+)\.whl"
     rf"|(?!.*\.(?:{_PLATFORMS}))([A-Za-z0-9._-]+)-({_VERSION})\.(?:tar\.gz|zip)",
+    re.ASCII,
+)
+#: Older and unusual names without their project: installers and archives with a platform, then
+#: archives whose version has a dash.
+_REST_OF_NAME = re.compile(
+    rf"-([A-Za-z0-9_.!+-]+?)(?:\.(?:{_PLATFORMS})[-.\w]*?(?:-py\d+\.\d+)?\.(?:exe|msi)"
+    rf"|(?:\.(?:{_PLATFORMS})[-.\w]*)?"
+    r"\.(?:tar\.(?:bz2|gz|lz|lzma|xz|Z)|tar|tbz|tgz|tlz|txz|zip))",
+    re.ASCII,
+)
+#: Names of eggs and packages of systems: project and version.
+_SYSTEM_NAME = re.compile(
+    rf"([A-Za-z0-9._]+)-({_VERSION})(?:-py\d+\.\d+(?:-(?:{_PLATFORMS})[-.\w]*)?)?\.egg"
+    rf"|([A-Za-z0-9._-]+)-({_VERSION})-[^-]+\.[\w.]+\.rpm",
     re.ASCII,
 )
 _UTC_TIME = re.compile(
@@ -460,26 +480,43 @@ _LENGTHS = frozenset((20, *range(22, 28)))
 
 
 class _UsualNames:
-    """Recognises the usual names of a project's files; other names need the slower parser."""
+    """Parses the names of a project's files, but for very odd ones, which need a slow parser."""
 
     def __init__(self, project: str) -> None:
         self._project = project
         self._spellings: dict[str, bool] = {}
+        self._own: re.Pattern[str] | None = None
 
-    def parts(self, entry: Any) -> tuple[str, str | None] | None:
-        """Version as written, and tag set of a wheel."""
+    def parts(self, entry: Any) -> _Parts | None:
+        """Parts of the name of an entry's file; ``None`` if it is unknown or of no project."""
         filename = entry.get("filename") if type(entry) is dict else None
         if type(filename) is not str or len(filename) > _LONGEST_NAME:
             return None
         match = _USUAL_NAME.fullmatch(filename)
-        if match is None:
-            return None
-        wheel_of, version, tags, archive_of, archived = match.groups()
-        name = wheel_of or archive_of
+        if match is not None:
+            wheel_of, version, tags, archive_of, archived = match.groups()
+            if self._is_own(wheel_of or archive_of):
+                return (version, "wheel", tags) if wheel_of else (archived, "sdist", "")
+        return self._odd(filename)
+
+    def _odd(self, filename: str) -> _Parts | None:
+        match = _SYSTEM_NAME.fullmatch(filename)
+        if match is not None:
+            egg_of, egg, package_of, package = match.groups()
+            version = egg or package
+            return (version, "other", "") if self._is_own(egg_of or package_of) else None
+        if self._own is None:
+            spelled = self._project.replace("-", "[-_.]+")
+            self._own = re.compile(rf"{spelled}(?=-)", re.ASCII | re.IGNORECASE)
+        own = self._own.match(filename)
+        rest = own and _REST_OF_NAME.fullmatch(filename, own.end())
+        return (rest[1], kind_of_file(filename), "") if rest else None
+
+    def _is_own(self, name: str) -> bool:
         known = self._spellings.get(name)
         if known is None:
             known = self._spellings[name] = canonicalize_name(name) == self._project
-        return (version or archived, tags) if known else None
+        return known
 
 
 def _is_plain(entry: dict[str, Any]) -> bool:
@@ -512,7 +549,7 @@ def _entry_of_json(
         return cut(named) if isinstance(named, str) and named else "(an entry without a name)"
     parts = names.parts(entry)
     if parts is not None and _is_plain(entry) and _has_plain_details(entry):
-        file = _plain_file(entry, *parts, api)
+        file = _plain_file(entry, *parts[:2], api)
         if file is not None:
             return file
     # PEP 714 renamed a key. Only the presence of attestations is kept, not their URL.
@@ -541,9 +578,7 @@ def _metadata_key(entry: dict[str, Any]) -> Any:
     return entry.get("core-metadata", entry.get("dist-info-metadata"))
 
 
-def _plain_file(
-    entry: dict[str, Any], version: str, tags: str | None, api: Version
-) -> IndexFile | None:
+def _plain_file(entry: dict[str, Any], version: str, kind: str, api: Version) -> IndexFile | None:
     """Read a file whose keys all have the usual types; ``None`` if its upload time is invalid."""
     yanked, metadata, size = entry.get("yanked", False), _metadata_key(entry), entry.get("size")
     uploaded = entry.get("upload-time")
@@ -558,7 +593,7 @@ def _plain_file(
     return IndexFile(
         filename=entry["filename"],
         version=spelling(version)[1],
-        kind="wheel" if tags else "sdist",
+        kind=kind,
         sha256=_sha256_in(entry["hashes"]),
         size_bytes=size if size is not None and 0 <= size < 1 << 63 else None,
         requires_python=entry.get("requires-python"),
@@ -572,6 +607,9 @@ def _plain_file(
 
 
 def _package(entry: dict[str, Any], name: str, url: str) -> DistributionPackage | None:
+    # Loading it takes longer than reading a page, and few entries need it.
+    from pypi_simple import DistributionPackage
+
     for fields in (entry, {key: entry[key] for key in _NEEDED if key in entry}):
         try:
             return DistributionPackage.from_json_data(fields, name, url)
@@ -599,6 +637,8 @@ def _from_html(
 
 
 def _entries_of_html(name: str, links: Iterable[Link]) -> Iterator[IndexFile | str]:
+    from pypi_simple import DistributionPackage
+
     for link in links:
         if not link.text:
             continue
