@@ -237,9 +237,9 @@ class StackRequest:
         held = [it for it in self.requirements if it.holds(markers)]
         bounds = [it for it in project.constraints if it.holds(markers)]
         overrides: dict[str, list[ProjectRequirement]] = {it.name: [] for it in self._overrides}
-        for it in self._overrides:
-            if it.holds(markers):
-                overrides[it.name].append(it)
+        for requirement in self._overrides:
+            if requirement.holds(markers):
+                overrides[requirement.name].append(requirement)
         prereleases = {it.name for it in (*held, *bounds) if it.prereleases}
         return ResolverRequest(
             roots=self.roots,

@@ -84,7 +84,7 @@ def advise(
     as_json: bool,
     output: Path | None,
     lock_format: str | None,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Find the best versions for a project.
 
@@ -110,14 +110,14 @@ def advise(
         raise InvalidArgument(f"there is no folder {output.parent}")
     with_lock = output is not None or lock_format is not None
     with ResolverWorker() as worker:
-        request = advice_request_of(settings, path, given, count=count)
+        request = advice_request_of(settings, path, options, count=count)
         if output is not None:
             keep_manifest(output, path or Path(), request.project)
         chosen_format = LockFormat(lock_format or _format_of(output, request.project))
         with migrated_stores(settings) as stores:
-            request = on_hardware(stores, request, given["hardware"])
+            request = on_hardware(stores, request, options["hardware"])
             urls = with_lock and chosen_format is LockFormat.PYLOCK
-            answered, fetched = _answered(stores, request, worker.resolve, given, urls=urls)
+            answered, fetched = _answered(stores, request, worker.resolve, options, urls=urls)
             store(stores, answered)
     advice, lock = answered.advice, None
     if advice.best is not None and with_lock:
@@ -137,7 +137,12 @@ def advise(
 
 
 def _answered(
-    stores: Stores, request: StackRequest, resolver: Resolver, given: dict[str, Any], *, urls: bool
+    stores: Stores,
+    request: StackRequest,
+    resolver: Resolver,
+    options: dict[str, Any],
+    *,
+    urls: bool,
 ) -> tuple[Answer, bool]:
     """The answer, over everything that the indexes list or out of the graph, and whether the
     indexes were asked.
@@ -149,7 +154,7 @@ def _answered(
     from graph.candidates import IndexesSilent
     from graph.snapshot import with_absences
 
-    known, fetch, threads = None, given["fetch"], given["threads"]
+    known, fetch, threads = None, options["fetch"], options["threads"]
     if fetch is None:
         known = knowledge(stores, request)
         fetch = lacks_releases(stores, request, known[0])

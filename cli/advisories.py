@@ -224,15 +224,15 @@ def _print_vulnerabilities(vulnerabilities: Sequence[PackageVulnerability], pack
     table.print()
 
 
-def _names(it: PackageVulnerability) -> str:
-    others = [alias for alias in it.aliases if alias != it.vulnerability_id]
-    withdrawn = ["(withdrawn)"] if it.withdrawn_at else []
-    return "\n".join((it.vulnerability_id, *others, *withdrawn))
+def _names(vulnerability: PackageVulnerability) -> str:
+    others = [alias for alias in vulnerability.aliases if alias != vulnerability.vulnerability_id]
+    withdrawn = ["(withdrawn)"] if vulnerability.withdrawn_at else []
+    return "\n".join((vulnerability.vulnerability_id, *others, *withdrawn))
 
 
-def _severity(it: PackageVulnerability) -> str:
-    severity = it.severity or "unknown"
-    return severity if it.score is None else f"{severity} {it.score:g}"
+def _severity(vulnerability: PackageVulnerability) -> str:
+    severity = vulnerability.severity or "unknown"
+    return severity if vulnerability.score is None else f"{severity} {vulnerability.score:g}"
 
 
 def _versions_text(versions: Sequence[str]) -> str:
@@ -258,9 +258,9 @@ def _range_text(events: Range) -> str:
     return ", ".join(f"{_SIGNS[it.kind]}{it.version}" for it in events)
 
 
-def _document(it: PackageVulnerability) -> dict[str, Any]:
+def _document(vulnerability: PackageVulnerability) -> dict[str, Any]:
     times = {
-        name: moment.isoformat() if (moment := getattr(it, name)) else None
+        name: moment.isoformat() if (moment := getattr(vulnerability, name)) else None
         for name in ("published_at", "modified_at", "withdrawn_at")
     }
     packages = [
@@ -269,6 +269,6 @@ def _document(it: PackageVulnerability) -> dict[str, Any]:
             "ranges": [[{e.kind.value: e.version} for e in events] for events in package.ranges],
             "versions": package.versions,
         }
-        for package in it.packages
+        for package in vulnerability.packages
     ]
-    return asdict(it) | times | {"packages": packages}
+    return asdict(vulnerability) | times | {"packages": packages}

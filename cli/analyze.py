@@ -140,9 +140,9 @@ def missing(
     from ingest.native.recorded_analyses import differences
 
     settings: Settings = context.obj
-    found = differences(settings, wheel, where, index)
-    print_differences(found, as_json=as_json)
-    if any(it.missing or it.architectures for it in found):
+    compared = differences(settings, wheel, where, index)
+    print_differences(compared, as_json=as_json)
+    if any(it.missing or it.architectures for it in compared):
         context.exit(1)
 
 
@@ -175,12 +175,12 @@ def print_analysis(analysis: Analysis, recorded: RecordedAnalysis | None, *, as_
         print_graph_state(None, recorded.graph_error)
 
 
-def print_differences(found: list[InterfaceDifference], *, as_json: bool) -> None:
+def print_differences(differences: list[InterfaceDifference], *, as_json: bool) -> None:
     """Print the libraries that each wheel needs and the environment lacks."""
     if as_json:
-        print_json([_difference_json(each) for each in found])
+        print_json([_difference_json(each) for each in differences])
         return
-    for difference in found:
+    for difference in differences:
         where = f"{difference.environment.name} ({difference.environment.digest[:19]}…)"
         if difference.architectures:
             machines = ", ".join(difference.architectures)
@@ -202,10 +202,10 @@ def _print_missing(missing: Iterable[MissingInterface]) -> None:
         by_library[interface.library].append(interface)
     for library, lacking in by_library.items():
         versions = " ".join(it.version or "" for it in lacking)
-        words = "missing" if any(it.version is None for it in lacking) else f"lacks {versions}"
+        message = "missing" if any(it.version is None for it in lacking) else f"lacks {versions}"
         packages = ", ".join(lacking[0].brought_by)
         by = f"; {packages} bundles it" if packages else ""
-        click.echo(f"  {printable(library)}: {printable(words)}{by}")
+        click.echo(f"  {printable(library)}: {printable(message)}{by}")
 
 
 def _print_wheel(analysis: WheelAnalysis) -> None:
@@ -258,8 +258,10 @@ def _print_interfaces(heading: str, interfaces: Iterable[Interface]) -> None:
         versions[interface.library] += filter(None, [interface.version])
     if not versions:
         print_field(heading, "no native library")
-    for library, some in versions.items():
-        print_field(heading, f"{printable(library)}  {printable(' '.join(some))}".rstrip())
+    for library, symbol_versions in versions.items():
+        print_field(
+            heading, f"{printable(library)}  {printable(' '.join(symbol_versions))}".rstrip()
+        )
         heading = ""
 
 
@@ -309,11 +311,11 @@ def _difference_json(difference: InterfaceDifference) -> dict[str, Any]:
         "other_architecture": list(difference.architectures),
         "missing": [
             {
-                "interface": it.interface,
-                "library": it.library,
-                "version": it.version,
-                "brought_by": list(it.brought_by),
+                "interface": interface.interface,
+                "library": interface.library,
+                "version": interface.version,
+                "brought_by": list(interface.brought_by),
             }
-            for it in difference.missing
+            for interface in difference.missing
         ],
     }

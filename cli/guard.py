@@ -59,7 +59,7 @@ def guard(
     fetch: bool | None,
     allow_unknown: bool,
     as_json: bool,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Compare two locks by speed, vulnerabilities and yanked versions.
 
@@ -87,7 +87,7 @@ def guard(
     from graph.migrate import migrated_stores
 
     settings: Settings = context.obj
-    where = requested_environment(None, given)
+    where = requested_environment(None, options)
     locks = [read_lock_file(path) for path in (old, new)]
     for warning in (warning for lock in locks for warning in lock.warnings):
         print_note(f"{warning.field}: {warning.message}")
@@ -160,8 +160,8 @@ def _lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
     yield _RESULTS[upgrade.outcome.value]
 
 
-def _missing_line(it: MissingKnowledge, *, fetched: bool) -> str:
-    if it.remedy is None:
-        return f"missing: {it.message}"
-    fetch = " or --fetch" if it.kind.value == "metadata" and not fetched else ""
-    return f"missing: {it.message} (`{it.remedy}`{fetch})"
+def _missing_line(missing: MissingKnowledge, *, fetched: bool) -> str:
+    if missing.remedy is None:
+        return f"missing: {missing.message}"
+    fetch = " or --fetch" if missing.kind.value == "metadata" and not fetched else ""
+    return f"missing: {missing.message} (`{missing.remedy}`{fetch})"

@@ -188,11 +188,13 @@ def _document(outcomes: Sequence[InspectionOutcome], out: Path) -> dict[str, Any
                 "jobs_failed": outcome.failed,
                 "measurements": [
                     {
-                        "jobs": it.jobs,
-                        "left_out": dict(it.left_out),
-                        "spread_pct": None if it.variation is None else 100 * it.variation,
+                        "jobs": measurement.jobs,
+                        "left_out": dict(measurement.left_out),
+                        "spread_pct": None
+                        if measurement.variation is None
+                        else 100 * measurement.variation,
                     }
-                    for it in outcome.noise
+                    for measurement in outcome.noise
                 ],
                 "warnings": list(outcome.warnings),
                 "median_rate": outcome.median_rate,

@@ -57,8 +57,8 @@ class LazyDefault(click.Option):
     :param source: module and name of the default
     """
 
-    def __init__(self, *args: Any, source: str, **given: Any) -> None:
-        super().__init__(*args, **given)
+    def __init__(self, *args: Any, source: str, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
         self._source = source
 
     def get_default(self, ctx: click.Context, call: bool = True) -> Any:
@@ -94,11 +94,11 @@ def project_path(command: Callable[..., Any]) -> Callable[..., Any]:
                   help="Folder or file of the project, like the argument PATH.")  # fmt: skip
     @wraps(command)
     def with_path(
-        *args: Any, path: Path | None = None, project: Path | None = None, **given: Any
+        *args: Any, path: Path | None = None, project: Path | None = None, **options: Any
     ) -> Any:
         if path is not None and project is not None:
             raise InvalidArgument("PATH and --project: give only one of them")
-        return command(*args, path=path or project, **given)
+        return command(*args, path=path or project, **options)
 
     return with_path
 
@@ -181,12 +181,12 @@ def _with(options: Iterable[Callable[[Any], Any]], command: Command) -> Command:
 
 
 def advice_request_of(
-    settings: Settings, path: Path | None, given: Mapping[str, Any], *, count: int = 1
+    settings: Settings, path: Path | None, options: Mapping[str, Any], *, count: int = 1
 ) -> StackRequest:
     """Make the advice request of a project; its hardware class is determined later.
 
     :param path: folder or file of the project; by default the current folder
-    :param given: values of :func:`request_options` by name
+    :param options: values of :func:`request_options` by name
     """
     from packaging.utils import canonicalize_name
 
@@ -199,27 +199,27 @@ def advice_request_of(
     from common.reasons import Reason
 
     project, now = read_project(path or Path()), datetime.now(UTC)
-    options = RequestOptions(
+    parsed = RequestOptions(
         count=count,
-        dev=given["dev"],
-        extras=tuple(given["extras"]),
-        groups=tuple(given["groups"]),
-        constraints=option_value(parse_bounds, given["constraints"], "--constraint"),
-        exclusions=option_value(parse_bounds, given["exclusions"], "--exclude"),
-        overrides=option_value(parse_overrides, given["overrides"], "--override"),
-        prereleases=frozenset(map(canonicalize_name, given["prereleases"])),
-        published_before=moment(given["older_than"], now, "--older-than")
+        dev=options["dev"],
+        extras=tuple(options["extras"]),
+        groups=tuple(options["groups"]),
+        constraints=option_value(parse_bounds, options["constraints"], "--constraint"),
+        exclusions=option_value(parse_bounds, options["exclusions"], "--exclude"),
+        overrides=option_value(parse_overrides, options["overrides"], "--override"),
+        prereleases=frozenset(map(canonicalize_name, options["prereleases"])),
+        published_before=moment(options["older_than"], now, "--older-than")
         or project.published_before,
-        published_after=moment(given["newer_than"], now, "--newer-than"),
-        allowed_vulnerabilities=frozenset(given["allowed"]),
-        only_wheels=given["only_wheels"],
-        indexes=asked_indexes(settings, project, given["indexes"]),
-        labels=labels(given["labels"]),
-        time_s=given["time_limit"],
-        memory_bytes=given["memory_limit"] * 2**20,
+        published_after=moment(options["newer_than"], now, "--newer-than"),
+        allowed_vulnerabilities=frozenset(options["allowed"]),
+        only_wheels=options["only_wheels"],
+        indexes=asked_indexes(settings, project, options["indexes"]),
+        labels=labels(options["labels"]),
+        time_s=options["time_limit"],
+        memory_bytes=options["memory_limit"] * 2**20,
     )
-    target = requested_environment(project, given)
-    request = StackRequest(project, target, RecommendationType(given["kind"]), options)
+    target = requested_environment(project, options)
+    request = StackRequest(project, target, RecommendationType(options["kind"]), parsed)
     # Checked before a store is opened.
     if not request.roots:
         refuse(
@@ -231,25 +231,25 @@ def advice_request_of(
     return request
 
 
-def requested_environment(project: Project | None, given: Mapping[str, Any]) -> Environment:
+def requested_environment(project: Project | None, options: Mapping[str, Any]) -> Environment:
     """Return the requested environment; by default the project's Python on this host's platform.
 
     If the project gives the minor version of this host's Python, the patch version is this host's.
     """
     from common.environments import environment, host_environment
 
-    python = given["python"]
+    python = options["python"]
     if python is None and project is not None and project.python is not None:
         try:
-            chosen = environment(project.python, given["platform"], given["cuda"])
+            chosen = environment(project.python, options["platform"], options["cuda"])
         except InvalidArgument:
             pass  # a project may give an incomplete version, such as "3"
         else:
             host, is_minor = host_environment(), project.python.count(".") == 1
-            if given["platform"] is None and is_minor and chosen.line == host.line:
+            if options["platform"] is None and is_minor and chosen.line == host.line:
                 chosen = replace(chosen, python_full_version=host.python_full_version)
             return chosen
-    return environment(python, given["platform"], given["cuda"])
+    return environment(python, options["platform"], options["cuda"])
 
 
 def dependencies(texts: Iterable[str], option: str) -> tuple[Dependency, ...]:

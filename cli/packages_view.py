@@ -321,28 +321,32 @@ def view_json(view: PackageView) -> dict[str, Any]:
         "indexes": [asdict(it) for it in view.answers],
         "releases": [
             {
-                "purl": it.purl,
-                "version": it.version,
-                "index": it.index,
-                "state": it.state.value,
-                "problem": it.problem,
-                "problem_message": it.problem_message,
-                "requires_python": it.requires_python,
-                "requires_dist": list(it.requirements_raw) if it.requirements_known else None,
-                "provides_extra": list(it.extras),
-                "license": it.license,
-                "yanked": it.yanked,
-                "yanked_reason": it.yanked_reason,
-                "uploaded_at": it.uploaded_at,
-                "as_of": it.as_of,
-                "metadata_source": it.metadata_source,
-                "metadata_file": it.metadata_file,
-                "files_complete": it.files_complete,
-                "files": [asdict(file) for file in it.files.values()],
-                "gone": [asdict(file) for file in it.gone.values()],
-                "vulnerabilities": [asdict(each) for each in view.vulnerabilities.get(it.purl, ())],
+                "purl": release.purl,
+                "version": release.version,
+                "index": release.index,
+                "state": release.state.value,
+                "problem": release.problem,
+                "problem_message": release.problem_message,
+                "requires_python": release.requires_python,
+                "requires_dist": list(release.requirements_raw)
+                if release.requirements_known
+                else None,
+                "provides_extra": list(release.extras),
+                "license": release.license,
+                "yanked": release.yanked,
+                "yanked_reason": release.yanked_reason,
+                "uploaded_at": release.uploaded_at,
+                "as_of": release.as_of,
+                "metadata_source": release.metadata_source,
+                "metadata_file": release.metadata_file,
+                "files_complete": release.files_complete,
+                "files": [asdict(file) for file in release.files.values()],
+                "gone": [asdict(file) for file in release.gone.values()],
+                "vulnerabilities": [
+                    asdict(each) for each in view.vulnerabilities.get(release.purl, ())
+                ],
             }
-            for it in view.releases
+            for release in view.releases
         ],
         "events": [asdict(it) for it in view.events],
     }

@@ -72,9 +72,9 @@ def refusing_files() -> Iterator[None]:
     except InvalidFile:
         raise
     except InvalidDocument as error:
-        told = InvalidFile(error.reason, error.message, field=error.field, place=error.place)
-        told.hint = error.hint
-        raise told from error
+        refused = InvalidFile(error.reason, error.message, field=error.field, place=error.place)
+        refused.hint = error.hint
+        raise refused from error
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -105,10 +105,10 @@ def _with_included(folder: Path, files: dict[str, bytes]) -> dict[str, bytes]:
     known = frozenset[str]()
     while wanted := missing_includes(files, known):
         known = frozenset(files)
-        found = {it: _content(folder, it) for it in sorted(wanted) if (folder / it).is_file()}
-        if not found:
+        included = {it: _content(folder, it) for it in sorted(wanted) if (folder / it).is_file()}
+        if not included:
             break  # parsing tells which line includes what is not there
-        files |= found
+        files |= included
     return files
 
 

@@ -76,9 +76,10 @@ def _project_of(path: Path) -> Project:
 
 
 def _lines(issues: list[ProvenanceIssue]) -> Iterator[str]:
-    for it in issues:
-        what = f"{it.package_name} {it.package_version}: " if it.package_name else ""
-        digest = f" ({it.digest})" if it.digest else ""
-        yield f"{it.type.value}: {it.id.value}: {what}{it.justification}{digest}; {it.remedy}"
+    for issue in issues:
+        what = f"{issue.package_name} {issue.package_version}: " if issue.package_name else ""
+        digest = f" ({issue.digest})" if issue.digest else ""
+        text = f"{what}{issue.justification}{digest}; {issue.remedy}"
+        yield f"{issue.type.value}: {issue.id.value}: {text}"
     if not issues:
         yield "every file is the one that its index serves"

@@ -85,9 +85,10 @@ def print_record_report(report: RecordReport, shown: int | None) -> None:
         click.echo(f"{name.replace('_', ' ')}: {count}")
     for column, count in sorted(report.outdated.items()):
         click.echo(f"stored by an earlier version and different now: {column}: {count}")
-    for it in report.differences[:shown]:
-        row = f" {it.row}" if it.row else ""
-        line = f"{it.document_id}: {it.column}{row}: stored {it.stored}, expected {it.expected}"
+    for difference in report.differences[:shown]:
+        row = f" {difference.row}" if difference.row else ""
+        values = f"stored {difference.stored}, expected {difference.expected}"
+        line = f"{difference.document_id}: {difference.column}{row}: {values}"
         click.echo(printable(f"  {line}"))
     if hidden := len(report.differences[shown:] if shown is not None else ()) + report.more:
         click.echo(f"  and {hidden} more")

@@ -136,28 +136,30 @@ def coverage_lines(coverage: Mapping[str, Any]) -> Iterator[str]:
 
 def certificate_line(report: Mapping[str, Any]) -> str:
     """``optimal: score -0.5421 = bound; model …, snapshot …, ortools 9; in 21 ms``."""
-    it = report["result"]["report"]["certificate"]
-    objective, bound = (_points(it[key], it["scale"]) for key in ("objective", "bound"))
-    gaps = zip(it["levels"], it["gap"] or (), strict=False)
-    level = next((name for name, gap in gaps if gap), it["levels"][0])
+    certificate = report["result"]["report"]["certificate"]
+    objective, bound = (
+        _points(certificate[key], certificate["scale"]) for key in ("objective", "bound")
+    )
+    gaps = zip(certificate["levels"], certificate["gap"] or (), strict=False)
+    level = next((name for name, gap in gaps if gap), certificate["levels"][0])
     scope = _scope(report["result"]["report"]["search"])
-    if it["status"] == "optimal":
+    if certificate["status"] == "optimal":
         status = f"optimal{scope}: score {objective} = bound"
-    elif it["status"] == "feasible":
+    elif certificate["status"] == "feasible":
         status = f"feasible: score {objective}, bound {bound}, open in {level}"
-    elif it["status"] == "infeasible":
+    elif certificate["status"] == "infeasible":
         search = report["result"]["report"]["search"]
         known = search["candidates"] + search["excluded"]
         versions = "one known version" if known == 1 else f"{known} known versions"
         status = f"infeasible{scope}" if scope else f"infeasible among the {versions}"
     else:
-        status = it["status"]
+        status = certificate["status"]
     search_s = report["metadata"].get("timings", {}).get("search_s")
     # A search that ended early may have neither a model nor a solver.
     made_of = [
-        *([f"model {_short(it['model'])}"] if it["model"] else []),
-        f"snapshot {_short(it['snapshot'])}",
-        *([it["solver"]] if it["solver"] else []),
+        *([f"model {_short(certificate['model'])}"] if certificate["model"] else []),
+        f"snapshot {_short(certificate['snapshot'])}",
+        *([certificate["solver"]] if certificate["solver"] else []),
     ]
     parts = [
         status,

@@ -65,37 +65,37 @@ class _Tls:
 @click.option("--metrics-dir", type=click.Path(file_okay=False, path_type=Path),
               help="Folder in which the processes share values for /metrics.")  # fmt: skip
 @click.pass_context
-def serve(ctx: click.Context, /, **given: Any) -> int:
+def serve(ctx: click.Context, /, **arguments: Any) -> int:
     """Start the HTTP server.
 
     The server runs until SIGTERM, and then finishes the requests in progress.
     """
     settings: Settings = ctx.obj
-    if given.pop("with_workers"):
-        _tls(given)
-        return serve_with_workers(ctx, _arguments(given), given["metrics_dir"])
-    _serve(settings, is_verbose(ctx), given)
+    if arguments.pop("with_workers"):
+        _tls(arguments)
+        return serve_with_workers(ctx, _arguments(arguments), arguments["metrics_dir"])
+    _serve(settings, is_verbose(ctx), arguments)
     return 0
 
 
-def _serve(settings: Settings, verbose: bool, given: dict[str, Any]) -> None:
+def _serve(settings: Settings, verbose: bool, arguments: dict[str, Any]) -> None:
     from api.metrics_files import metrics_folder
     from api.server.http_server import ServerOptions, check, listen
     from api.server.http_server import serve as run
 
-    tls = _tls(given)
+    tls = _tls(arguments)
     log_service(settings, verbose)
-    with listen(given["host"], given["port"]) as listener:
-        _refuse_open(listener, tls, behind_proxy=given["behind_proxy"])
+    with listen(arguments["host"], arguments["port"]) as listener:
+        _refuse_open(listener, tls, behind_proxy=arguments["behind_proxy"])
         ensure_stores(settings)
-        certificate, key = _files(settings, tls, given["host"])
+        certificate, key = _files(settings, tls, arguments["host"])
         options = ServerOptions(
-            given["workers"], given["threads"], certificate, key, given["behind_proxy"]
+            arguments["workers"], arguments["threads"], certificate, key, arguments["behind_proxy"]
         )
         # prometheus_client looks for the folder when it is imported.
-        with metrics_folder(metrics_root(settings, given["metrics_dir"]), "serve"):
+        with metrics_folder(metrics_root(settings, arguments["metrics_dir"]), "serve"):
             check(settings, options)
-            click.echo(f"Serving {_address(given['host'], listener, tls.wanted)}")
+            click.echo(f"Serving {_address(arguments['host'], listener, tls.wanted)}")
             run(settings, options, listener)
 
 
@@ -119,9 +119,9 @@ def is_verbose(ctx: click.Context) -> bool:
     return bool(ctx.find_root().params.get("verbose"))
 
 
-def _arguments(given: dict[str, Any]) -> list[str]:
+def _arguments(options: dict[str, Any]) -> list[str]:
     arguments: list[str] = []
-    for name, value in given.items():
+    for name, value in options.items():
         option = f"--{name.replace('_', '-')}"
         if value is True:
             arguments.append(option)
@@ -130,8 +130,8 @@ def _arguments(given: dict[str, Any]) -> list[str]:
     return arguments
 
 
-def _tls(given: dict[str, Any]) -> _Tls:
-    tls = _Tls(given["tls_self_signed"], given["tls_cert"], given["tls_key"])
+def _tls(arguments: dict[str, Any]) -> _Tls:
+    tls = _Tls(arguments["tls_self_signed"], arguments["tls_cert"], arguments["tls_key"])
     if tls.self_signed and tls.certificate:
         raise InvalidArgument("--tls-self-signed and --tls-cert: give one of them")
     if (tls.certificate is None) is not (tls.key is None):

@@ -37,7 +37,7 @@ Explanation = TypeVar("Explanation", "PackagePresence", "ForcedStack")
 @as_json_option
 @click.pass_context
 def why(
-    context: click.Context, /, name: str, path: Path | None, as_json: bool, **given: Any
+    context: click.Context, /, name: str, path: Path | None, as_json: bool, **options: Any
 ) -> None:
     """Explain why a package is in the advised stack.
 
@@ -56,7 +56,7 @@ def why(
 
         return explained(advice, package.name, resolver=resolver)
 
-    explanation, unread, is_open = _explained(context.obj, path, given, explain)
+    explanation, unread, is_open = _explained(context.obj, path, options, explain)
     _print(explanation, unread, presence_lines, as_json=as_json)
     if explanation.version is None:
         context.exit(3 if explanation.no_stack and is_open else 1)
@@ -69,7 +69,7 @@ def why(
 @as_json_option
 @click.pass_context
 def why_not(
-    context: click.Context, /, requirement: str, path: Path | None, as_json: bool, **given: Any
+    context: click.Context, /, requirement: str, path: Path | None, as_json: bool, **options: Any
 ) -> None:
     """Explain what choosing another version would cost.
 
@@ -86,7 +86,7 @@ def why_not(
 
         return explained(advice, wanted, resolver=resolver)
 
-    explanation, unread, is_open = _explained(context.obj, path, given, explain, [wanted])
+    explanation, unread, is_open = _explained(context.obj, path, options, explain, [wanted])
     _print(explanation, unread, forced_lines, as_json=as_json)
     if explanation.outcome not in (ForcedOutcome.ADVISED, ForcedOutcome.POSSIBLE):
         context.exit(3 if is_open else 1)
@@ -95,7 +95,7 @@ def why_not(
 def _explained(
     settings: Settings,
     path: Path | None,
-    given: dict[str, Any],
+    options: dict[str, Any],
     explain: Callable[[Advice, Resolver], Explanation],
     more: Sequence[Dependency] = (),
 ) -> tuple[Explanation, list[str], bool]:
@@ -128,11 +128,11 @@ def _explained(
         return explain(advice, resolver)
 
     with ResolverWorker() as worker:
-        request = advice_request_of(settings, path, given)
+        request = advice_request_of(settings, path, options)
         with migrated_stores(settings) as stores:
-            request = on_hardware(stores, request, given["hardware"])
+            request = on_hardware(stores, request, options["hardware"])
             print_note(request.hardware_note)
-            known, fetch = None, given["fetch"]
+            known, fetch = None, options["fetch"]
             if fetch is None:
                 known = knowledge(stores, request, more=more)
                 fetch = lacks_releases(stores, request, known[0])
@@ -147,9 +147,9 @@ def _explained(
             snapshot = with_absences(snapshot, absences) if absences else snapshot
             listed = listed_unread(stores, snapshot)
         message = missing_message(request, snapshot)
-        print_note(without_fetch_hint(message) if message and given["fetch"] else message)
+        print_note(without_fetch_hint(message) if message and options["fetch"] else message)
         advice = advise(
-            request, snapshot, evidence, resolver=worker.resolve, threads=given["threads"]
+            request, snapshot, evidence, resolver=worker.resolve, threads=options["threads"]
         )
         explanation = explain(advice, worker.resolve)
     conflict = explanation.conflict
@@ -172,52 +172,54 @@ def _print(
         print_lines((*lines(explanation), *unread))
 
 
-def presence_lines(it: PackagePresence) -> Iterator[str]:
+def presence_lines(presence: PackagePresence) -> Iterator[str]:
     """Explain why a package is in the advised stack."""
-    if it.no_stack:
-        limit = "meets the request" if it.conflict else "was found within the limit"
-        yield f"{it.name} is in no advised stack: no stack {limit}"
-        yield from (f"  {line}" for line in (it.conflict.lines() if it.conflict else ()))
+    if presence.no_stack:
+        limit = "meets the request" if presence.conflict else "was found within the limit"
+        yield f"{presence.name} is in no advised stack: no stack {limit}"
+        yield from (
+            f"  {line}" for line in (presence.conflict.lines() if presence.conflict else ())
+        )
         return
-    if it.version is None:
-        yield f"{it.name} is not in the advised stack"
+    if presence.version is None:
+        yield f"{presence.name} is not in the advised stack"
         return
-    yield f"{it.name} {it.version}"
-    yield from (f"  because {step}" for step in it.path)
-    yield from (f"  also, {step}" for step in it.askers if step not in it.path)
-    if it.placing is not None:
-        yield f"  this version: {it.placing.message}"
-    for forced in (it.without, it.otherwise):
+    yield f"{presence.name} {presence.version}"
+    yield from (f"  because {step}" for step in presence.path)
+    yield from (f"  also, {step}" for step in presence.askers if step not in presence.path)
+    if presence.placing is not None:
+        yield f"  this version: {presence.placing.message}"
+    for forced in (presence.without, presence.otherwise):
         if forced is not None:
             yield from forced_lines(forced)
 
 
-def forced_lines(it: ForcedStack) -> Iterator[str]:
+def forced_lines(forced: ForcedStack) -> Iterator[str]:
     """Explain the cost of forcing a version into the stack or out of it."""
     from adviser.explain import ForcedOutcome
 
-    if it.outcome is ForcedOutcome.ADVISED:
-        yield f"{it.what}: the advised stack has it"
-    elif it.outcome is ForcedOutcome.UNKNOWN:
-        yield f"{it.what}: unknown, the search ended at its limit"
-    elif it.problem is not None:
-        yield f"{it.what}: impossible: {it.problem}"
-    elif it.outcome is ForcedOutcome.CONFLICT:
-        yield f"{it.what}: impossible with the known versions"
-        yield from (f"  {line}" for line in (it.conflict.lines() if it.conflict else ()))
+    if forced.outcome is ForcedOutcome.ADVISED:
+        yield f"{forced.what}: the advised stack has it"
+    elif forced.outcome is ForcedOutcome.UNKNOWN:
+        yield f"{forced.what}: unknown, the search ended at its limit"
+    elif forced.problem is not None:
+        yield f"{forced.what}: impossible: {forced.problem}"
+    elif forced.outcome is ForcedOutcome.CONFLICT:
+        yield f"{forced.what}: impossible with the known versions"
+        yield from (f"  {line}" for line in (forced.conflict.lines() if forced.conflict else ()))
     else:
-        loss = "" if it.points is None else f", at a loss of {it.points:.3f} points"
-        if it.level is not None and it.points is not None and it.points <= 0:
-            loss = f", with a worse score in {it.level}, which comes first"
-        yield f"{it.what}: possible{loss}"
-        yield from (f"  {loss.criterion}: {-loss.points:+.3f} points" for loss in it.losses)
-        yield from (f"  {change_text(change)}" for change in it.changes)
+        loss = "" if forced.points is None else f", at a loss of {forced.points:.3f} points"
+        if forced.level is not None and forced.points is not None and forced.points <= 0:
+            loss = f", with a worse score in {forced.level}, which comes first"
+        yield f"{forced.what}: possible{loss}"
+        yield from (f"  {loss.criterion}: {-loss.points:+.3f} points" for loss in forced.losses)
+        yield from (f"  {change_text(change)}" for change in forced.changes)
 
 
-def change_text(it: VersionChange) -> str:
+def change_text(change: VersionChange) -> str:
     """``click 8.1 instead of 8.2``."""
-    if it.forced is None:
-        return f"{it.name} {it.advised} is removed"
-    if it.advised is None:
-        return f"{it.name} {it.forced} is added"
-    return f"{it.name} {it.forced} instead of {it.advised}"
+    if change.forced is None:
+        return f"{change.name} {change.advised} is removed"
+    if change.advised is None:
+        return f"{change.name} {change.forced} is added"
+    return f"{change.name} {change.forced} instead of {change.advised}"

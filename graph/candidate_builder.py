@@ -210,16 +210,16 @@ class CandidateBuilder:
             message = f"requires Python {text}, this environment has {self._python}"
             raise NotACandidate(ExclusionReason.REQUIRES_PYTHON, message)
 
-    def _refuse_older_than_python(self, it: Candidate, compiled: bool) -> None:
+    def _refuse_older_than_python(self, version: Candidate, compiled: bool) -> None:
         """Refuse to build what is older than this Python, unless it is pure Python.
 
         Compiled code of that age rarely builds. A version whose wheels are for other Pythons is
         refused, too: its publisher says for which it is.
         """
-        began, uploaded = self._python_began, it.uploaded_at
-        if uploaded is None or uploaded >= began or it.wheel_mismatch in _FOR_THIS_PYTHON:
+        began, uploaded = self._python_began, version.uploaded_at
+        if uploaded is None or uploaded >= began or version.wheel_mismatch in _FOR_THIS_PYTHON:
             return
-        if it.wheel_mismatch is not None or compiled:
+        if version.wheel_mismatch is not None or compiled:
             message = f"would have to be built, and is from {uploaded:%Y-%m-%d}, before Python "
             message += f"{self._python.major}.{self._python.minor}"
             raise NotACandidate(ExclusionReason.SDIST_TOO_OLD, message)

@@ -172,8 +172,8 @@ def with_revision(snapshot: Snapshot) -> Snapshot:
 
 def with_absences(snapshot: Snapshot, absences: Mapping[str, Absence]) -> Snapshot:
     """The snapshot with what indexes said of its missing packages, with its new revision."""
-    said = {name: absences[name] for name in snapshot.missing if name in absences}
-    return with_revision(replace(snapshot, absences=said))
+    answered = {name: absences[name] for name in snapshot.missing if name in absences}
+    return with_revision(replace(snapshot, absences=answered))
 
 
 def _read_document(data: bytes) -> dict[str, Any]:
@@ -234,42 +234,46 @@ def _dependency(it: Dependency) -> dict[str, Any]:
     return {name: value for name in it.__slots__ if (value := getattr(it, name))}
 
 
-def _candidate(it: Candidate, table: Mapping[Dependency, int]) -> dict[str, Any]:
+def _candidate(candidate: Candidate, table: Mapping[Dependency, int]) -> dict[str, Any]:
     row: dict[str, Any] = {
         name: value
         for name in _PLAIN
-        if (value := getattr(it, name)) is not None and value is not False and value != ()
+        if (value := getattr(candidate, name)) is not None and value is not False and value != ()
     }
-    row["requires"] = [table[dependency] for dependency in it.requires]
-    if it.uploaded_at is not None:
-        row["uploaded_at"] = as_json_time(it.uploaded_at)
-    if it.vulnerabilities:
-        row["vulnerabilities"] = [_members(known) for known in it.vulnerabilities]
+    row["requires"] = [table[dependency] for dependency in candidate.requires]
+    if candidate.uploaded_at is not None:
+        row["uploaded_at"] = as_json_time(candidate.uploaded_at)
+    if candidate.vulnerabilities:
+        row["vulnerabilities"] = [_members(known) for known in candidate.vulnerabilities]
     return row
 
 
-def _listed(it: Candidate) -> list[Any]:
+def _listed(candidate: Candidate) -> list[Any]:
     """The row of an unread candidate."""
-    usual = it.purl == f"pkg:pypi/{it.name}@{it.version}"
+    usual = candidate.purl == f"pkg:pypi/{candidate.name}@{candidate.version}"
     row: list[Any] = [
-        it.version,
-        _flags(it),
-        None if it.uploaded_at is None else (it.uploaded_at - _EPOCH) // _MICROSECOND,
-        it.wheel_rank,
-        it.requires_python,
-        None if it.index == DEFAULT_INDEX else it.index,
-        None if usual else it.purl,
-        it.yanked_reason,
-        [_members(known) for known in it.vulnerabilities] or None,
+        candidate.version,
+        _flags(candidate),
+        None if candidate.uploaded_at is None else (candidate.uploaded_at - _EPOCH) // _MICROSECOND,
+        candidate.wheel_rank,
+        candidate.requires_python,
+        None if candidate.index == DEFAULT_INDEX else candidate.index,
+        None if usual else candidate.purl,
+        candidate.yanked_reason,
+        [_members(known) for known in candidate.vulnerabilities] or None,
     ]
     while row[-1] is None:
         row.pop()
     return row
 
 
-def _flags(it: Candidate) -> int:
-    flags = _PRERELEASE * it.prerelease + _YANKED * it.yanked + _SDIST_ONLY * it.sdist_only
-    return flags + _MISMATCH * _MISMATCHES.index(it.wheel_mismatch)
+def _flags(candidate: Candidate) -> int:
+    flags = (
+        _PRERELEASE * candidate.prerelease
+        + _YANKED * candidate.yanked
+        + _SDIST_ONLY * candidate.sdist_only
+    )
+    return flags + _MISMATCH * _MISMATCHES.index(candidate.wheel_mismatch)
 
 
 def _read_listed(name: str, row: Sequence[Any]) -> Candidate:

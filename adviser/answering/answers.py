@@ -69,7 +69,7 @@ class Answer:
 
 def answer(
     stores: Stores,
-    asked: StackRequest,
+    request: StackRequest,
     resolver: Resolver,
     *,
     threads: int = 1,
@@ -86,12 +86,12 @@ def answer(
     timings: dict[str, float] = {}
     with _timed(timings, "knowledge_s"):
         if reader is None:
-            snapshot, evidence = knowledge(stores, asked, timings)
+            snapshot, evidence = knowledge(stores, request, timings)
         else:
-            roots = [it.text for it in asked.requirements]
-            snapshot, evidence = reader(stores, roots, asked.environment)
+            roots = [it.text for it in request.requirements]
+            snapshot, evidence = reader(stores, roots, request.environment)
     with _timed(timings, "search_s"):
-        advice = advise(asked, snapshot, evidence, resolver=resolver, threads=threads)
+        advice = advise(request, snapshot, evidence, resolver=resolver, threads=threads)
     return reported(stores, advice, timings, urls=urls, advice_id=advice_id)
 
 
@@ -126,7 +126,7 @@ _STEPS = ("knowledge_s", "search_s", "indexes_s", "files_s", "report_s")
 
 def knowledge(
     stores: Stores,
-    asked: StackRequest,
+    request: StackRequest,
     timings: dict[str, float] | None = None,
     more: Iterable[Dependency] = (),
 ) -> tuple[Snapshot, Evidence]:
@@ -134,8 +134,8 @@ def knowledge(
 
     :param more: further roots of the snapshot, beside the requirements of the request
     """
-    roots = [*(it.text for it in asked.requirements), *map(text_of, more)]
-    return known_of(stores, roots, asked.environment, timings)
+    roots = [*(it.text for it in request.requirements), *map(text_of, more)]
+    return known_of(stores, roots, request.environment, timings)
 
 
 def known_of(
@@ -159,10 +159,10 @@ def known_of(
     return snapshot, evidence
 
 
-def text_of(it: Dependency) -> str:
+def text_of(dependency: Dependency) -> str:
     """A dependency as requirement text."""
-    extras = f"[{','.join(it.extras)}]" if it.extras else ""
-    return f"{it.name}{extras}{it.specifier}"
+    extras = f"[{','.join(dependency.extras)}]" if dependency.extras else ""
+    return f"{dependency.name}{extras}{dependency.specifier}"
 
 
 def files_known(stores: Stores, advice: Advice, *, all_listed: bool = False) -> ReleaseKnowledge:
@@ -250,11 +250,11 @@ def hardware_in(stores: Stores, prefix: str | None) -> TargetHardware:
         return asked_hardware(recorded_hardware(connection), prefix)
 
 
-def on_hardware(stores: Stores, asked: StackRequest, prefix: str | None) -> StackRequest:
+def on_hardware(stores: Stores, request: StackRequest, prefix: str | None) -> StackRequest:
     """The request, for the hardware class with the digest ``prefix`` or for this host's class."""
     target = hardware_in(stores, prefix)
     return replace(
-        asked, hardware=target.digest, hardware_name=target.name, hardware_note=target.note
+        request, hardware=target.digest, hardware_name=target.name, hardware_note=target.note
     )
 
 
@@ -262,11 +262,11 @@ def _with_addresses(stores: Stores, known: ReleaseKnowledge, advice: Advice) -> 
     from adviser.answering.file_listings import addresses_of
 
     wanted = {
-        (candidate.index, it.name, it.version)
+        (candidate.index, choice.name, choice.version)
         for stack in advice.resolution.stacks
-        for it in stack.choices
-        for candidate in advice.universe.packages[it.name]
-        if candidate.purl == it.purl
+        for choice in stack.choices
+        for candidate in advice.universe.packages[choice.name]
+        if candidate.purl == choice.purl
     }
     return replace(known, urls=addresses_of(stores.settings, wanted))
 

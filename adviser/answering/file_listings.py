@@ -32,15 +32,15 @@ def addresses_of(settings: Settings, releases: Collection[Release]) -> dict[str,
 
     :raises IndexProblem: if an index does not answer
     """
-    found: dict[str, str] = {}
+    urls: dict[str, str] = {}
     pages = pages_of(settings, {(index, name) for index, name, _ in releases})
     for index, name, version in sorted(releases):
         page = pages.get((index, name))
         for file in page.files_of(version) if page else ():
             parts = urlsplit(file.url)
             if parts.username is None and not parts.query:
-                found[file.filename] = urlunsplit(parts._replace(fragment=""))
-    return found
+                urls[file.filename] = urlunsplit(parts._replace(fragment=""))
+    return urls
 
 
 def pages_of(
@@ -64,14 +64,14 @@ def kept_pages(
 ) -> Mapping[tuple[str, str], ProjectPage]:
     """Like :func:`pages_of`, but from the cache only; local folders are not cached."""
     indexes = configured_indexes(settings)
-    found = {}
+    pages = {}
     for index, name in sorted(set(wanted)):
         kept = None
         if index in indexes and not indexes[index].is_local:
             kept = IndexCache(settings.index_cache, indexes[index]).page(name)
         if kept is not None:
-            found[index, name] = kept.page
-    return found
+            pages[index, name] = kept.page
+    return pages
 
 
 def public_addresses(page: ProjectPage, version: str) -> dict[str, str]:
@@ -94,14 +94,14 @@ async def _pages(
     by_index: Mapping[str, list[str]],
     max_age_s: float,
 ) -> dict[tuple[str, str], ProjectPage]:
-    found = {}
+    fetched = {}
     for index, names in by_index.items():
         async with IndexClient(settings, indexes[index]) as client:
             pages = await asyncio.gather(*(_page(client, it, max_age_s) for it in names))
-        found.update(
+        fetched.update(
             {(index, name): it for name, it in zip(names, pages, strict=True) if it is not None}
         )
-    return found
+    return fetched
 
 
 async def _page(client: IndexClient, name: str, max_age_s: float) -> ProjectPage | None:
@@ -123,31 +123,31 @@ def recorded_listings(stores: Stores, locked: Iterable[LockEntry]) -> Listings:
     The record has no URLs. If the lock of a package names URLs, cached index pages supply them.
     """
     locked = tuple(locked)
-    found: Listings = defaultdict(list)
+    listings: Listings = defaultdict(list)
     left = {(it.name, it.version) for it in locked}
     with stores.engine.connect() as connection:
         while left:
             # A lock for several environments can have several versions of a package.
             wanted = dict(sorted(left, reverse=True))
-            for it in listings_of(connection, wanted):
-                found[it.name, wanted[it.name]].append(
+            for listing in listings_of(connection, wanted):
+                listings[listing.name, wanted[listing.name]].append(
                     ReleaseListing(
-                        it.index, it.files, it.gone, it.complete, it.yanked, it.yanked_reason,
-                        it.as_of,
+                        listing.index, listing.files, listing.gone, listing.complete,
+                        listing.yanked, listing.yanked_reason, listing.as_of,
                     )
                 )  # fmt: skip
             left -= set(wanted.items())
     placed = {(it.name, it.version) for it in locked if any(file.url for file in it.files)}
-    wanted_pages = {(it.index, key[0]) for key in placed for it in found.get(key, ())}
+    wanted_pages = {(it.index, key[0]) for key in placed for it in listings.get(key, ())}
     pages = kept_pages(stores.settings, wanted_pages)
-    for name, version in placed & found.keys():
-        found[name, version] = [
+    for name, version in placed & listings.keys():
+        listings[name, version] = [
             replace(it, addresses=public_addresses(pages[it.index, name], version))
             if (it.index, name) in pages
             else it
-            for it in found[name, version]
+            for it in listings[name, version]
         ]
-    return found
+    return listings
 
 
 def served_listings(
@@ -162,12 +162,12 @@ def served_listings(
         versions[it.name].add(it.version)
     wanted = {(index, name) for index in indexes for name in versions}
     pages = pages_of(settings, wanted, max_age_s=0.0)
-    found: Listings = defaultdict(list)
+    listings: Listings = defaultdict(list)
     for (index, name), page in sorted(pages.items()):
         for version in versions[name]:
             if (listing := _listing(index, page, version)) is not None:
-                found[name, version].append(listing)
-    return found
+                listings[name, version].append(listing)
+    return listings
 
 
 def _listing(index: str, page: ProjectPage, version: str) -> ReleaseListing | None:
@@ -176,10 +176,10 @@ def _listing(index: str, page: ProjectPage, version: str) -> ReleaseListing | No
         return None
     files = tuple(
         ReleaseFile(
-            it.filename, it.sha256, it.kind, it.size_bytes, it.requires_python, it.yanked,
-            it.yanked_reason, it.uploaded_at, it.metadata_sha256, it.attested,
+            file.filename, file.sha256, file.kind, file.size_bytes, file.requires_python,
+            file.yanked, file.yanked_reason, file.uploaded_at, file.metadata_sha256, file.attested,
         )
-        for it in there
+        for file in there
     )  # fmt: skip
     reason = next((it.yanked_reason for it in files if it.yanked_reason), None)
     yanked = all(it.yanked for it in files)

@@ -35,20 +35,27 @@ def asked_indexes(
         ours = {it.name: it.url for it in chosen}
         return tuple(RequestIndex(name, name, url) for name, url in ours.items())
     known = configured_indexes(settings)
-    found = []
-    for it in project.indexes:
-        same = _same(known, it.name, it.url)
-        name, url = (same.name, same.url) if same else (it.name, it.url)
-        found.append(
-            RequestIndex(name, it.name, url, it.verify_ssl, it.explicit, known=same is not None)
+    indexes = []
+    for project_index in project.indexes:
+        same = _same(known, project_index.name, project_index.url)
+        name, url = (same.name, same.url) if same else (project_index.name, project_index.url)
+        indexes.append(
+            RequestIndex(
+                name,
+                project_index.name,
+                url,
+                project_index.verify_ssl,
+                project_index.explicit,
+                known=same is not None,
+            )
         )
-    named = any(it.name == DEFAULT_INDEX for it in found)
+    named = any(it.name == DEFAULT_INDEX for it in indexes)
     if not named and not any(it.default for it in project.indexes):
         default = known.get(DEFAULT_INDEX)
-        found.append(RequestIndex(url=default.url if default else ""))
+        indexes.append(RequestIndex(url=default.url if default else ""))
     if project.format is not ProjectFormat.PYPROJECT:
-        found.sort(key=lambda it: it.name == DEFAULT_INDEX)
-    return tuple(found)
+        indexes.sort(key=lambda it: it.name == DEFAULT_INDEX)
+    return tuple(indexes)
 
 
 def called_indexes(settings: Settings, project: Project) -> dict[str, str]:
@@ -60,13 +67,17 @@ def called_indexes(settings: Settings, project: Project) -> dict[str, str]:
     known = configured_indexes(settings)
     places = {_place(public_index_url()): DEFAULT_INDEX} if DEFAULT_INDEX in known else {}
     places |= {_place(it.url): name for name, it in known.items()}
-    found: dict[str, str] = {}
-    for it in (*project.indexes, *project.lock_indexes):
-        name = places.get(_place(without_secrets(it.url)))
-        if name is None and has_variable(it.url) and (same := _same(known, it.name, it.url)):
+    names: dict[str, str] = {}
+    for index in (*project.indexes, *project.lock_indexes):
+        name = places.get(_place(without_secrets(index.url)))
+        if (
+            name is None
+            and has_variable(index.url)
+            and (same := _same(known, index.name, index.url))
+        ):
             name = same.name
-        found[it.url] = found[it.name] = name or it.url
-    return found
+        names[index.url] = names[index.name] = name or index.url
+    return names
 
 
 def _place(url: str) -> str:
@@ -85,8 +96,8 @@ def foreign_indexes(settings: Settings, project: Project) -> tuple[ProjectIndex,
     known = configured_indexes(settings)
     # Folders in a lock belong to the project; they are not read.
     locked = (it for it in project.lock_indexes if not it.url.startswith("file:"))
-    asked = dict.fromkeys((*project.indexes, *project.places, *locked))
-    return tuple(it for it in asked if _at(known, it.url) is None)
+    indexes = dict.fromkeys((*project.indexes, *project.places, *locked))
+    return tuple(it for it in indexes if _at(known, it.url) is None)
 
 
 def _same(known: Mapping[str, Index], name: str, url: str) -> Index | None:
@@ -97,9 +108,9 @@ def _same(known: Mapping[str, Index], name: str, url: str) -> Index | None:
 def _at(known: Mapping[str, Index], url: str) -> Index | None:
     """The configured index with this URL."""
     bare = url.rstrip("/")
-    for it in known.values():
-        if it.url == bare:
-            return it
+    for index in known.values():
+        if index.url == bare:
+            return index
     if bare == public_index_url():
         # This machine may read the public index through a mirror.
         return known.get(DEFAULT_INDEX)

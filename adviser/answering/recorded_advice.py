@@ -61,10 +61,10 @@ def recorded(stores: Stores, advice_id: str) -> StoredAdvice:
     :raises InvalidArgument: if there is none
     """
     with stores.engine.connect() as connection:
-        found = advice_of(connection, stores.settings, advice_id)
-    if found is None:
+        advice = advice_of(connection, stores.settings, advice_id)
+    if advice is None:
         raise InvalidArgument(f"no advice is called {advice_id!r}")
-    return found
+    return advice
 
 
 @contextmanager
@@ -93,11 +93,11 @@ def replayed(stored: StoredAdvice, threads: int = 1) -> tuple[Advice, bytes]:
     :returns: the advice, and its report with the recorded metadata
     :raises InvalidDocument: if the recorded documents are invalid
     """
-    asked, snapshot, evidence, known = request_in(stored)
+    request, snapshot, evidence, known = request_in(stored)
     with _followed():
         metadata = orjson.loads(stored.report)["metadata"]
         with ResolverWorker() as worker:
-            advice = advise(asked, snapshot, evidence, resolver=worker.resolve, threads=threads)
+            advice = advise(request, snapshot, evidence, resolver=worker.resolve, threads=threads)
         return advice, report_bytes(report_document(result_document(advice, known), metadata))
 
 
@@ -116,12 +116,12 @@ def claims_in(stored: StoredAdvice) -> tuple[StackRequest, tuple[Claim, ...]]:
 
 def _material(stored: StoredAdvice) -> AdviceInputs:
     """The inputs of an advice, with the baseline that its report names."""
-    asked, snapshot, evidence, known = request_in(stored)
+    request, snapshot, evidence, known = request_in(stored)
     with _followed():
         baseline = orjson.loads(stored.report)["result"]["report"]["baseline"]
-        versions = asked.locked if asked.locked is not None else baseline["versions"]
+        versions = request.locked if request.locked is not None else baseline["versions"]
         settled = baseline.get("settled", True)
-    return AdviceInputs(asked, snapshot, evidence, known, versions, settled)
+    return AdviceInputs(request, snapshot, evidence, known, versions, settled)
 
 
 def why_it_may_differ(stored: StoredAdvice, again: Advice) -> str | None:

@@ -67,8 +67,8 @@ def own_hardware() -> Hardware:
         cpu_quota=read_limits().cpu_quota,
         threads={it: os.environ[it] for it in THREAD_VARIABLES if it in os.environ},
     )
-    told = {"hwinfo": hwinfo(), "runtime_environment": runtime_environment(None)}
-    return hardware_class(told, allowance)
+    description = {"hwinfo": hwinfo(), "runtime_environment": runtime_environment(None)}
+    return hardware_class(description, allowance)
 
 
 def of_host(own: Hardware, recorded: Sequence[RecordedHardware]) -> TargetHardware:

@@ -58,15 +58,15 @@ def pipeline_of(advice: Advice) -> dict[str, list[dict[str, Any]]]:
     ]
     kinds["steps"] = [
         _unit(
-            it.name,
+            criterion.name,
             {
-                "weight": it.weight,
-                "unit": it.unit,
-                "penalty": it.penalty,
-                "newness": it.newness,
+                "weight": criterion.weight,
+                "unit": criterion.unit,
+                "penalty": criterion.penalty,
+                "newness": criterion.newness,
             },
         )
-        for it in criteria
+        for criterion in criteria
     ]
     limits = {
         "count": options.count,

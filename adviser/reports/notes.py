@@ -271,9 +271,9 @@ def _request(advice: Advice) -> Iterator[ReportNote]:
     message = missing_message(advice.request, advice.snapshot)
     if message is not None:
         yield ReportNote(NoteCode.FETCH, NoteLevel.ERROR if nothing else NoteLevel.WARNING, message)
-    for it in advice.assessment.justifications:
-        if it.code is not JustificationCode.MISSING or not nothing:
-            yield note_of(it)
+    for justification in advice.assessment.justifications:
+        if justification.code is not JustificationCode.MISSING or not nothing:
+            yield note_of(justification)
 
 
 def _coverage(advice: Advice) -> Iterator[ReportNote]:
@@ -391,9 +391,9 @@ def _unread(advice: Advice) -> Iterator[ReportNote]:
         for it in excluded
         if it.reason is ExclusionReason.UNAVAILABLE
     ]
-    for name, it in unread[:_NAMED]:
-        message = f"{name} {it.version} does not count: {it.message}"
-        yield ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, message, name, it.version)
+    for name, version in unread[:_NAMED]:
+        message = f"{name} {version.version} does not count: {version.message}"
+        yield ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, message, name, version.version)
     if unread[_NAMED:]:
         count = len(unread) - _NAMED
         versions = "version, which was" if count == 1 else "versions, which were"
@@ -435,26 +435,34 @@ _UNSEEN = frozenset({RequestRule.PUBLISHED, RequestRule.POLICY, RequestRule.EXCL
 def shortfall_notes(advice: Advice, stack: ResolvedStack) -> Iterator[ReportNote]:
     """Notes about versions without a wheel, and pre-releases without a suitable release."""
     candidates = candidates_of(advice.universe, stack)
-    for it in stack.choices:
-        yield from _prerelease(advice, stack, it, candidates[it.name])
-        yield from _without_wheel(candidates[it.name])
+    for choice in stack.choices:
+        yield from _prerelease(advice, stack, choice, candidates[choice.name])
+        yield from _without_wheel(candidates[choice.name])
 
 
-def _without_wheel(it: Candidate) -> Iterator[ReportNote]:
-    if it.sdist_only:
-        known = it.wheel_mismatch is not None
-        why = MISMATCHES[it.wheel_mismatch] if it.wheel_mismatch else "it has no wheel"
+def _without_wheel(candidate: Candidate) -> Iterator[ReportNote]:
+    if candidate.sdist_only:
+        known = candidate.wheel_mismatch is not None
+        why = (
+            MISMATCHES[candidate.wheel_mismatch] if candidate.wheel_mismatch else "it has no wheel"
+        )
         message = f"it is built from its source distribution, because {why}"
-        if it.requirements_built:
+        if candidate.requirements_built:
             message += "; its requirements are from a build in this environment"
-        elif not it.requirements_likely:
+        elif not candidate.requirements_likely:
             message += "; its requirements are certain" + " (those of its wheels)" * known
         level = NoteLevel.WARNING if known else NoteLevel.INFO
-        yield ReportNote(NoteCode.BUILT_FROM_SDIST, level, message, it.name, it.version)
-    if it.requirements_likely:
+        yield ReportNote(
+            NoteCode.BUILT_FROM_SDIST, level, message, candidate.name, candidate.version
+        )
+    if candidate.requirements_likely:
         message = "its requirements are likely, not certain: its metadata lets a build change them"
         yield ReportNote(
-            NoteCode.REQUIREMENTS_LIKELY, NoteLevel.WARNING, message, it.name, it.version
+            NoteCode.REQUIREMENTS_LIKELY,
+            NoteLevel.WARNING,
+            message,
+            candidate.name,
+            candidate.version,
         )
 
 
@@ -464,22 +472,23 @@ def _missing_extras(advice: Advice) -> Iterator[ReportNote]:
     if stack is None:
         return
     candidates, rationales = candidates_of(advice.universe, stack), rationales_of(advice, stack)
-    for it in stack.choices:
-        offered = candidates[it.name].extras
-        for extra in sorted(set(it.extras) - set(offered)):
+    for choice in stack.choices:
+        offered = candidates[choice.name].extras
+        for extra in sorted(set(choice.extras) - set(offered)):
             requirers = (
                 f"{requirer} {candidates[requirer].version}"
-                for requirer, dependency in rationales.requirers(it.name)
+                for requirer, dependency in rationales.requirers(choice.name)
                 if requirer and extra in dependency.extras
             )
-            subject = next(requirers, f"{it.name} {it.version}")
+            subject = next(requirers, f"{choice.name} {choice.version}")
             yield ReportNote(
                 NoteCode.EXTRA_MISSING,
                 NoteLevel.WARNING,
-                f"{subject} requires {it.name}[{extra}], and no release that fits has this extra, "
-                f"so it adds nothing; {it.name} {it.version} has: {', '.join(offered) or 'none'}",
-                it.name,
-                it.version,
+                f"{subject} requires {choice.name}[{extra}], and no release that fits has this"
+                f" extra, so it adds nothing; {choice.name} {choice.version} has:"
+                f" {', '.join(offered) or 'none'}",
+                choice.name,
+                choice.version,
             )
 
 
@@ -488,18 +497,20 @@ def _inferred_bounds(advice: Advice) -> Iterator[ReportNote]:
     if advice.bounds_dropped and advice.best is not None:
         message = "no stack meets the bounds that were inferred from other releases; none counts"
         yield ReportNote(NoteCode.BOUNDS_DROPPED, NoteLevel.WARNING, message)
-    for it in advice.best.choices if advice.best else ():
-        for bound in advice.universe.inferred.get(it.purl, ()):
+    for choice in advice.best.choices if advice.best else ():
+        for bound in advice.universe.inferred.get(choice.purl, ()):
             usable = advice.universe.packages.get(bound.name, ())
             newest = next((one for one in usable if not one.prerelease and not one.yanked), None)
             if newest is not None and not admits(bound.specifier, newest.version):
-                message = f"{it.name} {it.version}: inferred {bound.name}{bound.specifier}: "
+                message = (
+                    f"{choice.name} {choice.version}: inferred {bound.name}{bound.specifier}: "
+                )
                 yield ReportNote(
                     NoteCode.INFERRED_BOUND,
                     NoteLevel.INFO,
                     message + bound.reason,
-                    it.name,
-                    it.version,
+                    choice.name,
+                    choice.version,
                 )
 
 

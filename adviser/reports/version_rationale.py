@@ -118,9 +118,9 @@ class VersionRationales:
             if root.name == name:
                 yield "", root
         for requirer, candidate in self._chosen.items():
-            for it in candidate.requirements(self._extras[requirer]):
-                if it.name == name:
-                    yield requirer, it
+            for dependency in candidate.requirements(self._extras[requirer]):
+                if dependency.name == name:
+                    yield requirer, dependency
 
     def requirement_text(self, requirer: str, dependency: Dependency) -> str:
         """A requirement as text, such as ``flask 3.0 requires click>=8``, with its override."""

@@ -66,9 +66,9 @@ def contributions_of(
     values = [scores.get(it.purl) or (0,) * width for it in candidates]
     for column in (it for it in penalties if it < width):
         columns[column] = [value[column] for value in values]
-        for it, value in zip(candidates, values, strict=True):
+        for candidate, value in zip(candidates, values, strict=True):
             if value[column] > 0:
-                raise ValueError(f"a penalty of {it.purl} is above zero: {value}")
+                raise ValueError(f"a penalty of {candidate.purl} is above zero: {value}")
     preferences = [column for column in range(width) if column not in penalties]
     eligible = [place for place, it in enumerate(candidates) if plain(it)]
     for group in (
@@ -136,7 +136,7 @@ def universe_of(
         served = [it for it in candidates if it.index == source]
         return AdmittedPackage(
             with_bounds(_relieved(usable, request), bounds),
-            _told(out, excluded),
+            _all_refused(out, excluded),
             dict(contributions_of(served, scores, penalties, screen.plain, newness)),
             bounds,
             frozenset(
@@ -152,11 +152,11 @@ def universe_of(
             candidates, snapshot.excluded.get(name, ()), request.inferred_bounds, request.refused,
             [scores.get(it.purl) for it in candidates] if scores else (),
         )  # fmt: skip
-        it = reused.get(name, inputs, partial(admitted, name, candidates))
-        packages[name], refused[name] = it.usable, it.refused
-        contributions.update(it.contributions)
-        inferred.update(it.inferred)
-        named |= it.named
+        package = reused.get(name, inputs, partial(admitted, name, candidates))
+        packages[name], refused[name] = package.usable, package.refused
+        contributions.update(package.contributions)
+        inferred.update(package.inferred)
+        named |= package.named
     names = dict.fromkeys(it.name for it in sorted(roots, key=lambda it: it.order))
     return Universe(
         packages=packages,
@@ -221,26 +221,30 @@ def choosable(snapshot: Knowledge, request: ResolverRequest) -> dict[str, frozen
     return {name: frozenset(it.purl for it in candidates) for name, candidates in usable.items()}
 
 
-def _is_invited(it: Candidate, pinned: Collection[Purl], prereleases: Collection[str]) -> bool:
+def _is_invited(
+    candidate: Candidate, pinned: Collection[Purl], prereleases: Collection[str]
+) -> bool:
     """Whether a version may be chosen although no other package requires it by name."""
-    if it.yanked:
-        return it.purl in pinned
-    return not it.prerelease or it.name in prereleases
+    if candidate.yanked:
+        return candidate.purl in pinned
+    return not candidate.prerelease or candidate.name in prereleases
 
 
 def _asked_by_all(
     candidates: Sequence[Candidate], universe: Universe
 ) -> dict[str, set[tuple[str, ...]]]:
     """The packages that every candidate requires, with the specifiers of each candidate."""
-    asked: dict[str, list[tuple[str, ...]]] = {}
+    specifiers: dict[str, list[tuple[str, ...]]] = {}
     for candidate in candidates:
         texts: dict[str, list[str]] = {}
         for dependency in candidate.requirements():
             texts.setdefault(dependency.name, []).append(universe.asked(dependency))
         for name, several in texts.items():
-            asked.setdefault(name, []).append(tuple(sorted(several)))
+            specifiers.setdefault(name, []).append(tuple(sorted(several)))
     return {
-        name: set(several) for name, several in asked.items() if len(several) == len(candidates)
+        name: set(several)
+        for name, several in specifiers.items()
+        if len(several) == len(candidates)
     }
 
 
@@ -280,13 +284,15 @@ class _Screen:
         if not checks and all(it.index == source for it in candidates):
             return candidates, []
         usable, out = [], []
-        for it in candidates:
-            why = _other_index(it, source) or next(filter(None, (c(it) for c in checks)), None)
+        for candidate in candidates:
+            why = _other_index(candidate, source) or next(
+                filter(None, (c(candidate) for c in checks)), None
+            )
             if why is None:
-                usable.append(it)
+                usable.append(candidate)
             else:
                 rule, message, text = why
-                out.append(RefusedVersion(it.version, rule, message, it, text))
+                out.append(RefusedVersion(candidate.version, rule, message, candidate, text))
         return tuple(usable), out
 
     def _checks(self, name: str) -> Iterable[Callable[[Candidate], _Why | None]]:
@@ -313,21 +319,21 @@ class _Screen:
                 rule += f"there are: {', '.join(known)}" if known else "there is none at all"
             yield partial(_lacks, extra, rule)
 
-    def _untimely(self, it: Candidate) -> _Why | None:
+    def _untimely(self, candidate: Candidate) -> _Why | None:
         after, before = self._request.published_after, self._request.published_before
-        if it.uploaded_at is None:
+        if candidate.uploaded_at is None:
             return RequestRule.PUBLISHED, "nobody knows when it was published", "published"
-        if before is not None and it.uploaded_at >= before:
+        if before is not None and candidate.uploaded_at >= before:
             limit = f"published before {before:%Y-%m-%d}"
-        elif after is not None and it.uploaded_at < after:
+        elif after is not None and candidate.uploaded_at < after:
             limit = f"published since {after:%Y-%m-%d}"
         else:
             return None
-        return RequestRule.PUBLISHED, f"not {limit} but on {it.uploaded_at:%Y-%m-%d}", limit
+        return RequestRule.PUBLISHED, f"not {limit} but on {candidate.uploaded_at:%Y-%m-%d}", limit
 
-    def _by_policy(self, it: Candidate) -> _Why | None:
-        words = self._request.refused.get(it.purl)
-        return None if words is None else (RequestRule.POLICY, words, "policy")
+    def _by_policy(self, candidate: Candidate) -> _Why | None:
+        message = self._request.refused.get(candidate.purl)
+        return None if message is None else (RequestRule.POLICY, message, "policy")
 
     def prereleases(self, names: Iterable[str]) -> frozenset[str]:
         """Packages whose pre-releases the request admits."""
@@ -339,58 +345,62 @@ class _Screen:
     def pinned(self, packages: Mapping[str, Sequence[Candidate]]) -> frozenset[Purl]:
         """Yanked versions that a constraint pins."""
         return frozenset(
-            it.purl
+            candidate.purl
             for name, texts in self._constraints.items()
             if any(map(pins, texts))
-            for it in packages.get(name, ())
-            if it.yanked
+            for candidate in packages.get(name, ())
+            if candidate.yanked
         )
 
-    def plain(self, it: Candidate) -> bool:
+    def plain(self, candidate: Candidate) -> bool:
         """Whether this version may be chosen without being required by name."""
-        if it.prerelease and not (
-            self._request.all_prereleases or it.name in self._request.prereleases
+        if candidate.prerelease and not (
+            self._request.all_prereleases or candidate.name in self._request.prereleases
         ):
             return False
-        return not it.yanked
+        return not candidate.yanked
 
 
 _Why = tuple[RequestRule, str, str]  # rule, message, the rule in full
 
 
-def _other_index(it: Candidate, source: str | None) -> _Why | None:
-    if it.index == source:
+def _other_index(candidate: Candidate, source: str | None) -> _Why | None:
+    if candidate.index == source:
         return None
     if source is None:
         return (
             RequestRule.OTHER_INDEX,
-            f"it is on {it.index}, which is not asked",
-            f"not on {it.index}",
+            f"it is on {candidate.index}, which is not asked",
+            f"not on {candidate.index}",
         )
     text = f"from {source}"
-    return RequestRule.OTHER_INDEX, f"it is on {it.index}, and the package comes {text}", text
+    return (
+        RequestRule.OTHER_INDEX,
+        f"it is on {candidate.index}, and the package comes {text}",
+        text,
+    )
 
 
-def _outside(name: str, text: str, it: Candidate) -> _Why | None:
-    if admits(text, it.version):
+def _outside(name: str, text: str, candidate: Candidate) -> _Why | None:
+    if admits(text, candidate.version):
         return None
     return RequestRule.CONSTRAINT, f"outside the constraint {name}{text}", f"{name}{text}"
 
 
-def _unbuilt(it: Candidate) -> _Why | None:
-    if not it.sdist_only:
+def _unbuilt(candidate: Candidate) -> _Why | None:
+    if not candidate.sdist_only:
         return None
     return RequestRule.ONLY_WHEELS, "has no wheel for this environment", "with a wheel"
 
 
-def _lacks(extra: str, rule: str, it: Candidate) -> _Why | None:
-    if not it.read or extra in it.extras:
+def _lacks(extra: str, rule: str, candidate: Candidate) -> _Why | None:
+    if not candidate.read or extra in candidate.extras:
         return None
     return RequestRule.EXTRA, f"does not have the extra {extra!r}", rule
 
 
-def _within(name: str, text: str, it: Candidate) -> _Why | None:
-    if not admits(text, it.version):
+def _within(name: str, text: str, candidate: Candidate) -> _Why | None:
+    if not admits(text, candidate.version):
         return None
     return RequestRule.EXCLUSION, f"excluded by {name}{text}", f"{name}{text}"
 
@@ -409,11 +419,11 @@ def _relieved(candidates: Sequence[Candidate], request: ResolverRequest) -> Sequ
 
 
 def _less(candidate: Candidate, request: ResolverRequest) -> Iterator[Dependency]:
-    for it in candidate.requires:
-        if it.name == candidate.name:
-            yield it
-        elif it.name not in request.removed:
-            yield replace(it, extras=()) if it.name in request.bare else it
+    for dependency in candidate.requires:
+        if dependency.name == candidate.name:
+            yield dependency
+        elif dependency.name not in request.removed:
+            yield replace(dependency, extras=()) if dependency.name in request.bare else dependency
 
 
 def _kept(roots: tuple[Dependency, ...], request: ResolverRequest) -> tuple[Dependency, ...]:
@@ -427,13 +437,15 @@ def _named_prereleases(roots: Iterable[Dependency], request: ResolverRequest) ->
 
 
 def _by_name(dependencies: Iterable[Dependency]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, dict[str, None]] = {}
+    specifiers: dict[str, dict[str, None]] = {}
     for it in sorted(dependencies, key=lambda it: it.order):
-        found.setdefault(it.name, {})[it.specifier] = None
-    return {name: tuple(texts) for name, texts in found.items()}
+        specifiers.setdefault(it.name, {})[it.specifier] = None
+    return {name: tuple(texts) for name, texts in specifiers.items()}
 
 
-def _told(out: Sequence[RefusedVersion], excluded: Sequence[Excluded]) -> Sequence[RefusedVersion]:
+def _all_refused(
+    out: Sequence[RefusedVersion], excluded: Sequence[Excluded]
+) -> Sequence[RefusedVersion]:
     """Versions that rules refuse, then versions that the snapshot excludes."""
     if not out and not excluded:
         return ()

@@ -113,18 +113,18 @@ class _Tree:
             self._package[atom] = package
 
     def _read_asks(self) -> None:
-        found: dict[tuple[int, Atom, Atom | None], int] = {}
+        asking_bits: dict[tuple[int, Atom, Atom | None], int] = {}
         for node, bit in zip(self._problem.nodes, self._bits, strict=True):
-            asked: list[tuple[Atom, Atom | None]] = [(atom, None) for atom in node.requires]
-            asked += [(atom, extra) for extra, brought in node.by_extra for atom in brought]
-            for atom, extra in asked:
+            asks: list[tuple[Atom, Atom | None]] = [(atom, None) for atom in node.requires]
+            asks += [(atom, extra) for extra, brought in node.by_extra for atom in brought]
+            for atom, extra in asks:
                 key = node.package, atom, extra
-                found[key] = found.get(key, 0) | bit
+                asking_bits[key] = asking_bits.get(key, 0) | bit
         self._asks: list[list[_Ask]] = [[] for _ in self._problem.names]
         #: Requirements by required atom, and by the extra that adds them.
         self._askers: list[list[_Ask]] = [[] for _ in self._problem.members]
         self._brought: list[list[_Ask]] = [[] for _ in self._problem.members]
-        for (package, atom, extra), asking in found.items():
+        for (package, atom, extra), asking in asking_bits.items():
             ask = _Ask(package, asking, atom, extra)
             self._asks[package].append(ask)
             self._askers[atom].append(ask)
@@ -147,9 +147,9 @@ class _Tree:
                 continue
             cheapest = self._cheapest(branch, package)[1]
             rest = branch.alive[package] & ~cheapest
-            for one in (branch.without(package, cheapest), branch.without(package, rest)):
-                if self._propagated(one, [package]):
-                    pending.append(one)
+            for child in (branch.without(package, cheapest), branch.without(package, rest)):
+                if self._propagated(child, [package]):
+                    pending.append(child)
         return True
 
     def _plant(self, root: _Branch) -> bool:
@@ -266,8 +266,8 @@ class _Tree:
         cost, order, nodes = 0, [0] * len(self._numbers), []
         for package, numbers in enumerate(self._numbers):
             if branch.needed >> package & 1:
-                one, bit = self._cheapest(branch, package)
-                cost += one
+                package_cost, bit = self._cheapest(branch, package)
+                cost += package_cost
                 order[package] = bit.bit_length()
                 nodes.append(numbers[bit.bit_length() - 1])
         insort(self.best, (cost, tuple(order), tuple(nodes)))

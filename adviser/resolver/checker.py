@@ -51,17 +51,19 @@ def check_stack(universe: Universe, stack: ResolvedStack) -> list[str]:
     chosen: dict[str, Candidate] = {}
     problems: list[str] = []
     for choice in stack.choices:
-        found = [it for it in universe.packages.get(choice.name, ()) if it.purl == choice.purl]
-        if not found or found[0].version != choice.version:
+        matches = [it for it in universe.packages.get(choice.name, ()) if it.purl == choice.purl]
+        if not matches or matches[0].version != choice.version:
             problems.append(f"{choice.name} {choice.version} may not be chosen")
         elif choice.name in chosen:
             problems.append(f"{choice.name} is chosen twice")
         else:
-            chosen[choice.name] = found[0]
-            problems.extend(_values(universe, choice, found[0]))
-    asked, extras = _asked(universe, chosen)
-    problems.extend(_unmet(universe, chosen, asked))
-    problems.extend(f"nothing requires {name}" for name in sorted(chosen.keys() - asked.keys()))
+            chosen[choice.name] = matches[0]
+            problems.extend(_values(universe, choice, matches[0]))
+    requirements, extras = _asked(universe, chosen)
+    problems.extend(_unmet(universe, chosen, requirements))
+    problems.extend(
+        f"nothing requires {name}" for name in sorted(chosen.keys() - requirements.keys())
+    )
     problems.extend(
         f"{it.name} {it.version}: extras are {sorted(extras.get(it.name, ()))}"
         for it in stack.choices
@@ -72,7 +74,7 @@ def check_stack(universe: Universe, stack: ResolvedStack) -> list[str]:
             problems.append(f"{name} {candidate.version} is chosen and was never read")
         if not candidate.read and (candidate.requires or candidate.extras):
             problems.append(f"{name} {candidate.version} is unread and has requirements")
-        problems.extend(_uninvited(universe, candidate, asked.get(name, [])))
+        problems.extend(_uninvited(universe, candidate, requirements.get(name, [])))
     if stack.passed_over != sum(it.place for it in stack.choices):
         problems.append("it does not pass over as many versions as its choices")
     if (levels := _levels(universe, chosen)) != stack.levels:
@@ -85,26 +87,30 @@ def check_stack(universe: Universe, stack: ResolvedStack) -> list[str]:
 def _levels(universe: Universe, chosen: Mapping[str, Candidate]) -> tuple[int, ...]:
     """The score by level: before newness, newness of each direct requirement, newness of others."""
     levels: dict[str | None, int] = {None: 0, **dict.fromkeys(universe.direct, 0), "": 0}
-    for name, it in chosen.items():
-        for place, contribution in enumerate(universe.contributions.get(it.purl, ())):
+    for name, candidate in chosen.items():
+        for place, contribution in enumerate(universe.contributions.get(candidate.purl, ())):
             of_newness = name if name in universe.direct else ""
             levels[of_newness if place in universe.newness else None] += contribution
     return tuple(levels.values())
 
 
-def _is_uninvited(universe: Universe, it: Candidate) -> bool:
-    if it.yanked and it.purl not in universe.pinned:
+def _is_uninvited(universe: Universe, candidate: Candidate) -> bool:
+    if candidate.yanked and candidate.purl not in universe.pinned:
         return True
-    return it.prerelease and it.name not in universe.prereleases
+    return candidate.prerelease and candidate.name not in universe.prereleases
 
 
-def _values(universe: Universe, choice: Choice, it: Candidate) -> Iterator[str]:
-    contributions = universe.contributions.get(it.purl, ())
+def _values(universe: Universe, choice: Choice, candidate: Candidate) -> Iterator[str]:
+    contributions = universe.contributions.get(candidate.purl, ())
     if tuple(choice.contributions) != tuple(contributions):
-        yield f"{it.name} {it.version}: the contributions are {contributions}"
-    newer = [other for other in universe.packages[it.name] if _newer(other.version, it.version)]
+        yield f"{candidate.name} {candidate.version}: the contributions are {contributions}"
+    newer = [
+        other
+        for other in universe.packages[candidate.name]
+        if _newer(other.version, candidate.version)
+    ]
     if choice.place != len(newer):
-        yield f"{it.name} {it.version}: {len(newer)} versions are newer"
+        yield f"{candidate.name} {candidate.version}: {len(newer)} versions are newer"
 
 
 def _newer(one: str, other: str) -> bool:
@@ -115,53 +121,53 @@ def _asked(
     universe: Universe, chosen: Mapping[str, Candidate]
 ) -> tuple[dict[str, list[Dependency]], dict[str, set[str]]]:
     """Requirements and required extras by package, followed from the roots."""
-    asked: dict[str, list[Dependency]] = {}
+    requirements: dict[str, list[Dependency]] = {}
     extras: dict[str, set[str]] = {}
     pending, done = list(universe.roots), set[tuple[str, int]]()
     while pending:
-        it = pending.pop()
-        asked.setdefault(it.name, []).append(it)
-        extras.setdefault(it.name, set()).update(it.extras)
-        candidate = chosen.get(it.name)
+        dependency = pending.pop()
+        requirements.setdefault(dependency.name, []).append(dependency)
+        extras.setdefault(dependency.name, set()).update(dependency.extras)
+        candidate = chosen.get(dependency.name)
         if candidate is None:
             continue
         for place, required in enumerate(candidate.requires):
-            holds = required.extra is None or required.extra in extras[it.name]
-            if holds and (it.name, place) not in done:
-                done.add((it.name, place))
-                own = required.name == it.name  # its extras are its own, offered or not
+            holds = required.extra is None or required.extra in extras[dependency.name]
+            if holds and (dependency.name, place) not in done:
+                done.add((dependency.name, place))
+                own = required.name == dependency.name  # its extras are its own, offered or not
                 if own:
-                    extras[it.name].update(required.extras)
+                    extras[dependency.name].update(required.extras)
                 pending.append(replace(required, extras=()) if own else required)
-    return asked, extras
+    return requirements, extras
 
 
 def _unmet(
     universe: Universe,
     chosen: Mapping[str, Candidate],
-    asked: Mapping[str, Sequence[Dependency]],
+    requirements: Mapping[str, Sequence[Dependency]],
 ) -> Iterator[str]:
-    for name, dependencies in sorted(asked.items()):
-        for it in dependencies:
-            text = _text(universe, it)
+    for name, dependencies in sorted(requirements.items()):
+        for dependency in dependencies:
+            text = _text(universe, dependency)
             if name in universe.unlisted:
                 yield f"{name} is required, and its index page was never read"
-            elif it.url is not None:
+            elif dependency.url is not None:
                 yield f"{name} is required by address"
             elif name not in chosen:
                 yield f"{name}{text} is required and missing"
             elif not SpecifierSet(text).contains(chosen[name].version, prereleases=True):
                 yield f"{name} {chosen[name].version} is not within {text}"
-            elif not _offers(universe, chosen[name], it):
-                yield f"{name} {chosen[name].version} does not offer {', '.join(it.extras)}"
+            elif not _offers(universe, chosen[name], dependency):
+                yield f"{name} {chosen[name].version} does not offer {', '.join(dependency.extras)}"
 
 
-def _offers(universe: Universe, chosen: Candidate, it: Dependency) -> bool:
+def _offers(universe: Universe, chosen: Candidate, dependency: Dependency) -> bool:
     """Whether a version offers the required extras that a release within the specifier offers."""
-    text = SpecifierSet(_text(universe, it))
+    text = SpecifierSet(_text(universe, dependency))
     within = [
         other
-        for other in universe.packages[it.name]
+        for other in universe.packages[dependency.name]
         if not other.yanked
         and not other.prerelease
         and text.contains(other.version, prereleases=True)
@@ -169,27 +175,29 @@ def _offers(universe: Universe, chosen: Candidate, it: Dependency) -> bool:
     return all(
         extra in chosen.extras
         or not any(not other.read or extra in other.extras for other in within)
-        for extra in it.extras
+        for extra in dependency.extras
     )
 
 
-def _uninvited(universe: Universe, it: Candidate, asked: Sequence[Dependency]) -> Iterator[str]:
-    texts = [SpecifierSet(_text(universe, dependency)) for dependency in asked]
-    if it.yanked and it.purl not in universe.pinned:
+def _uninvited(
+    universe: Universe, candidate: Candidate, dependencies: Sequence[Dependency]
+) -> Iterator[str]:
+    texts = [SpecifierSet(_text(universe, dependency)) for dependency in dependencies]
+    if candidate.yanked and candidate.purl not in universe.pinned:
         exact = [s for text in texts for s in text if s.operator in ("==", "===")]
         if all(s.version.endswith(".*") for s in exact):
-            yield f"{it.name} {it.version} is yanked and nothing pins it"
-    if it.prerelease and it.name not in universe.prereleases:
+            yield f"{candidate.name} {candidate.version} is yanked and nothing pins it"
+    if candidate.prerelease and candidate.name not in universe.prereleases:
         left = [
             other.version
-            for other in universe.packages[it.name]
+            for other in universe.packages[candidate.name]
             if not other.prerelease
             and not other.yanked
             and all(text.contains(other.version, prereleases=True) for text in texts)
-            and all(_offers(universe, other, dependency) for dependency in asked)
+            and all(_offers(universe, other, dependency) for dependency in dependencies)
         ]
         if left and not any(text.prereleases for text in texts):
-            yield f"{it.name} {it.version} is a pre-release, and {left[0]} would do"
+            yield f"{candidate.name} {candidate.version} is a pre-release, and {left[0]} would do"
 
 
 def _text(universe: Universe, it: Dependency) -> str:

@@ -133,9 +133,9 @@ class Reachability:
             atom = self._pending.pop()
             package = atom.package
             if atom.extra is None:
-                found = atom.mask & package.alive & ~package.met
-                package.met |= found
-                for place in places(found):
+                fresh = atom.mask & package.alive & ~package.met
+                package.met |= fresh
+                for place in places(fresh):
                     self._meet(self._opened(package, place))
             else:
                 for place in places(package.met):
@@ -186,12 +186,14 @@ class Reachability:
         candidate = package.candidates[place]
         if not candidate.read:
             always.append(self.anything)
-        for it in candidate.requires:
-            own = it.name == package.name
-            found = self._known.get((id(it), own))
-            if found is None:
-                found = self._known[id(it), own] = self._atoms_of(it, own)
-            (always if it.extra is None else by_extra.setdefault(it.extra, [])).extend(found)
+        for dependency in candidate.requires:
+            own = dependency.name == package.name
+            demands = self._known.get((id(dependency), own))
+            if demands is None:
+                demands = self._known[id(dependency), own] = self._atoms_of(dependency, own)
+            (
+                always if dependency.extra is None else by_extra.setdefault(dependency.extra, [])
+            ).extend(demands)
         return ReachableVersion(
             place,
             tuple(dict.fromkeys(always)),
@@ -212,42 +214,42 @@ class Reachability:
             if other is extra:
                 self._ask(atoms)
 
-    def _atoms_of(self, it: Dependency, own: bool = False) -> tuple[Demand, ...]:
+    def _atoms_of(self, dependency: Dependency, own: bool = False) -> tuple[Demand, ...]:
         """The demands of a dependency: a specifier of a package, and its extras.
 
         :param own: whether the package requires itself, which says nothing of its other versions
         """
-        if it.name in self.universe.unlisted:
+        if dependency.name in self.universe.unlisted:
             return (self.anything,)
-        specifier = self.universe.asked(it)
-        key = (it.name, specifier, it.extras, it.url, own)
-        found = self._atoms.get(key)
-        if found is None:
-            package = self._package(it.name)
-            mask = members(specifier, package.versions) if it.url is None else 0
-            mask = mask if own else package.offering(mask, it.extras)
-            found = self._atoms[key] = (
+        specifier = self.universe.asked(dependency)
+        key = (dependency.name, specifier, dependency.extras, dependency.url, own)
+        demands = self._atoms.get(key)
+        if demands is None:
+            package = self._package(dependency.name)
+            mask = members(specifier, package.versions) if dependency.url is None else 0
+            mask = mask if own else package.offering(mask, dependency.extras)
+            demands = self._atoms[key] = (
                 self._specifier(package, specifier, mask),
-                *(self._extra(package, extra) for extra in it.extras),
+                *(self._extra(package, extra) for extra in dependency.extras),
             )
-        return found
+        return demands
 
     def _specifier(self, package: ReachablePackage, text: str, mask: int) -> Demand:
         """One demand for each set of admitted versions; a direct reference admits none."""
         key = (mask, False, False)
         if package.special:
             key = (mask, names_prerelease(text), pins(text))
-        found = package.specifiers.get(key)
-        if found is None:
-            found = package.specifiers[key] = Demand(package, *key[:1], None, *key[1:])
-        return found
+        demand = package.specifiers.get(key)
+        if demand is None:
+            demand = package.specifiers[key] = Demand(package, *key[:1], None, *key[1:])
+        return demand
 
     @staticmethod
     def _extra(package: ReachablePackage, extra: str) -> Demand:
-        found = package.extras.get(extra)
-        if found is None:
-            found = package.extras[extra] = Demand(package, 0, extra)
-        return found
+        demand = package.extras.get(extra)
+        if demand is None:
+            demand = package.extras[extra] = Demand(package, 0, extra)
+        return demand
 
     def _package(self, name: str) -> ReachablePackage:
         package = self.packages.get(name)
@@ -256,16 +258,16 @@ class Reachability:
             candidates = tuple(universe.packages.get(name, ()))
             every = (1 << len(candidates)) - 1
             package = ReachablePackage(name, candidates, tuple(it.version for it in candidates))
-            for place, it in enumerate(candidates):
-                if it.prerelease and name not in universe.prereleases:
+            for place, candidate in enumerate(candidates):
+                if candidate.prerelease and name not in universe.prereleases:
                     package.prereleases |= 1 << place
-                if it.yanked and it.purl not in universe.pinned:
+                if candidate.yanked and candidate.purl not in universe.pinned:
                     package.yanked |= 1 << place
-                if not it.prerelease and not it.yanked:
+                if not candidate.prerelease and not candidate.yanked:
                     package.plain |= 1 << place
-                if not it.read:
+                if not candidate.read:
                     package.unread |= 1 << place
-                for extra in it.extras:
+                for extra in candidate.extras:
                     package.offers[extra] = package.offers.get(extra, 0) | 1 << place
             package.alive = every
             self.packages[name] = package

@@ -58,7 +58,7 @@ _FITS = "fits, but nothing that fits with it is left"
 _UNKNOWN = "why it is out was not worked out in time"
 
 
-def told_conflict(universe: Universe, facts: Sequence[Fact], minimal: bool) -> Conflict:
+def described_conflict(universe: Universe, facts: Sequence[Fact], minimal: bool) -> Conflict:
     """Describe contradicting facts as a chain that starts at the request."""
     ordered = _chain(facts)
     names = dict.fromkeys(fact.name for fact in ordered)
@@ -69,7 +69,7 @@ def told_conflict(universe: Universe, facts: Sequence[Fact], minimal: bool) -> C
 
 def conflict_of_roots(universe: Universe) -> Conflict:
     """The requirements of the request, if time or memory did not suffice to find the conflict."""
-    return told_conflict(universe, facts_of_roots(universe), minimal=False)
+    return described_conflict(universe, facts_of_roots(universe), minimal=False)
 
 
 def facts_of_roots(universe: Universe) -> list[Fact]:
@@ -80,18 +80,18 @@ def facts_of_roots(universe: Universe) -> list[Fact]:
 
 def _chain(facts: Sequence[Fact]) -> list[Fact]:
     """Order facts breadth first from the request; rules follow where their package appears."""
-    left, found = list(facts), list[Fact]()
+    left, ordered = list(facts), list[Fact]()
     pending: deque[str] = deque([""])
     met = {""}
     while pending:
         source = pending.popleft()
         for fact in [it for it in left if _belongs(it, source)]:
             left.remove(fact)
-            found.append(fact)
+            ordered.append(fact)
             if fact.name not in met:
                 met.add(fact.name)
                 pending.append(fact.name)
-    return found + left
+    return ordered + left
 
 
 def _belongs(fact: Fact, source: str) -> bool:
@@ -145,8 +145,8 @@ def _unknown(universe: Universe, fact: Fact) -> str:
     name = fact.name
     if universe.packages.get(name) or universe.refused.get(name) or name in universe.unlisted:
         return ""
-    said = universe.absent.get(name)
-    return f"; no version of {name} is known" if said is None else f", and {said}"
+    absence = universe.absent.get(name)
+    return f"; no version of {name} is known" if absence is None else f", and {absence}"
 
 
 def _requirements(universe: Universe, name: str) -> Iterator[tuple[Candidate, Dependency]]:
@@ -170,9 +170,15 @@ def _askers(universe: Universe, fact: Fact) -> tuple[str, ...]:
     )
 
 
-def _says(universe: Universe, it: Dependency, fact: Fact) -> bool:
-    asked = it.name, universe.asked(it), it.extras, it.extra, it.url
-    return asked == (fact.name, fact.text, fact.extras, fact.extra, fact.url)
+def _says(universe: Universe, dependency: Dependency, fact: Fact) -> bool:
+    required = (
+        dependency.name,
+        universe.asked(dependency),
+        dependency.extras,
+        dependency.extra,
+        dependency.url,
+    )
+    return required == (fact.name, fact.text, fact.extras, fact.extra, fact.url)
 
 
 def _accounts(
@@ -183,8 +189,8 @@ def _accounts(
     :param left: text for versions that no fact rules out
     """
     versions = _all_versions(universe, name)
-    told = [(version, *_why(universe, version, facts, left)) for version in versions]
-    for (step, why), group in groupby(told, key=lambda it: it[1:]):
+    reasons = [(version, *_why(universe, version, facts, left)) for version in versions]
+    for (step, why), group in groupby(reasons, key=lambda it: it[1:]):
         alike = [it[0] for it in group]
         message = why
         if step is not None:
@@ -215,8 +221,8 @@ def _all_versions(universe: Universe, name: str) -> list[Candidate | RefusedVers
     for it in universe.refused.get(name, ()):
         (ruled if it.candidate else rest).append(it)
 
-    def place(it: Candidate | RefusedVersion) -> int:
-        candidate = it.candidate if isinstance(it, RefusedVersion) else it
+    def place(version: Candidate | RefusedVersion) -> int:
+        candidate = version.candidate if isinstance(version, RefusedVersion) else version
         return order[candidate.purl] if candidate else len(order)
 
     return [*sorted([*usable, *ruled], key=place), *rest]
@@ -239,25 +245,29 @@ def _rule_of(fact: Fact) -> tuple[str, str]:
 
 
 def _ruled_out(
-    universe: Universe, version: Candidate | RefusedVersion, it: Candidate, fact: Fact
+    universe: Universe, version: Candidate | RefusedVersion, candidate: Candidate, fact: Fact
 ) -> str | None:
-    requires = fact.kind is FactKind.REQUIRES and fact.source == it.name
-    if requires and any(_says(universe, needed, fact) for needed in it.requires):
+    requires = fact.kind is FactKind.REQUIRES and fact.source == candidate.name
+    if requires and any(_says(universe, needed, fact) for needed in candidate.requires):
         return f"requires {fact.wanted}"
-    return _barred(version, it, fact) if fact.name == it.name else None
+    return _barred(version, candidate, fact) if fact.name == candidate.name else None
 
 
-def _barred(version: Candidate | RefusedVersion, it: Candidate, fact: Fact) -> str | None:
+def _barred(version: Candidate | RefusedVersion, candidate: Candidate, fact: Fact) -> str | None:
     """Why a fact about a package rules out a version; ``None`` if it does not."""
     if fact.kind is FactKind.RULE:
         if not isinstance(version, RefusedVersion) or (version.reason, version.rule) != _rule_of(
             fact
         ):
             return None
-        dated = _is_about_time(fact) and it.uploaded_at is not None
+        dated = _is_about_time(fact) and candidate.uploaded_at is not None
         return f"not {fact.text}" if dated else version.message
     if fact.kind in (FactKind.PRERELEASE, FactKind.YANKED):
-        return f"{fact.kind.value}, and nothing asks for it" if it.version == fact.text else None
-    if fact.url is None and not admits(fact.text, it.version):
+        return (
+            f"{fact.kind.value}, and nothing asks for it"
+            if candidate.version == fact.text
+            else None
+        )
+    if fact.url is None and not admits(fact.text, candidate.version):
         return f"outside {fact.name}{fact.text}"
     return None

@@ -20,8 +20,8 @@ from adviser.resolver.conflict_text import (
     Fact,
     FactKind,
     conflict_of_roots,
+    described_conflict,
     facts_of_roots,
-    told_conflict,
 )
 from adviser.resolver.resolver_request import (
     Budget,
@@ -88,27 +88,34 @@ class ConflictModel:
 
     def _add_roots(self) -> None:
         roots = sorted(self._universe.roots, key=lambda it: it.order)
-        for root, told in zip(roots, facts_of_roots(self._universe), strict=True):
-            fact = self._fact(told)
+        for root, described in zip(roots, facts_of_roots(self._universe), strict=True):
+            fact = self._fact(described)
             for literal in self._asked(root):
                 self.clauses.append(Clause((literal,), fact))
                 self._askers.setdefault(literal, []).append(ROOT)
 
-    def _asked(self, it: Dependency, own: bool = False) -> list[int]:
+    def _asked(self, dependency: Dependency, own: bool = False) -> list[int]:
         """Literals of a dependency: its specifier, and each extra.
 
         :param own: whether the package requires itself
         """
-        if it.name in self._universe.unlisted:
+        if dependency.name in self._universe.unlisted:
             return [self._number(*_ANYTHING)]
-        specifier = self._universe.asked(it)
-        self._package(it.name)
-        found = [self._number("address", it.name, it.url)] if it.url else []
-        if it.url and found[0] not in self._askers:
-            self.clauses.append(Clause((-found[0],)))
-        if not it.url:
-            found.append(self._specifier(it.name, specifier, () if own else it.extras))
-        return [*found, *(self._number("extra", it.name, extra) for extra in it.extras)]
+        specifier = self._universe.asked(dependency)
+        self._package(dependency.name)
+        literals = (
+            [self._number("address", dependency.name, dependency.url)] if dependency.url else []
+        )
+        if dependency.url and literals[0] not in self._askers:
+            self.clauses.append(Clause((-literals[0],)))
+        if not dependency.url:
+            literals.append(
+                self._specifier(dependency.name, specifier, () if own else dependency.extras)
+            )
+        return [
+            *literals,
+            *(self._number("extra", dependency.name, extra) for extra in dependency.extras),
+        ]
 
     def _specifier(self, name: str, specifier: str, extras: tuple[str, ...]) -> int:
         key = ("specifier", name, specifier, *extras)
@@ -144,8 +151,8 @@ class ConflictModel:
         literals = tuple(self._number("version", it.purl) for it in candidates)
         self._versions[name] = candidates, literals
         self.packages.append(list(literals))
-        for it, literal in zip(refused, literals[len(usable) :], strict=True):
-            fact = self._fact(Fact(FactKind.RULE, it.reason.value, name, it.rule))
+        for version, literal in zip(refused, literals[len(usable) :], strict=True):
+            fact = self._fact(Fact(FactKind.RULE, version.reason.value, name, version.rule))
             self.clauses.append(Clause((-literal,), fact))
         self._pending.append(name)
 
@@ -154,17 +161,25 @@ class ConflictModel:
             self._clock.check()
             if not candidate.read:
                 self._askers.setdefault(self._number(*_ANYTHING), []).append(literal)
-            for it in sorted(candidate.requires, key=lambda it: it.order):
+            for dependency in sorted(candidate.requires, key=lambda it: it.order):
                 condition = [-literal]
-                if it.extra is not None:
-                    condition.append(-self._number("extra", name, it.extra))
-                specifier = self._universe.asked(it)
+                if dependency.extra is not None:
+                    condition.append(-self._number("extra", name, dependency.extra))
+                specifier = self._universe.asked(dependency)
                 fact = self._fact(
-                    Fact(FactKind.REQUIRES, name, it.name, specifier, it.extras, it.extra, it.url)
+                    Fact(
+                        FactKind.REQUIRES,
+                        name,
+                        dependency.name,
+                        specifier,
+                        dependency.extras,
+                        dependency.extra,
+                        dependency.url,
+                    )
                 )
-                for asked in self._asked(it, it.name == name):
-                    self.clauses.append(Clause((asked, *condition), fact))
-                    self._askers.setdefault(asked, []).append(self._all_of(condition))
+                for demand in self._asked(dependency, dependency.name == name):
+                    self.clauses.append(Clause((demand, *condition), fact))
+                    self._askers.setdefault(demand, []).append(self._all_of(condition))
 
     def _require_asking(self) -> None:
         """Add the conditions for pre-releases and yanked versions, after all requirements."""
@@ -178,14 +193,14 @@ class ConflictModel:
             literal_of = dict(zip((it.purl for it in self._versions[name][0]),
                                   self._versions[name][1], strict=True))  # fmt: skip
             plain = [literal_of[it.purl] for it in usable if not it.prerelease and not it.yanked]
-            for it, literal in zip(*self._versions[name], strict=True):
-                if it.yanked and it.purl not in self._universe.pinned:
+            for candidate, literal in zip(*self._versions[name], strict=True):
+                if candidate.yanked and candidate.purl not in self._universe.pinned:
                     asking = [number for text, number in texts if pins(text)] + anything
                     special.update(asking)
-                    fact = self._fact(Fact(FactKind.YANKED, name, name, it.version))
+                    fact = self._fact(Fact(FactKind.YANKED, name, name, candidate.version))
                     self.clauses.append(Clause((-literal, *asking), fact))
-                if it.prerelease and name not in self._universe.prereleases:
-                    fact = self._fact(Fact(FactKind.PRERELEASE, name, name, it.version))
+                if candidate.prerelease and name not in self._universe.prereleases:
+                    fact = self._fact(Fact(FactKind.PRERELEASE, name, name, candidate.version))
                     for other in plain:
                         asking = [
                             number
@@ -271,9 +286,9 @@ def conflict_of(universe: Universe, budget: Budget) -> Conflict:
     try:
         for most in (*NEAREST, None):
             world = ConflictModel(universe, clock, most)
-            found = _Smallest(world, clock).facts()
-            if found is not None:
-                return told_conflict(universe, *found)
+            smallest = _Smallest(world, clock).facts()
+            if smallest is not None:
+                return described_conflict(universe, *smallest)
             if world.whole:
                 break
     except OutOfTime:

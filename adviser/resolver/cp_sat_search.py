@@ -85,8 +85,8 @@ class CpSatModel:
     def _permit(self) -> None:
         """Add the constraints that a permit needs one of its atoms, and the atom a node."""
         for permit in self._problem.permits:
-            asked = (self._atoms[it] for it in permit.atoms)
-            self._model.add_bool_or(~self._nodes[permit.node], *asked)
+            atoms = (self._atoms[it] for it in permit.atoms)
+            self._model.add_bool_or(~self._nodes[permit.node], *atoms)
         for atom in sorted({it for permit in self._problem.permits for it in permit.atoms}):
             if atom not in self._problem.roots:
                 self._model.add_bool_or(*self._askers(atom), ~self._atoms[atom])
@@ -95,25 +95,25 @@ class CpSatModel:
         self, atom: Atom, nodes: frozenset[int] = frozenset(), atoms: frozenset[Atom] = frozenset()
     ) -> list[cp_model.IntVar]:
         """Literals that require ``atom``, without those of ``nodes`` and of extras in ``atoms``."""
-        found = []
+        literals = []
         for number, node in enumerate(self._problem.nodes):
             if number in nodes:
                 continue
             if atom in node.requires:
-                found.append(self._nodes[number])
+                literals.append(self._nodes[number])
             for extra, brought in node.by_extra:
                 if atom in brought and extra not in atoms:
-                    found.append(self._both(number, extra))
-        return found
+                    literals.append(self._both(number, extra))
+        return literals
 
     def _both(self, number: int, extra: Atom) -> cp_model.IntVar:
         """A literal that implies a version and the requirement of this extra."""
-        found = self._pairs.get((number, extra))
-        if found is None:
-            found = self._pairs[number, extra] = self._model.new_bool_var("")
+        pair = self._pairs.get((number, extra))
+        if pair is None:
+            pair = self._pairs[number, extra] = self._model.new_bool_var("")
             implied = self._model.add_bool_and(self._nodes[number], self._atoms[extra])
-            implied.only_enforce_if(found)
-        return found
+            implied.only_enforce_if(pair)
+        return pair
 
     def minimize(self, costs: Iterable[tuple[int, int]]) -> None:
         """Set the objective: the sum of the costs of the chosen nodes."""
@@ -151,14 +151,14 @@ class CpSatModel:
         (a loop formula, as in answer set programming: Lin and Zhao 2004).
         """
         nodes, atoms = self._problem.reached(run.chosen or frozenset())
-        loose, asked = (run.chosen or frozenset()) - nodes, run.atoms - atoms
-        inside = asked | {
+        loose, loose_atoms = (run.chosen or frozenset()) - nodes, run.atoms - atoms
+        inside = loose_atoms | {
             atom
             for atom, members in enumerate(self._problem.members)
             if not loose.isdisjoint(members or ())
         }
-        support = [it for atom in sorted(inside) for it in self._askers(atom, loose, asked)]
-        for atom in sorted(asked):
+        support = [it for atom in sorted(inside) for it in self._askers(atom, loose, loose_atoms)]
+        for atom in sorted(loose_atoms):
             self._model.add_bool_or(*support, ~self._atoms[atom])
 
     def copy(self) -> CpSatModel:
@@ -172,12 +172,12 @@ class CpSatModel:
         self,
         budget: Budget,
         time_s: float,
-        told: Callable[[frozenset[int]], None] | None = None,
+        progress: Callable[[frozenset[int]], None] | None = None,
         enough: int | None = None,
     ) -> SolverRun:
         """Run the solver once.
 
-        :param told: called with each better solution during the run
+        :param progress: called with each better solution during the run
         :param enough: stop as soon as the cost is proven to be above this
         """
         solver = cp_model.CpSolver()
@@ -195,7 +195,7 @@ class CpSatModel:
             solver.parameters.max_memory_in_mb = max(budget.memory_bytes >> 20, 64)
         if enough is not None:
             solver.best_bound_callback = partial(_stop_above, solver, enough)
-        status = solver.solve(self._model, _Teller(self._nodes, told) if told else None)
+        status = solver.solve(self._model, _Teller(self._nodes, progress) if progress else None)
         if status == cp_model.INFEASIBLE:
             return SolverRun(proven=True)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
@@ -222,29 +222,29 @@ def _stop_above(solver: cp_model.CpSolver, enough: int, bound: float) -> None:
 
 class _Teller(cp_model.CpSolverSolutionCallback):
     def __init__(
-        self, nodes: Sequence[cp_model.IntVar], told: Callable[[frozenset[int]], None]
+        self, nodes: Sequence[cp_model.IntVar], progress: Callable[[frozenset[int]], None]
     ) -> None:
         super().__init__()
         self._nodes = nodes
-        self._told = told
+        self._progress = progress
 
     def on_solution_callback(self) -> None:
         """Report a solution; the solver calls this."""
-        self._told(frozenset(i for i, it in enumerate(self._nodes) if self.boolean_value(it)))
+        self._progress(frozenset(i for i, it in enumerate(self._nodes) if self.boolean_value(it)))
 
 
 def search(
     problem: SelectionProblem,
     budget: Budget,
     count: int = 1,
-    told: Callable[[SearchResult], None] | None = None,
+    progress: Callable[[SearchResult], None] | None = None,
 ) -> SearchResult:
     """Find the ``count`` best stacks of a problem.
 
-    :param told: called with each better result during the search
+    :param progress: called with each better result during the search
     :returns: no stack with ``complete`` if none exists, without it if time ran out
     """
-    return _Search(problem, budget, told).best(count)
+    return _Search(problem, budget, progress).best(count)
 
 
 #: Problems with more versions than this first search for any stack, since the optimum takes long.
@@ -253,11 +253,14 @@ LARGE = 1000
 
 class _Search:
     def __init__(
-        self, problem: SelectionProblem, budget: Budget, told: Callable[[SearchResult], None] | None
+        self,
+        problem: SelectionProblem,
+        budget: Budget,
+        progress: Callable[[SearchResult], None] | None,
     ) -> None:
         self._problem = problem
         self._budget = budget
-        self._tell = told
+        self._tell = progress
         self._until = monotonic() + budget.time_s
         self._packages = [frozenset(numbers) for numbers in problem.by_package()]
         self._levels = levels_of(problem)
@@ -370,8 +373,8 @@ class _Search:
     ) -> SolverRun:
         """Run the solver until no versions in the solution are required only by each other."""
         while True:
-            told = self._better if tells and self._tell else None
-            run = model.solve(self._budget, self._until - monotonic(), told, enough)
+            progress = self._better if tells and self._tell else None
+            run = model.solve(self._budget, self._until - monotonic(), progress, enough)
             if run.chosen is None or self._holds(run.chosen):
                 return run
             model.unfound(run)

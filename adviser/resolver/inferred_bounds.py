@@ -54,10 +54,10 @@ def bounds_in(candidates: Sequence[Candidate], compiled: Container[int | None]) 
     :param compiled: see :func:`compiled_ranks`
     """
     bounds: dict[Purl, tuple[Dependency, ...]] = {}
-    for head, it in _with_heads(candidates):
-        found = dict.fromkeys([*_retroactive(head, it), *_numpy_1(it, compiled)])
-        if found:
-            bounds[it.purl] = tuple(found)
+    for head, candidate in _with_heads(candidates):
+        added = dict.fromkeys([*_retroactive(head, candidate), *_numpy_1(candidate, compiled)])
+        if added:
+            bounds[candidate.purl] = tuple(added)
     return bounds
 
 
@@ -73,57 +73,62 @@ def with_bounds(candidates: Sequence[Candidate], bounds: InferredBounds) -> Sequ
 
 def head_of(candidates: Sequence[Candidate], wanted: Candidate) -> Candidate | None:
     """The newest release in the series of a version on its index; ``None`` if it is that one."""
-    for it in candidates:
-        if it.purl == wanted.purl:
+    for candidate in candidates:
+        if candidate.purl == wanted.purl:
             return None
-        same = it.index == wanted.index and _series(it) == _series(wanted)
-        if same and not it.prerelease and not it.yanked:
-            return it
+        same = candidate.index == wanted.index and _series(candidate) == _series(wanted)
+        if same and not candidate.prerelease and not candidate.yanked:
+            return candidate
     return None
 
 
 def _with_heads(candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate | None, Candidate]]:
     """Every version that was read, after the newest release of its series, if there is one."""
     heads: dict[tuple[str, tuple[int, ...]], Candidate] = {}
-    for it in candidates:
-        if not it.read and it.prerelease:
+    for candidate in candidates:
+        if not candidate.read and candidate.prerelease:
             continue
-        key = it.index, _series(it)
+        key = candidate.index, _series(candidate)
         head = heads.get(key)
-        if head is None and not it.prerelease and not it.yanked:
-            heads[key] = it
-        if it.read:
-            yield head, it
+        if head is None and not candidate.prerelease and not candidate.yanked:
+            heads[key] = candidate
+        if candidate.read:
+            yield head, candidate
 
 
-def _series(it: Candidate) -> tuple[int, ...]:
-    parsed = version_of(it.version)
+def _series(candidate: Candidate) -> tuple[int, ...]:
+    parsed = version_of(candidate.version)
     return (parsed.epoch, *(*parsed.release, 0)[:2]) if parsed else ()
 
 
-def _retroactive(head: Candidate | None, it: Candidate) -> Iterator[Dependency]:
-    if head is None or not head.read or not it.requires or it.requires == head.requires:
+def _retroactive(head: Candidate | None, candidate: Candidate) -> Iterator[Dependency]:
+    if (
+        head is None
+        or not head.read
+        or not candidate.requires
+        or candidate.requires == head.requires
+    ):
         return
     limits = {key: limit for key, limit in _upper_bounds(head).items() if limit}
     if not limits:
         return
-    bounded = _upper_bounds(it)
-    required = {(dependency.name, dependency.extra) for dependency in it.requires}
+    bounded = _upper_bounds(candidate)
+    required = {(dependency.name, dependency.extra) for dependency in candidate.requires}
     for (name, extra), limit in limits.items():
-        if (name, extra) in required and (name, extra) not in bounded and name != it.name:
-            reason = f"{it.name} {head.version} restricts {name} to {limit}; "
-            reason += f"{it.version} declared no bound"
+        if (name, extra) in required and (name, extra) not in bounded and name != candidate.name:
+            reason = f"{candidate.name} {head.version} restricts {name} to {limit}; "
+            reason += f"{candidate.version} declared no bound"
             yield Dependency(name, limit, extra=extra, reason=reason)
 
 
-def _upper_bounds(it: Candidate) -> dict[tuple[str, str | None], str]:
+def _upper_bounds(candidate: Candidate) -> dict[tuple[str, str | None], str]:
     """Upper bounds by dependency and extra.
 
     A pin to one version counts as a bound, too. The text of this bound is empty, because a pin says
     nothing about other releases.
     """
     bounds: dict[tuple[str, str | None], list[str]] = {}
-    for dependency in it.requires:
+    for dependency in candidate.requires:
         if limits := _limits(dependency.specifier):
             bounds.setdefault((dependency.name, dependency.extra), []).extend(limits)
     return {key: ",".join(sorted(filter(None, texts))) for key, texts in bounds.items()}
@@ -151,12 +156,13 @@ def compiled_ranks(environment: Environment) -> frozenset[int]:
     return frozenset(rank for rank, tag in tags if tag.abi != "none" and tag.platform != "any")
 
 
-def _numpy_1(it: Candidate, compiled: Container[int | None]) -> Iterator[Dependency]:
-    old = it.uploaded_at is not None and it.uploaded_at < NUMPY_2_BEGAN
-    if not old or it.wheel_rank not in compiled:
+def _numpy_1(candidate: Candidate, compiled: Container[int | None]) -> Iterator[Dependency]:
+    old = candidate.uploaded_at is not None and candidate.uploaded_at < NUMPY_2_BEGAN
+    if not old or candidate.wheel_rank not in compiled:
         return
-    if ("numpy", None) in _upper_bounds(it):
+    if ("numpy", None) in _upper_bounds(candidate):
         return
-    if any(one.name == "numpy" and one.extra is None for one in it.requires):
-        reason = f"{it.name} {it.version} was compiled before NumPy 2, for the interface of NumPy 1"
+    if any(one.name == "numpy" and one.extra is None for one in candidate.requires):
+        what = f"{candidate.name} {candidate.version}"
+        reason = f"{what} was compiled before NumPy 2, for the interface of NumPy 1"
         yield Dependency("numpy", "<2", reason=reason)

@@ -93,10 +93,10 @@ class SelectionProblem:
 
     def by_package(self) -> list[list[int]]:
         """Node numbers for each package, in the order of their places."""
-        found: list[list[int]] = [[] for _ in self.names]
+        groups: list[list[int]] = [[] for _ in self.names]
         for number, node in enumerate(self.nodes):
-            found[node.package].append(number)
-        return found
+            groups[node.package].append(number)
+        return groups
 
     def reached(self, chosen: frozenset[int]) -> tuple[frozenset[int], frozenset[Atom]]:
         """The nodes of ``chosen`` that the roots require, and the atoms that then hold."""
@@ -116,11 +116,11 @@ class SelectionProblem:
 
     @staticmethod
     def _asks(node: VersionNode, atoms: set[Atom]) -> list[Atom]:
-        found = list(node.requires)
+        required = list(node.requires)
         for extra, brought in node.by_extra:
             if extra in atoms:
-                found.extend(brought)
-        return found
+                required.extend(brought)
+        return required
 
 
 #: Node numbers of a stack.

@@ -125,11 +125,11 @@ class ReadingRounds:
         walks: list[_Walk] = []
         for stack in resolution.stacks:
             chosen = {it.name: _candidate(universe, it) for it in stack.choices}
-            asked = list(_requirements(universe, stack, chosen))
-            packages.update(it.name for it in asked if it.name in universe.unlisted)
+            requirements = list(_requirements(universe, stack, chosen))
+            packages.update(it.name for it in requirements if it.name in universe.unlisted)
             unread = [it for it in chosen.values() if not it.read]
             chosen_unread.update(dict.fromkeys(unread))
-            offers.update(dict.fromkeys(self._extra_offers(universe, asked, chosen)))
+            offers.update(dict.fromkeys(self._extra_offers(universe, requirements, chosen)))
             walks += [_Walk(it, stack.levels) for it in unread]
             if universe.bounds_inferred:
                 heads.update(dict.fromkeys(_unread_heads(chosen.values(), candidates)))
@@ -164,34 +164,37 @@ class ReadingRounds:
         limit = None if walk.levels is None else reached
         invited = universe.needs_invitation(chosen)
 
-        def order(it: Candidate) -> tuple[int, int, int]:
-            first, newness = universe.values(it)
-            return -first, -newness, places[it.purl]
+        def order(candidate: Candidate) -> tuple[int, int, int]:
+            first, newness = universe.values(candidate)
+            return -first, -newness, places[candidate.purl]
 
         after = order(chosen)
         left = (
-            it
-            for it in candidates
-            if not it.read
-            and (chosen.sdist_only or not it.sdist_only)
-            and universe.needs_invitation(it) <= invited
-            and order(it) > after
+            candidate
+            for candidate in candidates
+            if not candidate.read
+            and (chosen.sdist_only or not candidate.sdist_only)
+            and universe.needs_invitation(candidate) <= invited
+            and order(candidate) > after
             and all(
-                admits(universe.asked(root), it.version)
+                admits(universe.asked(root), candidate.version)
                 for root in universe.roots
-                if root.name == it.name
+                if root.name == candidate.name
             )
-            and (limit is None or walk.score_with(universe, it) >= limit)
+            and (limit is None or walk.score_with(universe, candidate) >= limit)
         )
         batches = BATCHES if limit is None else BOUNDED_BATCHES
         batch = self._batch(chosen.name, SDIST_BATCHES if chosen.sdist_only else batches)
         return sorted(left, key=order)[: batch - 1]
 
     def _extra_offers(
-        self, universe: Universe, asked: Iterable[Dependency], chosen: Mapping[str, Candidate]
+        self,
+        universe: Universe,
+        requirements: Iterable[Dependency],
+        chosen: Mapping[str, Candidate],
     ) -> Iterator[Candidate]:
         """Unread releases that may offer a required extra, which no read one offers."""
-        for dependency in asked:
+        for dependency in requirements:
             candidate = chosen.get(dependency.name)
             if candidate is None or not candidate.read:
                 continue
@@ -199,11 +202,11 @@ class ReadingRounds:
                 if extra in candidate.extras:
                     continue
                 within = [
-                    it
-                    for it in universe.packages[dependency.name]
-                    if not it.prerelease
-                    and not it.yanked
-                    and admits(universe.asked(dependency), it.version)
+                    version
+                    for version in universe.packages[dependency.name]
+                    if not version.prerelease
+                    and not version.yanked
+                    and admits(universe.asked(dependency), version.version)
                 ]
                 if not any(extra in it.extras for it in within):
                     unread = [it for it in within if not it.read]
@@ -234,10 +237,10 @@ def _reached_by_read(universe: Universe, count: int) -> LevelValues | None:
     """Score of the last of ``count`` stacks of read versions; ``None`` if none is found quickly."""
     read = {name: [it for it in them if it.read] for name, them in universe.packages.items()}
     problem = compressed(replace(universe, packages=read), count)
-    found = branched(problem, count, _STEPS)
-    if found is None or len(found.stacks) < count:
+    result = branched(problem, count, _STEPS)
+    if result is None or len(result.stacks) < count:
         return None
-    return value_of(problem, found.stacks[-1])
+    return value_of(problem, result.stacks[-1])
 
 
 def _candidate(universe: Universe, choice: Choice) -> Candidate:
@@ -259,7 +262,11 @@ def _requirements(
 
 def _unread_heads(chosen: Iterable[Candidate], candidates: AllCandidates) -> Iterator[Candidate]:
     """Unread releases whose requirements are evidence about the chosen versions."""
-    for it in chosen:
-        head = None if not it.read or not it.requires else head_of(candidates[it.name], it)
+    for candidate in chosen:
+        head = (
+            None
+            if not candidate.read or not candidate.requires
+            else head_of(candidates[candidate.name], candidate)
+        )
         if head is not None and not head.read:
             yield head

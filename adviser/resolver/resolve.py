@@ -29,7 +29,7 @@ from adviser.resolver.universe import Universe
 def answer(
     universe: Universe,
     problem: SelectionProblem,
-    found: SearchResult,
+    result: SearchResult,
     conflict: Conflict | None,
     limit: SearchLimit | None,
     budget: Budget,
@@ -40,27 +40,27 @@ def answer(
     :param limit: the limit that ended the search from outside, if one did
     """
     wall_s = clock.wall_s
-    if limit is None and not (found.settled or found.complete):
+    if limit is None and not (result.settled or result.complete):
         # The solver stops by itself at either limit without saying which one.
         early = wall_s < 0.9 * budget.time_s
         limit = (
             SearchLimit.MEMORY if budget.memory_bytes is not None and early else SearchLimit.TIME
         )
-    status = status_of(found)
+    status = status_of(result)
     # A minimal conflict is the same in every run.
-    told = status is ResolutionStatus.INFEASIBLE and conflict is not None and conflict.minimal
+    explained = status is ResolutionStatus.INFEASIBLE and conflict is not None and conflict.minimal
     return Resolution(
         status=status,
-        stacks=tuple(_stack(universe, problem, nodes) for nodes in found.stacks),
-        objective=found.objective,
-        bound=found.bound,
-        settled=found.settled or told,
-        complete=found.complete,
+        stacks=tuple(_stack(universe, problem, nodes) for nodes in result.stacks),
+        objective=result.objective,
+        bound=result.bound,
+        settled=result.settled or explained,
+        complete=result.complete,
         conflict=conflict,
         limit=limit,
         sizes=problem.sizes,
         model=problem.digest,
-        solver=BRANCH_AND_BOUND if found.branched else _solver(),
+        solver=BRANCH_AND_BOUND if result.branched else _solver(),
         wall_s=wall_s,
     )
 
@@ -76,15 +76,15 @@ def _solver() -> str:
     return f"ortools {version('ortools')}"
 
 
-def status_of(found: SearchResult) -> ResolutionStatus:
+def status_of(result: SearchResult) -> ResolutionStatus:
     """The outcome that a search result proves."""
-    if found.stacks:
+    if result.stacks:
         return (
             ResolutionStatus.OPTIMAL
-            if found.objective == found.bound
+            if result.objective == result.bound
             else ResolutionStatus.FEASIBLE
         )
-    return ResolutionStatus.INFEASIBLE if found.complete else ResolutionStatus.UNKNOWN
+    return ResolutionStatus.INFEASIBLE if result.complete else ResolutionStatus.UNKNOWN
 
 
 def _stack(universe: Universe, problem: SelectionProblem, nodes: Nodes) -> ResolvedStack:
@@ -97,14 +97,14 @@ def _stack(universe: Universe, problem: SelectionProblem, nodes: Nodes) -> Resol
     for number in sorted(nodes):  # by package, and these are in name order
         node = problem.nodes[number]
         name = problem.names[node.package]
-        it = universe.packages[name][node.place]
+        candidate = universe.packages[name][node.place]
         choices.append(
             Choice(
                 name=name,
-                version=it.version,
-                purl=it.purl,
+                version=candidate.version,
+                purl=candidate.purl,
                 place=node.place,
-                contributions=tuple(universe.contributions.get(it.purl, ())),
+                contributions=tuple(universe.contributions.get(candidate.purl, ())),
                 extras=tuple(extras.get(node.package, ())),
             )
         )
@@ -127,15 +127,15 @@ def resolve(universe: Universe, budget: Budget | None = None, *, count: int = 1)
         problem = compressed(universe, count, clock)
     except OutOfTime:
         return out_of_time(clock)
-    found = branched(problem, count, spend.steps)
-    if found is None:
+    result = branched(problem, count, spend.steps)
+    if result is None:
         # Loading the solver takes longer than most searches.
         from adviser.resolver.cp_sat_search import search
 
-        found = search(problem, clock.left, count)
+        result = search(problem, clock.left, count)
     conflict = None
-    if status_of(found) is ResolutionStatus.INFEASIBLE:
+    if status_of(result) is ResolutionStatus.INFEASIBLE:
         from adviser.resolver.conflicts import conflict_of
 
         conflict = conflict_of(universe, clock.left)
-    return answer(universe, problem, found, conflict, None, spend, clock)
+    return answer(universe, problem, result, conflict, None, spend, clock)

@@ -134,13 +134,13 @@ class Conflict:
 
     def lines(self) -> list[str]:
         """Text for a person: the numbered chain, then the versions that no step explains."""
-        told = [f"{number}. {step.message}" for number, step in enumerate(self.steps, 1)]
+        texts = [f"{number}. {step.message}" for number, step in enumerate(self.steps, 1)]
         for account in self.accounts:
             if not self._says(account):
-                told.append(f"   {account.name} {spans(account.versions)}: {account.message}")
+                texts.append(f"   {account.name} {spans(account.versions)}: {account.message}")
         if not self.minimal:
-            told.append("   that nothing meets the request is proven; which of it was not in time")
-        return told
+            texts.append("   that nothing meets the request is proven; which of it was not in time")
+        return texts
 
     def _says(self, account: VersionExplanation) -> bool:
         """Whether a step already names these versions as the versions with the requirement."""

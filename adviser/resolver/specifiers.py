@@ -30,11 +30,11 @@ def members(specifier: str, versions: tuple[str, ...]) -> int:
     if not specifier:
         return (1 << len(versions)) - 1
     admits = specifier_set(specifier)
-    found = 0
+    bits = 0
     for place, text in enumerate(versions):
         if admits.contains(_version(text)):
-            found |= 1 << place
-    return found
+            bits |= 1 << place
+    return bits
 
 
 def _version(text: str) -> Version | str:
@@ -75,9 +75,9 @@ def places(mask: int) -> list[int]:
     >>> places(0b1010)
     [1, 3]
     """
-    found = []
+    positions = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        positions.append(low.bit_length() - 1)
         mask ^= low
-    return found
+    return positions

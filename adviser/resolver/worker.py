@@ -38,7 +38,7 @@ from adviser.resolver.worker_process import (
     DONE,
     FAILED,
     OUT_OF_MEMORY,
-    TOLD,
+    PROGRESS,
 )
 
 #: Seconds after the time limit before the child is killed.
@@ -79,7 +79,7 @@ class ResolverWorker:
         self._lock = Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._pipes: _Pipes | None = None
-        self._said: IO[bytes] | None = None
+        self._output: IO[bytes] | None = None
         self._ready = False
 
     def __enter__(self) -> ResolverWorker:
@@ -98,7 +98,7 @@ class ResolverWorker:
         if self._pipes is None:
             theirs_in, requests = Pipe(duplex=False)
             replies, theirs_out = Pipe(duplex=False)
-            self._said = TemporaryFile()  # noqa: SIM115 - closed with the child
+            self._output = TemporaryFile()  # noqa: SIM115 - closed with the child
             with theirs_in, theirs_out:
                 numbers = [theirs_in.fileno(), theirs_out.fileno()]
                 # -P: the current folder may have packages named like ours.
@@ -107,7 +107,7 @@ class ResolverWorker:
                     pass_fds=numbers,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    stderr=self._said,
+                    stderr=self._output,
                 )
             self._pipes, self._ready = _Pipes(requests, replies), False
         return self._pipes
@@ -120,9 +120,9 @@ class ResolverWorker:
         if self._child is not None:
             self._child.kill()
             self._child.wait()
-        if self._said is not None:
-            self._said.close()
-        self._child = self._pipes = self._said = None
+        if self._output is not None:
+            self._output.close()
+        self._child = self._pipes = self._output = None
 
     def resolve(
         self, universe: Universe, budget: Budget | None = None, *, count: int = 1
@@ -143,20 +143,20 @@ class ResolverWorker:
             except OutOfTime:
                 return out_of_time(clock)
             limit = None
-            found = branched(problem, count, spend.steps)
-            if found is None:
-                found, limit = self._search(problem, clock.left, count)
+            result = branched(problem, count, spend.steps)
+            if result is None:
+                result, limit = self._search(problem, clock.left, count)
             conflict = None
-            if status_of(found) is ResolutionStatus.INFEASIBLE:
+            if status_of(result) is ResolutionStatus.INFEASIBLE:
                 conflict = self._conflict(universe, replace(clock.left, threads=1))
-        return answer(universe, problem, found, conflict, limit, spend, clock)
+        return answer(universe, problem, result, conflict, limit, spend, clock)
 
     def _search(
         self, problem: SelectionProblem, budget: Budget, count: int
     ) -> tuple[SearchResult, SearchLimit | None]:
         """The last result that the child reported, and the limit that ended it, if any."""
-        told, limit = self._ask("search", budget, (problem, count))
-        return SearchResult() if told is None else told, limit
+        result, limit = self._ask("search", budget, (problem, count))
+        return SearchResult() if result is None else result, limit
 
     def _conflict(self, universe: Universe, budget: Budget) -> Conflict:
         if not budget.time_s:
@@ -169,14 +169,14 @@ class ResolverWorker:
             contributions={},
             inferred={},
         )
-        told, _ = self._ask("conflict", budget, (portable,))
-        return conflict_of_roots(universe) if told is None else told
+        conflict, _ = self._ask("conflict", budget, (portable,))
+        return conflict_of_roots(universe) if conflict is None else conflict
 
     def _ask(
         self, name: str, budget: Budget, arguments: tuple[Any, ...]
     ) -> tuple[Any, SearchLimit | None]:
         """Send a request; returns the last report, and the limit that ended the child, if any."""
-        told, pipes, idle = None, self.start(), False
+        best, pipes, idle = None, self.start(), False
         try:
             if not self._ready:
                 if not pipes.replies.poll(START_S):
@@ -187,18 +187,18 @@ class ResolverWorker:
             pipes.requests.send((name, budget, ends, arguments))
             while pipes.replies.poll(max(0.0, ends + GRACE_S - monotonic())):
                 reply, latest = pipes.replies.recv()
-                idle = reply != TOLD
+                idle = reply != PROGRESS
                 if reply == FAILED:
                     raise SearchFailed(latest)
                 if reply == DONE:
-                    return told, None
-                told = latest
+                    return best, None
+                best = latest
         except (EOFError, OSError):
-            return told, self._ended(budget)
+            return best, self._ended(budget)
         finally:
             if not idle:
                 self.close()
-        return told, SearchLimit.TIME
+        return best, SearchLimit.TIME
 
     def _ended(self, budget: Budget) -> SearchLimit:
         """The limit that ended a dead child.
@@ -212,9 +212,9 @@ class ResolverWorker:
         limited = budget.memory_bytes is not None
         if code in (OUT_OF_MEMORY, _KILLED) or (limited and code in _NO_MEMORY):
             return SearchLimit.MEMORY
-        said = b""
-        if self._said is not None:
-            self._said.seek(0)
-            said = self._said.read()
-        words = said.decode(errors="replace")[-_LAST_WORDS:].strip()
-        raise SearchFailed(f"the search ended with status {code}: {words}")
+        output = b""
+        if self._output is not None:
+            self._output.seek(0)
+            output = self._output.read()
+        tail = output.decode(errors="replace")[-_LAST_WORDS:].strip()
+        raise SearchFailed(f"the search ended with status {code}: {tail}")

@@ -25,7 +25,7 @@ OUT_OF_MEMORY = 77
 
 #: Kinds of replies: ready for requests; best result so far; request finished; or a bug, with its
 #: traceback, after which the process accepts the next request.
-READY, TOLD, DONE, FAILED = range(4)
+READY, PROGRESS, DONE, FAILED = range(4)
 
 
 def _leave_out_pandas() -> None:
@@ -63,7 +63,7 @@ def main(requests: int, replies: int) -> None:
                 name, budget, until, arguments = ours.recv()
                 _limit_memory(budget.memory_bytes)
                 budget = replace(budget, time_s=max(0.0, until - monotonic()))
-                answers[name](lambda told: out.send((TOLD, told)), budget, *arguments)
+                answers[name](lambda result: out.send((PROGRESS, result)), budget, *arguments)
                 out.send((DONE, None))
             except EOFError:
                 return

@@ -178,8 +178,11 @@ def _nearest(
 ) -> list[StackPair]:
     """For every two versions, the pairs of stacks that were measured nearest to the target."""
     nearest: dict[tuple[Purl | None, Purl | None], int] = {}
-    for it in pairs:
-        distance, pair = target.distance(series[it.series]), (it.purl, it.baseline_purl)
+    for stack_pair in pairs:
+        distance, pair = (
+            target.distance(series[stack_pair.series]),
+            (stack_pair.purl, stack_pair.baseline_purl),
+        )
         nearest[pair] = min(distance, nearest.get(pair, distance))
     return [
         it

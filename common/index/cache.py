@@ -182,11 +182,11 @@ def listed_rows(listed: Mapping[str, ListedVersion]) -> list[Any]:
     tags: dict[str, int] = {}
     rows = [
         [
-            it.version, it.file_count, it.requires_python, it.yanked, it.yanked_reason,
-            it.uploaded_at.isoformat() if it.uploaded_at else None,
-            [tags.setdefault(tag, len(tags)) for tag in it.wheels], it.has_sdist,
+            version.version, version.file_count, version.requires_python, version.yanked,
+            version.yanked_reason, version.uploaded_at.isoformat() if version.uploaded_at else None,
+            [tags.setdefault(tag, len(tags)) for tag in version.wheels], version.has_sdist,
         ]
-        for it in listed.values()
+        for version in listed.values()
     ]  # fmt: skip
     return [list(tags), *rows]
 

@@ -269,7 +269,7 @@ def read_sdist(file: BinaryIO, filename: str, most_bytes: int) -> SdistMetadata 
 def _from_zip(file: BinaryIO, filename: str, most_bytes: int) -> SdistMetadata | None:
     project = canonicalize_name(filename.rpartition("-")[0])
     with zipfile.ZipFile(file) as archive:
-        found: dict[str, bytes] = {}
+        members: dict[str, bytes] = {}
         for info in archive.infolist():
             parts = info.filename.removeprefix("./").split("/")
             is_info = len(parts) == 2 and parts[1] == "PKG-INFO"
@@ -279,11 +279,11 @@ def _from_zip(file: BinaryIO, filename: str, most_bytes: int) -> SdistMetadata |
                 and parts[-2].endswith(".egg-info")
                 and _is_of(parts[-2], project)
             )
-            if (is_info or is_requires) and parts[-1] not in found:
+            if (is_info or is_requires) and parts[-1] not in members:
                 if info.file_size > most_bytes:
                     raise too_large(f"{parts[-1]} of {filename}", most_bytes)
-                found[parts[-1]] = archive.read(info)
-    return merged_metadata(found.get("PKG-INFO"), found.get("requires.txt"))
+                members[parts[-1]] = archive.read(info)
+    return merged_metadata(members.get("PKG-INFO"), members.get("requires.txt"))
 
 
 def merged_metadata(pkg_info: bytes | None, requires: bytes | None) -> SdistMetadata | None:

@@ -75,19 +75,21 @@ def recorded_vulnerabilities(
     return {row[0]: tuple(row) for row in connection.execute(query)}
 
 
-def head_row(it: AdvisoryHead, vulnerability_id: str) -> tuple[Any, ...]:
+def head_row(head: AdvisoryHead, vulnerability_id: str) -> tuple[Any, ...]:
     """The values of an advisory's row, in the order of :data:`HEAD_COLUMNS`."""
     return (
-        it.advisory_id, vulnerability_id, list(it.aliases), it.summary, *_rating_row(it.rating),
-        it.published_at, it.modified_at, it.withdrawn_at, it.document_id,
+        head.advisory_id, vulnerability_id, list(head.aliases), head.summary,
+        *_rating_row(head.rating), head.published_at, head.modified_at, head.withdrawn_at,
+        head.document_id,
     )  # fmt: skip
 
 
-def vulnerability_row(it: Vulnerability) -> tuple[Any, ...]:
+def vulnerability_row(vulnerability: Vulnerability) -> tuple[Any, ...]:
     """The values of a vulnerability's row, in the order of :data:`VULNERABILITY_COLUMNS`."""
     return (
-        it.vulnerability_id, list(it.aliases), it.summary, *_rating_row(it.rating),
-        it.published_at, it.modified_at, it.withdrawn_at, it.document_id,
+        vulnerability.vulnerability_id, list(vulnerability.aliases), vulnerability.summary,
+        *_rating_row(vulnerability.rating), vulnerability.published_at, vulnerability.modified_at,
+        vulnerability.withdrawn_at, vulnerability.document_id,
     )  # fmt: skip
 
 

@@ -126,10 +126,10 @@ def vulnerabilities_of_listed(
         row.vulnerability_id == any_(texts({it for it, _ in pairs}))
     )
     known = {it[0]: KnownVulnerability(*it) for it in connection.execute(query)}
-    found: dict[str, list[KnownVulnerability]] = defaultdict(list)
+    vulnerabilities: dict[str, list[KnownVulnerability]] = defaultdict(list)
     for vulnerability, purl in pairs:
-        found[purl].append(known[vulnerability])
-    return found
+        vulnerabilities[purl].append(known[vulnerability])
+    return vulnerabilities
 
 
 def stored_package(

@@ -67,9 +67,12 @@ def claim_rows(
     connection: Connection, advice_id: str, document_id: str, claims: Sequence[RecordedClaim]
 ) -> Iterator[tuple[type[Base], dict[str, Any]]]:
     """Every row that :func:`add_claims` writes, as values by column; runs one query."""
-    for it in claims:
-        yield ClaimRow, dict(zip(_COLUMNS, _values(it), strict=True)) | {"document_id": document_id}
-        yield AdviceClaim, {"advice_id": advice_id, "claim_id": it.claim_id}
+    for claim in claims:
+        yield (
+            ClaimRow,
+            dict(zip(_COLUMNS, _values(claim), strict=True)) | {"document_id": document_id},
+        )
+        yield AdviceClaim, {"advice_id": advice_id, "claim_id": claim.claim_id}
     for row in _differences(connection, claims):
         yield ClaimPackage, dict(zip(_PACKAGE_COLUMNS, row, strict=True))
 

@@ -209,20 +209,20 @@ def take_off_queue(
 
 def record_failures(connection: Connection, index: str, failures: Iterable[FailedRead]) -> None:
     """Store failed attempts, each with the time of the next attempt."""
-    for it in failures:
+    for failure in failures:
         connection.execute(
             update(QueuedRelease)
             .where(
                 QueuedRelease.index_name == index,
-                QueuedRelease.name == it.name,
-                QueuedRelease.version == it.version,
+                QueuedRelease.name == failure.name,
+                QueuedRelease.version == failure.version,
             )
             .values(
-                attempts=it.attempts,
-                problem=it.problem,
-                message=it.message,
-                retry_at=it.retry_at or QueuedRelease.retry_at,
-                given_up_at=func.clock_timestamp() if it.retry_at is None else None,
+                attempts=failure.attempts,
+                problem=failure.problem,
+                message=failure.message,
+                retry_at=failure.retry_at or QueuedRelease.retry_at,
+                given_up_at=func.clock_timestamp() if failure.retry_at is None else None,
             )
         )
 
@@ -241,13 +241,13 @@ def add_events(connection: Connection, events: Iterable[IndexEvent]) -> None:
     """Store changes on indexes."""
     rows = [
         {
-            "kind": it.kind,
-            "index_name": it.index,
-            "name": it.name,
-            "version": it.version,
-            "detail": dict(it.detail),
+            "kind": event.kind,
+            "index_name": event.index,
+            "name": event.name,
+            "version": event.version,
+            "detail": dict(event.detail),
         }
-        for it in events
+        for event in events
     ]
     if rows:
         connection.execute(insert(PackageEvent).values(rows))
@@ -255,14 +255,16 @@ def add_events(connection: Connection, events: Iterable[IndexEvent]) -> None:
 
 def watch(connection: Connection, packages: Iterable[WatchedProject]) -> None:
     """Watch packages; new bounds replace the bounds of packages that are watched already."""
-    for it in packages:
+    for package in packages:
         values = {
-            "max_versions": it.max_versions,
-            "newer_than": it.newer_than,
-            "extras": list(it.extras),
-            "prereleases": it.prereleases,
+            "max_versions": package.max_versions,
+            "newer_than": package.newer_than,
+            "extras": list(package.extras),
+            "prereleases": package.prereleases,
         }
-        statement = insert(WatchedPackage).values(index_name=it.index, name=it.name, **values)
+        statement = insert(WatchedPackage).values(
+            index_name=package.index, name=package.name, **values
+        )
         connection.execute(
             statement.on_conflict_do_update(index_elements=["index_name", "name"], set_=values)
         )

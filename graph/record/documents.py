@@ -208,11 +208,11 @@ def _replace_damaged(
         entry.source == any_(literal([it.document_id for it in documents], ARRAY(Text))),
     )
     damaged = set(connection.scalars(query)) if documents else set()
-    for it in documents:
-        if it.document_id in damaged:
+    for document in documents:
+        if document.document_id in damaged:
             names = ("size_bytes", "body", "location")
-            row = dict(zip(_COLUMNS, _row(connection, settings, it), strict=True))
-            statement = update(Document).where(Document.document_id == it.document_id)
+            row = dict(zip(_COLUMNS, _row(connection, settings, document), strict=True))
+            statement = update(Document).where(Document.document_id == document.document_id)
             connection.execute(statement.values({name: row[name] for name in names}))
 
 

@@ -174,9 +174,9 @@ def _frozen(rows: Iterable[Row[Any]]) -> tuple[tuple[Series, ...], tuple[Reading
     return tuple(it for it, _ in ordered), tuple(readings)
 
 
-def _order(it: Series) -> tuple[str, ...]:
-    parameters = canonical_json(it.parameters).decode()
-    return it.indicator, parameters, it.comparison_key, it.python_version or ""
+def _order(series: Series) -> tuple[str, ...]:
+    parameters = canonical_json(series.parameters).decode()
+    return series.indicator, parameters, series.comparison_key, series.python_version or ""
 
 
 def _labels(connection: Connection, digests: Iterable[str]) -> dict[str, str]:

@@ -110,10 +110,10 @@ def add_inspections(
     unique = {delivery.document.document_id: delivery for delivery in deliveries}
     delivered = (
         DeliveredDocument(
-            it.document.document_id, "inspection", it.document.schema_version.value,
-            it.source, it.document.body, it.document.collector,
+            delivery.document.document_id, "inspection", delivery.document.schema_version.value,
+            delivery.source, delivery.document.body, delivery.document.collector,
         )
-        for it in unique.values()
+        for delivery in unique.values()
     )  # fmt: skip
     added = add_documents(connection, settings, delivered)
     documents = [it.document for key, it in unique.items() if key in added]
@@ -203,17 +203,17 @@ def _add_circumstances(
     environments: dict[str, Row] = {}
     indicators: dict[str, Row] = {}
     for document in documents:
-        for it in document.observations:
+        for observation in document.observations:
             origin = document.document_id
-            if it.hardware.digest not in hardware:
-                row = _row(HardwareRow, it.hardware, document_id=origin)
-                hardware[it.hardware.digest] = row
-            if it.environment.digest not in environments:
-                row = _row(RuntimeEnvironmentRow, it.environment, document_id=origin)
-                environments[it.environment.digest] = row
-            if it.indicator.indicator_id not in indicators:
-                row = _row(IndicatorRow, it.indicator, document_id=origin)
-                indicators[it.indicator.indicator_id] = row
+            if observation.hardware.digest not in hardware:
+                row = _row(HardwareRow, observation.hardware, document_id=origin)
+                hardware[observation.hardware.digest] = row
+            if observation.environment.digest not in environments:
+                row = _row(RuntimeEnvironmentRow, observation.environment, document_id=origin)
+                environments[observation.environment.digest] = row
+            if observation.indicator.indicator_id not in indicators:
+                row = _row(IndicatorRow, observation.indicator, document_id=origin)
+                indicators[observation.indicator.indicator_id] = row
     return {
         kind: insert_new(connection, model, *_values(model, rows.values()), key)
         for kind, model, rows, key in (

@@ -139,10 +139,10 @@ def analysis_rows(analysis: Analysis) -> Iterator[tuple[type[Base], dict[str, An
             for it in interfaces
         )
     yield from links
-    for it in interfaces:
+    for interface in interfaces:
         yield (
             NativeInterfaceRow,
-            dict(zip(_INTERFACE_COLUMNS, _interface_row(it, origin), strict=True)),
+            dict(zip(_INTERFACE_COLUMNS, _interface_row(interface, origin), strict=True)),
         )
 
 
@@ -150,10 +150,10 @@ def _artifact_row(it: WheelAnalysis) -> tuple[Any, ...]:
     return it.sha256, it.filename, it.package.purl, it.imports, it.bundled, it.document_id
 
 
-def _environment_row(it: EnvironmentAnalysis) -> tuple[Any, ...]:
+def _environment_row(environment: EnvironmentAnalysis) -> tuple[Any, ...]:
     return (
-        it.digest, it.kind.value, it.name, it.architecture, it.os_name, it.os_version,
-        it.document_id,
+        environment.digest, environment.kind.value, environment.name, environment.architecture,
+        environment.os_name, environment.os_version, environment.document_id,
     )  # fmt: skip
 
 

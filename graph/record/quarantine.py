@@ -43,14 +43,14 @@ def add_refusals(connection: Connection, refusals: Iterable[QuarantineReason]) -
     """Store each reason; if it is stored already, count another attempt."""
     entries = [
         {
-            "kind": it.kind,
-            "source": storable(it.source),
-            "place": storable(it.place),
-            "reason": str(it.reason),
-            "field": storable(it.field),
-            "message": storable(it.message),
+            "kind": refusal.kind,
+            "source": storable(refusal.source),
+            "place": storable(refusal.place),
+            "reason": str(refusal.reason),
+            "field": storable(refusal.field),
+            "message": storable(refusal.message),
         }
-        for it in refusals
+        for refusal in refusals
     ]
     # Unique, because one statement cannot change a row twice; sorted, to avoid deadlocks.
     rows = {(entry["source"], entry["place"], entry["field"]): entry for entry in entries}

@@ -109,14 +109,14 @@ def add_releases(
     ordered = sorted(deliveries, key=lambda it: rank_of(it.release, it.as_of))
     documents = (
         DeliveredDocument(
-            it.release.document_id,
+            delivery.release.document_id,
             "release",
             "release-1",
-            it.source,
-            it.release.body,
-            _SOLVER if it.release.metadata_source == SOLVER else OWN_COLLECTOR,
+            delivery.source,
+            delivery.release.body,
+            _SOLVER if delivery.release.metadata_source == SOLVER else OWN_COLLECTOR,
         )
-        for it in ordered
+        for delivery in ordered
     )
     add_documents(connection, settings, documents)
     latest, new, changed, findings = _add_versions(connection, ordered)
@@ -282,12 +282,12 @@ def _copy_files(connection: Connection, versions: Versions) -> None:
 
 def _file_rows(versions: Versions) -> Iterator[tuple[Any, ...]]:
     return (
-        (purl, it.filename, it.sha256, it.kind, it.size_bytes, it.requires_python, it.yanked,
-         it.yanked_reason, it.uploaded_at, it.metadata_sha256, it.attested, listed,
-         known.added.get(it.filename))
+        (purl, file.filename, file.sha256, file.kind, file.size_bytes, file.requires_python,
+         file.yanked, file.yanked_reason, file.uploaded_at, file.metadata_sha256, file.attested,
+         listed, known.added.get(file.filename))
         for purl, known in versions.items()
         for listed, files in ((True, known.files), (False, known.gone))
-        for it in files.values()
+        for file in files.values()
     )  # fmt: skip
 
 

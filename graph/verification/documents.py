@@ -126,8 +126,11 @@ def wrong_uploads(
     query = select(AnalysisRow.analysis_id, AnalysisRow.parameters["document_id"].astext)
     requests = query.where(AnalysisRow.analysis_id == any_(texts(uploads)))
     digests = {row[0]: row[1] for row in connection.execute(requests)}
-    for source, it in uploads.items():
+    for source, upload in uploads.items():
         # An upload has no request only if somebody deleted the request from the table.
-        expected = digests.get(source, digest_bytes(it.body))
-        if it.document_id != digest(["upload", source]) or digest_bytes(it.body) != expected:
-            yield of_document(it.document_id, "body", digest_bytes(it.body), expected)
+        expected = digests.get(source, digest_bytes(upload.body))
+        if (
+            upload.document_id != digest(["upload", source])
+            or digest_bytes(upload.body) != expected
+        ):
+            yield of_document(upload.document_id, "body", digest_bytes(upload.body), expected)

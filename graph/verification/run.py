@@ -160,15 +160,15 @@ class RecordReport:
 
     def add(self, differences: Iterable[RecordDifference]) -> None:
         """Add differences that are not in the report yet."""
-        for it in differences:
-            key = it.table, it.row or it.document_id, it.field
+        for difference in differences:
+            key = difference.table, difference.row or difference.document_id, difference.field
             if key in self._named:
                 continue
             if len(self.differences) >= NAMED:
                 self.more += 1
                 continue
             self._named.add(key)
-            self.differences.append(it)
+            self.differences.append(difference)
 
     def as_json(self) -> dict[str, Any]:
         """The report as ``--json`` prints it."""
@@ -180,14 +180,14 @@ class RecordReport:
             "tampered": self.tampered,
             "differences": [
                 {
-                    "document_id": it.document_id,
-                    "table": it.table,
-                    "row": it.row,
-                    "field": it.field,
-                    "stored": it.stored,
-                    "expected": it.expected,
+                    "document_id": difference.document_id,
+                    "table": difference.table,
+                    "row": difference.row,
+                    "field": difference.field,
+                    "stored": difference.stored,
+                    "expected": difference.expected,
                 }
-                for it in self.differences
+                for difference in self.differences
             ],
             "more_differences": self.more,
             "outdated": dict(self.outdated),
@@ -362,14 +362,14 @@ def _unexplained(
     """Differences by document, without those that a newer version of the parsers explains."""
     explained = {it.document_id: changed_since(it.parser_version) for it in documents}
     tampered: dict[str, list[RecordDifference]] = defaultdict(list)
-    for it in differences:
-        names = {it.table, it.column, f"{it.column}={it.expected}"}
-        if it.stored == NOTHING:
-            names.add(f"+{it.column}")
-        if names & explained.get(it.document_id, frozenset()):
-            report.outdated[it.column] += 1
+    for difference in differences:
+        names = {difference.table, difference.column, f"{difference.column}={difference.expected}"}
+        if difference.stored == NOTHING:
+            names.add(f"+{difference.column}")
+        if names & explained.get(difference.document_id, frozenset()):
+            report.outdated[difference.column] += 1
         else:
-            tampered[it.document_id].append(it)
+            tampered[difference.document_id].append(difference)
     for document_differences in tampered.values():
         report.add(document_differences)
     report.tampered += len(tampered)
@@ -378,9 +378,9 @@ def _unexplained(
 
 def _refusals(tampered: dict[str, list[RecordDifference]]) -> Iterable[QuarantineReason]:
     for document_id, differences in tampered.items():
-        for it in differences[:_KEPT]:
-            message = f"stored {it.stored}, expected {it.expected}"
-            place = f"{it.table} {it.row}".rstrip()
+        for difference in differences[:_KEPT]:
+            message = f"stored {difference.stored}, expected {difference.expected}"
+            place = f"{difference.table} {difference.row}".rstrip()
             yield QuarantineReason(
-                KIND, document_id, place, Reason.TAMPERED, it.field or "$", message
+                KIND, document_id, place, Reason.TAMPERED, difference.field or "$", message
             )

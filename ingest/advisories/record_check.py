@@ -61,11 +61,11 @@ class AdvisoryVerifier(Verifier):
         self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]
     ) -> Iterator[RecordDifference]:
         advisories: dict[str, Advisory] = {}
-        for it in documents:
+        for document in documents:
             try:
-                advisories[it.document_id] = _advisory(it.document_id, it.body)
+                advisories[document.document_id] = _advisory(document.document_id, document.body)
             except InvalidDocument as error:
-                yield unreadable(it.document_id, it.schema_version, error)
+                yield unreadable(document.document_id, document.schema_version, error)
         members = _members(connection, {it.head.advisory_id for it in advisories.values()})
         made: dict[str, list[tuple[type[Base], Row]]] = {}
         for document_id, advisory in advisories.items():
@@ -90,9 +90,9 @@ class AdvisoryVerifier(Verifier):
         self, connection: Connection, run: VerificationRun, compared: ComparedDocuments
     ) -> None:
         newest: dict[str, Advisory] = {}
-        for it in compared.differing:
+        for document in compared.differing:
             with suppress(InvalidDocument):
-                advisory = _advisory(it.document_id, it.body)
+                advisory = _advisory(document.document_id, document.body)
                 known = newest.setdefault(advisory.head.advisory_id, advisory)
                 if known.head.age < advisory.head.age:
                     newest[advisory.head.advisory_id] = advisory
@@ -152,8 +152,8 @@ def _of_vulnerabilities(
     groups = _groups(connection, run, advisories, documents)
     for vulnerability_id, group in groups.items():
         document_id = documents[vulnerability_id]
-        for it in merged([member.head for member in group]):
-            row = vulnerability_row(it)
+        for vulnerability in merged([member.head for member in group]):
+            row = vulnerability_row(vulnerability)
             made[document_id].append(
                 (VulnerabilityRow, dict(zip(VULNERABILITY_COLUMNS, row, strict=True)))
             )
@@ -187,15 +187,15 @@ def _groups(
     groups: dict[str, list[Advisory]] = defaultdict(list)
     broken = set()
     for vulnerability_id, document_id in connection.execute(query).all():
-        it = advisories.get(document_id)
+        advisory = advisories.get(document_id)
         try:
-            if it is None:
+            if advisory is None:
                 body = body_of(connection, run.settings, document_id) or b""
-                it = _advisory(document_id, body)
+                advisory = _advisory(document_id, body)
         except (DamagedDocument, InvalidDocument):
             broken.add(vulnerability_id)
             continue
-        groups[vulnerability_id].append(it)
+        groups[vulnerability_id].append(advisory)
     return {key: group for key, group in groups.items() if key not in broken}
 
 

@@ -321,14 +321,14 @@ class _Crawler:
 
     async def _store_one_by_one(self, read: list[ReadRelease], failures: list[FailedRead]) -> None:
         """Store releases one by one, so that a release that cannot be stored affects no others."""
-        for it in read:
+        for each in read:
             try:
-                self._report.count_added(await self._recorder.store([it], []))
+                self._report.count_added(await self._recorder.store([each], []))
             except ProjectError:
                 raise
             except Exception as error:
-                name, version = it.release.name, it.release.version
-                self._report.read -= Counter([it.release.state])
+                name, version = each.release.name, each.release.version
+                self._report.read -= Counter([each.release.state])
                 self._fail(name, version, None, INTERNAL, bug_message(error, name, version))
         failures, self._failures = failures + self._failures, []
         await self._recorder.store([], failures)

@@ -67,15 +67,15 @@ def newest(listed: Iterable[ListedRelease], bounds: CrawlBounds) -> list[str]:
         stable = [it for it in ordered if not _is_prerelease(it.version)]
         ordered = stable if any(not it.yanked for it in stable) else ordered
     chosen, counted, yanked = [], 0, 0
-    for it in ordered:
+    for release in ordered:
         if counted >= bounds.max_versions:
             break
-        if _is_older(it, bounds.newer_than):
+        if _is_older(release, bounds.newer_than):
             continue
-        yanked += it.yanked
-        counted += not it.yanked
-        if not it.yanked or yanked <= bounds.max_versions:
-            chosen.append(it.version)
+        yanked += release.yanked
+        counted += not release.yanked
+        if not release.yanked or yanked <= bounds.max_versions:
+            chosen.append(release.version)
     return chosen
 
 

@@ -63,19 +63,21 @@ class InspectionVerifier(Verifier):
         made: dict[str, list[tuple[type[Base], Row]]] = {}
         # A stack has many rows and many inspections, so it is compared once.
         by_stack: dict[str, list[str]] = {}
-        for it in documents:
+        for document in documents:
             try:
-                inspection = parsed(it, names.get(it.document_id, ""))
+                inspection = parsed(document, names.get(document.document_id, ""))
             except InvalidDocument as error:
-                yield unreadable(it.document_id, it.schema_version, error)
+                yield unreadable(document.document_id, document.schema_version, error)
                 continue
-            if it.collector != inspection.collector:
-                yield of_document(it.document_id, "collector", it.collector, inspection.collector)
-            rows = made[it.document_id] = list(derived_rows(inspection))
+            if document.collector != inspection.collector:
+                yield of_document(
+                    document.document_id, "collector", document.collector, inspection.collector
+                )
+            rows = made[document.document_id] = list(derived_rows(inspection))
             if (stack := inspection.stack) is not None:
                 inspections = by_stack.setdefault(stack.digest, [])
-                rows += () if inspections else stack_rows(stack, it.document_id)
-                inspections.append(it.document_id)
+                rows += () if inspections else stack_rows(stack, document.document_id)
+                inspections.append(document.document_id)
         others = {first: rest for first, *rest in by_stack.values()}
         for difference in compare_rows(connection, made, (StackPackage,)):
             yield difference

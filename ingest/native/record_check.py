@@ -22,11 +22,11 @@ class AnalysisVerifier(Verifier):
         self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]
     ) -> Iterator[RecordDifference]:
         made = {}
-        for it in documents:
+        for document in documents:
             try:
-                made[it.document_id] = list(analysis_rows(analysis_of(it.body)))
+                made[document.document_id] = list(analysis_rows(analysis_of(document.body)))
             except InvalidDocument as error:
-                yield unreadable(it.document_id, it.schema_version, error)
+                yield unreadable(document.document_id, document.schema_version, error)
         parts = (ArtifactInterface, NativeEnvironmentInterface)
         yield from compare_rows(connection, made, parts)
 

@@ -49,14 +49,14 @@ class ReleaseVerifier(Verifier):
         self, connection: Connection, run: VerificationRun, documents: Sequence[StoredDocument]
     ) -> Iterator[RecordDifference]:
         releases: dict[str, Release] = {}
-        for it in documents:
+        for document in documents:
             try:
-                releases[it.document_id] = _release(it)
+                releases[document.document_id] = _release(document)
             except InvalidDocument as error:
-                yield unreadable(it.document_id, it.schema_version, error)
+                yield unreadable(document.document_id, document.schema_version, error)
         known = _Known.read(connection, releases, lock=False)
         for document_id, release in releases.items():
-            if document_id not in known.told:
+            if document_id not in known.described:
                 yield missing_row(document_id, _TABLE, release.purl)
         yield from compare_rows(
             connection,
@@ -64,30 +64,32 @@ class ReleaseVerifier(Verifier):
                 document_id: list(
                     release_rows(corrected(known.stored[release.purl], release, known.alarms))
                 )
-                for document_id, release in known.told.items()
+                for document_id, release in known.described.items()
             },
             (RequirementRow, ReleaseFileRow),
         )
         for document_id, purl in latest_documents(connection, releases):
-            if document_id not in known.told or known.told[document_id].purl != purl:
+            if document_id not in known.described or known.described[document_id].purl != purl:
                 yield extra_row(document_id, _TABLE, purl)
-        tellers = {release.purl: document_id for document_id, release in known.told.items()}
-        for found in without_source(connection, known.stored.values()):
-            ranks, wanted = shown(" | ".join(found.ranks)), "ranks of stored documents"
-            yield RecordDifference(tellers[found.purl], _TABLE, found.purl, "ranks", ranks, wanted)
+        tellers = {release.purl: document_id for document_id, release in known.described.items()}
+        for unsourced in without_source(connection, known.stored.values()):
+            ranks, wanted = shown(" | ".join(unsourced.ranks)), "ranks of stored documents"
+            yield RecordDifference(
+                tellers[unsourced.purl], _TABLE, unsourced.purl, "ranks", ranks, wanted
+            )
 
     def settle(
         self, connection: Connection, run: VerificationRun, compared: ComparedDocuments
     ) -> None:
         releases: dict[str, Release] = {}
-        for it in compared.differing:
+        for document in compared.differing:
             with suppress(InvalidDocument):
-                releases[it.document_id] = _release(it)
+                releases[document.document_id] = _release(document)
         if releases:
             known = _Known.read(connection, releases, lock=True)
             restored = dict(known.stored)
-            for release in known.told.values():
-                # Of several documents about one release, each sets right what it told.
+            for release in known.described.values():
+                # Of several documents about one release, each sets right what it described.
                 restored[release.purl] = corrected(restored[release.purl], release, known.alarms)
             restore_releases(connection, restored)
             run.counts["releases_restored"] += len(restored)
@@ -107,22 +109,22 @@ class _Known:
     """Releases as they are stored in the record.
 
     :param stored: by package URL
-    :param told: by document, the release that it tells of, as the record spells it
+    :param described: by document, the release that it tells of, as the record spells it
     """
 
     stored: Mapping[str, KnownRelease]
-    told: Mapping[str, Release]
+    described: Mapping[str, Release]
     alarms: Collection[HashAlarm]
 
     @classmethod
     def read(cls, connection: Connection, releases: Mapping[str, Release], *, lock: bool) -> _Known:
         """The stored releases that these documents describe."""
-        found = stored_releases(connection, releases.values(), lock=lock)
-        told = {key: found.as_known(it) for key, it in releases.items()}
+        stored = stored_releases(connection, releases.values(), lock=lock)
+        described = {key: stored.as_known(it) for key, it in releases.items()}
         return cls(
-            found.locked,
-            {key: it for key, it in told.items() if it.purl in found.locked},
-            raised_alarms(connection, found.locked.values()),
+            stored.locked,
+            {key: it for key, it in described.items() if it.purl in stored.locked},
+            raised_alarms(connection, stored.locked.values()),
         )
 
 
