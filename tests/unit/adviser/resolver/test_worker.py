@@ -31,7 +31,7 @@ from adviser.resolver.resolver_request import (
 from adviser.resolver.results import ResolutionStatus, SearchLimit
 from adviser.resolver.universe import Universe
 from adviser.resolver.worker import ResolverWorker, SearchFailed
-from adviser.resolver.worker_process import TOLD
+from adviser.resolver.worker_process import PROGRESS
 from tests.factories.universes import drawn_scores, snapshot_of, synthetic_index
 from tests.services.waiting import DEADLINE_S
 
@@ -96,7 +96,7 @@ class KilledByFirstStack:
 
     def recv(self) -> Any:
         reply = self._replies.recv()
-        if reply[0] == TOLD:
+        if reply[0] == PROGRESS:
             os.kill(self._pid, signal.SIGKILL)
         return reply
 
