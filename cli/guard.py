@@ -94,7 +94,7 @@ def guard(
     installed = [lock.packages(where.markers) for lock in locks]
     before, after = ({name: it.version for name, it in lock.items()} for lock in installed)
     with migrated_stores(settings) as stores:
-        hardware = hardware_in(stores, given["hardware"])
+        hardware = hardware_in(stores, options["hardware"])
         compare = partial(guarded, stores, before, after, where, hardware.digest)
         upgrade = None if fetch else compare()
         if upgrade is None or (
