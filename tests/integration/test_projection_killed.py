@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from graph.engine import Stores
 from graph.projection import lag, sync, verify
 from graph.projection.outbox import drain
@@ -41,6 +43,7 @@ def is_left_at_most(stores: Stores, entries: int) -> bool:
     return lag(stores.engine).count <= entries
 
 
+@pytest.mark.slow
 def test_a_projector_killed_at_random_points_loses_and_doubles_nothing(stores: Stores) -> None:
     rows = inspection_rows(2_000, stacks=20, packages=10)
     store(stores.engine, rows)
