@@ -33,7 +33,7 @@ demo: $(VENV)/.embedded ## the main job, from nothing: samples in, knowledge out
 setup: $(VENV)/.dev ## everything that developers need, in .venv
 
 test: $(VENV)/.dev ## the tests, on real stores, from nothing
-	@echo "Running the tests in $(WORKERS) processes: about 14 minutes on two processors."
+	@echo "Running the tests in $(WORKERS) processes: about 12 minutes on two processors."
 	$(PYTEST) -m 'not slow'
 
 test-rest: $(VENV)/.dev ## what `make test` leaves out: slow tests, all examples, PyTorch and TensorFlow

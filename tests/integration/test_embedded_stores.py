@@ -323,6 +323,7 @@ def test_a_closed_port_is_told_at_once(own_home: Settings) -> None:
     assert_unavailable(own_home, port)
 
 
+@pytest.mark.slow
 def test_a_port_that_never_answers_is_told_in_time(own_home: Settings) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert_unavailable(own_home, server.getsockname()[1])
@@ -346,6 +347,7 @@ def assert_unavailable(settings: Settings, port: int) -> None:
         assert "_URL" in (caught.value.hint or "")
 
 
+@pytest.mark.slow
 def test_a_connection_lost_in_the_middle_is_told(own_home: Settings) -> None:
     with pytest.raises(StoreUnavailable) as caught, open_stores(own_home) as stores:
         read_after_kill(stores, "graph")

@@ -31,6 +31,7 @@ from tests.factories.rows import (
     inspection_rows,
     store,
 )
+from tests.services.fixtures import slow_on_neo4j
 from tests.services.projection import answer, project, verified
 
 
@@ -159,6 +160,7 @@ DRIFTS = (
 )
 
 
+@slow_on_neo4j
 @pytest.mark.parametrize(("change", "how", "properties"), DRIFTS, ids=[it[0] for it in DRIFTS])
 def test_verify_finds_every_drift_of_a_requirement_and_its_entry_mends_it(
     stores: Stores, rows: Rows, change: str, how: str, properties: tuple[str, ...]
@@ -180,6 +182,7 @@ def test_verify_finds_every_drift_of_a_requirement_and_its_entry_mends_it(
     assert verified(stores).equal
 
 
+@slow_on_neo4j
 @pytest.mark.parametrize(
     ("kind", "label", "key", "value"),
     [
