@@ -131,6 +131,7 @@ class RequestOptions:
     :param published_before: later releases are left out (a cooldown)
     :param allowed_vulnerabilities: identifiers of accepted vulnerabilities
     :param only_wheels: leave out versions that would have to be built
+    :param build: build the metadata of source distributions where it is uncertain without
     :param indexes: in search order
     :param debug: report the inputs of the search
     :param labels: stored and reported with the advice
@@ -154,6 +155,7 @@ class RequestOptions:
     published_after: datetime | None = None
     allowed_vulnerabilities: frozenset[str] = frozenset()
     only_wheels: bool = False
+    build: bool = False
     indexes: tuple[RequestIndex, ...] = (RequestIndex(),)
     labels: Mapping[str, str] = field(default_factory=dict)
     described: Mapping[str, Any] | None = None

@@ -154,7 +154,7 @@ def _answered(
     from graph.candidates import IndexesSilent
     from graph.snapshot import with_absences
 
-    known, fetch, threads = None, options["fetch"], options["threads"]
+    known, fetch, threads = None, options["build"] or options["fetch"], options["threads"]
     if fetch is None:
         known = knowledge(stores, request)
         fetch = lacks_releases(stores, request, known[0])

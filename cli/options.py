@@ -150,6 +150,9 @@ _REQUEST = (
                  help="Accept versions with this vulnerability."),
     click.option("--only-wheels", is_flag=True,
                  help="Use only versions with a wheel; build none from a source distribution."),
+    click.option("--build", is_flag=True,
+                 help="Build metadata of source distributions in the sandbox where it is uncertain"
+                      " without a build; implies --fetch."),
     click.option("--index", "indexes", multiple=True, metavar="NAME",
                  help="Use this configured index; repeat the option in order of priority."),
     click.option("--fetch/--offline", "fetch", default=None,
@@ -198,6 +201,9 @@ def advice_request_of(
     from common.formats.file_fields import refuse
     from common.reasons import Reason
 
+    if options["build"] and (options["only_wheels"] or options["fetch"] is False):
+        other = "--only-wheels" if options["only_wheels"] else "--offline"
+        raise InvalidArgument(f"--build and {other}: give only one of them")
     project, now = read_project(path or Path()), datetime.now(UTC)
     parsed = RequestOptions(
         count=count,
@@ -213,6 +219,7 @@ def advice_request_of(
         published_after=moment(options["newer_than"], now, "--newer-than"),
         allowed_vulnerabilities=frozenset(options["allowed"]),
         only_wheels=options["only_wheels"],
+        build=options["build"],
         indexes=asked_indexes(settings, project, options["indexes"]),
         labels=labels(options["labels"]),
         time_s=options["time_limit"],
@@ -340,6 +347,8 @@ def read_over_indexes(
             f" ({progress.bytes_received / 1e6:.1f} MB)",
             err=True,
         )
+    for (name, version), reason in resolution.unbuilt().items():
+        click.echo(printable(f"not built: {name} {version}: {reason}"), err=True)
     for name, reason in resolution.unmet().items():
         click.echo(printable(f"still missing: {name}: {reason}"), err=True)
     return result

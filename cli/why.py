@@ -132,7 +132,7 @@ def _explained(
         with migrated_stores(settings) as stores:
             request = on_hardware(stores, request, options["hardware"])
             print_note(request.hardware_note)
-            known, fetch = None, options["fetch"]
+            known, fetch = None, options["build"] or options["fetch"]
             if fetch is None:
                 known = knowledge(stores, request, more=more)
                 fetch = lacks_releases(stores, request, known[0])

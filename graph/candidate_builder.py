@@ -36,8 +36,10 @@ _STATES = {
     ReleaseState.UNSOLVABLE: "its requirements are known only after a build",
     ReleaseState.UNPARSABLE: "its metadata violates the standards",
 }
+#: Message about a version that could be a candidate after a build.
+DYNAMIC_METADATA = "it has only a source distribution with dynamic metadata"
 _PROBLEMS: dict[str, str] = {
-    ReleaseProblem.DYNAMIC_METADATA: "it has only a source distribution with dynamic metadata",
+    ReleaseProblem.DYNAMIC_METADATA: DYNAMIC_METADATA,
     ReleaseProblem.NO_FILES: "no file that could be installed",
     ReleaseProblem.TOO_LARGE: "its metadata was not read, because its file is above a size limit",
     ReleaseProblem.NOT_RECORDED: "the source that listed it did not tell its requirements",

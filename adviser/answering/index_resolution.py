@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from adviser.advise import Advice, Resolver, SnapshotAndEvidence, advise_listed
 from adviser.answering.answers import text_of
@@ -38,12 +39,18 @@ from graph.record.affected_versions import vulnerabilities_of_listed
 from graph.record.evidence import EvidenceReader
 from graph.snapshot import with_revision
 
+if TYPE_CHECKING:
+    from adviser.answering.sdist_builds import SdistBuilder
+
 
 class IndexReader(Protocol):
     """One index; see :class:`common.index.client.IndexClient`."""
 
     async def project(self, name: str, max_age_s: float = ...) -> ProjectPage: ...
     async def metadata(self, file: IndexFile) -> MetadataRead: ...
+    async def download(self, file: IndexFile, target: Path) -> None: ...
+    def kept_metadata(self, key: str) -> str | None: ...
+    def keep_metadata(self, key: str, text: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -76,6 +83,7 @@ class IndexResolution:
     :param readers: indexes by name
     :param knowledge: adds what the record knows to what was read
     :param more: requirements whose packages are read besides those of the request
+    :param builder: builds metadata that is uncertain without a build; ``None`` to build none
     """
 
     def __init__(
@@ -86,8 +94,10 @@ class IndexResolution:
         resolver: Resolver,
         on_progress: OnProgress = lambda _progress: None,
         more: Iterable[Dependency] = (),
+        builder: SdistBuilder | None = None,
     ) -> None:
         self._request = request
+        self._builder = builder
         self._roots = (*request.roots, *more)
         self._rules = request.resolver_request({})
         self._readers = readers
@@ -200,6 +210,10 @@ class IndexResolution:
         newest = self._newest(required.name, [self._specifier(required), *roots])
         if newest is not None and not newest.read and not newest.sdist_only:
             await self._read_down(newest.name, newest.version)
+
+    def unbuilt(self) -> dict[tuple[str, str], str]:
+        """Reason by name and version for builds that failed."""
+        return {} if self._builder is None else dict(sorted(self._builder.failures.items()))
 
     def unmet(self) -> dict[str, str]:
         """Reason by package that the request requires and that no index can provide."""
@@ -318,7 +332,12 @@ class IndexResolution:
         reader = self._readers[package.index]
         files = package.page.files_of(version)
         try:
-            package.learn(version, await read_release(reader.metadata, name, version, files))
+            read = built = await read_release(reader.metadata, name, version, files)
+            if self._builder is not None:
+                built = await self._builder.improved(
+                    name, version, read, files, package.index, reader
+                )
+            package.learn(version, read, built)
         except IndexProblem as problem:
             package.drop(version, problem.message)
         self.progress.read += 1
@@ -408,14 +427,23 @@ def over_indexes(
     :param use: such as :meth:`IndexResolution.advise`
     :param more: requirements whose packages are read besides those of the request
     :raises IndexesSilent: if no index gave a page
+    :raises CannotBuild: if the request wants builds, and this machine cannot build
     """
 
     knowledge = _RecordKnowledge(stores)
+    builder = _builder(stores.settings, request) if request.options.build else None
 
     def over(readers: Mapping[str, IndexReader], progress: OnProgress) -> IndexResolution:
-        return IndexResolution(request, readers, knowledge, resolver, progress, more)
+        return IndexResolution(request, readers, knowledge, resolver, progress, more, builder)
 
     return asyncio.run(_over_indexes(stores.settings, request, over, use, on_progress))
+
+
+def _builder(settings: Settings, request: StackRequest) -> SdistBuilder:
+    # The executor is imported only where something is built.
+    from adviser.answering.sdist_builds import SdistBuilder
+
+    return SdistBuilder(settings, request.environment)
 
 
 def named(advice: Advice) -> Advice:

@@ -86,8 +86,15 @@ class ListedPackage:
         }
         return cls(page, index, records)
 
-    def learn(self, version: str, metadata: ReleaseMetadata) -> None:
-        """Add the metadata of a version."""
+    def learn(
+        self, version: str, metadata: ReleaseMetadata, built: ReleaseMetadata | None = None
+    ) -> None:
+        """Add the metadata of a version.
+
+        :param built: what a build in this environment made of it; valid for this request only
+        """
+        self.metadata[version] = metadata
+        metadata = built or metadata
         lines = list(map(parse_requirement, metadata.requires_dist or ()))
         record, problem = self.records[version], metadata.problem
         requires_python = metadata.requires_python or record.requires_python
@@ -106,7 +113,6 @@ class ListedPackage:
             requires=requires,
             metadata_source=metadata.metadata_source,
         )
-        self.metadata[version] = metadata
         self._change(version)
 
     def drop(self, version: str, cause: str) -> None:

@@ -50,6 +50,8 @@ class NoteCode(StrEnum):
     EXTRA_MISSING = "extra_missing"
     #: A version that must be built from its source distribution.
     BUILT_FROM_SDIST = "built_from_sdist"
+    #: A version whose requirements only a build tells could resolve a conflict.
+    BUILD = "build"
     #: Requirements that a build of the source distribution may change.
     REQUIREMENTS_LIKELY = "requirements_likely"
     #: A bound that no package declares, and that holds a package of the stack back.

@@ -31,6 +31,7 @@ from adviser.scoring.justifications import need_text
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.vulnerability_policy import AllowList
+from graph.candidate_builder import DYNAMIC_METADATA
 from graph.candidates import Candidate, ExclusionReason
 
 #: Maximum number of open comparisons in a note, and of findings against a newer version.
@@ -361,6 +362,27 @@ def gap_notes(advice: Advice) -> Iterator[ReportNote]:
     yield from _allowed(advice)
     yield from _missing_extras(advice)
     yield from _inferred_bounds(advice)
+    yield from _builds(advice)
+
+
+def _builds(advice: Advice) -> Iterator[ReportNote]:
+    """Notes about packages of a conflict that could be chosen after a build."""
+    conflict, options = advice.resolution.conflict, advice.request.options
+    if conflict is None or options.build or options.only_wheels:
+        return
+    for name in dict.fromkeys(it.name for it in conflict.accounts):
+        newest = next(
+            (
+                it.version
+                for it in advice.snapshot.excluded.get(name, ())
+                if it.message == DYNAMIC_METADATA
+            ),
+            None,
+        )
+        if newest is not None:
+            message = f"{name} {newest} says what it requires only after a build: "
+            message += "`--build` builds its metadata in a sandbox"
+            yield ReportNote(NoteCode.BUILD, NoteLevel.WARNING, message, name, newest)
 
 
 def unfetched_note(versions: UnfetchedVersions) -> ReportNote:

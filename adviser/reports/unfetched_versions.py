@@ -49,12 +49,14 @@ class UnfetchedVersions:
 
     @property
     def _remedy(self) -> str:
+        """The command that reads what decides.
+
+        Reading a number of older versions would only let an old one win, so that is never advised.
+        """
+        if self.wanted is None:
+            return "`thoth advise --fetch` reads those that decide"
         at = "" if self.index == DEFAULT_INDEX else f" --index {self.index}"
-        if self.wanted is not None:
-            return f"`thoth packages add '{self.name}{self.wanted}'{at}` or --fetch reads it"
-        every = self.known + self.count
-        pronoun = "it" if self.count == 1 else "them"
-        return f"`thoth packages add {self.name} --max-versions {every}{at}` reads {pronoun}"
+        return f"`thoth packages add '{self.name}{self.wanted}'{at}` or --fetch reads it"
 
 
 def unfetched_in(

@@ -33,6 +33,7 @@ from common.index.file_metadata import (
 from common.index.local_folders import folder_page, local_path
 from common.index.page_parsing import PackedPage, PageText, parse_page
 from common.index.project_pages import IndexFile, ProjectPage
+from common.releases import SDIST_BUILT
 from common.settings import Settings
 
 __all__ = ["FetchLimits", "IndexClient", "MetadataRead", "Traffic"]
@@ -132,6 +133,15 @@ class IndexClient:
         except BaseException:
             target.unlink(missing_ok=True)
             raise
+
+    def kept_metadata(self, key: str) -> str | None:
+        """Metadata that :meth:`keep_metadata` stored in the cache."""
+        known = self._cache.metadata(key)
+        return None if known is None else known[1]
+
+    def keep_metadata(self, key: str, text: str) -> None:
+        """Store metadata that was built, under 64 hexadecimal digits that are no file's hash."""
+        self._cache.keep_metadata(key, {"source": SDIST_BUILT}, text)
 
     async def _copy(self, file: IndexFile, into: BinaryIO) -> None:
         if file.url.startswith("file:"):

@@ -28,7 +28,7 @@ GIVEN: dict[str, Any] = {
     "kind": "latest", "dev": False, "extras": (), "groups": (), "python": "3.11",
     "platform": "manylinux_2_28_x86_64", "cuda": None, "hardware": None, "labels": "",
     "constraints": (), "exclusions": (), "overrides": (), "newer_than": None, "older_than": None,
-    "prereleases": (), "allowed": (), "indexes": (), "only_wheels": False,
+    "prereleases": (), "allowed": (), "indexes": (), "only_wheels": False, "build": False,
     "time_limit": 10.0, "memory_limit": 1024,
 }  # fmt: skip
 

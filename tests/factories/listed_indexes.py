@@ -46,15 +46,17 @@ class ListedIndex:
 
 def _files(name: str, version: str, release: Record) -> list[IndexFile]:
     tags = release.get("wheels", ["py3-none-any"])
+    names = [(f"{name}-{version}-{tag}.whl", "wheel") for tag in tags]
+    names += [(f"{name}-{version}.tar.gz", "sdist")] * release.get("sdist", False)
     return [
         IndexFile(
-            filename=f"{name}-{version}-{tag}.whl",
+            filename=filename,
             version=version,
-            kind="wheel",
+            kind=kind,
             sha256=None,
             requires_python=release.get("requires_python"),
             yanked=release.get("yanked", False),
             uploaded_at=_NOW,
         )
-        for tag in tags
+        for filename, kind in names
     ]

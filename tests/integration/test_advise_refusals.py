@@ -114,7 +114,7 @@ def test_a_conflict_among_what_was_read_is_not_told_as_proof(
         assert done.returncode == 1
         told = " ".join(done.stdout.split())  # lines are wrapped
         assert "infeasible among the one known version; model" in told
-        assert "`thoth packages add core --max-versions 4` reads them" in told
+        assert "`thoth advise --fetch` reads those that decide" in told
         identifier = told.rpartition("; ")[2]
         assert thoth(stores.settings, "replay", identifier).returncode == 0
         done = thoth(stores.settings, "why-not", "core==1.0", *at, "--fetch", **where)

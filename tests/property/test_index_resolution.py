@@ -68,7 +68,8 @@ _release = st.fixed_dictionaries(
         "yanked": st.booleans(),
         "broken": st.sampled_from((False, False, False, True)),
         "requires_python": st.sampled_from((">=3.8", ">=3.13")),
-        "wheels": st.just(["cp311-cp311-win_amd64"]),
+        "wheels": st.sampled_from((["cp311-cp311-win_amd64"], [])),
+        "sdist": st.booleans(),
     },
 )
 _indexes = st.dictionaries(

@@ -11,7 +11,7 @@ import re
 import tarfile
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -84,11 +84,13 @@ class Index:
         return self.add_file(name, f"{name}-{version}-py3-none-any.whl", packed.getvalue())
 
     def add_source(
-        self, name: str, version: str, setup: str = "", *, information: str | None = None
-    ) -> str:
+        self, name: str, version: str, setup: str = "", *, information: str | None = None,
+        more: Mapping[str, str] | None = None,
+    ) -> str:  # fmt: skip
         """Serve a source distribution, whose ``setup.py`` is ``setup``; its hash.
 
         :param information: the whole of PKG-INFO; by default a build decides the requirements
+        :param more: content of further files by path
         """
         head = f"Metadata-Version: 2.2\nName: {name}\nVersion: {version}\nDynamic: Requires-Dist\n"
         packed = io.BytesIO()
@@ -96,6 +98,7 @@ class Index:
             for path, content in {
                 "setup.py": setup,
                 "PKG-INFO": head if information is None else information,
+                **(more or {}),
             }.items():
                 member = tarfile.TarInfo(f"{name}-{version}/{path}")
                 member.size = len(content)

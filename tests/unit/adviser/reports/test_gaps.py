@@ -64,7 +64,7 @@ def test_what_the_conflict_rules_out_read_or_not_is_not_told() -> None:
     assert unread("web>=3\ntool\n", {"core": ["1.5", "2.5"], "web": ["0.1"]}) == ()
     (found,) = unread("web>=3\ntool\n", {"core": ["1.5"], "tool": ["0.9"]})
     assert (found.name, found.wanted) == ("tool", None)
-    assert "`thoth packages add tool --max-versions 2` reads it" in found.message
+    assert "`thoth advise --fetch` reads those that decide" in found.message
 
 
 def test_prereleases_that_nobody_welcomes_are_not_missed() -> None:

@@ -1,0 +1,120 @@
+"""Builds metadata of source distributions whose requirements cannot be read without a build."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from common.environments import Environment, host_environment
+from common.errors import IndexProblem, InvalidArgument, ProjectError
+from common.index.file_metadata import MetadataRead
+from common.index.project_pages import IndexFile
+from common.index.release_metadata import ReleaseMetadata, metadata_files, metadata_of_file
+from common.releases import SDIST_BUILT, SDIST_LIKELY, ReleaseProblem
+from common.settings import Settings
+from pis.amun.environments import find_interpreter
+from pis.amun.installer import BuildLog
+from pis.amun.launchers import BuildFailed
+from pis.amun.metadata_build import MOST_BYTES, MetadataBuild
+from pis.amun.sandbox import CannotConfine, require_confinement
+
+
+class SdistSource(Protocol):
+    """Downloads files and keeps built metadata; see :class:`common.index.client.IndexClient`."""
+
+    async def download(self, file: IndexFile, target: Path) -> None: ...
+    def kept_metadata(self, key: str) -> str | None: ...
+    def keep_metadata(self, key: str, text: str) -> None: ...
+
+
+class CannotBuild(ProjectError):
+    """Source distributions cannot be built on this machine for this request."""
+
+
+class SdistBuilder:
+    """Builds metadata for one environment in the sandbox, one source distribution at a time.
+
+    :ivar failures: why a build failed, by name and version
+    :raises CannotBuild: without a sandbox, or without this Python on this machine
+    :raises InvalidArgument: if the environment has another platform than this machine
+    """
+
+    def __init__(self, settings: Settings, environment: Environment) -> None:
+        host = host_environment()
+        if _platform_of(environment) != _platform_of(host):
+            message = f"--build builds on this machine, for {host.platform}; the request is for "
+            raise InvalidArgument(f"{message}{environment.platform}")
+        try:
+            require_confinement()
+            self._interpreter = find_interpreter(environment.python_version, BuildLog())
+        except CannotConfine as error:
+            why = str(error).partition(": ")[2]
+            message = f"source distributions are built only in a sandbox, and there is none: {why}"
+            raise CannotBuild(message, hint=error.hint) from error
+        except BuildFailed as error:
+            raise CannotBuild(error.message, hint=error.hint) from error
+        self._settings = settings
+        self._one = asyncio.Lock()
+        self.failures: dict[tuple[str, str], str] = {}
+
+    async def improved(
+        self,
+        name: str,
+        version: str,
+        read: ReleaseMetadata,
+        files: Iterable[IndexFile],
+        index: str,
+        source: SdistSource,
+    ) -> ReleaseMetadata:
+        """The metadata of a release, built if its requirements are unknown or only likely.
+
+        A build that fails changes nothing.
+
+        :param read: its metadata without a build
+        :param files: of the release
+        :param index: name of the index that they are on
+        """
+        if not _is_uncertain(read):
+            return read
+        file = next((it for it in metadata_files(files) if it.kind == "sdist"), None)
+        if file is None:
+            return read
+        if (file.size_bytes or 0) > MOST_BYTES:
+            most = f"{MOST_BYTES:,} bytes are built at most"
+            self.failures[name, version] = f"it has {file.size_bytes:,} bytes; {most}"
+            return read
+        try:
+            text = await self._built(file, index, source)
+        except (BuildFailed, IndexProblem) as error:
+            self.failures[name, version] = error.message
+            return read
+        built = metadata_of_file(name, version, file, MetadataRead(text, SDIST_BUILT))
+        return built if built.problem is None else read
+
+    async def _built(self, file: IndexFile, index: str, source: SdistSource) -> str:
+        facts = (file.sha256, self._interpreter.version, self._interpreter.facts["platform"])
+        key = hashlib.sha256(repr(facts).encode()).hexdigest()
+        if file.sha256 is not None and (kept := source.kept_metadata(key)) is not None:
+            return kept
+        async with self._one:
+            with tempfile.TemporaryDirectory(prefix="thoth-sdist-") as folder:
+                archive = Path(folder) / file.filename
+                await source.download(file, archive)
+                build = MetadataBuild(self._interpreter, index, self._settings, BuildLog())
+                text = await asyncio.to_thread(build.metadata, archive)
+        if file.sha256 is not None:
+            source.keep_metadata(key, text)
+        return text
+
+
+def _is_uncertain(read: ReleaseMetadata) -> bool:
+    return read.problem is ReleaseProblem.DYNAMIC_METADATA or read.metadata_source == SDIST_LIKELY
+
+
+def _platform_of(environment: Environment) -> tuple[str, str, str | None]:
+    libc = environment.libc[0] if environment.libc else None
+    return environment.sys_platform, environment.platform_machine, libc
