@@ -81,10 +81,10 @@ def _analyses(connection: Connection) -> Iterator[Metric]:
     ran = GaugeMetricFamily(
         "thoth_analysis_run_seconds", "How long a worker took for them.", labels=labels
     )
-    for it in times(connection):
+    for analysis in times(connection):
         for place, quantile in enumerate(("0.5", "0.99")):
-            waited.add_metric([it.kind, quantile], it.waited_s[place])
-            ran.add_metric([it.kind, quantile], it.ran_s[place])
+            waited.add_metric([analysis.kind, quantile], analysis.waited_s[place])
+            ran.add_metric([analysis.kind, quantile], analysis.ran_s[place])
     yield from (waited, ran)
 
 

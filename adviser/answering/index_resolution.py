@@ -218,13 +218,14 @@ class IndexResolution:
     def unmet(self) -> dict[str, str]:
         """Reason by package that the request requires and that no index can provide."""
         reasons = {name: it.message for name, it in self.listed.absences.items()}
-        for it in self._roots:
-            package = self.listed.packages.get(it.name)
+        for dependency in self._roots:
+            package = self.listed.packages.get(dependency.name)
             if package is not None and not any(
-                admits(it.specifier, one.version) for one in self.listed.candidates(it.name)
+                admits(dependency.specifier, one.version)
+                for one in self.listed.candidates(dependency.name)
             ):
-                text = text_of(it)
-                reasons[it.name] = (
+                text = text_of(dependency)
+                reasons[dependency.name] = (
                     f"{package.index} has no release that can be chosen and is {text}"
                 )
         return dict(sorted(reasons.items()))
@@ -275,17 +276,17 @@ class IndexResolution:
         )
         excluded = [it.specifier for it in rules.exclusions if it.name == name]
         prerelease = None
-        for it in self.listed.candidates(name):
+        for candidate in self.listed.candidates(name):
             if (
-                it.yanked
-                or (rules.only_wheels and it.sdist_only)
-                or not all(admits(text, it.version) for text in texts)
-                or any(admits(text, it.version) for text in excluded)
+                candidate.yanked
+                or (rules.only_wheels and candidate.sdist_only)
+                or not all(admits(text, candidate.version) for text in texts)
+                or any(admits(text, candidate.version) for text in excluded)
             ):
                 continue
-            if early or not it.prerelease:
-                return it
-            prerelease = prerelease or it
+            if early or not candidate.prerelease:
+                return candidate
+            prerelease = prerelease or candidate
         return prerelease
 
     async def _page(self, name: str) -> None:

@@ -212,8 +212,8 @@ def assess(  # noqa: PLR0913 - inputs of one result
 
 def _missing(snapshot: Snapshot) -> dict[str, str]:
     """Why nothing is known of a required package, by name."""
-    said = {name: it.message for name, it in snapshot.absences.items()}
-    return {name: said.get(name, "the store has no version of it") for name in snapshot.missing}
+    messages = {name: it.message for name, it in snapshot.absences.items()}
+    return {name: messages.get(name, "the store has no version of it") for name in snapshot.missing}
 
 
 def _baseline_of(
@@ -241,11 +241,11 @@ def _baseline_of(
 
 
 def _why_no_candidate(snapshot: Snapshot, name: str, version: str) -> str:
-    for it in snapshot.excluded.get(name, ()):
-        if same_version(it.version, version):
-            if it.reason in (ExclusionReason.UNREAD, ExclusionReason.UNAVAILABLE):
-                return it.message
-            return f"it cannot be installed here: {it.message}"
+    for excluded in snapshot.excluded.get(name, ()):
+        if same_version(excluded.version, version):
+            if excluded.reason in (ExclusionReason.UNREAD, ExclusionReason.UNAVAILABLE):
+                return excluded.message
+            return f"it cannot be installed here: {excluded.message}"
     return "no such version is known"
 
 

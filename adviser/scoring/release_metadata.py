@@ -112,15 +112,15 @@ def _lag(newest: datetime, uploaded_at: datetime) -> float:
     return max(0.0, (newest - uploaded_at) / _YEAR)
 
 
-def _build(it: Candidate) -> float:
+def _build(candidate: Candidate) -> float:
     """0 with a wheel for the environment.
 
     A publisher whose wheels are all for other environments need not have built the version for this
     one; one who publishes no wheel expects everybody to build it.
     """
-    if not it.sdist_only:
+    if not candidate.sdist_only:
         return 0.0
-    return _NO_WHEEL if it.wheel_mismatch is None else -1.0
+    return _NO_WHEEL if candidate.wheel_mismatch is None else -1.0
 
 
 def last_release(candidates: Iterable[Candidate]) -> datetime | None:

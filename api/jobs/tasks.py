@@ -238,7 +238,9 @@ def schedules(settings: Settings) -> Iterator[Schedule]:
 
 def register_schedules(app: procrastinate.App, settings: Settings) -> None:
     """Let the workers of ``app`` enqueue due tasks; at most one job of each task waits."""
-    for it in schedules(settings):
-        name = f"{NAMESPACE}:{it.task}"
-        decorate = app.periodic(cron=it.cron, queue=it.queue.value, queueing_lock=it.task)
+    for schedule in schedules(settings):
+        name = f"{NAMESPACE}:{schedule.task}"
+        decorate = app.periodic(
+            cron=schedule.cron, queue=schedule.queue.value, queueing_lock=schedule.task
+        )
         decorate(app.tasks[name])

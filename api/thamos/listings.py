@@ -168,12 +168,12 @@ def imports(query: dict[str, str]) -> dict[str, Any]:
         "parameters": query,
         "package_names": [
             {
-                "package_name": it.name,
-                "package_version": it.version,
-                "package_import": it.module,
-                "index_url": urls.get(it.index, ""),
+                "package_name": provider.name,
+                "package_version": provider.version,
+                "package_import": provider.module,
+                "index_url": urls.get(provider.index, ""),
             }
-            for it in providers
+            for provider in providers
         ],
     }
 

@@ -177,11 +177,11 @@ def versions(query: dict[str, Any]) -> dict[str, Any]:
         "parameters": query,
         "versions": [
             {
-                "package_name": it.name,
-                "package_version": it.version,
-                "index_url": urls.get(it.index, ""),
+                "package_name": release.name,
+                "package_version": release.version,
+                "index_url": urls.get(release.index, ""),
             }
-            for it in releases
+            for release in releases
         ],
     }
 
@@ -281,14 +281,14 @@ def _release(connection: Connection, query: dict[str, Any]) -> VersionDetail:
 
 def _dependencies(requirements: Iterable[Requirement]) -> Iterator[dict[str, Any]]:
     """Return dependencies; a dependency of several extras is repeated for each of them."""
-    for it in requirements:
-        if it.name is not None:
-            for extra in it.for_extras or (None,):
+    for requirement in requirements:
+        if requirement.name is not None:
+            for extra in requirement.for_extras or (None,):
                 yield {
-                    "name": it.name,
-                    "version": it.specifier or "*",
+                    "name": requirement.name,
+                    "version": requirement.specifier or "*",
                     "extra": extra,
-                    "environment_marker": it.marker,
+                    "environment_marker": requirement.marker,
                 }
 
 

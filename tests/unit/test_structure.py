@@ -1,9 +1,10 @@
-"""The structure of the product: no import circles, and one public class of each name."""
+"""The structure of the product: no import circles, unique class names, names that say something."""
 
 from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Iterator
 from configparser import ConfigParser
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -41,3 +42,49 @@ def test_every_public_class_has_a_name_of_its_own() -> None:
                     homes[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
     several = {name: places for name, places in homes.items() if len(places) > 1}
     assert {it: places for it, places in several.items() if it not in EXCEPTIONS} == {}
+
+
+#: Words that say nothing about what a variable holds.
+FILLERS = {"asked", "found", "given", "it", "one", "said", "some", "those", "told", "words"}
+#: Lines of a comprehension in which ``it`` is still short-lived.
+SHORT = 6
+
+
+def test_no_variable_that_lives_for_more_than_a_line_has_a_filler_for_a_name() -> None:
+    fillers = set()
+    for path in (path for room in rooms() for path in (ROOT / room).rglob("*.py")):
+        if not path.is_relative_to(ROOT / "pis/indicators"):  # their digests must not change
+            for line, name in _lasting_fillers(ast.parse(path.read_text())):
+                fillers.add(f"{path.relative_to(ROOT)}:{line}: {name}")
+    assert fillers == set()
+
+
+def _lasting_fillers(module: ast.Module) -> Iterator[tuple[int, str]]:
+    for function in ast.walk(module):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            own = function.args
+            parameters = [*own.posonlyargs, *own.args, *own.kwonlyargs, own.vararg, own.kwarg]
+            lasts = function.body[-1].end_lineno != function.body[0].lineno
+            names = [(it.lineno, it.arg) for it in parameters if it is not None and lasts]
+            for node in ast.walk(function):
+                for target in _targets(node):
+                    inner = (it for it in ast.walk(target) if isinstance(it, ast.Name))
+                    names += [(it.lineno, it.id) for it in inner if isinstance(it.ctx, ast.Store)]
+            yield from ((line, name) for line, name in names if name in FILLERS)
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    """What a statement binds for longer than its own line."""
+    if isinstance(node, ast.Assign):
+        return node.targets
+    if isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
+        return [node.target]
+    if isinstance(node, (ast.With, ast.AsyncWith)):
+        return [it.optional_vars for it in node.items if it.optional_vars is not None]
+    if isinstance(node, (ast.For, ast.AsyncFor)):
+        lasts = node.body[-1].end_lineno != node.body[0].lineno
+        return [node.target] if lasts else []
+    if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+        lasts = (node.end_lineno or node.lineno) - node.lineno >= SHORT
+        return [it.target for it in node.generators] if lasts else []
+    return []
