@@ -74,7 +74,7 @@ class WheelAnalysis:
 
     :param sha256: of the file, hexadecimal digits
     :param tags: compressed tag set of the file name
-    :param imports: importable top-level names, sorted
+    :param imports: names that it makes importable, sorted (:mod:`common.import_names`)
     :param bundled: names of bundled shared libraries
     :param needs: required interfaces that it does not bundle, sorted
     :param body: canonical JSON of the analysis; ``document_id`` is its digest

@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from common.errors import InvalidDocument
+from common.import_names import ImportNames
 from common.inspection import DocumentId
 from common.packages import DEFAULT_INDEX, Purl, package_version, version_of
 
@@ -132,6 +133,7 @@ class Release:
     :param metadata_source: source of the requirements: ``metadata-file``, ``wheel-range``,
         ``wheel``, ``sdist``, or a name from a metadata dump
     :param metadata_file: file with that metadata
+    :param imports: names that it makes importable; ``None`` if nobody read them
     :param files_complete: whether ``files`` are all files of the release
     :param document_id: digest of ``body``
     :param body: canonical JSON of the release document
@@ -157,6 +159,7 @@ class Release:
     metadata_file: str | None = None
     files: tuple[ReleaseFile, ...] = ()
     files_complete: bool = True
+    imports: ImportNames | None = None
 
 
 def release_identity(

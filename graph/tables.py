@@ -233,6 +233,7 @@ class PackageVersionRow(Base):
         Index("ix_package_versions_document_id", "document_id", postgresql_using="hash"),
         Index("ix_package_versions_release", "release_document_id", postgresql_using="hash"),
         Index("ix_package_versions_state", "state", postgresql_where=text("state <> 'solved'")),
+        Index("ix_package_versions_imports", "imports", postgresql_using="gin"),
         CheckConstraint(
             "state IN ('unread', 'solved', 'unsolvable', 'unparsable')", name="state_known"
         ),
@@ -268,6 +269,9 @@ class PackageVersionRow(Base):
     as_of: ColumnElement[datetime | None]
     #: Delivery of each part: :class:`graph.record.release_merging.Ranks`.
     ranks: ColumnElement[list[str]] = column(ARRAY(Text), server_default=text("'{}'"))
+    #: Names that can be imported (:mod:`common.import_names`); ``None`` if unknown.
+    imports: ColumnElement[list[str] | None] = column(ARRAY(Text))
+    imports_source: ColumnElement[str | None]
 
 
 class RequirementRow(Base):
@@ -820,6 +824,10 @@ class IndexProject(Base):
     as_of: ColumnElement[datetime | None]
     #: Time of the last request.
     asked_at: ColumnElement[datetime]
+    #: State of the project on its last page (PEP 792), and the reason that the index gives;
+    #: ``None`` for pages from before this was recorded.
+    status: ColumnElement[str | None]
+    status_reason: ColumnElement[str | None]
 
 
 class WatchedPackage(Base):

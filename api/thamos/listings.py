@@ -18,7 +18,8 @@ from api.schema_fields import LAST_PAGE, LenientSchema
 from api.service import service
 from common.packages import DEFAULT_INDEX
 from graph.record.hardware import known_systems
-from graph.record.native import ImageFilter, KnownImage, known_images, providers_of
+from graph.record.modules import providers_of
+from graph.record.native import ImageFilter, KnownImage, known_images
 from graph.record.release_queries import VersionHead, browse_versions
 from graph.record.tokens import Scope
 
@@ -152,16 +153,16 @@ def indexes() -> dict[str, Any]:
 @blueprint.arguments(ImportQuerySchema, location="query")
 @blueprint.response(200, ImportsSchema)
 def imports(query: dict[str, str]) -> dict[str, Any]:
-    """List the packages whose wheels provide a module.
+    """List the releases that provide a module, by the names of their wheels' files.
 
-    Only top-level modules are recorded, so `a.b` is looked up as `a`.
+    A release with the package `a` provides `a.b`, unless `a` is a namespace that packages share.
     """
     import_name = query["import_name"]
-    module = import_name.partition(".")[0]
     with reading() as (connection, _):
-        providers = providers_of(connection, module)
+        providers = providers_of(connection, import_name)
         if not providers:
-            namesakes = browse_versions(connection, canonicalize_name(module), limit=1)
+            module = canonicalize_name(import_name.partition(".")[0])
+            namesakes = browse_versions(connection, module, limit=1)
             raise _no_provider(import_name, namesakes)
     urls = public_indexes(service().settings)
     return {
@@ -188,8 +189,8 @@ def _no_provider(import_name: str, namesakes: Sequence[VersionHead]) -> ApiError
         option = "" if namesake.index == DEFAULT_INDEX else f" --index {namesake.index}"
         release = f"{namesake.name}=={namesake.version}{option}"
     detail = (
-        f"no analysed wheel provides the module {import_name!r}: the operator of the service adds "
-        f"the modules of a wheel with `thoth analyze wheel {release} --ingest`"
+        f"no release that was read provides the module {import_name!r}: the operator of the"
+        f" service adds the modules of a wheel with `thoth analyze wheel {release} --ingest`"
     )
     return ApiError(404, ProblemType.NOT_FOUND, detail)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from packaging.metadata import parse_email
 
@@ -14,7 +15,8 @@ _STATIC_SINCE = (2, 2)
 #: Fields that are read. The time of the parser is quadratic in the number of different names.
 _FIELDS = frozenset(
     {"metadata-version", "name", "version", "requires-python", "requires-dist", "provides-extra",
-     "license-expression", "license", "classifier", "dynamic"}
+     "license-expression", "license", "classifier", "dynamic", "import-name",
+     "import-namespace"}
 )  # fmt: skip
 _FIELD = re.compile(r"([!-9;-~]+):")
 
@@ -26,6 +28,9 @@ class CoreMetadata:
     :param requires_dist: lines, which may violate PEP 508
     :param license: a short name or an expression, never the text of a licence
     :param dynamic: names of fields that a build may change, in lower case
+    :param import_names: values of ``Import-Name`` (PEP 794); an empty one says that there is none;
+        ``None`` without such a field
+    :param import_namespaces: values of ``Import-Namespace``
     """
 
     metadata_version: str | None
@@ -36,6 +41,8 @@ class CoreMetadata:
     provides_extra: tuple[str, ...] = ()
     license: str | None = None
     dynamic: tuple[str, ...] = ()
+    import_names: tuple[str, ...] | None = None
+    import_namespaces: tuple[str, ...] = ()
 
     @property
     def is_static(self) -> bool:
@@ -59,6 +66,13 @@ def parse_core_metadata(text: str) -> CoreMetadata:
         value = known.get(key) or next(iter(other.get(key.replace("_", "-"), [])), None)
         return str(value).strip() or None if value else None
 
+    def lines(key: str) -> tuple[str, ...] | None:
+        # packaging parses these fields since release 26; an empty one is an empty list there.
+        values: Any = known.get(f"{key.replace('-', '_')}s", other.get(key))
+        return None if values is None else tuple(map(str, values))
+
+    names, namespaces = lines("import-name"), lines("import-namespace")
+    declared = names is not None or namespaces is not None
     return CoreMetadata(
         metadata_version=first("metadata_version"),
         name=first("name"),
@@ -70,6 +84,8 @@ def parse_core_metadata(text: str) -> CoreMetadata:
             first("license_expression"), first("license"), known.get("classifiers", ())
         ),
         dynamic=tuple(it.lower() for it in known.get("dynamic", ())),
+        import_names=names or () if declared else None,
+        import_namespaces=namespaces or (),
     )
 
 

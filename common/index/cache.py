@@ -29,7 +29,9 @@ import orjson
 import zstandard
 
 from common.errors import IndexProblem
+from common.import_names import ImportNames, ImportSource
 from common.index.configuration import Index
+from common.index.file_metadata import MetadataRead
 from common.index.html_links import plain
 from common.index.page_parsing import JsonPage, PackedPage, listed_page, parse_page
 from common.index.project_pages import ListedVersion, ProjectPage, ProjectState, ProjectStatus
@@ -42,6 +44,8 @@ _MARK = b"thoth-index-1\n"
 #: Raised when summaries of pages change.
 _PARSER = 2
 _LEVEL = 1
+#: Sources of metadata whose central directory was read as well.
+_OF_WHEELS = frozenset({"wheel-range", "wheel"})
 #: Bytes after decompression; nothing larger is ever stored.
 _LARGEST = 80 << 20
 
@@ -123,20 +127,35 @@ class IndexCache:
         }
         self._write(self._page(project), about, kept.text.packed)
 
-    def metadata(self, sha256: str | None) -> tuple[dict[str, Any], str] | None:
-        """Facts about the metadata of a file, and its text."""
+    def metadata(self, sha256: str | None) -> MetadataRead | None:
+        """The metadata of a file.
+
+        Metadata of a wheel that was stored without its names (before 0.2.0) is left out.
+        """
         stored = _read(self._metadata(sha256)) if sha256 else None
+        if stored is None or ("imports" not in stored[0] and stored[0].get("source") in _OF_WHEELS):
+            return None
+        about, packed = stored
         try:
-            return (
-                (stored[0], zstandard.decompress(stored[1], _LARGEST).decode()) if stored else None
-            )
-        except (zstandard.ZstdError, UnicodeDecodeError):
+            text = zstandard.decompress(packed, _LARGEST).decode()
+            imports = None
+            if about.get("imports") is not None:
+                source = ImportSource(about["imports_source"])
+                imports = ImportNames(tuple(about["imports"]), source)
+            return MetadataRead(text, str(about.get("source")), imports)
+        except (zstandard.ZstdError, UnicodeDecodeError, KeyError, TypeError, ValueError):
             return None
 
-    def keep_metadata(self, sha256: str | None, about: Mapping[str, Any], text: str) -> None:
+    def keep_metadata(self, sha256: str | None, read: MetadataRead) -> None:
         """Store the metadata of a file that has a hash; secrets are left out."""
         if sha256:
-            packed = zstandard.compress(without_secrets(text).encode(), _LEVEL)
+            imports = read.imports
+            about = {
+                "source": read.source,
+                "imports": None if imports is None else imports.names,
+                "imports_source": None if imports is None else imports.source.value,
+            }
+            packed = zstandard.compress(without_secrets(read.text).encode(), _LEVEL)
             self._write(self._metadata(sha256), about, packed)
 
     def _write(self, path: Path, about: Mapping[str, Any], packed: bytes) -> None:

@@ -119,9 +119,9 @@ class IndexClient:
         known = self._cache.metadata(file.sha256)
         if known is not None:
             self.traffic.from_cache += 1
-            return MetadataRead(known[1], str(known[0].get("source")))
+            return known
         read = await fetch_metadata(self._fetcher, file)
-        self._cache.keep_metadata(file.sha256, {"source": read.source}, read.text)
+        self._cache.keep_metadata(file.sha256, read)
         return read
 
     async def download(self, file: IndexFile, target: Path) -> None:

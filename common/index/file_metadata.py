@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from common.errors import IndexFault, IndexProblem
 from common.http.fetching import Fetcher, FetchRequest
+from common.import_names import ImportNames
 from common.index.archives import wheel_metadata, wheel_span
 from common.index.page_parsing import as_malformed
 from common.index.partial_zip import (
@@ -23,6 +24,7 @@ from common.index.partial_zip import (
 )
 from common.index.project_pages import IndexFile
 from common.index.sdists import Certainty, SdistMetadata, SdistReader, read_sdist, text_of
+from common.index.wheel_directory import import_names_in
 from common.releases import SDIST_LIKELY
 
 #: Bytes of a wheel's end that are fetched first: usually METADATA and the table of contents.
@@ -45,10 +47,12 @@ class MetadataRead:
     :param text: empty if a source distribution has no metadata
     :param source: ``metadata-file``, ``wheel-range``, ``wheel``, ``sdist``,
         :data:`common.releases.SDIST_LIKELY` or :data:`UNKNOWN`
+    :param imports: from the wheel's central directory; ``None`` if it was not read
     """
 
     text: str = field(repr=False)
     source: str
+    imports: ImportNames | None = None
 
 
 #: Source of metadata that leaves the requirements to the build.
@@ -72,7 +76,8 @@ def archive_metadata(file: IndexFile, archive: BinaryIO, limit: int) -> Metadata
     :raises IndexProblem: ``malformed``, ``too_large``, or ``not_found`` for other kinds of files
     """
     if file.kind == "wheel":
-        return MetadataRead(text_of(wheel_metadata(archive, file.filename, limit)), "wheel")
+        text = text_of(wheel_metadata(archive, file.filename, limit))
+        return MetadataRead(text, "wheel", import_names_in(archive))
     if file.kind == "sdist":
         return _of_sdist(read_sdist(archive, file.filename, limit))
     raise IndexProblem(
@@ -185,7 +190,7 @@ async def _by_parts(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
     data = await _by_entry(fetcher, file, sparse, tail)
     if data is None:
         data = await _complete(fetcher, file, sparse)
-    return MetadataRead(text_of(data), "wheel-range")
+    return MetadataRead(text_of(data), "wheel-range", import_names_in(cast(BinaryIO, sparse)))
 
 
 async def _by_entry(

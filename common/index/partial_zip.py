@@ -98,13 +98,15 @@ def content_range(header: str, length: int, what: str) -> tuple[int, int]:
 
 _SUFFIX = b".dist-info/METADATA"
 #: Central directory: file header and end record (APPNOTE.TXT 4.3.12 and 4.3.16).
-_ENTRY = struct.Struct("<4s6H3L5H2L")
-_END = struct.Struct("<4s4H2LH")
-_ENTRY_MARK, _END_MARK = b"PK\x01\x02", b"PK\x05\x06"
+ENTRY = struct.Struct("<4s6H3L5H2L")
+END_RECORD = struct.Struct("<4s4H2LH")
+ENTRY_MARK, END_MARK = b"PK\x01\x02", b"PK\x05\x06"
 #: Marks a number that is too large for its field and stored elsewhere.
-_ELSEWHERE = 0xFFFFFFFF
+ELSEWHERE = 0xFFFFFFFF
 #: Length of a local file header without its name, and an upper bound of its extra fields.
-_HEADER, _FIELDS = 30, 512
+HEADER, _FIELDS = 30, 512
+#: Bytes read behind METADATA, where most tools write ``top_level.txt`` and ``entry_points.txt``.
+_NEIGHBOURS = 1024
 _LONGEST_NAME = 512
 
 
@@ -121,7 +123,7 @@ class TailEntry:
 
         :raises IndexProblem: ``malformed``, also if the local header is longer than estimated
         """
-        end = _END.pack(_END_MARK, 0, 0, 1, 1, len(self.record), len(span), 0)
+        end = END_RECORD.pack(END_MARK, 0, 0, 1, 1, len(self.record), len(span), 0)
         return wheel_metadata(io.BytesIO(span + self.record + end), filename, limit)
 
 
@@ -133,12 +135,12 @@ def entry_in_tail(tail: bytes, size: int, filename: str, limit: int) -> TailEntr
     :param limit: bytes of METADATA, compressed
     :returns: ``None`` if the directory is completely known, and in every doubtful case
     """
-    end = tail.rfind(_END_MARK)
-    if end < 0 or len(tail) - end < _END.size:
+    end = tail.rfind(END_MARK)
+    if end < 0 or len(tail) - end < END_RECORD.size:
         return None
-    *_, length, table, comment = _END.unpack_from(tail, end)
+    *_, length, table, comment = END_RECORD.unpack_from(tail, end)
     first = size - len(tail)
-    whole = end + _END.size + comment == len(tail) and table + length == first + end
+    whole = end + END_RECORD.size + comment == len(tail) and table + length == first + end
     if not whole or table >= first:
         return None
     project = canonicalize_name(filename.partition("-")[0])
@@ -153,18 +155,18 @@ def entry_in_tail(tail: bytes, size: int, filename: str, limit: int) -> TailEntr
 
 def _entry(tail: bytes, end: int, project: str, table: int, limit: int) -> TailEntry | None:
     """The entry whose name ends at ``end``, if it is METADATA of ``project``."""
-    begin = tail.rfind(_ENTRY_MARK, max(0, end - _ENTRY.size - _LONGEST_NAME), end)
-    if begin < 0 or begin + _ENTRY.size > end:
+    begin = tail.rfind(ENTRY_MARK, max(0, end - ENTRY.size - _LONGEST_NAME), end)
+    if begin < 0 or begin + ENTRY.size > end:
         return None
-    name = tail[begin + _ENTRY.size : end]
-    fields = list(_ENTRY.unpack_from(tail, begin))
+    name = tail[begin + ENTRY.size : end]
+    fields = list(ENTRY.unpack_from(tail, begin))
     packed, named, offset = fields[8], fields[10], fields[16]
     owner = canonicalize_name(name.partition(b"-")[0].decode("ascii", "replace"))
     if named != len(name) or b"/" in name.removesuffix(b"/METADATA") or owner != project:
         return None
-    if _ELSEWHERE in fields[8:10] or packed > limit or offset + _HEADER + named + packed > table:
+    if ELSEWHERE in fields[8:10] or packed > limit or offset + HEADER + named + packed > table:
         return None
     # Drop extra fields and comment, and make it the first member of the archive.
     fields[11] = fields[12] = fields[16] = 0
-    last = min(table, offset + _HEADER + named + packed + _FIELDS)
-    return TailEntry(offset, last, _ENTRY.pack(*fields) + name)
+    last = min(table, offset + HEADER + named + packed + _FIELDS + _NEIGHBOURS)
+    return TailEntry(offset, last, ENTRY.pack(*fields) + name)

@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from common.errors import IndexFault, IndexProblem
 from common.formats.core_metadata import CoreMetadata, parse_core_metadata
+from common.import_names import ImportNames, declared_names
 from common.index.file_metadata import UNKNOWN, MetadataRead
 from common.index.project_pages import IndexFile
 from common.packages import version_of
@@ -22,6 +23,7 @@ class ReleaseMetadata:
 
     :param requires_dist: requirement lines as written; ``None`` if they are not known
     :param metadata_file: the file that was read, also if it was broken
+    :param imports: from the wheel that was read, or declared by the metadata; ``None`` if unknown
     """
 
     requires_dist: tuple[str, ...] | None = None
@@ -32,6 +34,7 @@ class ReleaseMetadata:
     metadata_file: str | None = None
     problem: ReleaseProblem | None = None
     problem_message: str | None = None
+    imports: ImportNames | None = None
 
 
 NO_FILES = ReleaseMetadata(
@@ -56,7 +59,15 @@ def metadata_of_file(
         metadata_file=file.filename,
         problem=problem,
         problem_message=message,
+        imports=None if problem else _imports(core, read),
     )
+
+
+def _imports(core: CoreMetadata, read: MetadataRead) -> ImportNames | None:
+    """The files of a wheel tell more than a declaration, and that tells more than some files."""
+    if (read.imports is None or not read.imports.complete) and core.import_names is not None:
+        return declared_names(core.import_names, core.import_namespaces)
+    return read.imports
 
 
 def broken(

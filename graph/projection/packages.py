@@ -150,6 +150,8 @@ PACKAGE_VERSION = NodeKind(
         _VERSION.files_complete,
         listed(_VERSION.extras).label("extras"),
         _VERSION.metadata_source,
+        listed(_VERSION.imports).label("imports"),
+        _VERSION.imports_source,
         _VERSION.release_document_id,
         *origin(),
     ).join(

@@ -21,6 +21,7 @@ from sqlalchemy import (
     select,
 )
 
+from common.import_names import ImportNames, ImportSource
 from common.packages import Purl
 from common.releases import Release, ReleaseFile, ReleaseState, Requirement
 from graph.record.postgresql_helpers import texts
@@ -231,6 +232,9 @@ def _known(
         uploaded_at=row.uploaded_at,
         metadata_source=row.metadata_source,
         metadata_file=row.metadata_file,
+        imports=None
+        if row.imports is None
+        else ImportNames(tuple(row.imports), ImportSource(row.imports_source)),
         files={file.filename: file for listed, _, file in files if listed},
         gone={file.filename: file for listed, _, file in files if not listed},
         added={file.filename: rank for _, rank, file in files if rank is not None},

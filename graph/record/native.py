@@ -21,7 +21,7 @@ from graph.record.affected_versions import share_advisories
 from graph.record.bulk import insert_new
 from graph.record.documents import DeliveredDocument, add_documents
 from graph.record.packages import add_entries, add_unread_versions
-from graph.record.postgresql_helpers import matching, texts
+from graph.record.postgresql_helpers import matching
 from graph.tables import (
     ArtifactInterface,
     ArtifactRow,
@@ -30,7 +30,6 @@ from graph.tables import (
     NativeEnvironmentInterface,
     NativeEnvironmentRow,
     NativeInterfaceRow,
-    PackageVersionRow,
 )
 
 _ARTIFACT_COLUMNS = ("sha256", "filename", "purl", "imports", "bundled", "document_id")
@@ -198,16 +197,6 @@ def environments_called(connection: Connection, wanted: str) -> list[KnownEnviro
 
 
 @dataclass(frozen=True, slots=True)
-class ProvidedModule:
-    """A release that contains an importable module."""
-
-    name: str
-    version: str
-    index: str
-    module: str
-
-
-@dataclass(frozen=True, slots=True)
 class KnownImage:
     """An analysed container image."""
 
@@ -232,24 +221,6 @@ class ImageFilter:
     name: str | None = None
     library: str | None = None
     symbol: str | None = None
-
-
-def providers_of(connection: Connection, module: str) -> list[ProvidedModule]:
-    """Releases with an analysed wheel that contains the top-level module.
-
-    :param module: such as ``sklearn``; case-sensitive
-    """
-    table = PackageVersionRow
-    query = (
-        select(table.name, table.version, table.index_name)
-        .where(
-            table.purl.in_(
-                select(ArtifactRow.purl).where(ArtifactRow.imports.op("@>")(texts([module])))
-            )
-        )
-        .order_by(table.name, table.version)
-    )
-    return [ProvidedModule(*row, module) for row in connection.execute(query)]
 
 
 def known_images(

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from common.formats.json_documents import digest
+from common.import_names import ImportNames, ImportSource
 from common.packages import Purl
 from common.releases import (
     SOLVER,
@@ -39,6 +40,7 @@ class Ranks(NamedTuple):
     :param uploaded: time of upload
     :param files: the last complete list of files; files of later incomplete lists are added and
         have their own ranks
+    :param imports: names of all modules outrank declared names, and these outrank some names
     """
 
     listing: str = ""
@@ -47,6 +49,7 @@ class Ranks(NamedTuple):
     looked: str = ""
     uploaded: str = ""
     files: str = ""
+    imports: str = ""
 
 
 NO_RANKS = Ranks()
@@ -61,6 +64,7 @@ PARTS = {
     "python": ("requires_python",),
     "looked": ("metadata_file",),
     "uploaded": ("uploaded_at",),
+    "imports": ("imports",),
 }  # fmt: skip
 
 
@@ -104,6 +108,7 @@ class KnownRelease:
     uploaded_at: datetime | None = None
     metadata_source: str | None = None
     metadata_file: str | None = None
+    imports: ImportNames | None = None
     files: dict[str, ReleaseFile] = field(default_factory=dict)
     gone: dict[str, ReleaseFile] = field(default_factory=dict)
     added: dict[str, str] = field(default_factory=dict)
@@ -226,6 +231,9 @@ def merged(
         values |= part_of(release, "looked")
     if uploaded := release.uploaded_at is not None and rank > before.uploaded:
         values |= part_of(release, "uploaded")
+    named = "" if release.imports is None else _NAMED[release.imports.source] + rank
+    if imports := named > before.imports:
+        values |= part_of(release, "imports")
     ranks = Ranks(
         rank if listing else before.listing,
         knowledge + rank if metadata else before.metadata,
@@ -233,6 +241,7 @@ def merged(
         rank if looked else before.looked,
         rank if uploaded else before.uploaded,
         max(rank, before.files) if release.files_complete else before.files,
+        named if imports else before.imports,
     )
     files, gone, added = _files(known, release, rank, ranks.files, findings)
     values |= {"files": files, "gone": gone, "added": added}
@@ -251,6 +260,14 @@ def _later(one: datetime | None, other: datetime | None) -> datetime | None:
 
 
 _UNKNOWN, _BY_SOLVER, _BY_INDEX = "1", "2", "3"
+
+
+#: Source of the names, as the first character of their rank.
+_NAMED = {
+    ImportSource.DIRECTORY_END: "1",
+    ImportSource.DECLARED: "2",
+    ImportSource.DIRECTORY: "3",
+}
 
 
 def _knowledge(release: Release) -> str:

@@ -54,7 +54,8 @@ logger = logging.getLogger(__name__)
 _FACT_COLUMNS = (
     "state", "problem", "problem_message", "requires_python", "extras", "license", "yanked",
     "yanked_reason", "uploaded_at", "metadata_source", "metadata_file", "wheels", "has_sdist",
-    "files_complete", "release_document_id", "facts", "as_of", "ranks",
+    "files_complete", "release_document_id", "facts", "as_of", "ranks", "imports",
+    "imports_source",
 )  # fmt: skip
 _REQUIREMENT_COLUMNS = (
     "purl", "position", "raw", "name", "specifier", "marker", "extras", "for_extras", "url",
@@ -199,6 +200,7 @@ def _facts(known: KnownRelease) -> tuple[Any, ...]:
         known.license, known.yanked, known.yanked_reason, known.uploaded_at,
         known.metadata_source, known.metadata_file, known.wheels, known.has_sdist,
         known.files_complete, known.document_id, known.facts, known.as_of, known.ranks,
+        known.imports and known.imports.names, known.imports and known.imports.source,
     )  # fmt: skip
 
 

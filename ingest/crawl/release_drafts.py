@@ -31,6 +31,7 @@ def metadata_of_record(known: KnownRelease) -> ReleaseMetadata:
         metadata_file=known.metadata_file,
         problem=None if known.problem is None else ReleaseProblem(known.problem),
         problem_message=known.problem_message,
+        imports=known.imports,
     )
 
 
@@ -52,6 +53,7 @@ def release_draft(
         files_complete=True,
         problem=metadata.problem,
         problem_message=metadata.problem_message,
+        imports=metadata.imports,
     )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from common.environments import machine_family
 from common.errors import InvalidDocument
+from common.import_names import names_in_wheel
 from common.native_interfaces import (
     Interface,
     NativeLibrary,
@@ -59,8 +60,9 @@ _BROKEN = (
 )  # fmt: skip
 #: Suffixes of extension modules.
 _EXTENSION = re.compile(r"\.(?:cpython-[^.]+|abi3t?|pypy[^.]*|graalpy[^.]*)\.so$")
-_MODULE = re.compile(r"([^\W\d]\w*)(?:\.[\w-]+)*\.(?:py|pyc|so|pyd)")
-_PYTHON_FILES = (".py", ".pyc", ".so", ".pyd")
+_NAMESPACES = re.compile(r"[^/]+\.dist-info/namespace_packages\.txt")
+#: Bytes of the list of namespace packages.
+_LONGEST_LIST = 64 << 10
 
 
 def analyze_wheel(
@@ -84,6 +86,7 @@ def analyze_wheel(
                 _check_is_wheel(members)
                 reader = _Libraries(archive, members, limits or WheelLimits())
                 libraries = list(reader)
+                imports = _imports(archive, members)
     except _BROKEN as error:
         message = str(error)[:200] or type(error).__name__
         raise InvalidDocument(Reason.ARCHIVE_BROKEN, message, place=wheel.filename) from error
@@ -94,7 +97,7 @@ def analyze_wheel(
         error.place = "/".join(filter(None, (wheel.filename, error.place)))
         raise
     content = WheelContent(
-        imports=imports_of([member.filename for member in members]),
+        imports=imports,
         bundled={_soname(library) for library in libraries if _is_shared(library)},
         needs=needs_of(libraries, architectures_of(wheel.tags)),
         libraries=libraries,
@@ -130,6 +133,18 @@ def _check_place(member: zipfile.ZipInfo) -> None:
 def _check_is_wheel(members: list[zipfile.ZipInfo]) -> None:
     if not any(re.fullmatch(r"[^/]+\.dist-info/WHEEL", it.filename) for it in members):
         raise InvalidDocument(Reason.ARCHIVE_BROKEN, "not a wheel: it has no .dist-info/WHEEL")
+
+
+def _imports(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> tuple[str, ...]:
+    """The names that the wheel makes importable."""
+    shared = b""
+    for member in members:
+        if _NAMESPACES.fullmatch(member.filename):
+            with archive.open(member) as text:
+                shared = text.read(_LONGEST_LIST)
+            break
+    namespaces = shared.decode("utf-8", "replace").split()
+    return names_in_wheel((member.filename for member in members), namespaces).names
 
 
 class _Libraries:
@@ -177,26 +192,6 @@ class _Libraries:
             copy_bounded(packed, unpacked, member.file_size)
             unpacked.seek(0)
             return read_library(unpacked, member.filename)
-
-
-def imports_of(names: list[str]) -> set[str]:
-    """Return the top-level names that can be imported, judging by the paths of a wheel's files.
-
-    >>> sorted(imports_of(["six.py", "a/b.py", "_c.abi3.so", "a.libs/x.so", "x-1.data/purelib/d.py",
-    ...                    "x-1.dist-info/f.py", "share/doc.txt"]))
-    ['_c', 'a', 'd', 'six']
-    """
-    modules = set()
-    for name in names:
-        parts = name.split("/")
-        if parts[0].endswith(".data") and len(parts) > 2 and parts[1] in ("purelib", "platlib"):
-            parts = parts[2:]
-        if len(parts) > 1:
-            if parts[0].isidentifier() and parts[-1].endswith(_PYTHON_FILES):
-                modules.add(parts[0])
-        elif module := _MODULE.fullmatch(parts[0]):
-            modules.add(module[1])
-    return modules
 
 
 def needs_of(libraries: list[NativeLibrary], architectures: frozenset[str]) -> set[Interface]:

@@ -29,6 +29,7 @@ from common.formats.fields import (
     wrong_type,
 )
 from common.formats.json_documents import canonical_json, digest_bytes
+from common.import_names import ImportNames, ImportSource, is_import_name
 from common.inspection import DocumentId
 from common.packages import Purl
 from common.reasons import Reason
@@ -95,6 +96,8 @@ MAX_REQUIREMENTS = 10_000
 #: Texts for people are cut: some projects write a whole licence where its name should be.
 _MAX_LICENSE_LENGTH = 200
 _MAX_MESSAGE_LENGTH = 1_000
+#: Names with their namespaces: more than :func:`common.import_names.names_in_wheel` returns.
+_MAX_IMPORTS = 10_000
 #: Longest text that is read; the document itself is bounded, too.
 _ANY_LENGTH = 2**26
 
@@ -125,6 +128,7 @@ class ReleaseDraft:
     files_complete: bool = False
     problem: ReleaseProblem | None = None
     problem_message: str | None = None
+    imports: ImportNames | None = None
 
 
 def release_of(document: Any, *, now: datetime | None = None) -> Release:
@@ -156,6 +160,7 @@ def release_of(document: Any, *, now: datetime | None = None) -> Release:
         files_complete=flag_of(record, "files_complete", "$"),
         problem=_problem_of(record),
         problem_message=text_of(record, "problem_message", "$", _ANY_LENGTH),
+        imports=_imports_of(record),
     )
     return checked_release(draft, now=moment)
 
@@ -189,6 +194,7 @@ def checked_release(draft: ReleaseDraft, *, now: datetime | None = None) -> Rele
         "files_complete": draft.files_complete,
         "problem": problem,
         "problem_message": message,
+        "imports": draft.imports,
     }
     body = release_body(name, version, index, lines, facts)
     return Release(
@@ -275,6 +281,29 @@ def _problem_of(record: Record) -> ReleaseProblem | None:
         ) from None
 
 
+def _imports_of(record: Record) -> ImportNames | None:
+    """Return the names that a document lists; each is checked, because they become keys."""
+    if record.get("imports") is None:
+        return None
+    names = _texts_of(record, "imports")
+    if len(names) > _MAX_IMPORTS:
+        raise InvalidDocument(
+            Reason.OUT_OF_RANGE, f"more than {_MAX_IMPORTS} names", field="$.imports"
+        )
+    for position, name in enumerate(names):
+        if not is_import_name(name):
+            message = f"{name[:80]!r} is not the name of a module"
+            raise InvalidDocument(Reason.WRONG_TYPE, message, field=path("$.imports", position))
+    value = text_of(record, "imports_source", "$")
+    try:
+        source = ImportSource(value or "")
+    except ValueError:
+        raise InvalidDocument(
+            Reason.OUT_OF_RANGE, f"{value!r} is not a known source", field="$.imports_source"
+        ) from None
+    return ImportNames(tuple(sorted(set(names))), source)
+
+
 def _extras_of(names: Sequence[str]) -> tuple[str, ...]:
     for position, name in enumerate(names):
         _bounded(name, path("$.provides_extra", position), MAX_NAME_LENGTH)
@@ -312,6 +341,7 @@ def release_body(
 
     :raises InvalidDocument: if a text holds NUL or half a surrogate pair, which stores refuse
     """
+    imports: ImportNames | None = facts["imports"]
     document = {
         "name": name,
         "version": version,
@@ -329,6 +359,8 @@ def release_body(
         "files_complete": facts["files_complete"],
         "problem": facts["problem"],
         "problem_message": facts["problem_message"],
+        "imports": None if imports is None else imports.names,
+        "imports_source": None if imports is None else imports.source,
     }
     kept = {key: it for key, it in document.items() if it is not None or key == "requires_dist"}
     try:

@@ -37,7 +37,7 @@ from graph.migrate import migrate_graph, migrate_relational
 from graph.projection.inspections import IN, OBSERVED
 from graph.projection.kinds import EdgeKind, NodeKind
 from graph.projection.registry import NODES
-from graph.record.native import providers_of
+from graph.record.modules import providers_of
 from graph.record.tokens import Scope, create_token
 from graph.tables import ArtifactRow
 from tests.factories.large_record import fill

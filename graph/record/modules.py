@@ -1,0 +1,133 @@
+"""Importable modules: which releases provide one, by the names that were read of their wheels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select
+
+from common.import_names import ImportNames, ImportSource, parents_of
+from common.packages import version_key
+from graph.record.postgresql_helpers import texts
+from graph.tables import ArtifactRow, PackageVersionRow
+
+#: Source of the names of a wheel that was unpacked (``thoth analyze wheel --ingest``).
+UNPACKED_WHEEL = "unpacked-wheel"
+
+
+@dataclass(frozen=True, slots=True)
+class ProvidedModule:
+    """A release that provides an importable module.
+
+    :param module: the module, or the package of the release in which it lies
+    :param source: how the names of the release were learnt: a value of
+        :class:`common.import_names.ImportSource`, or :data:`UNPACKED_WHEEL`
+    """
+
+    name: str
+    version: str
+    index: str
+    module: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleProvider:
+    """A package on an index with releases that provide a module.
+
+    :param module: as in :class:`ProvidedModule`, in its newest release
+    :param versions: number of these releases
+    :param oldest: the oldest of these releases
+    :param newest: the newest of these releases
+    """
+
+    name: str
+    index: str
+    module: str
+    source: str
+    versions: int
+    oldest: str
+    newest: str
+
+
+def providers_of(connection: Connection, module: str) -> list[ProvidedModule]:
+    """Releases that provide a module, by name and version.
+
+    A release of which only some names are known is left out if it might contain the module, and
+    another release certainly does.
+
+    :param module: such as ``sklearn`` or ``google.protobuf``; case-sensitive
+    """
+    certain: list[ProvidedModule] = []
+    possible: list[ProvidedModule] = []
+    for names, provided in _candidates(connection, module):
+        found = certain if names.complete or provided.module == module else possible
+        found.append(provided)
+    return sorted(certain or possible, key=lambda it: (it.name, version_key(it.version), it.index))
+
+
+def module_providers(connection: Connection, module: str) -> list[ModuleProvider]:
+    """Packages that provide a module, by name and index; see :func:`providers_of`."""
+    ordered = sorted(providers_of(connection, module), key=_package)
+    providers = []
+    for (name, index), releases in groupby(ordered, _package):
+        first, *others = releases
+        last = others[-1] if others else first
+        providers.append(
+            ModuleProvider(
+                name, index, last.module, last.source, 1 + len(others), first.version, last.version
+            )
+        )
+    return providers
+
+
+def releases_without_names(connection: Connection, name: str) -> int:
+    """Number of releases of a package that were read, but whose names nobody read."""
+    version = PackageVersionRow
+    query = select(func.count()).where(
+        version.name == name, version.imports.is_(None), version.state == "solved",
+        ~select(ArtifactRow.sha256).where(ArtifactRow.purl == version.purl).exists(),
+    )  # fmt: skip
+    return connection.scalar(query) or 0
+
+
+def _package(release: ProvidedModule) -> tuple[str, str]:
+    return release.name, release.index
+
+
+def _candidates(connection: Connection, module: str) -> list[tuple[ImportNames, ProvidedModule]]:
+    version, artifact = PackageVersionRow, ArtifactRow
+    wanted = texts([module, *parents_of(module)])
+    columns = (version.purl, version.name, version.version, version.index_name)
+    read = select(*columns, version.imports, version.imports_source).where(
+        version.imports.op("&&")(wanted)
+    )
+    unpacked = (
+        select(*columns, artifact.imports, version.imports_source)
+        .join(artifact, artifact.purl == version.purl)
+        .where(artifact.imports.op("&&")(wanted))
+    )
+    found: dict[str, tuple[ImportNames, ProvidedModule]] = {}
+    for row in connection.execute(read):
+        found |= _found(row, module, row.imports_source)
+    for row in connection.execute(unpacked):
+        # Analyses from before 0.2.0 have top-level names only; a directory tells more.
+        if row.imports_source != ImportSource.DIRECTORY:
+            found |= _found(row, module, UNPACKED_WHEEL)
+    return list(found.values())
+
+
+def _found(
+    row: Row[*tuple[Any, ...]], module: str, source: str
+) -> dict[str, tuple[ImportNames, ProvidedModule]]:
+    """The release of a row by its package URL, if it provides the module."""
+    purl, name, version, index, imports, _ = row
+    # All names of an unpacked wheel are known, as those of a whole directory are.
+    kind = ImportSource.DIRECTORY if source == UNPACKED_WHEEL else ImportSource(source)
+    names = ImportNames(tuple(imports), kind)
+    provided = names.provides(module)
+    if provided is None:
+        return {}
+    return {purl: (names, ProvidedModule(name, version, index, provided, source))}
