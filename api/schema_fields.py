@@ -27,9 +27,12 @@ def choice(description: str, values: list[str], *, null: bool = False) -> fields
     return fields.String(required=True, allow_none=null, validate=allowed, metadata=metadata)
 
 
-def texts(description: str, example: list[str] | None = None) -> fields.List[Any]:
+def texts(
+    description: str, example: list[str] | None = None, *, null: bool = False
+) -> fields.List[Any]:
     """A list of strings of a response."""
-    return fields.List(fields.String(), required=True, metadata=described(description, example))
+    metadata = described(description, example)
+    return fields.List(fields.String(), required=True, allow_none=null, metadata=metadata)
 
 
 def number(description: str, example: float | None = None, *, null: bool = False) -> fields.Float:

@@ -171,6 +171,40 @@ def show(context: click.Context, package: str, as_json: bool) -> None:
         print_package(view, details=bool(root.specifier))
 
 
+@packages.command()
+@click.argument("module", metavar="MODULE")
+@as_json_option
+@click.pass_context
+def whatprovides(context: click.Context, module: str, as_json: bool) -> None:
+    """Show the packages that provide an importable module.
+
+    MODULE is a dotted name, such as cv2 or google.protobuf. The names come from the files of the
+    wheels that were read. Exit code 1 if no known release provides the module.
+    """
+    from packaging.utils import canonicalize_name
+
+    from cli.packages_view import print_providers
+    from graph.record.modules import module_providers, releases_without_names
+    from ingest.record import open_record
+
+    namesake = canonicalize_name(module.partition(".")[0])
+    with open_record(context.obj) as engine, engine.connect() as connection:
+        providers = module_providers(connection, module)
+        unknown = 0 if providers else releases_without_names(connection, namesake)
+    if as_json:
+        print_json({"module": module, "providers": [asdict(it) for it in providers]})
+    elif providers:
+        print_providers(providers)
+    if not providers:
+        message = f"no release that was read provides the module {module!r}"
+        if unknown:
+            message += (
+                f"; the modules of {unknown} {namesake} {'release' if unknown == 1 else 'releases'}"
+                " are unknown: `thoth analyze wheel NAME==VERSION --ingest` reads them"
+            )
+        raise click.ClickException(message)
+
+
 @packages.group(cls=CommandGroup)
 def watch() -> None:
     """List or remove packages whose new releases `refresh` reads."""

@@ -25,9 +25,11 @@ from cli.console import (
 from common.terminal import first_few, printable
 
 if TYPE_CHECKING:
+    from common.import_names import ImportNames
     from common.releases import ReleaseFile
     from graph.record.crawls import WatchedProject
     from graph.record.indexes import IndexStatus
+    from graph.record.modules import ModuleProvider
     from graph.record.packages import PackageView, ReleaseVulnerability
     from graph.record.release_merging import KnownRelease
     from ingest.background_projection import RunOutcome
@@ -199,6 +201,15 @@ def _period(status: IndexStatus) -> str:
     return newest if oldest == newest else f"{oldest} to {newest}"
 
 
+def print_providers(providers: Sequence[ModuleProvider]) -> None:
+    """Print the packages that provide a module."""
+    titles = ("package", "index", "import name", "newest", "releases", "names from")
+    table = Table([Column(title, right=title == "releases") for title in titles])
+    for it in providers:
+        table.add(it.name, it.index, it.module, it.newest, str(it.versions), it.source)
+    table.print()
+
+
 def print_watched(packages: Sequence[WatchedProject]) -> None:
     """Print the watch list."""
     if not packages:
@@ -292,6 +303,7 @@ def _print_release(release: KnownRelease, vulnerabilities: Sequence[ReleaseVulne
     _print_fact("licence", release.license or "")
     _print_fact("extras", ", ".join(release.extras))
     _print_fact("read from", f"{release.metadata_file or ''} {source}".strip())
+    _print_fact("imports", _imports_text(release.imports))
     for requirement in release.requirements:
         problem = f"  ({requirement.problem})" if requirement.problem else ""
         _print_fact("requires", requirement.raw + problem)
@@ -303,6 +315,12 @@ def _print_release(release: KnownRelease, vulnerabilities: Sequence[ReleaseVulne
         score = "" if each.score is None else f" {each.score}"
         severity = f"{each.severity or 'unrated'}{score}"
         _print_fact("affected by", f"{each.vulnerability_id} {severity}: {each.summary or ''}")
+
+
+def _imports_text(imports: ImportNames | None) -> str:
+    if imports is None:
+        return "unknown"
+    return f"{', '.join(imports.names) or 'none'} ({imports.source.value})"
 
 
 def _file_text(file: ReleaseFile) -> str:
@@ -339,6 +357,8 @@ def view_json(view: PackageView) -> dict[str, Any]:
                 "as_of": release.as_of,
                 "metadata_source": release.metadata_source,
                 "metadata_file": release.metadata_file,
+                "imports": None if release.imports is None else list(release.imports.names),
+                "imports_source": None if release.imports is None else release.imports.source.value,
                 "files_complete": release.files_complete,
                 "files": [asdict(file) for file in release.files.values()],
                 "gone": [asdict(file) for file in release.gone.values()],

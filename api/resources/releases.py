@@ -30,9 +30,11 @@ from api.schema_fields import (
     texts,
 )
 from common.environments import Environment, environment
+from common.import_names import ImportSource, is_import_name
 from common.packages import DEFAULT_INDEX
 from common.releases import ReleaseState, Requirement
 from graph.candidate_builder import CandidateBuilder, NotACandidate
+from graph.record.modules import UNPACKED_WHEEL, module_providers
 from graph.record.release_queries import (
     browse_files,
     purl_of,
@@ -40,6 +42,9 @@ from graph.record.release_queries import (
 )
 from graph.record.tokens import Scope
 from graph.record.vulnerability_queries import VulnerabilityFilter, browse_vulnerabilities
+
+#: Sources of the names of a release.
+_SOURCES = [it.value for it in ImportSource]
 
 
 class ReleaseQuerySchema(StrictSchema):
@@ -106,6 +111,8 @@ class VersionDocumentSchema(FreshnessSchema, Schema):
     uploaded_at = moment("When its first file was uploaded.", null=True)
     metadata_source = text("How its requirements were read.", "metadata-file", null=True)
     metadata_file = text("File that the metadata is from.", null=True)
+    imports = texts("Names that it makes importable; null if unknown.", ["flask"], null=True)
+    imports_source = choice("How these names were read.", _SOURCES, null=True)
     wheels = texts("Tag sets of its wheels.", ["py3-none-any"])
     has_sdist = flag("Whether there is a source distribution.", null=True)
     files_complete = flag("Whether all of its files are known.")
@@ -117,6 +124,25 @@ class VersionDocumentSchema(FreshnessSchema, Schema):
         null=True,
     )
     requirements = fields.List(fields.Nested(RequirementSchema), required=True)
+
+
+class ModuleProviderSchema(Schema):
+    """A package on an index whose releases provide a module."""
+
+    name = text("Normalised name.", "protobuf")
+    index = text("Name of the index that serves it.", "pypi")
+    module = text("The module, or the package in which it lies.", "google.protobuf")
+    source = choice("How the names of the newest release were read.", [*_SOURCES, UNPACKED_WHEEL])
+    versions = count("Number of known releases that provide it.", 25)
+    oldest = text("The oldest of these releases.", "4.21.0")
+    newest = text("The newest of these releases.", "6.33.0")
+
+
+class ModuleDocumentSchema(FreshnessSchema, Schema):
+    """An importable module, and the packages that provide it."""
+
+    module = text("Dotted name.", "google.protobuf")
+    providers = fields.List(fields.Nested(ModuleProviderSchema), required=True)
 
 
 class FileItemSchema(Schema):
@@ -171,6 +197,26 @@ class ReleaseResource(MethodView):
             "read_at": release.as_of,
             "environment": None if where is None else where.label,
             "requirements": list(_evaluated(release.requirements, where, extras)),
+            **freshness(progress),
+        }
+
+
+@blueprint.route("/modules/<string:module>")
+class ModuleResource(MethodView):
+    @needs(Scope.READ)
+    @blueprint.response(200, ModuleDocumentSchema)
+    @blueprint.alt_response(404, "NOT_FOUND")
+    def get(self, module: str) -> dict[str, Any]:
+        """Get the packages that provide an importable module, such as `google.protobuf`."""
+        if not is_import_name(module):
+            raise not_found("module", module)
+        with reading() as (connection, progress):
+            providers = module_providers(connection, module)
+        if not providers:
+            raise not_found("module", module)
+        return {
+            "module": module,
+            "providers": [members(it) for it in providers],
             **freshness(progress),
         }
 

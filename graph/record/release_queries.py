@@ -74,6 +74,8 @@ class VersionDetail:
     files_complete: bool
     document_id: str
     as_of: datetime | None
+    imports: tuple[str, ...] | None
+    imports_source: str | None
     requirements: tuple[Requirement, ...] = ()
 
 
@@ -165,7 +167,8 @@ def version_detail(connection: Connection, purl: str) -> VersionDetail | None:
             row.problem_message, row.requires_python, row.extras, row.license, row.yanked,
             row.yanked_reason, row.uploaded_at, row.metadata_source, row.metadata_file,
             row.wheels, row.has_sdist, row.files_complete,
-            func.coalesce(row.release_document_id, row.document_id), row.as_of,
+            func.coalesce(row.release_document_id, row.document_id), row.as_of, row.imports,
+            row.imports_source,
         ).where(row.purl == purl)
     ).one_or_none()  # fmt: skip
     if details is None:

@@ -424,6 +424,39 @@ class TestListings:
         assert "`thoth analyze wheel web==2.0 --ingest`" in response.get_json()["error"]
 
 
+def test_a_module_leads_to_the_releases_that_provide_it(client: FlaskClient, known: Stores) -> None:
+    read: dict[str, Any] = {"imports_source": "central-directory"}
+    some = {"imports_source": "central-directory-end"}
+    deliver(
+        known,
+        [
+            release("one", "1.9", imports=["space", "space.one"], **read),
+            release("one", "1.10", imports=["space", "space.one"], **read),
+            release("two", "1.0", imports=["space", "space.two"], **read),
+            release("many", "1.0", imports=["space"], **some),
+            release("none", "1.0", imports=[], **read),
+        ],
+    )
+    inner = client.get("/api/v1/python/imports?import_name=space.one.deep").get_json()
+    assert [
+        (it["package_name"], it["package_version"], it["package_import"])
+        for it in inner["package_names"]
+    ] == [("one", "1.9", "space.one"), ("one", "1.10", "space.one")]
+
+    whole = client.get("/api/v2/modules/space").get_json()
+    assert [(it["name"], it["versions"], it["newest"]) for it in whole["providers"]] == [
+        ("many", 1, "1.0"), ("one", 2, "1.10"), ("two", 1, "1.0"),
+    ]  # fmt: skip
+    (unsure,) = client.get("/api/v2/modules/space.three").get_json()["providers"]
+    assert (unsure["name"], unsure["source"]) == ("many", "central-directory-end")
+    for nothing in ("web", "no name", "space..one"):
+        assert client.get(f"/api/v2/modules/{nothing}").status_code == 404
+
+    unknown = client.get("/api/v2/packages/web/versions/2.0").get_json()
+    empty = client.get("/api/v2/packages/none/versions/1.0").get_json()
+    assert (unknown["imports"], empty["imports"]) == (None, [])
+
+
 def test_a_request_is_stored_without_what_it_may_not_hold(
     client: FlaskClient, known: Stores
 ) -> None:

@@ -104,6 +104,7 @@ PARAMETERS: dict[int, dict[str, Any]] = {
     25: {"package": "tool"},
     29: {"package": "engine"},
     30: {"wheel": WHEEL, "environment": "build host"},
+    40: {"module": "shared"},
 }
 
 
@@ -217,7 +218,9 @@ def _add_knowledge(connection: Connection, settings: Settings) -> None:
         release(name, version,
                 None if required is None else [_line(*it) for it in required],
                 index=index, yanked=name == "old", yanked_reason="leaks" if name == "old" else None,
-                provides_extra=["fast"] if name == "tool" else [])
+                provides_extra=["fast"] if name == "tool" else [],
+                imports=["shared"] if name == "helper" else None,
+                imports_source="central-directory" if name == "helper" else None)
         for (name, version, index), required in RELEASES.items()
     ]  # fmt: skip
     day = datetime(2026, 1, 1, tzinfo=UTC)
@@ -232,7 +235,7 @@ def _add_knowledge(connection: Connection, settings: Settings) -> None:
         *((NativeInterfaceRow, {"interface": name, "library": "libc.so.6",
                                 "version": name.partition(":")[2], **one})
           for name in ("libc.so.6:GLIBC_2.17", "libc.so.6:GLIBC_2.34")),
-        (ArtifactRow, {"sha256": "a" * 64, "filename": WHEEL, "purl": engine, "imports": [],
+        (ArtifactRow, {"sha256": "a" * 64, "filename": WHEEL, "purl": engine, "imports": ["shared"],
                        "bundled": [], **one}),
         *((ArtifactInterface, {"sha256": "a" * 64, "interface": name})
           for name in ("libc.so.6:GLIBC_2.17", "libc.so.6:GLIBC_2.34")),
@@ -865,6 +868,10 @@ def libraries(world: World) -> list[list[Any]]:
     return [[HOST, "local", BLAS, 2, len(own), close(0.0025), 0.02, 0.1, 0]]
 
 
+def providers(_: World) -> list[list[Any]]:
+    return [["engine", "pypi", 1, []], ["helper", "pypi", 2, ["central-directory"]]]
+
+
 def differences(world: World) -> list[list[Any]]:
     left, right = dict(it[:2] for it in BASE), dict(it[:2] for it in CONFOUNDED)
     return [[name, left[name], right[name]] for name in sorted(left) if left[name] != right[name]]
@@ -877,7 +884,7 @@ ANSWERS: dict[int, Callable[[World], list[list[Any]]]] = {
     20: variety, 21: failures, 22: silent, 23: training, 24: requiring, 25: required,
     26: unusable, 27: wanted, 28: harmed, 29: harmless, 30: missing_natives, 31: unmeasured,
     32: evidence, 33: harmful_advice, 34: settled, 35: open_comparisons, 36: requests,
-    37: origins, 38: by_size, 39: libraries,
+    37: origins, 38: by_size, 39: libraries, 40: providers,
 }  # fmt: skip
 
 

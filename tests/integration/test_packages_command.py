@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import shutil
 import signal
 import subprocess
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
@@ -73,6 +75,52 @@ def test_a_closure_is_added_shown_and_projected(stores: Stores, index: Index) ->
     assert f"sha256:{hashlib.sha256(wheel).hexdigest()}" in one
     assert "lib>=1" in one
     assert "1.0" not in one.partition("\n")[2].replace("lib>=1", "")
+
+
+def test_modules_are_found_by_the_files_of_wheels(stores: Stores, index: Index) -> None:
+    settings, there = stores.settings, at(index)
+    index.add_file(
+        "shared", "shared-1.0-py3-none-any.whl", wheel("shared", "space/one/__init__.py")
+    )
+    index.add_file("other", "other-1.0-py3-none-any.whl", wheel("other", "space/two.py"))
+    index.add_wheel("apart", "1.0")
+    index.offer_metadata("apart-1.0-py3-none-any.whl", b"Name: apart\nVersion: 1.0\n")
+    names = ("app", "shared", "other", "apart")
+    thoth_json(settings, "packages", "add", *names, "--index", "local", **there)
+    assert verify(stores.engine, stores.driver, database=stores.database).equal
+
+    (found,) = thoth_json(settings, "packages", "whatprovides", "space.one.deep")["providers"]
+    assert (found["name"], found["module"], found["source"]) == (
+        "shared", "space.one", "central-directory",
+    )  # fmt: skip
+    both = thoth_json(settings, "packages", "whatprovides", "space")["providers"]
+    assert [it["name"] for it in both] == ["other", "shared"]
+    table = thoth(settings, "packages", "whatprovides", "app").stdout
+    assert "central-directory" in table
+    shown = thoth(settings, "packages", "show", "other==1.0").stdout
+    assert "space, space.two (central-directory)" in shown
+    # Metadata in a file of its own says nothing of the wheel's files.
+    (apart,) = thoth_json(settings, "packages", "show", "apart==1.0")["releases"]
+    assert (apart["imports"], apart["imports_source"]) == (None, None)
+    done = thoth(settings, "packages", "whatprovides", "apart")
+    assert done.returncode == 1
+    assert "the modules of 1 apart release are unknown" in done.stderr
+    with stores.driver.session(database=stores.database) as session:
+        query = "MATCH (v:PackageVersion {name: 'other'}) RETURN v.imports, v.imports_source"
+        assert session.run(query).single(strict=True).values() == [
+            ["space", "space.two"], "central-directory",
+        ]  # fmt: skip
+
+
+def wheel(name: str, *modules: str) -> bytes:
+    """A wheel with these modules."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in modules:
+            archive.writestr(path, "")
+        head = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+        archive.writestr(f"{name}-1.0.dist-info/METADATA", head)
+    return packed.getvalue()
 
 
 def test_what_is_unknown_is_said_so(settings: Settings) -> None:

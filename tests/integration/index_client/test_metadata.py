@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import io
 import json
+import shutil
 import threading
 import time
 import zipfile
@@ -18,6 +19,7 @@ import pytest
 
 from common.errors import IndexFault, IndexProblem
 from common.formats.core_metadata import parse_core_metadata
+from common.import_names import ImportNames, ImportSource
 from common.index.client import IndexClient
 from common.settings import Settings
 from tests.services.index import JSON, Index, status
@@ -65,6 +67,21 @@ def test_the_end_of_a_wheel_is_enough_and_is_read_once(index: Index, settings: S
     assert first.source == "wheel-range"
     assert len(index.seen) == 2
     assert received < 40_000
+
+
+def test_the_end_of_a_wheel_names_its_modules(index: Index, settings: Settings) -> None:
+    index.add_wheel("parrot", "1.0", padding=400_000)
+    file = only_file(settings)
+
+    async def twice(client: IndexClient) -> tuple[Any, Any]:
+        return await client.metadata(file), await client.metadata(file)
+
+    first, second = ask(settings, twice)
+    assert first.imports == second.imports == ImportNames(("parrot",), ImportSource.DIRECTORY)
+    assert len(index.seen) == 2
+    index.offer_metadata(file.filename, b"Name: parrot\n")
+    shutil.rmtree(settings.index_cache)
+    assert metadata_of(settings, only_file(settings)).imports is None
 
 
 def test_metadata_far_from_the_end_is_found_by_its_place(index: Index, settings: Settings) -> None:
