@@ -137,11 +137,11 @@ class IndexClient:
     def kept_metadata(self, key: str) -> str | None:
         """Metadata that :meth:`keep_metadata` stored in the cache."""
         known = self._cache.metadata(key)
-        return None if known is None else known[1]
+        return None if known is None else known.text
 
     def keep_metadata(self, key: str, text: str) -> None:
         """Store metadata that was built, under 64 hexadecimal digits that are no file's hash."""
-        self._cache.keep_metadata(key, {"source": SDIST_BUILT}, text)
+        self._cache.keep_metadata(key, MetadataRead(text, SDIST_BUILT))
 
     async def _copy(self, file: IndexFile, into: BinaryIO) -> None:
         if file.url.startswith("file:"):
