@@ -75,7 +75,7 @@ def guard(
     Exit code 0 means that no harm was found and that no data is missing.
     """
     from adviser.answering.answers import hardware_in
-    from adviser.answering.lock_upgrades import (
+    from adviser.answering.lock_comparison import (
         changed_versions,
         guarded,
         lacks_metadata,

@@ -3,6 +3,11 @@
 Three checks protect the graph. The plan of the query (``EXPLAIN``) must not write, load files or
 call procedures outside :data:`PROCEDURES`. The query runs as a read-only user (ArcadeDB) or in read
 access mode (Neo4j). The store ends the query at the time limit.
+
+Neo4j and ArcadeDB differ here; all other code treats them alike. Neo4j refuses writes in read
+access mode, ends transactions at their timeout, and returns a plan as a tree of operators. ArcadeDB
+checks only the rights of the user, ends a query only on request, and returns a plan as text that
+omits subqueries.
 """
 
 from __future__ import annotations
@@ -17,11 +22,10 @@ from typing import Any
 from uuid import uuid4
 
 import neo4j
-from neo4j.exceptions import ClientError, DatabaseError, Neo4jError, TransientError
+from neo4j.exceptions import ClientError, DatabaseError, DriverError, Neo4jError, TransientError
 
 from common.errors import InvalidSettings, QueryRefused
 from common.settings import Settings
-from graph import dialect
 from graph.engine import graph_errors, reader_driver
 
 #: Procedures that analysts may call: they list labels, types and keys, with equal results on Neo4j
@@ -48,6 +52,18 @@ _NOT_OF_A_QUERY = (
 #: ArcadeDB's message for every error in production mode.
 _CONCEALED = "Check the server log"
 
+#: Kinds of plan steps that both products name alike here.
+PROCEDURE, LOAD = "ProcedureCall", "LoadCSV"
+
+_TEXT = "string-representation"
+_LINE = re.compile(r"^\s*\+ (?P<step>[A-Z][A-Z ]*[A-Z])(?: (?P<name>[\w.`]+)\()?")
+
+#: Matches quoted names, comments and strings, and then a call of a dotted name.
+_QUOTED = re.compile(
+    r"`[^`]*`|//[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL
+)
+_CALL = re.compile(r"\bCALL\s+(`?\w+`?(?:\s*\.\s*`?\w+`?)+)", re.IGNORECASE)
+
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
@@ -71,7 +87,7 @@ def open_reader(settings: Settings) -> Iterator[neo4j.Driver]:
     """
     with graph_errors(settings), reader_driver(settings) as driver:
         may_write = settings.graph_url is not None and settings.graph_reader_user is None
-        if may_write and dialect.is_arcadedb(driver):
+        if may_write and is_arcadedb(driver):
             raise InvalidSettings("GRAPH_READER_USER: ArcadeDB needs a user who may only read")
         yield driver
 
@@ -143,25 +159,25 @@ def _time_limit(driver: neo4j.Driver, database: str, mark: str, timeout_s: float
 
 
 def _end_on_arcadedb(driver: neo4j.Driver, database: str, mark: str) -> None:
-    if dialect.is_arcadedb(driver):
-        dialect.end_query(driver, database, mark)
+    if is_arcadedb(driver):
+        end_query(driver, database, mark)
 
 
 def _refuse_unwanted_steps(plan: neo4j.ResultSummary, query: str) -> None:
-    steps = dialect.steps_of(plan, query)
+    steps = steps_of(plan, query)
     if not steps or any(step.kind.startswith(("Show", "Terminate")) for step in steps):
         raise QueryRefused("refused: server commands are not allowed")
     for step in steps:
         if _WRITES.match(step.kind):
             raise QueryRefused(f"refused: the query writes, but {_READ_ONLY}")
-        if step.kind == dialect.LOAD:
+        if step.kind == LOAD:
             raise QueryRefused("refused: a query may not load files or URLs")
-        if step.kind == dialect.PROCEDURE and step.name.lower() not in PROCEDURES:
+        if step.kind == PROCEDURE and step.name.lower() not in PROCEDURES:
             raise QueryRefused(
                 f"refused: {step.name or 'a procedure'} is not an allowed procedure",
                 f"allowed procedures: {', '.join(sorted(PROCEDURES))}",
             )
-    if dialect.tells_kind(plan):
+    if tells_kind(plan):
         _refuse_writes(plan)
 
 
@@ -206,3 +222,88 @@ def _message(error: Neo4jError) -> str:
         return ""
     message = re.sub(r" \(offset: \d+\)", "", lines[0])
     return re.sub(r"\bline ([1-9]\d*)", lambda match: f"line {int(match[1]) - 1}", message)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """One step of a query plan; ``name`` is set for a procedure call."""
+
+    kind: str
+    name: str = ""
+
+
+def is_arcadedb(driver: neo4j.Driver) -> bool:
+    """Whether the server reports itself as ArcadeDB."""
+    return "ArcadeDB" in driver.get_server_info().agent
+
+
+def steps_of(summary: neo4j.ResultSummary, query: str) -> list[PlanStep]:
+    """The steps of a query plan; empty for commands without a plan.
+
+    :param summary: result of ``EXPLAIN`` with the query
+    """
+    plan = summary.plan or {}
+    if not _is_text(plan):
+        return list(_operators(plan)) if plan else []
+    return [
+        *_lines(plan["args"][_TEXT]),
+        *(PlanStep(PROCEDURE, name) for name in called_procedures(query)),
+    ]
+
+
+def tells_kind(summary: neo4j.ResultSummary) -> bool:
+    """Whether ``query_type`` of the plan is reliable; ArcadeDB reports ``w`` for every plan."""
+    return not _is_text(summary.plan or {})
+
+
+def _is_text(plan: dict[str, Any]) -> bool:
+    return _TEXT in plan.get("args", {}) and "ArcadeDB" in str(plan.get("operatorType"))
+
+
+def _operators(plan: dict[str, Any]) -> Iterator[PlanStep]:
+    """The steps of Neo4j's plan, such as ``ProduceResults@neo4j`` above ``ProcedureCall@neo4j``."""
+    kind = str(plan["operatorType"]).partition("@")[0]
+    details = str(plan.get("args", {}).get("Details", ""))
+    yield PlanStep(kind, details.partition("(")[0].strip() if kind == PROCEDURE else "")
+    for child in plan.get("children", ()):
+        yield from _operators(child)
+
+
+def _lines(text: str) -> Iterator[PlanStep]:
+    """The steps of ArcadeDB's plan, such as ``+ CALL db.labels()`` and ``+ LOAD CSV FROM …``."""
+    for line in text.splitlines():
+        match = _LINE.match(line)
+        if match is None:
+            continue
+        if match["step"] == "CALL":
+            yield PlanStep(PROCEDURE, match["name"] or "")
+        elif match["step"].startswith("LOAD CSV"):
+            yield PlanStep(LOAD)
+        else:
+            yield PlanStep(match["step"])
+
+
+def called_procedures(query: str) -> list[str]:
+    """The names of the procedures that ``query`` calls, in order.
+
+    This is needed for ArcadeDB, whose plan omits subqueries and which has no list of allowed
+    procedures. A read-only user cannot write through a procedure.
+
+    >>> called_procedures("CALL { CALL `algo`.wcc() YIELD node RETURN node } RETURN 'CALL a.b'")
+    ['algo.wcc']
+    """
+    plain = _QUOTED.sub(_without_quoted, query)
+    return [re.sub(r"[`\s]", "", match[1]) for match in _CALL.finditer(plain)]
+
+
+def _without_quoted(match: re.Match[str]) -> str:
+    token = match[0]
+    return f"`{re.sub(r'[^A-Za-z0-9]', '_', token[1:-1])}`" if token[0] == "`" else " "
+
+
+def end_query(driver: neo4j.Driver, database: str, mark: str) -> None:
+    """Terminate the running query whose text contains ``mark``, if there is one."""
+    with suppress(DriverError, Neo4jError), driver.session(database=database) as session:
+        for row in session.run("SHOW TRANSACTIONS").data():
+            if mark in row["currentQuery"]:
+                session.run("TERMINATE TRANSACTION $name", name=row["transactionId"]).consume()

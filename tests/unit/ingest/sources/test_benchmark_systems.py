@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from common.reasons import Reason
-from ingest.benchmarks.systems import HEAD_BYTES, SYSTEMS, system_of
+from ingest.sources.content_detection import (
+    HEAD_BYTES,
+    SYSTEMS,
+    system_of,
+)
 from ingest.sources.documents import RefusedDocument, SkippedFile
 from ingest.sources.reader import documents_of
 from tests.factories.documents import document_2020_02, encoded, specification

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graph.dialect import (
+from graph.analyst_queries import (
     PlanStep,
     called_procedures,
     steps_of,

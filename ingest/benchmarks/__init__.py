@@ -1,4 +1,0 @@
-"""Recognises result files of other benchmark systems.
-
-Entry point: :func:`ingest.benchmarks.systems.system_of`.
-"""
