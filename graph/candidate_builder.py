@@ -222,8 +222,8 @@ class CandidateBuilder:
         if uploaded is None or uploaded >= began or version.wheel_mismatch in _FOR_THIS_PYTHON:
             return
         if version.wheel_mismatch is not None or compiled:
-            message = f"would have to be built, and is from {uploaded:%Y-%m-%d}, before Python "
-            message += f"{self._python.major}.{self._python.minor}"
+            python = f"Python {self._python.major}.{self._python.minor}"
+            message = f"would have to be built, and was published before {python}"
             raise NotACandidate(ExclusionReason.SDIST_TOO_OLD, message)
 
     def _refuse_newer_cuda(self, name: str, version: str) -> None:

@@ -71,7 +71,7 @@ _release = st.fixed_dictionaries(
         "wheels": st.sampled_from((["cp311-cp311-win_amd64"], [])),
         "sdist": st.booleans(),
     },
-)
+).map(lambda it: it if it.get("wheels", True) else {**it, "sdist": True})
 _indexes = st.dictionaries(
     st.sampled_from(list(product(_NAMES, _VERSIONS))), _release, min_size=3, max_size=14
 )
