@@ -167,7 +167,10 @@ class _Tree:
 
     def _cheapest(self, branch: _Branch, package: int) -> tuple[int, int]:
         alive = branch.alive[package]
-        return next(it for it in self._costs[package] if it[1] & alive)
+        for it in self._costs[package]:
+            if it[1] & alive:
+                return it
+        raise AssertionError("a required package without versions")
 
     def _bounded(self, branch: _Branch) -> bool:
         """Drop versions that cost more than the worst kept stack allows; false if none is left."""
@@ -175,12 +178,20 @@ class _Tree:
             return True
         most = self.best[-1][0]
         while True:
-            needed = [it for it in self._order if branch.needed >> it & 1]
-            cheapest = {it: self._cheapest(branch, it)[0] for it in needed}
-            spare = most - sum(cheapest.values())
+            # Most of the time is spent here, so that nothing is called.
+            cheapest: dict[int, int] = {}
+            spare = most
+            for package in self._order:
+                if branch.needed >> package & 1:
+                    alive = branch.alive[package]
+                    for cost, bit in self._costs[package]:
+                        if bit & alive:
+                            cheapest[package] = cost
+                            spare -= cost
+                            break
             if spare < 0:
                 return False
-            changed = [it for it in needed if self._trim(branch, it, cheapest[it] + spare)]
+            changed = [it for it in cheapest if self._trim(branch, it, cheapest[it] + spare)]
             if not changed:
                 return True
             if not self._propagated(branch, changed):

@@ -45,7 +45,7 @@ from adviser.resolver.worker_process import (
 GRACE_S = 0.25
 #: Seconds for a new child to start, not counted as search time. Measured: 15 s on a busy machine.
 START_S = 60.0
-#: With more versions than this the solver is likely needed, so it starts during compression.
+#: With more read versions than this the solver is likely needed, so it starts during compression.
 MANY = 5000
 #: Exit statuses of native code after a failed allocation, and of the kernel's out-of-memory killer.
 _NO_MEMORY = frozenset({-SIGABRT, -SIGBUS, -SIGSEGV})
@@ -136,7 +136,7 @@ class ResolverWorker:
         spend = budget or Budget()
         with self._lock:
             clock = SearchClock(spend)
-            if sum(map(len, universe.packages.values())) > MANY:
+            if sum(it.read for them in universe.packages.values() for it in them) > MANY:
                 self.start()
             try:
                 problem = compressed(universe, count, clock)
