@@ -7,6 +7,7 @@ import hashlib
 import io
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import BinaryIO, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -20,6 +21,7 @@ from common.index.partial_zip import (
     MissingSpan,
     SparseFile,
     content_range,
+    directory_start,
     entry_in_tail,
 )
 from common.index.project_pages import IndexFile
@@ -197,8 +199,18 @@ async def _by_entry(
     fetcher: Fetcher, file: IndexFile, sparse: SparseFile, tail: bytes
 ) -> bytes | None:
     """METADATA, read with a part of a large table of contents; ``None`` if that is impossible."""
-    limit = fetcher.limits.metadata_bytes
+    limit, first = fetcher.limits.metadata_bytes, sparse.size - len(tail)
+    table = directory_start(tail, sparse.size)
+    if table is None or table >= first:
+        # The whole table of contents is known, or something is unusual.
+        return None
     entry = entry_in_tail(tail, sparse.size, file.filename, limit)
+    if entry is None:
+        # Searching the whole table takes a hundredth of the time of parsing it.
+        await _add(fetcher, file, sparse, MissingSpan(table, first))
+        sparse.seek(table)
+        with suppress(MissingSpan):  # the server sent less than requested
+            entry = entry_in_tail(sparse.read(), sparse.size, file.filename, limit)
     if entry is None:
         return None
     try:

@@ -127,22 +127,32 @@ class TailEntry:
         return wheel_metadata(io.BytesIO(span + self.record + end), filename, limit)
 
 
-def entry_in_tail(tail: bytes, size: int, filename: str, limit: int) -> TailEntry | None:
-    """The directory entry of the wheel's METADATA, if the known part of the directory contains it.
+def directory_start(tail: bytes, size: int) -> int | None:
+    """Offset of the directory in the file; ``None`` in every doubtful case.
 
     :param tail: the last bytes of the file
     :param size: bytes of the whole file
-    :param limit: bytes of METADATA, compressed
-    :returns: ``None`` if the directory is completely known, and in every doubtful case
     """
     end = tail.rfind(END_MARK)
     if end < 0 or len(tail) - end < END_RECORD.size:
         return None
     *_, length, table, comment = END_RECORD.unpack_from(tail, end)
-    first = size - len(tail)
-    whole = end + END_RECORD.size + comment == len(tail) and table + length == first + end
-    if not whole or table >= first:
+    whole = end + END_RECORD.size + comment == len(tail) and table + length == size - len(tail) + end
+    return int(table) if whole else None
+
+
+def entry_in_tail(tail: bytes, size: int, filename: str, limit: int) -> TailEntry | None:
+    """The directory entry of the wheel's METADATA, if the known part of the directory contains it.
+
+    :param tail: the last bytes of the file, at most from the start of the directory
+    :param size: bytes of the whole file
+    :param limit: bytes of METADATA, compressed
+    :returns: ``None`` in every doubtful case
+    """
+    table = directory_start(tail, size)
+    if table is None or table > size - len(tail):
         return None
+    end = tail.rfind(END_MARK)
     project = canonicalize_name(filename.partition("-")[0])
     suffix = tail.find(_SUFFIX, 0, end)
     while suffix >= 0:
