@@ -137,7 +137,8 @@ def directory_start(tail: bytes, size: int) -> int | None:
     if end < 0 or len(tail) - end < END_RECORD.size:
         return None
     *_, length, table, comment = END_RECORD.unpack_from(tail, end)
-    whole = end + END_RECORD.size + comment == len(tail) and table + length == size - len(tail) + end
+    first = size - len(tail)
+    whole = end + END_RECORD.size + comment == len(tail) and table + length == first + end
     return int(table) if whole else None
 
 
