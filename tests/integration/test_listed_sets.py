@@ -20,7 +20,8 @@ CASES = sorted((Path(__file__).parents[1] / "data" / "listed").glob("*.json"))
 def serve(index: Index, releases: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
     """Offer releases as wheels, with their metadata beside them.
 
-    ``hidden_requires_python`` is in the metadata, but not on the page.
+    ``hidden_requires_python`` is in the metadata, but not on the page. ``source`` holds what a
+    source distribution requires.
     """
     for name, versions in releases.items():
         for version, release in versions.items():
@@ -36,6 +37,11 @@ def _serve_release(index: Index, name: str, version: str, release: Mapping[str, 
     lines += [f"Provides-Extra: {it}" for it in extras]
     lines += [f"Requires-Dist: {it}" for it in requires]
     facts = {"requires-python": python} if "requires_python" in release else {}
+    facts |= {"upload-time": release["uploaded_at"]} if "uploaded_at" in release else {}
+    if "source" in release:
+        static = [*lines, *(f"Requires-Dist: {it}" for it in release["source"]), "", ""]
+        static[0] = "Metadata-Version: 2.2"
+        index.add_source(name, version, information="\n".join(static))
     for tag in release.get("wheels", ["py3-none-any"]):
         file = f"{name.replace('-', '_')}-{version}-{tag}.whl"
         index.add_file(name, file, f"{file} is never read".encode(), **facts)
