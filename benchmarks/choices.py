@@ -146,7 +146,9 @@ class _Comparison:
         cache = ("--cache-dir", str(self._folder / "uv"))
         compiled = run_command(compile_command(path, target, *cache))
         environ = self._home.environ | {"INDEX_CACHE": str(self._folder / "advice")}
-        advise = (THOTH, "advise", str(path), *target.of_thoth, "--fetch", "--json")
+        # The choice counts here, however busy the machine is.
+        options = ("--fetch", "--time-limit", "120", "--json")
+        advise = (THOTH, "advise", str(path), *target.of_thoth, *options)
         done = run_command((*advise, "-o", str(lock)), environ)
         report = _report(done)
         checks: dict[str, FinishedCommand] = {}
