@@ -349,6 +349,8 @@ def read_over_indexes(
         )
     for (name, version), reason in resolution.unbuilt().items():
         click.echo(printable(f"not built: {name} {version}: {reason}"), err=True)
+    for warning in resolution.warnings:
+        click.echo(printable(f"warning: {warning}"), err=True)
     for name, reason in resolution.unmet().items():
         click.echo(printable(f"still missing: {name}: {reason}"), err=True)
     return result

@@ -44,6 +44,7 @@ class Settings:
     package_file_hosts: tuple[str, ...]
     index_page_mb: int
     index_archive_mb: int
+    index_time_s: float
     advisories: str | None
     image_registry: str | None
     anonymous_scopes: tuple[str, ...]
@@ -103,6 +104,7 @@ class Settings:
             package_file_hosts=tuple(values.get("PACKAGE_FILE_HOSTS", "").split()),
             index_page_mb=max(1, int(_number(values, "INDEX_PAGE_MB", 64))),
             index_archive_mb=max(1, int(_number(values, "INDEX_ARCHIVE_MB", 64))),
+            index_time_s=_number(values, "INDEX_TIME_S", 180.0),
             advisories=values.get("ADVISORIES"),
             image_registry=values.get("IMAGE_REGISTRY"),
             anonymous_scopes=_scopes(values, "ANONYMOUS_SCOPES"),

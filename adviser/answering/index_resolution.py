@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from adviser.advise import Advice, Resolver, SnapshotAndEvidence, advise_listed
 from adviser.answering.answers import text_of
 from adviser.answering.index_snapshot import IndexSnapshot, ListedPackage
+from adviser.answering.limited_reader import LimitedReader, ReadingEnded, ReadingTime
 from adviser.resolver.relaxation import NeededReads, ReadingRounds
 from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution
@@ -32,7 +33,14 @@ from common.index.file_metadata import MetadataRead
 from common.index.project_pages import IndexFile, ProjectPage
 from common.index.release_metadata import read_release
 from common.settings import Settings
-from graph.candidates import Absence, AbsenceReason, Candidate, Dependency, IndexesSilent
+from graph.candidates import (
+    Absence,
+    AbsenceReason,
+    Candidate,
+    Dependency,
+    ExclusionReason,
+    IndexesSilent,
+)
 from graph.engine import Stores
 from graph.evidence import Evidence
 from graph.record.affected_versions import vulnerabilities_of_listed
@@ -109,6 +117,11 @@ class IndexResolution:
         self._pages: dict[str, asyncio.Task[None]] = {}
         self._reads: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._wanted: dict[str, set[str]] = {}
+        self._locked = request.locked or {}
+        #: What a person should know about the indexes, although there is an answer.
+        self.warnings: tuple[str, ...] = ()
+        #: Why nothing more is read; ``None`` before that.
+        self._ended: ReadingEnded | None = None
 
     async def advise(self, threads: int = 1) -> Advice:
         """The advice over everything that is listed.
@@ -187,13 +200,23 @@ class IndexResolution:
 
     async def _read_all(self, reads: NeededReads) -> None:
         """Read versions, and the pages of all packages that a read version requires."""
-        versions = [(it.name, it.version) for it in reads.versions]
-        await asyncio.gather(
-            *(self._read(*it) for it in versions),
-            *(self._read_down(it.name, it.version) for it in reads.chosen),
-            *map(self._page, reads.packages),
-        )
+        if self._ended is None:
+            await asyncio.gather(
+                *(self._read(it.name, it.version) for it in reads.versions),
+                *(self._read_down(it.name, it.version) for it in reads.chosen),
+                *map(self._page, reads.packages),
+            )
+        if self._ended is not None:
+            self._drop_unread(self._ended)
+            await asyncio.gather(*map(self._page, reads.packages))
         await asyncio.gather(*map(self._page, {it.name for it in self.listed.required()}))
+
+    def _drop_unread(self, ended: ReadingEnded) -> None:
+        """Leave out all versions that were not read, since nothing more is read."""
+        for name, package in self.listed.packages.items():
+            for it in self.listed.candidates(name):
+                if not it.read:
+                    package.drop(it.version, ended.message)
 
     async def _read_down(self, name: str, version: str) -> None:
         """Read a version, the newest versions that meet its requirements, and so on."""
@@ -224,10 +247,7 @@ class IndexResolution:
                 admits(dependency.specifier, one.version)
                 for one in self.listed.candidates(dependency.name)
             ):
-                text = text_of(dependency)
-                reasons[dependency.name] = (
-                    f"{package.index} has no release that can be chosen and is {text}"
-                )
+                reasons[dependency.name] = _unmet_text(dependency, package)
         return dict(sorted(reasons.items()))
 
     async def _follow(self, required: Iterable[Dependency]) -> None:
@@ -249,7 +269,13 @@ class IndexResolution:
         new_extras = not package.extras.issuperset(dependency.extras)
         package.request(dependency.extras)
         if first or new_extras:
-            await self._follow_newest(name)
+            await asyncio.gather(self._read_locked(name), self._follow_newest(name))
+
+    async def _read_locked(self, name: str) -> None:
+        """Read the version that the user's lock has, so that its requirements are known."""
+        locked = self._locked.get(name)
+        if locked is not None and locked in self.listed.packages[name].records:
+            await self._read(name, locked)
 
     async def _follow_newest(self, name: str) -> None:
         newest = self._newest(name, self._wanted[name])
@@ -312,6 +338,7 @@ class IndexResolution:
                 if problem.code == IndexFault.NOT_FOUND:
                     self.listed.absences[name] = _not_found(sources[: place + 1])
                     continue
+                self._ended = problem if isinstance(problem, ReadingEnded) else self._ended
                 self.listed.absences[name] = _unavailable(index, problem)
                 return
             package = self.listed.packages[name] = ListedPackage.of_page(index, page)
@@ -340,6 +367,7 @@ class IndexResolution:
                 )
             package.learn(version, read, built)
         except IndexProblem as problem:
+            self._ended = problem if isinstance(problem, ReadingEnded) else self._ended
             package.drop(version, problem.message)
         self.progress.read += 1
         self._on_progress(self.progress)
@@ -352,6 +380,18 @@ def _not_found(indexes: Sequence[str]) -> Absence:
 
 def _unavailable(index: str, problem: IndexProblem) -> Absence:
     return Absence(AbsenceReason.UNAVAILABLE, f"it was not read from {index}: {problem}")
+
+
+def _unmet_text(required: Dependency, package: ListedPackage) -> str:
+    """Why no listed version meets a requirement: none exists, was read, or can be installed."""
+    text = text_of(required)
+    out = [it for it in package.excluded if admits(required.specifier, it.version)]
+    unread = [it for it in out if it.reason is ExclusionReason.UNAVAILABLE]
+    if not out:
+        return f"{package.index} has no version that is {text}"
+    what = "was read" if unread else "can be installed here"
+    first = (unread or out)[0]
+    return f"no version that is {text} {what}; {first.version}: {first.message}"
 
 
 async def _over_indexes(
@@ -378,9 +418,13 @@ async def _over_indexes(
             count(progress)
             on_progress(progress)
 
-        resolution = resolution_over(clients, counted)
+        time = ReadingTime(settings.index_time_s)
+        readers = {name: LimitedReader(it, time) for name, it in clients.items()}
+        resolution = resolution_over(readers, counted)
         result = await use(resolution)
         count(resolution.progress)
+        warnings = (warning for it in readers.values() for warning in it.warnings())
+        resolution.warnings = tuple(dict.fromkeys(warnings))
         return result, resolution
 
 

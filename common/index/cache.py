@@ -80,6 +80,8 @@ class IndexCache:
         suffix = hashlib.sha256(index.url.encode()).hexdigest()[:12]
         name = re.sub(r"[^\w.-]", "_", index.name)
         self._root = root
+        #: Why a file could not be written; ``None`` if all were.
+        self.write_error: str | None = None
         self._folder = root / "indexes" / f"{name}-{suffix}"
 
     def page(self, project: str) -> KeptPage | None:
@@ -159,7 +161,7 @@ class IndexCache:
             self._write(self._metadata(sha256), about, packed)
 
     def _write(self, path: Path, about: Mapping[str, Any], packed: bytes) -> None:
-        """Replace a file atomically; a full disk is logged and raises nothing."""
+        """Replace a file atomically; a full disk is noted in ``write_error`` and raises nothing."""
         head = orjson.dumps({**about, "sha256": hashlib.sha256(packed).hexdigest()})
         head = zstandard.compress(head, _LEVEL)
         digest = hashlib.sha256(head).digest()
@@ -167,6 +169,7 @@ class IndexCache:
             _make_private(path.parent, self._root)
             _replace(path, b"".join((_MARK, digest, len(head).to_bytes(8), head, packed)))
         except OSError as error:
+            self.write_error = f"{self._root}: {error.strerror or error}"
             fields = {"path": str(path), "error": str(error)}
             logger.warning("index_cache_not_written", extra=fields)
 

@@ -77,6 +77,11 @@ class IndexClient:
         """Counters of the requests so far."""
         return self._fetcher.traffic
 
+    @property
+    def cache_error(self) -> str | None:
+        """Why something could not be written to the cache: its folder, and the system's message."""
+        return self._cache.write_error
+
     async def __aenter__(self) -> IndexClient:
         return self
 
@@ -108,6 +113,11 @@ class IndexClient:
             self.traffic.from_cache += 1
             return kept.page
         return await self._fetch_page(name, kept)
+
+    def kept_page(self, name: str) -> ProjectPage | None:
+        """The cached page of a project, however old; for when the index does not answer."""
+        kept = self._cache.page(canonicalize_name(name))
+        return None if kept is None else kept.page
 
     async def metadata(self, file: IndexFile) -> MetadataRead:
         """Metadata of a wheel or a source distribution, with the smallest possible transfer.

@@ -179,6 +179,47 @@ def raw(data: bytes) -> Answer:
     return answer
 
 
+def silent(handler: BaseHTTPRequestHandler) -> None:
+    """No answer, until the index closes."""
+    handler.served.closing.wait()  # type: ignore[attr-defined]
+
+
+def half_open(handler: BaseHTTPRequestHandler) -> None:
+    """The beginning of an answer, and then nothing."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+    silent(handler)
+
+
+def dripping(handler: BaseHTTPRequestHandler) -> None:
+    """An answer byte by byte, which would take minutes."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n")
+    while not handler.served.closing.wait(0.05):  # type: ignore[attr-defined]
+        handler.wfile.write(b" ")
+
+
+def zip_of(members: dict[str, str | bytes]) -> bytes:
+    """A zip archive with these members, compressed."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, content in members.items():
+            archive.writestr(path, content)
+    return packed.getvalue()
+
+
+def tar_of(members: dict[str, str | bytes | None]) -> bytes:
+    """A tar archive with these members, compressed; ``None`` is a link to ``/etc/passwd``."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for path, content in members.items():
+            member = tarfile.TarInfo(path)
+            if content is None:
+                member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            data = content.encode() if isinstance(content, str) else content or b""
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return packed.getvalue()
+
+
 @contextmanager
 def package_index(**behaviour: Any) -> Iterator[Index]:
     """An empty index that answers whoever knows the password, or as ``behaviour`` says."""

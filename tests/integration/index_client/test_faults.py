@@ -6,7 +6,6 @@ import gzip
 import socket
 import time
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from common.errors import IndexFault
 from common.settings import Settings
-from tests.services.index import JSON, Index, raw, status
+from tests.services.index import JSON, Index, dripping, half_open, raw, silent, status
 from tests.services.index_client import IMPATIENT, LIMITS, page, problem, settings_for
 
 
@@ -49,21 +48,6 @@ def test_a_page_that_is_none(
     refused = problem(settings)
     assert (refused.code, refused.retryable) == (code, False)
     assert len(index.seen) == 1
-
-
-def silent(handler: BaseHTTPRequestHandler) -> None:
-    handler.served.closing.wait()  # type: ignore[attr-defined]
-
-
-def half_open(handler: BaseHTTPRequestHandler) -> None:
-    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
-    silent(handler)
-
-
-def dripping(handler: BaseHTTPRequestHandler) -> None:
-    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n")
-    while not handler.served.closing.wait(0.05):  # type: ignore[attr-defined]
-        handler.wfile.write(b" ")
 
 
 @pytest.mark.parametrize(

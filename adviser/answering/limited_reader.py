@@ -1,0 +1,122 @@
+"""Reads from an index within a time, and from its cache if it does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from common.errors import IndexFault, IndexProblem
+from common.index.client import IndexClient
+from common.index.file_metadata import MetadataRead
+from common.index.project_pages import IndexFile, ProjectPage
+
+T = TypeVar("T")
+
+
+class ReadingEnded(IndexProblem):
+    """The time for reading is over; whatever was not read by now stays unread."""
+
+
+class ReadingTime:
+    """The time in which one answer reads from all its indexes.
+
+    Only time counts in which something is read, and readings at the same time count once.
+
+    :param limit_s: ``INDEX_TIME_S``
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._used_s = 0.0
+        self._active = 0
+        self._began = 0.0
+
+    async def within(self, reading: Awaitable[T]) -> T:
+        """The result of a reading.
+
+        :raises ReadingEnded: if the time is over
+        """
+        now = asyncio.get_running_loop().time()
+        if not self._active:
+            self._began = now
+        self._active += 1
+        try:
+            async with asyncio.timeout(self._limit_s - self._used_s - (now - self._began)):
+                return await reading
+        except TimeoutError as error:
+            message = f"the time for reading was over after {self._limit_s:g} s (INDEX_TIME_S)"
+            raise ReadingEnded(IndexFault.TIMEOUT, message, retryable=True) from error
+        finally:
+            self._active -= 1
+            if not self._active:
+                self._used_s += asyncio.get_running_loop().time() - self._began
+
+
+class LimitedReader:
+    """An index client that ends in time.
+
+    If the index fails in a way that may pass, the cached page of the package is used, however old.
+    An index that did not answer at all is not waited for again.
+    """
+
+    def __init__(self, client: IndexClient, time: ReadingTime) -> None:
+        self._client = client
+        self._time = time
+        self._began = datetime.now(UTC)
+        self._has_answered = False
+        self._silence: IndexProblem | None = None
+        self._failure: IndexProblem | None = None
+        #: When the index sent the cached pages that are used instead of the current ones, by name.
+        self._outdated: dict[str, datetime] = {}
+
+    async def project(self, name: str, max_age_s: float = 600.0) -> ProjectPage:
+        """The page of a project; see :meth:`common.index.client.IndexClient.project`."""
+        try:
+            if self._silence is not None and not self._has_answered:
+                raise self._silence
+            page = await self._time.within(self._client.project(name, max_age_s))
+        except IndexProblem as problem:
+            if not problem.retryable:
+                raise
+            self._failure = problem
+            if problem.code in (IndexFault.TIMEOUT, IndexFault.UNREACHABLE):
+                self._silence = problem
+            kept = self._client.kept_page(name)
+            if kept is None:
+                raise
+            self._outdated[kept.name] = kept.as_of
+            return kept
+        self._has_answered |= page.as_of >= self._began
+        return page
+
+    async def metadata(self, file: IndexFile) -> MetadataRead:
+        """Metadata of a file; see :meth:`common.index.client.IndexClient.metadata`."""
+        return await self._time.within(self._client.metadata(file))
+
+    async def download(self, file: IndexFile, target: Path) -> None:
+        """Download a file for a build; builds have limits of their own."""
+        await self._client.download(file, target)
+
+    def kept_metadata(self, key: str) -> str | None:
+        """Metadata that an earlier build gave."""
+        return self._client.kept_metadata(key)
+
+    def keep_metadata(self, key: str, text: str) -> None:
+        """Store metadata that a build gave."""
+        self._client.keep_metadata(key, text)
+
+    def warnings(self) -> Iterator[str]:
+        """What a person should know about this index, although there is an answer."""
+        if self._outdated:
+            oldest = min(self._outdated.values())
+            count = "a page is" if len(self._outdated) == 1 else f"{len(self._outdated)} pages are"
+            yield (
+                f"{self._client.index.name} does not answer, so {count} from the cache, the oldest "
+                f"of {oldest:%Y-%m-%d %H:%M} UTC: {self._failure}"
+            )
+        if self._client.cache_error is not None:
+            error = self._client.cache_error
+            yield f"the cache cannot be written, so the same is read again next time: {error}"
