@@ -85,6 +85,8 @@ def broken(
 def _wrong_with(
     core: CoreMetadata, name: str, version: str, read: MetadataRead
 ) -> tuple[ReleaseProblem | None, str | None]:
+    if not read.text:
+        return ReleaseProblem.BROKEN_METADATA, "it contains no metadata"
     if core.name is None or core.version is None:
         return ReleaseProblem.BROKEN_METADATA, "the metadata names no release"
     if (canonicalize_name(core.name), version_of(core.version)) != (name, version_of(version)):
