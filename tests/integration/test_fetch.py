@@ -108,7 +108,7 @@ def test_what_the_index_does_not_have_is_named(
     done = thoth(stores.settings, "advise", str(project), *WHERE, "--fetch", "--json", **at(index))
     assert done.returncode == 1
     assert "still missing: nowhere: pypi does not have it" in done.stderr
-    assert "still missing: lib: pypi has no release that can be chosen and is lib>=9" in done.stderr
+    assert "still missing: lib: pypi has no version that is lib>=9" in done.stderr
     assert json.loads(done.stdout)["result"]["error"] is True
 
 
