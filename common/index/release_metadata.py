@@ -163,6 +163,8 @@ async def read_release(
     :raises IndexProblem: if the index did not serve the files; try again later
     """
     candidates = metadata_files(files)
+    if not candidates:
+        return NO_FILES
     first_problem: ReleaseMetadata | None = None
     problem: IndexProblem | None = None
     for file in candidates:
@@ -180,7 +182,7 @@ async def read_release(
             return metadata
         first_problem = first_problem or metadata
     if first_problem is None:
-        assert problem is not None  # noqa: S101 - a release without candidates is not read
+        assert problem is not None  # noqa: S101 - each file gave one or the other
         raise problem
     # The first choice is named: the release is read again only when the first choice changes.
     return replace(first_problem, metadata_file=candidates[0].filename)
