@@ -381,7 +381,7 @@ def _builds(advice: Advice) -> Iterator[ReportNote]:
         )
         if newest is not None:
             message = f"{name} {newest} says what it requires only after a build: "
-            message += "`--build` builds its metadata in a sandbox"
+            message += "`thoth advise --build` builds its metadata in a sandbox"
             yield ReportNote(NoteCode.BUILD, NoteLevel.WARNING, message, name, newest)
 
 

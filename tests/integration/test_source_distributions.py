@@ -174,7 +174,9 @@ def test_what_only_a_build_tells_is_no_candidate_without_one(
 ) -> None:
     done = advise(stores, index, tmp_path, "dynamic\n")
     assert done.returncode == 1
-    assert "`--build` builds its metadata in a sandbox" in done.stdout
+    assert "`thoth advise --build` builds its metadata in a sandbox" in done.stdout.replace(
+        "\n", " "
+    )
 
 
 @needs("bwrap")
