@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -29,6 +29,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.site.seen.append((self.path, dict(self.headers)))
+        with suppress(ConnectionError):  # of a client that has left
+            self._respond()
+
+    def _respond(self) -> None:
         if self.site.answers:
             self.site.answers.pop(0)(self)
             return
