@@ -18,7 +18,7 @@ FILES = {"requirements.in": "web\n"}
 def options(home: Path, **more: Any) -> RequestOptions:
     body = ProjectSchema().load({"files": FILES, **more})
     settings = Settings.from_env({"THOTH_HOME": str(home)})
-    return advice_request(settings, body, may_fetch=False).request.options
+    return advice_request(settings, body, may_fetch=False).asked.options
 
 
 def test_only_wheels_is_a_field_and_off_by_default(tmp_path: Path) -> None:
