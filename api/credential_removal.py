@@ -116,9 +116,9 @@ def _public_list(name: str, text: str) -> str:
         if line.count("/") > 1 and any(map(_holds_credentials, _words(line))):
             refuse(
                 Reason.INVALID_REQUIREMENT,
-                "an address with credentials, which quotes or backslashes part",
+                "a URL with credentials that is split by quotes or backslashes",
                 f"{name}:{number}",
-                "write the address whole, and keep credentials in variables or a keyring",
+                "write the URL in one piece, and keep credentials in variables or a keyring",
             )
     return public
 

@@ -42,7 +42,7 @@ def list_problem(texts: Collection[str]) -> str | None:
     """
     for count, most, what in _BOUNDS:
         if (number := sum(map(count, texts))) > most:
-            return f"{number} {what}, where at most {most} are read: no real project has so many"
+            return f"{number} {what}, but at most {most} are allowed; no real project has as many"
     return None
 
 
@@ -128,8 +128,8 @@ def check_name(name: Any) -> None:
     if base not in PROJECT_FILES and not is_pylock(base) and not _is_list(base):
         known = ", ".join(PROJECT_FILES[:7])
         raise ValidationError(
-            f"{name[:_SHOWN]!r}: not a file that says what a project needs; these are {known}, "
-            "pylock.NAME.toml, and what ends in .txt or .in"
+            f"{name[:_SHOWN]!r}: not a file of a project, which is one of {known}, "
+            "pylock.NAME.toml, or a name that ends in .txt or .in"
         )
 
 
@@ -178,9 +178,7 @@ def address_problem(texts: Collection[str]) -> str | None:
     number = sum(text.count("://") for text in texts)
     if number <= _MAX_ADDRESSES:
         return None
-    return (
-        f"{number} addresses, where at most {_MAX_ADDRESSES} are read: no real project has so many"
-    )
+    return f"{number} URLs, but at most {_MAX_ADDRESSES} are allowed; no real project has as many"
 
 
 def json_problem(texts: Collection[str]) -> str | None:
@@ -188,7 +186,7 @@ def json_problem(texts: Collection[str]) -> str | None:
     number = sum(text.count(sign) for text in texts for sign in _VALUES)
     if number <= _MAX_VALUES:
         return None
-    return f"{number} values, where at most {_MAX_VALUES} are read: no real lock has so many"
+    return f"{number} values, but at most {_MAX_VALUES} are allowed; no real lock has as many"
 
 
 def toml_problem(texts: Collection[str]) -> str | None:
@@ -197,5 +195,5 @@ def toml_problem(texts: Collection[str]) -> str | None:
         number = sum(text.count(sign) for text in texts for sign in signs)
         if number > most:
             what = "tables, keys and lists" if signs is _TABLES else "commas, dots and lines"
-            return f"{number} {what}, where at most {most} are read: no real lock has so many"
+            return f"{number} {what}, but at most {most} are allowed; no real lock has as many"
     return None

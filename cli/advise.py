@@ -206,7 +206,7 @@ def _unusual_name(output: Path, lock_format: LockFormat) -> str | None:
         return "installers accept this lock only as pylock.toml or pylock.NAME.toml"
     usual = _USUAL_FORMATS.get(output.suffix)
     if usual is not None and lock_format.value not in usual:
-        return f"{output.name} is {lock_format.value}; its name stands for {' or '.join(usual)}"
+        return f"{output.name} is {lock_format.value}; its name usually means {' or '.join(usual)}"
     return None
 
 

@@ -170,7 +170,7 @@ def _print(snapshot: Snapshot, elapsed_s: float, troubles: Mapping[str, str]) ->
         table.add(*row)
     table.print()
     for name in snapshot.missing:
-        reason = printable(troubles.get(name, "and nothing is known of it"))
+        reason = printable(troubles.get(name, "and nothing is known about it"))
         click.echo(f"missing: {name}, {reason}")
     for name, count in meeting(snapshot).items():
         if not count and snapshot.packages.get(name):

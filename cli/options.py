@@ -151,7 +151,7 @@ _REQUEST = (
     click.option("--only-wheels", is_flag=True,
                  help="Use only versions with a wheel; build none from a source distribution."),
     click.option("--build", is_flag=True,
-                 help="Build metadata of source distributions in the sandbox where it is uncertain"
+                 help="Build the metadata of source distributions in the sandbox if it is uncertain"
                       " without a build; implies --fetch."),
     click.option("--index", "indexes", multiple=True, metavar="NAME",
                  help="Use this configured index; repeat the option in order of priority."),

@@ -42,7 +42,7 @@ _PROBLEMS: dict[str, str] = {
     ReleaseProblem.DYNAMIC_METADATA: DYNAMIC_METADATA,
     ReleaseProblem.NO_FILES: "no file that could be installed",
     ReleaseProblem.TOO_LARGE: "its metadata was not read, because its file is above a size limit",
-    ReleaseProblem.NOT_RECORDED: "the source that listed it did not tell its requirements",
+    ReleaseProblem.NOT_RECORDED: "the source that listed it did not state its requirements",
     ReleaseProblem.INVALID_VERSION: "its version does not follow PEP 440",
     ReleaseProblem.BROKEN_METADATA: "its metadata or the archive with it is broken",
     ReleaseProblem.OTHER_METADATA: "its metadata belongs to another release",

@@ -119,7 +119,7 @@ def run_nightly(
     start_both_stores(settings)
     with (
         open_record(settings) as engine,
-        only_one(engine, _NIGHTLY_LOCK, "another nightly run is at work") as connection,
+        only_one(engine, _NIGHTLY_LOCK, "another nightly run is in progress") as connection,
     ):
         follows = is_following(connection)
         connection.commit()

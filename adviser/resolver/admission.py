@@ -322,7 +322,7 @@ class _Screen:
     def _untimely(self, candidate: Candidate) -> _Why | None:
         after, before = self._request.published_after, self._request.published_before
         if candidate.uploaded_at is None:
-            return RequestRule.PUBLISHED, "nobody knows when it was published", "published"
+            return RequestRule.PUBLISHED, "its upload time is unknown", "published"
         if before is not None and candidate.uploaded_at >= before:
             limit = f"published before {before:%Y-%m-%d}"
         elif after is not None and candidate.uploaded_at < after:

@@ -55,7 +55,7 @@ class Fact:
 
 #: For versions that no single fact rules out: in a minimal conflict, and in any other.
 _FITS = "fits, but nothing that fits with it is left"
-_UNKNOWN = "why it is out was not worked out in time"
+_UNKNOWN = "there was no time to find out why it cannot be chosen"
 
 
 def described_conflict(universe: Universe, facts: Sequence[Fact], minimal: bool) -> Conflict:
@@ -133,11 +133,11 @@ def _message(universe: Universe, fact: Fact, versions: tuple[str, ...]) -> str:
 _RULES = {
     RequestRule.CONSTRAINT: "a constraint of the request says {text}",
     RequestRule.EXCLUSION: "the request excludes {text}",
-    RequestRule.PUBLISHED: "the request takes of {name} only what was {text}",
+    RequestRule.PUBLISHED: "the request accepts only versions of {name} that were {text}",
     RequestRule.OTHER_INDEX: "{name} comes {text}",
     RequestRule.POLICY: "a rule of the request refuses versions of {name}",
     RequestRule.EXTRA: "{text}",
-    RequestRule.ONLY_WHEELS: "the request takes of {name} only versions {text}",
+    RequestRule.ONLY_WHEELS: "the request accepts only versions of {name} {text}",
 }
 
 

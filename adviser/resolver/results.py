@@ -139,7 +139,10 @@ class Conflict:
             if not self._says(account):
                 texts.append(f"   {account.name} {spans(account.versions)}: {account.message}")
         if not self.minimal:
-            texts.append("   that nothing meets the request is proven; which of it was not in time")
+            texts.append(
+                "   it is proven that nothing meets the request;"
+                " there was no time to find the smallest reason"
+            )
         return texts
 
     def _says(self, account: VersionExplanation) -> bool:

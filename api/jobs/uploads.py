@@ -84,7 +84,7 @@ def _refuse_whole(result: Mapping[str, Any]) -> None:
     message = (
         f"the upload is refused: {refusal['reason']}: {at + ': ' if at else ''}{refusal['message']}"
     )
-    taken = "" if nothing else f" ({result['new']} inspections before it were taken in)"
+    taken = "" if nothing else f" ({result['new']} inspections before it were ingested)"
     raise InvalidArgument(message + taken)
 
 

@@ -99,7 +99,7 @@ class VersionItemSchema(Schema):
     name = text("Normalised name.", "flask")
     version = text("Normalised version.", "3.1.2")
     index = text("Name of the index that serves it.", "pypi")
-    state = choice("What is known of it; only solved releases are recommended.", _STATES)
+    state = choice("What is known about it; only solved releases are recommended.", _STATES)
     yanked = flag("Whether the release is yanked.")
     uploaded_at = moment("When its first file was uploaded.", null=True)
     requires_python = text("Specifier of supported Python versions.", ">=3.9", null=True)

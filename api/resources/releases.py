@@ -100,7 +100,7 @@ class VersionDocumentSchema(FreshnessSchema, Schema):
     name = text("Normalised name.", "flask")
     version = text("Normalised version.", "3.1.2")
     index = text("Name of the index that serves it.", "pypi")
-    state = choice("What is known of the release.", [it.value for it in ReleaseState])
+    state = choice("What is known about the release.", [it.value for it in ReleaseState])
     problem = text("Why it is not solved, as a code.", null=True)
     problem_message = text("Why it is not solved, for people.", null=True)
     requires_python = text("Specifier of supported Python versions.", ">=3.9", null=True)

@@ -61,7 +61,9 @@ class VulnerabilityItemSchema(Schema):
     vector = text("CVSS vector of the score.", null=True)
     published_at = moment("When it was first published.", null=True)
     modified_at = moment("When an advisory last changed.", null=True)
-    withdrawn_at = moment("When its last advisory was withdrawn; null if one holds.", null=True)
+    withdrawn_at = moment(
+        "When its last advisory was withdrawn; null if an advisory still holds.", null=True
+    )
     document_id = text("Document of the advisory with the main identifier.")
 
 

@@ -84,7 +84,7 @@ def _of_results(stdout: Record, at: str) -> list[Measurement]:
     where = path(at, "@results")
     if stdout.get("@result") is not None:
         raise InvalidDocument(
-            Reason.CONFLICTING_FIELDS, "both @result and @results: which is it?", field=where
+            Reason.CONFLICTING_FIELDS, "both @result and @results: only one is allowed", field=where
         )
     measurements = []
     for index, entry in enumerate(list_of(stdout, "@results", at)):

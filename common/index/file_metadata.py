@@ -104,7 +104,7 @@ def _check_digest(file: IndexFile, size: int, sha256: str) -> None:
     if file.size_bytes not in (None, size):
         raise _other_size(file, size)
     if file.sha256 not in (None, sha256):
-        message = f"{file.filename} has sha256 {sha256}, promised: {file.sha256}"
+        message = f"{file.filename} has sha256 {sha256}, expected: {file.sha256}"
         raise IndexProblem(IndexFault.HASH_MISMATCH, message)
 
 
@@ -162,7 +162,7 @@ async def _metadata_file(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
     await fetcher.fetch(FetchRequest(url, what, limits, body, {"Accept-Encoding": "gzip"}))
     sha256 = hashlib.sha256(body.getvalue()).hexdigest()
     if file.metadata_sha256 not in ("", sha256):
-        message = f"{what} has sha256 {sha256}, promised: {file.metadata_sha256}"
+        message = f"{what} has sha256 {sha256}, expected: {file.metadata_sha256}"
         raise IndexProblem(IndexFault.HASH_MISMATCH, message)
     return MetadataRead(text_of(body.getvalue()), "metadata-file")
 
@@ -303,5 +303,5 @@ def _length(file: BinaryIO) -> int:
 def _other_size(file: IndexFile, size: int) -> IndexProblem:
     return IndexProblem(
         IndexFault.SIZE_MISMATCH,
-        f"{file.filename} has {size:,} bytes, promised: {file.size_bytes:,}",
+        f"{file.filename} has {size:,} bytes, expected: {file.size_bytes:,}",
     )

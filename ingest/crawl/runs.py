@@ -132,7 +132,7 @@ def refresh_indexes(
     """
     with (
         relational_errors(settings),
-        only_one(engine, _REFRESH_LOCK, "another refresh is at work") as connection,
+        only_one(engine, _REFRESH_LOCK, "another refresh is in progress") as connection,
     ):
         projects, followed = known_projects(connection), watched(connection)
         connection.commit()

@@ -93,7 +93,7 @@ def stack_rows(number: int, document_id: str, packages: int = 4) -> Rows:
 
 
 def package_rows(versions: Sequence[dict[str, Any]], rng: random.Random) -> Rows:
-    """What is known of these versions beyond their names; of every third one, nothing."""
+    """What is known about these versions beyond their names; of every third one, nothing."""
     names = sorted({row["name"] for row in versions})
     documents = [row["document_id"] for row in versions]
     known = [row for number, row in enumerate(versions) if number % 3]

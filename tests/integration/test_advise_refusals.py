@@ -187,7 +187,7 @@ def test_the_name_of_a_lock_of_another_format_is_remarked(known: Stores, tmp_pat
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert f"wrote {output} (requirements)" in done.stderr
-    assert "out.toml is requirements; its name stands for pylock" in done.stderr
+    assert "out.toml is requirements; its name usually means pylock" in done.stderr
 
 
 def test_piped_rows_keep_to_columns_and_end_in_no_blanks(known: Stores, tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ def test_a_lock_that_takes_seconds_to_read_is_refused_unread(
     response = refusing.post("/api/v2/advice", json={"files": files})
     assert response.status_code == 400
     assert response.get_json()["detail"].startswith("json.files: pylock.toml: ")
-    assert "no real lock has so many" in response.get_json()["detail"]
+    assert "no real lock has as many" in response.get_json()["detail"]
 
 
 def test_locks_may_be_larger(client: FlaskClient) -> None:

@@ -100,7 +100,7 @@ def test_the_second_of_two_ends_at_once_and_disturbs_nothing(
         done = thoth(nightly, "ingest", "nightly")
         assert done.returncode == 5
         assert done.stdout == ""
-        assert done.stderr.splitlines()[-1] == "error: another nightly run is at work"
+        assert done.stderr.splitlines()[-1] == "error: another nightly run is in progress"
         # A person may deliver by hand meanwhile.
         assert thoth_json(nightly, "ingest", "inspections", SOURCES[0])["inspection"]["new"] == 1
     assert row_counts(stores.engine)["inspections"] == 20
@@ -133,4 +133,4 @@ def run_when_free(nightly: Settings) -> int:
             return run_nightly(nightly, SOURCES, lambda: None).report.inspections.new
         return None
 
-    return wait_until(new_documents, "no other nightly run is at work")
+    return wait_until(new_documents, "no other nightly run is in progress")

@@ -270,5 +270,5 @@ def test_a_refresh_at_work_keeps_the_night_from_nothing_else(stores: Stores, ind
         assert thoth(settings, "packages", "refresh", **at(index)).returncode == 5
         done = thoth(settings, "ingest", "nightly", **at(index))
     assert done.returncode == 1
-    assert "another refresh is at work" in done.stderr
+    assert "another refresh is in progress" in done.stderr
     assert "graph         up to date" in done.stdout

@@ -161,7 +161,7 @@ def test_the_command_shows_the_closure(stores: Stores, known: Snapshot) -> None:
     ]  # fmt: skip
     shown = thoth(stores.settings, "packages", "closure", "web[dev]", *there)
     assert shown.returncode == 0, shown.stderr
-    assert "missing: tool, and nothing is known of it" in shown.stdout
+    assert "missing: tool, and nothing is known about it" in shown.stdout
     assert "2 packages in 3 layers" in shown.stdout
 
 

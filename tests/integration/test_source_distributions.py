@@ -132,7 +132,7 @@ def test_only_wheels_refuses_them_and_the_conflict_says_so(
 ) -> None:
     done = advise(stores, index, tmp_path, "certain\n", "--only-wheels")
     assert done.returncode == 1
-    assert "the request takes of certain only versions with a wheel" in done.stdout
+    assert "the request accepts only versions of certain with a wheel" in done.stdout
     assert "certain-1.0.tar.gz" not in "".join(index.paths)
 
 

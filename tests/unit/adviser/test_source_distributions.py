@@ -137,7 +137,7 @@ def test_a_conflict_names_the_rule_that_refuses_source_distributions() -> None:
     advice = advised(asked("it\n", only_wheels=True), {"it": {"1": {**SDIST, **NEW}}})
     assert advice.resolution.conflict is not None
     text = "\n".join(advice.resolution.conflict.lines())
-    assert "the request takes of it only versions with a wheel" in text
+    assert "the request accepts only versions of it with a wheel" in text
     assert "has no wheel for this environment" in text
 
 

@@ -26,7 +26,7 @@ def test_versions_out_by_their_day_are_told_together_with_the_days() -> None:
     assert lines("web\n", DATED, published_before=datetime(2024, 5, 1, tzinfo=UTC)) == [
         "1. you ask for web",
         "2. web 1.0 requires core",
-        "3. the request takes of core only what was published before 2024-05-01",
+        "3. the request accepts only versions of core that were published before 2024-05-01",
         "   core 9.0 to 7.0 (3 versions): not published before 2024-05-01 but from 2025-07-01 to"
         " 2025-09-01 (step 3)",
     ]
