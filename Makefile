@@ -6,6 +6,8 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 DEV    := embedded,server,ray,kubernetes,dev
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
+# Compiled at installation, since some systems keep Python from doing so when a command starts.
+ROOMS  := adviser api cli common graph ingest pis
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 # Install Thoth, editable, so that a change of the code needs no new install. pip shows its progress.
@@ -14,6 +16,7 @@ define install
 	@echo "Installing Thoth [$(1)] into $(VENV), once: about $(2) to download, $(3) on disk."
 	@began=$$(date +%s) && \
 	$(PIP) install --constraint constraints.txt --editable '.[$(1)]' && \
+	$(BIN)/python -m compileall -q $(ROOMS) && \
 	echo "Installed $$($(PIP) list --format freeze | wc -l) packages into $(VENV) in $$(($$(date +%s) - began)) s."
 	@touch $@
 endef

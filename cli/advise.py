@@ -150,14 +150,17 @@ def _answered(
     :param urls: ask the indexes for the URLs of files
     """
     from adviser.answering.answers import answer, knowledge, reported
-    from adviser.answering.missing_packages import lacks_releases
+    from adviser.answering.missing_packages import lacks_releases, lacks_releases_of_roots
     from graph.candidates import IndexesSilent
     from graph.snapshot import with_absences
 
     known, fetch, threads = None, options["build"] or options["fetch"], options["threads"]
     if fetch is None:
-        known = knowledge(stores, request)
-        fetch = lacks_releases(stores, request, known[0])
+        # Reading the graph would be in vain.
+        fetch = lacks_releases_of_roots(stores, request)
+        if not fetch:
+            known = knowledge(stores, request)
+            fetch = lacks_releases(stores, request, known[0])
     if fetch:
         from adviser.answering.index_resolution import named
 

@@ -28,7 +28,7 @@ from common.releases import (
     Requirement,
     parse_requirement,
 )
-from common.wheels import Fit, compatibility, cuda_of, cuda_runs
+from common.wheels import Compatibility, Fit, compatibility, cuda_of, cuda_runs
 from graph.candidates import Candidate, Dependency, Excluded, ExclusionReason, newest_first
 
 _STATES = {
@@ -108,6 +108,7 @@ class CandidateBuilder:
         self._python_began = first_release_of(self._python)
         self._holds: dict[tuple[str, str], bool] = {}
         self._admits: dict[str, bool] = {}
+        self._fits: dict[tuple[tuple[str, ...], bool | None, bool], Compatibility] = {}
         self._known: dict[Any, tuple[Dependency, ...]] = {}
 
     def build(
@@ -160,9 +161,7 @@ class CandidateBuilder:
         version = self._solved_version(record)
         self._refuse_other_python(record.requires_python)
         self._refuse_newer_cuda(name, record.version)
-        fit = compatibility(
-            record.wheels or (), record.has_sdist, bool(record.files_complete), self._environment
-        )
+        fit = self._fit(tuple(record.wheels or ()), record.has_sdist, bool(record.files_complete))
         sdist_only = not fit.installable and bool(record.has_sdist)
         if not fit.installable and not sdist_only:
             raise NotACandidate(ExclusionReason(fit.reason.value), fit.message)
@@ -189,6 +188,15 @@ class CandidateBuilder:
             requirements_built=record.metadata_source == SDIST_BUILT,
             read=record.requires is not None,
         )
+
+    def _fit(
+        self, wheels: tuple[str, ...], has_sdist: bool | None, files_complete: bool
+    ) -> Compatibility:
+        key = wheels, has_sdist, files_complete
+        known = self._fits.get(key)
+        if known is None:
+            known = self._fits[key] = compatibility(*key, self._environment)
+        return known
 
     def _solved_version(self, record: VersionRecord) -> Version:
         state = ReleaseState(record.state or ReleaseState.UNREAD)

@@ -32,9 +32,9 @@ from graph.advice import StoredAdvice
 from graph.candidates import Dependency
 from graph.engine import GRAPH, Stores
 from graph.evidence import Evidence
-from graph.projection import sync_few
 from graph.record.advice import add_advice
 from graph.record.evidence import evidence_for
+from graph.record.freshness import FEW_ENTRIES, lag_of
 from graph.record.release_queries import files_of, unread_of
 from graph.snapshot import Snapshot
 from graph.snapshot_reader import load_snapshot
@@ -204,8 +204,13 @@ def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = N
         if also is not None:
             also(connection)
             return digest_bytes(stored.report)
-    with watchdog(GRAPH, stores.settings.query_timeout_s * 2):
-        sync_few(stores.engine, stores.driver, database=stores.database)
+        waiting = lag_of(connection, FEW_ENTRIES + 1).count
+    if waiting <= FEW_ENTRIES:
+        # Loading the projection takes a tenth of the time of a first advice, which stores many.
+        from graph.projection import sync_few
+
+        with watchdog(GRAPH, stores.settings.query_timeout_s * 2):
+            sync_few(stores.engine, stores.driver, database=stores.database)
     return digest_bytes(stored.report)
 
 

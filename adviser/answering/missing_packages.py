@@ -82,8 +82,8 @@ def lacks_releases(stores: Stores, request: StackRequest, snapshot: Snapshot) ->
     True if :func:`lacks_of` names a package that an index may be asked for, or if the store has
     only those releases of a package that an earlier advice read. Never with ``FETCH_MISSING=0``.
     """
-    configured = [it.name for it in request.options.indexes if it.known]
-    if not configured or not stores.settings.fetch_missing:
+    configured = _configured(stores, request)
+    if not configured:
         return False
     names = list(snapshot.revisions)
     with stores.engine.connect() as connection:
@@ -94,6 +94,21 @@ def lacks_releases(stores: Stores, request: StackRequest, snapshot: Snapshot) ->
     return any(
         lack.may_be_asked(index, answers, configured) for lack in lacks for index in configured
     )
+
+
+def lacks_releases_of_roots(stores: Stores, request: StackRequest) -> bool:
+    """Whether :func:`lacks_releases` is true for what the request names; needs no snapshot."""
+    if not _configured(stores, request):
+        return False
+    with stores.engine.connect() as connection:
+        return are_partly_read(connection, [it.name for it in request.roots])
+
+
+def _configured(stores: Stores, request: StackRequest) -> list[str]:
+    """The indexes of a request that may be asked for missing releases."""
+    if not stores.settings.fetch_missing:
+        return []
+    return [it.name for it in request.options.indexes if it.known]
 
 
 _UNREAD = ExclusionReason.UNREAD

@@ -18,7 +18,7 @@ from common.errors import ProjectError
 from graph.engine import graph_errors, relational_errors
 from graph.projection.outbox import REBUILD, drain, only_projector, project_once
 from graph.projection.registry import PROJECTED
-from graph.record.freshness import Lag, lag_of
+from graph.record.freshness import FEW_ENTRIES, Lag, lag_of
 from graph.tables import (
     OutboxEntry,
 )
@@ -32,8 +32,6 @@ Progress = Callable[[int, int], None]
 BATCH = 4_000
 #: Time to wait for another projector, in seconds.
 WAIT_S = 600.0
-#: Entries that :func:`sync_few` projects at most.
-FEW = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ def sync(
 
 
 def sync_few(
-    engine: Engine, driver: neo4j.Driver, *, most: int = FEW, database: str = "neo4j"
+    engine: Engine, driver: neo4j.Driver, *, most: int = FEW_ENTRIES, database: str = "neo4j"
 ) -> bool:
     """Project pending entries if they are few and no other projector runs; never waits.
 

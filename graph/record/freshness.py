@@ -92,6 +92,10 @@ def progress(connection: Connection) -> KnowledgeState:
     return KnowledgeState(*connection.execute(_PROGRESS).one())
 
 
+#: Waiting entries that a request projects at once, after it has written a few rows.
+FEW_ENTRIES = 50
+
+
 def lag_of(connection: Connection, most: int | None = None) -> Lag:
     """How far the graph is behind the record; one query to PostgreSQL, none to the graph.
 
