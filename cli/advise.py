@@ -144,8 +144,7 @@ def _answered(
     *,
     urls: bool,
 ) -> tuple[Answer, bool]:
-    """The answer, over everything that the indexes list or out of the graph, and whether the
-    indexes were asked.
+    """The answer, over all listed versions or from the graph, and whether the indexes were asked.
 
     :param urls: ask the indexes for the URLs of files
     """

@@ -84,7 +84,7 @@ def parents_of(module: str) -> Iterator[str]:
 
 
 def names_in_wheel(paths: Iterable[str], namespaces: Collection[str] = ()) -> ImportNames:
-    """The names of a wheel with these files, all of them.
+    """All names of a wheel with these files.
 
     :param namespaces: dotted names of packages that other wheels share although they have a file
         ``__init__.py`` (``namespace_packages.txt``)
@@ -108,7 +108,7 @@ def names_in_wheel(paths: Iterable[str], namespaces: Collection[str] = ()) -> Im
 
 
 def names_at_end(paths: Iterable[str], top_level: str = "", entry_points: str = "") -> ImportNames:
-    """The top-level names of a wheel, as far as some of its files show them.
+    """The top-level names of a wheel that some of its files show.
 
     :param top_level: content of ``top_level.txt``
     :param entry_points: content of ``entry_points.txt``

@@ -224,7 +224,7 @@ class CandidateBuilder:
         """Refuse to build what is older than this Python, unless it is pure Python.
 
         Compiled code of that age rarely builds. A version whose wheels are for other Pythons is
-        refused, too: its publisher says for which it is.
+        refused, too, because its publisher names the Pythons that it is for.
         """
         began, uploaded = self._python_began, version.uploaded_at
         if uploaded is None or uploaded >= began or version.wheel_mismatch in _FOR_THIS_PYTHON:

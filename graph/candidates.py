@@ -164,7 +164,7 @@ class Excluded:
 
 
 class AbsenceReason(StrEnum):
-    """Why nothing is known of a required package; values are stored, never renamed."""
+    """Why nothing is known about a required package; values are stored, never renamed."""
 
     #: Every index of the request answered that it does not have the package.
     NOT_FOUND = "not_found"
@@ -176,7 +176,7 @@ class AbsenceReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """What the indexes of a request said of a package that they gave no version of.
+    """What the indexes of a request answered about a package without any version.
 
     :param message: about the package as ``it``, such as ``pypi does not have it``
     """

@@ -171,7 +171,7 @@ def with_revision(snapshot: Snapshot) -> Snapshot:
 
 
 def with_absences(snapshot: Snapshot, absences: Mapping[str, Absence]) -> Snapshot:
-    """The snapshot with what indexes said of its missing packages, with its new revision."""
+    """The snapshot with the answers of indexes about its missing packages, and its new revision."""
     answered = {name: absences[name] for name in snapshot.missing if name in absences}
     return with_revision(replace(snapshot, absences=answered))
 

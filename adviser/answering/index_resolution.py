@@ -1,9 +1,10 @@
 """Resolves a request over all versions that its indexes list, and reads the metadata of a few.
 
-First without a solver: the page of each required package, the newest version that meets what is
-known, its metadata, the pages of what that requires, all at the same time. Then in rounds: find
-the best stack, read those of its versions that were only listed, find it again. The rounds end
-when every version of the best stack was read: then no listed version makes a better one.
+The first pass needs no solver. It reads the page of each required package, the metadata of the
+newest version that meets what is known, and the pages of that version's requirements, all at the
+same time. Then rounds begin: each finds the best stack and reads those of its versions that were
+only listed. The rounds end when every version of the best stack was read, because no listed version
+then makes a better stack.
 """
 
 from __future__ import annotations
@@ -235,7 +236,7 @@ class IndexResolution:
             await self._read_down(newest.name, newest.version)
 
     def unbuilt(self) -> dict[tuple[str, str], str]:
-        """Reason by name and version for builds that failed."""
+        """The reasons of failed builds, by name and version."""
         return {} if self._builder is None else dict(sorted(self._builder.failures.items()))
 
     def unmet(self) -> dict[str, str]:

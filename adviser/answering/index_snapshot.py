@@ -116,7 +116,7 @@ class ListedPackage:
         self._change(version)
 
     def drop(self, version: str, cause: str) -> None:
-        """Leave out a version whose metadata its index did not let us read, which may pass.
+        """Leave out a version whose metadata could not be read from its index now.
 
         :param cause: names the file, and what went wrong
         """
@@ -218,7 +218,7 @@ class IndexSnapshot:
         return {it.index for it in self.packages.values()}
 
     def read(self) -> dict[str, list[ReadPackage]]:
-        """Pages with the metadata that was read of their versions, by index."""
+        """For each index, pages with the metadata of those versions that were read."""
         read: dict[str, list[ReadPackage]] = {}
         for it in self.packages.values():
             read.setdefault(it.index, []).append((it.page, it.metadata))

@@ -128,7 +128,7 @@ def _versions(snapshot: Snapshot, name: str) -> dict[str, dict[str, ExclusionRea
 def _meets_request(
     snapshot: Snapshot, request: ResolverRequest, name: str, versions: Iterable[str]
 ) -> bool:
-    """Whether each requirement of the request on a package is met by one of these versions."""
+    """Whether each requirement of the request on a package admits one of these versions."""
     valid = [it for it in versions if version_of(it) is not None]
     return all(
         any(admits(specifier, version) for version in valid)

@@ -36,7 +36,7 @@ class CannotBuild(ProjectError):
 
 
 class SdistBuilder:
-    """Builds metadata for one environment in the sandbox, one source distribution at a time.
+    """Builds metadata for one environment, one source distribution at a time, in the sandbox.
 
     :ivar failures: why a build failed, by name and version
     :raises CannotBuild: without a sandbox, or without this Python on this machine

@@ -49,7 +49,7 @@ class UnfetchedVersions:
 
     @property
     def _remedy(self) -> str:
-        """The command that reads what decides.
+        """The command that reads the versions on which the answer depends.
 
         Reading a number of older versions would only let an old one win, so that is never advised.
         """
@@ -173,7 +173,7 @@ _SHOWN = 10
 
 
 def unread_texts(snapshot: Snapshot) -> tuple[str, ...]:
-    """Packages and versions that their index did not let us read, with the reason, sorted.
+    """Packages and versions that could not be read from their index, with the reason, sorted.
 
     If there are any, nothing is proven over all listed versions.
     """
@@ -197,7 +197,7 @@ def missing_message(request: StackRequest, snapshot: Snapshot) -> str | None:
     """The missing packages and the command that fetches them; ``None`` if nothing is missing.
 
     Requirements that name an index are fetched from that index only, if it is configured. Packages
-    of which an index was asked already are left out.
+    that an index was already asked for are left out.
     """
     missing = [it for it in snapshot.missing if it not in snapshot.absences]
     if not missing:

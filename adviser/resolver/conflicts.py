@@ -229,7 +229,7 @@ class ConflictModel:
     def forbid_circles(self, true: frozenset[int]) -> bool:
         """Add a clause against literals that only require each other; false if there are none.
 
-        The same loop formula as :meth:`adviser.resolver.cp_sat_search.Model.unfound` adds.
+        The clause is the loop formula of :meth:`adviser.resolver.cp_sat_search.CpSatModel.unfound`.
         """
         loose = true - self._reached(true)
         circle = sorted(loose & self._asked_of)

@@ -154,7 +154,8 @@ class ReadingRounds:
         """The unread versions that would be chosen next if the version cannot be.
 
         Versions that other specifiers admit are included, because packages that are released
-        together pin each other. Source distributions are read on speculation only beside another.
+        together pin each other. Unchosen source distributions are read only together with a chosen
+        one.
 
         :param reached: score of a stack of read versions, below which the solver never walks
         """
@@ -224,7 +225,7 @@ class _Walk:
     levels: LevelValues | None = None
 
     def score_with(self, universe: Universe, other: Candidate) -> LevelValues:
-        """Upper bound of the score of the stack with another version in its place."""
+        """Upper bound of the score of the stack if another version replaces this one."""
         levels = list(self.levels or ())
         first, newness = universe.values(self.version)
         other_first, other_newness = universe.values(other)

@@ -211,7 +211,7 @@ def assess(  # noqa: PLR0913 - inputs of one result
 
 
 def _missing(snapshot: Snapshot) -> dict[str, str]:
-    """Why nothing is known of a required package, by name."""
+    """Why nothing is known about a required package, by name."""
     messages = {name: it.message for name, it in snapshot.absences.items()}
     return {name: messages.get(name, "the store has no version of it") for name in snapshot.missing}
 

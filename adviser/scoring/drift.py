@@ -87,7 +87,7 @@ def resolution(values: Sequence[float]) -> float:
 
 
 def _segmented(values: FloatArray, penalty: float, shortest: int) -> list[int]:
-    """The steps of the segmentation with the least squared error plus penalties."""
+    """The steps of the segmentation whose squared error plus penalties is smallest."""
     n = len(values)
     # Relative to the first value, equal values have a cost of exactly zero.
     sums = np.concatenate([[0.0], np.cumsum(values - values[0])])

@@ -81,7 +81,7 @@ def _answered(
     *,
     may_fetch: bool,
 ) -> Answer:
-    """The answer to a request, over everything that the indexes list or out of the graph.
+    """The answer to a request, over all listed versions or from the graph.
 
     :param may_fetch: whether releases that the store lacks are read from the indexes
     """
@@ -185,7 +185,7 @@ def replay_advice(worker: WorkerContext, analysis: Analysis, request: dict[str, 
 def explain_why_not(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
     """Explain what a requirement would change in the stack of a request, with current data.
 
-    What the store lacks is read from the indexes first, if the client may have that done.
+    Releases that the store lacks are first read from the indexes, if the client may request that.
 
     :returns: the identifier of the result's document
     :raises InvalidArgument: if there is no such advice

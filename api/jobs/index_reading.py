@@ -32,8 +32,8 @@ def read_over_indexes(
 ) -> T | IndexesSilent:
     """The result of ``use`` over all listed versions; the versions that were read are stored.
 
-    Only configured indexes are asked. Clients see the progress in the state of the request, and in
-    its log what the indexes do not have.
+    Only configured indexes are asked. Clients see the progress in the state of the request; its log
+    names packages that no index has.
 
     :param use: such as :meth:`adviser.answering.index_resolution.IndexResolution.advise`
     :param more: requirements whose packages are read besides those of the request

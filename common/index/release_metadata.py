@@ -64,7 +64,7 @@ def metadata_of_file(
 
 
 def _imports(core: CoreMetadata, read: MetadataRead) -> ImportNames | None:
-    """The files of a wheel tell more than a declaration, and that tells more than some files."""
+    """The best source is all files of a wheel, the next a declaration, the last some files."""
     if (read.imports is None or not read.imports.complete) and core.import_names is not None:
         return declared_names(core.import_names, core.import_namespaces)
     return read.imports

@@ -1,4 +1,4 @@
-"""Reads the central directory of a wheel, as far as it is known, for the names of its modules.
+"""Reads module names from the known part of the central directory of a wheel.
 
 The end of a wheel is fetched for its METADATA anyway, and it holds the whole directory of most
 wheels. Nothing else is fetched here.
@@ -107,7 +107,7 @@ def _place(wheel: BinaryIO) -> tuple[int, int, int] | None:
 
 
 def _known_end(wheel: BinaryIO, first: int, last: int) -> WheelDirectory | None:
-    """The entries between two offsets, of which the first may lie inside an entry."""
+    """The entries between two offsets; the first offset may lie inside an entry."""
     wheel.seek(first)
     try:
         data = wheel.read(last - first)

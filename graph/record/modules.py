@@ -1,4 +1,4 @@
-"""Importable modules: which releases provide one, by the names that were read of their wheels."""
+"""Importable modules and the releases that provide them, by names that were read from wheels."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class ModuleProvider:
 def providers_of(connection: Connection, module: str) -> list[ProvidedModule]:
     """Releases that provide a module, by name and version.
 
-    A release of which only some names are known is left out if it might contain the module, and
-    another release certainly does.
+    If only some names of a release are known and it might contain the module, it is left out if
+    another release certainly contains the module.
 
     :param module: such as ``sklearn`` or ``google.protobuf``; case-sensitive
     """
@@ -84,7 +84,7 @@ def module_providers(connection: Connection, module: str) -> list[ModuleProvider
 
 
 def releases_without_names(connection: Connection, name: str) -> int:
-    """Number of releases of a package that were read, but whose names nobody read."""
+    """Number of releases of a package that were read, but whose module names are unknown."""
     version = PackageVersionRow
     query = select(func.count()).where(
         version.name == name, version.imports.is_(None), version.state == "solved",

@@ -318,7 +318,7 @@ def _directory(raw: RawDocument) -> DeliveredInspection:
 
 
 def _stored_directory(value: Record, body: bytes) -> DeliveredInspection:
-    """Read the stored body that :func:`_directory` made."""
+    """Read a stored body that :func:`_directory` wrote."""
     jobs = []
     for number, part in enumerate(list_of(value, "results", "$")):
         result = as_record(part, path("$.results", number)).get("result")

@@ -63,7 +63,7 @@ def is_archive(name: str) -> bool:
 
 
 def is_lines(name: str, limits: SourceLimits) -> bool:
-    """Whether a file is named like JSON lines, and the limits allow JSON lines."""
+    """Whether the name of a file is that of JSON lines, and the limits allow JSON lines."""
     return limits.lines and name.lower().endswith(LINE_SUFFIXES)
 
 

@@ -1,7 +1,7 @@
-"""Builds the metadata of a source distribution, by its build backend in the sandbox (PEP 517).
+"""Builds the metadata of a source distribution with its build backend in the sandbox (PEP 517).
 
-The backend and what it requires are installed outside the sandbox, from wheels only, so that
-nothing of them runs there. The hooks run inside, without a network.
+The backend and its requirements are installed outside the sandbox from wheels only, so that none of
+their code runs there. The hooks run inside the sandbox, without a network.
 """
 
 from __future__ import annotations
