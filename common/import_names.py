@@ -42,7 +42,7 @@ class ImportNames:
         return self.source is not ImportSource.DIRECTORY_END
 
     def provides(self, module: str) -> str | None:
-        """The longest name that ``module`` is, or lies in; ``None`` if the release lacks it.
+        """The longest name that equals ``module`` or contains it; ``None`` if there is none.
 
         >>> protobuf = ImportNames(("google", "google.protobuf"), ImportSource.DIRECTORY)
         >>> protobuf.provides("google.protobuf.json_format"), protobuf.provides("google.cloud")

@@ -53,8 +53,9 @@ def _is_abandoned(path: Path) -> bool:
 def _end_users(folder: Path) -> None:
     """End our processes with a path in ``folder`` among their arguments.
 
-    A process asks the kernel to end with its parent only after its start. If the parent is killed
-    before that, the process survives: bubblewrap's first process, for example, with its job.
+    A process can only ask the kernel after its own start to be ended with its parent. If the parent
+    is killed before that, the process survives: bubblewrap's first process, for example, with its
+    job.
     """
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):

@@ -215,9 +215,9 @@ class IndexResolution:
     def _drop_unread(self, ended: ReadingEnded) -> None:
         """Leave out all versions that were not read, since nothing more is read."""
         for name, package in self.listed.packages.items():
-            for it in self.listed.candidates(name):
-                if not it.read:
-                    package.drop(it.version, ended.message)
+            for candidate in self.listed.candidates(name):
+                if not candidate.read:
+                    package.drop(candidate.version, ended.message)
 
     async def _read_down(self, name: str, version: str) -> None:
         """Read a version, the newest versions that meet its requirements, and so on."""
@@ -430,7 +430,7 @@ async def _over_indexes(
 
 
 class _RecordKnowledge:
-    """Adds what the record knows to what was listed and read; each package is looked up once."""
+    """Adds data of the record to listed and read versions; each package is looked up once."""
 
     def __init__(self, stores: Stores) -> None:
         self._engine = stores.engine

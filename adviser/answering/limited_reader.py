@@ -23,7 +23,7 @@ class ReadingEnded(IndexProblem):
 class ReadingTime:
     """The time in which one answer reads from all its indexes.
 
-    Only time counts in which something is read, and readings at the same time count once.
+    Only the time in which something is read counts, and concurrent reads count once.
 
     :param limit_s: ``INDEX_TIME_S``
     """

@@ -167,9 +167,9 @@ class _Tree:
 
     def _cheapest(self, branch: _Branch, package: int) -> tuple[int, int]:
         alive = branch.alive[package]
-        for it in self._costs[package]:
-            if it[1] & alive:
-                return it
+        for entry in self._costs[package]:
+            if entry[1] & alive:
+                return entry
         raise AssertionError("a required package without versions")
 
     def _bounded(self, branch: _Branch) -> bool:

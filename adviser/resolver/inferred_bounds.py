@@ -83,7 +83,7 @@ def head_of(candidates: Sequence[Candidate], wanted: Candidate) -> Candidate | N
 
 
 def _with_heads(candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate | None, Candidate]]:
-    """Every version that was read, after the newest release of its series, if there is one."""
+    """Pairs of the newest release of a series, if there is one, and a version that was read."""
     heads: dict[tuple[str, tuple[int, ...]], Candidate] = {}
     for candidate in candidates:
         if not candidate.read and candidate.prerelease:

@@ -4,8 +4,9 @@ A machine that is patched, throttled or moved runs at another speed from then on
 in one reference stack, because a stack cannot become faster by itself. The method is exact
 least-squares segmentation with a penalty for each step (Jackson et al. 2005,
 doi:10.1109/LSP.2004.838216). PELT (Killick, Fearnhead & Eckley 2012,
-doi:10.1080/01621459.2012.737745) gives the same result and is faster with many steps. However, its
-pruning is wrong if a level needs at least five values, and histories are short enough without it.
+doi:10.1080/01621459.2012.737745) gives the same result and is faster with many steps. However, the
+pruning of PELT is wrong if a level needs at least five values, and histories are short enough
+without PELT.
 """
 
 from __future__ import annotations

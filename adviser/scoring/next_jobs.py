@@ -39,9 +39,9 @@ class FurtherJobs:
 def further_jobs(comparisons: Sequence[Comparison]) -> tuple[FurtherJobs, ...]:
     """Undetermined comparisons, the most useful to measure first.
 
-    Left out are candidates that can no longer be the best, and comparisons that no number of jobs
-    would settle. Comparisons of equal rank, such as those with unknown errors, are ordered by the
-    number of jobs.
+    Candidates that can no longer be the best are left out, and so are comparisons that no number of
+    jobs would settle. Comparisons of equal rank, such as those with unknown errors, are ordered by
+    the number of jobs.
 
     :param comparisons: all comparisons that were tested together, with the same baseline
     """

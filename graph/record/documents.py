@@ -262,9 +262,9 @@ def forgotten(connection: Connection, which: ColumnElement[bool]) -> tuple[int, 
 def forget_body(connection: Connection, settings: Settings, document_id: str) -> None:
     """Delete the body of a deleted document from the document store.
 
-    Call this after the commit. Before it, the deletion of the row might be rolled back, and the
-    document would have lost its body. A writer that stores the same body again holds a lock until
-    its transaction ends.
+    Call this after the commit. Before the commit, the deletion of the row might be rolled back, and
+    the document would have lost its body. A writer that stores the same body again holds a lock
+    until its transaction ends.
     """
     wanted = {"wanted": document_id}
     lock_name(connection, document_id, namespace=_BODIES)

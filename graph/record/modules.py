@@ -63,8 +63,8 @@ def providers_of(connection: Connection, module: str) -> list[ProvidedModule]:
     certain: list[ProvidedModule] = []
     possible: list[ProvidedModule] = []
     for names, provided in _candidates(connection, module):
-        found = certain if names.complete or provided.module == module else possible
-        found.append(provided)
+        providers = certain if names.complete or provided.module == module else possible
+        providers.append(provided)
     return sorted(certain or possible, key=lambda it: (it.name, version_key(it.version), it.index))
 
 
@@ -109,14 +109,14 @@ def _candidates(connection: Connection, module: str) -> list[tuple[ImportNames, 
         .join(artifact, artifact.purl == version.purl)
         .where(artifact.imports.op("&&")(wanted))
     )
-    found: dict[str, tuple[ImportNames, ProvidedModule]] = {}
+    names_by_purl: dict[str, tuple[ImportNames, ProvidedModule]] = {}
     for row in connection.execute(read):
-        found |= _found(row, module, row.imports_source)
+        names_by_purl |= _found(row, module, row.imports_source)
     for row in connection.execute(unpacked):
         # Analyses from before 0.2.0 have top-level names only; a directory tells more.
         if row.imports_source != ImportSource.DIRECTORY:
-            found |= _found(row, module, UNPACKED_WHEEL)
-    return list(found.values())
+            names_by_purl |= _found(row, module, UNPACKED_WHEEL)
+    return list(names_by_purl.values())
 
 
 def _found(
