@@ -353,4 +353,14 @@ def read_over_indexes(
         click.echo(printable(f"warning: {warning}"), err=True)
     for name, reason in resolution.unmet().items():
         click.echo(printable(f"still missing: {name}: {reason}"), err=True)
+    for reason in dict.fromkeys(it.reason for it in resolution.listed.absences.values()):
+        click.echo(f"hint: {_REMEDIES[reason]}", err=True)
     return result
+
+
+#: What to do about a missing package, by the reason.
+_REMEDIES = {
+    "not_found": "check the spelling, or name the index that has the package (--index)",
+    "unavailable": "run the command again; check the address and the credentials of the index",
+    "not_configured": "configure the index on this machine (PACKAGE_INDEXES)",
+}

@@ -8,7 +8,9 @@ from typing import Any
 from cli.console import Column, Styled, Table, print_text, shown
 
 #: Notes that are shown in the row of their package although they are not warnings.
-_ROW_NOTES = frozenset({"performance_faster", "performance_equivalent", "built_from_sdist"})
+_ROW_NOTES = frozenset(
+    {"performance_faster", "performance_equivalent", "built_from_sdist", "prerelease"}
+)
 _STYLES = {"INFO": "dim", "WARNING": "yellow", "ERROR": "red"}
 #: Maximum number of measurements and vulnerabilities shown of a version that was not chosen.
 _MOST_MEASUREMENTS, _MOST_VULNERABILITIES = 2, 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from adviser.advise import Advice
@@ -18,7 +18,7 @@ from adviser.reports.version_rationale import (
 )
 from adviser.resolver.results import Choice, ResolutionStatus, ResolvedStack
 from adviser.resolver.specifiers import admits, names_prerelease
-from adviser.resolver.universe import RefusedVersion, RequestRule
+from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
 from adviser.scoring.assessment_types import (
     Claim,
     Coverage,
@@ -105,8 +105,11 @@ def stack_notes(advice: Advice) -> list[ReportNote]:
 def product_notes(advice: Advice, stack: ResolvedStack) -> list[ReportNote]:
     """Notes about one stack: first about its versions, then why newer versions were not chosen."""
     purls = {it.purl for it in stack.choices}
-    notes = [note_of(it) for it in advice.assessment.notes(purls)]
     rationales = rationales_of(advice, stack)
+    notes = [
+        _with_admission(note_of(it), advice.universe, rationales)
+        for it in advice.assessment.notes(purls)
+    ]
     notes += [
         note for it in stack.choices if (note := _version_note(advice, rationales, it)) is not None
     ]
@@ -116,6 +119,22 @@ def product_notes(advice: Advice, stack: ResolvedStack) -> list[ReportNote]:
         message = f"the project already has this stack; {better}"
         notes.insert(0, ReportNote(NoteCode.STAY, NoteLevel.INFO, message))
     return list(dict.fromkeys(notes))
+
+
+def _with_admission(
+    note: ReportNote, universe: Universe, rationales: VersionRationales
+) -> ReportNote:
+    """A note that a version is a pre-release, with the reason why that is allowed."""
+    if note.code != JustificationCode.PRERELEASE or note.package is None:
+        return note
+    naming = (
+        rationales.requirement_text(requirer, dependency)
+        for requirer, dependency in rationales.requirers(note.package)
+        if names_prerelease(universe.asked(dependency))
+    )
+    allowed = note.package in universe.prereleases
+    otherwise = "the request allows them" if allowed else "no release meets all requirements"
+    return replace(note, message=f"{note.message}: {next(naming, otherwise)}")
 
 
 def rationales_of(advice: Advice, stack: ResolvedStack) -> VersionRationales:

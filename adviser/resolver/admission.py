@@ -315,7 +315,7 @@ class _Screen:
             rule = f"only versions of {name} with the extra {extra!r} count"
             if not any(not it.read or extra in it.extras for it in candidates):
                 known = sorted({offered for it in candidates for offered in it.extras})
-                rule = f"no version of {name} has the extra {extra!r}; "
+                rule = f"no version of {name} has the extra {extra!r}{_similar(extra, known)}; "
                 rule += f"there are: {', '.join(known)}" if known else "there is none at all"
             yield partial(_lacks, extra, rule)
 
@@ -391,6 +391,14 @@ def _unbuilt(candidate: Candidate) -> _Why | None:
     if not candidate.sdist_only:
         return None
     return RequestRule.ONLY_WHEELS, "has no wheel for this environment", "with a wheel"
+
+
+def _similar(extra: str, known: Sequence[str]) -> str:
+    """A question about a misspelt extra; empty if no known one is similar."""
+    from difflib import get_close_matches
+
+    similar = get_close_matches(extra, known, 1)
+    return f" (did you mean {similar[0]!r}?)" if similar else ""
 
 
 def _lacks(extra: str, rule: str, candidate: Candidate) -> _Why | None:

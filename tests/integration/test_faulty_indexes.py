@@ -245,6 +245,7 @@ def test_a_package_that_does_not_exist_is_a_proof(
 ) -> None:
     done, report = advise(stores, index, asking(tmp_path, "app", "nowhere"))
     assert done.returncode == 1
+    assert "hint: check the spelling, or name the index that has the package" in done.stderr
     assert report["ERROR"].endswith("you ask for nowhere, and pypi does not have it")
 
 

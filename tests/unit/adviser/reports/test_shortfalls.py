@@ -45,6 +45,21 @@ def test_a_cooldown_that_leaves_a_prerelease_alone_is_told() -> None:
     assert "1.1 (not published before 2025-01-01 but on 2025-06-01)" in note["message"]
 
 
+@pytest.mark.parametrize(
+    ("manifest", "index", "reason"),
+    [
+        ("app\n", INDEX, "app 1.0 requires core>=2.0rc1"),
+        ("core==2.0rc1\n", INDEX, "the request requires core==2.0rc1"),
+        ("core\n", {"core": {"2.0rc1": OLD}}, "no release meets all requirements"),
+    ],
+)
+def test_a_prerelease_is_told_with_the_reason_that_admits_it(
+    manifest: str, index: Index, reason: str
+) -> None:
+    (note,) = notes(advised(asked(manifest), index), "prerelease")
+    assert note["message"] == f"core 2.0rc1 is a pre-release: {reason}"
+
+
 def test_a_refusal_that_leaves_a_prerelease_alone_is_told() -> None:
     request = asked("core\n", RecommendationType.SECURITY)
     snapshot = snapshot_for(request, INDEX)
@@ -98,6 +113,8 @@ def test_an_extra_that_the_request_asks_for_in_vain_is_a_conflict_that_names_the
     assert advice.resolution.conflict is not None
     text = "\n".join(advice.resolution.conflict.lines())
     assert "no version of web has the extra 'nosuch'; there are: all, speed" in text
+    misspelt = report_of(advised(asked("web[sped]\n"), INDEX))["result"]["report"]["ERROR"]
+    assert "has the extra 'sped' (did you mean 'speed'?); there are: all, speed" in misspelt
 
 
 def test_a_cooldown_holds_for_the_files_of_a_lock() -> None:
