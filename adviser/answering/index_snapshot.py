@@ -7,7 +7,7 @@ set of stacks, so a best stack in which every version was read is best over all 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
@@ -49,29 +49,45 @@ _OF_FILES = frozenset(
 
 
 @dataclass(slots=True)
+class BuiltVersions:
+    """The versions of a package, built for some extras.
+
+    :param versions: candidates and excluded versions, newest first
+    :param changed: versions that must be built again
+    :param candidates: the same object until something changes; ``None`` if something did
+    """
+
+    versions: dict[str, Candidate | Excluded] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
+    candidates: tuple[Candidate, ...] | None = None
+    excluded: tuple[Excluded, ...] = ()
+    required: tuple[Dependency, ...] = ()
+
+
+@dataclass(slots=True)
 class ListedPackage:
     """A package on the index that it comes from.
 
     :param records: by version
     :param metadata: by version that was read
+    :param stored: versions whose metadata the record has, as far as this process knows
     :param extras: that are requested of it
-    :param versions: candidates and excluded versions, newest first
+    :param built: by extras that were requested
     :param compiled: whether any of its wheels is for one binary interface of Python
     :param vulnerabilities: by package URL of the affected version
+    :param position: position of the record at which the vulnerabilities were read
     """
 
     page: ProjectPage
     index: str
     records: dict[str, VersionRecord]
     metadata: dict[str, ReleaseMetadata] = field(default_factory=dict)
-    extras: set[str] = field(default_factory=set)
+    stored: set[str] | None = None
+    extras: frozenset[str] = frozenset()
     vulnerabilities: Mapping[str, Sequence[KnownVulnerability]] = field(default_factory=dict)
-    versions: dict[str, Candidate | Excluded] = field(default_factory=dict)
-    changed: set[str] = field(default_factory=set)
-    candidates: tuple[Candidate, ...] | None = None
-    excluded: tuple[Excluded, ...] = ()
+    position: Hashable = None
+    built: dict[frozenset[str], BuiltVersions] = field(default_factory=dict)
     compiled: bool = False
-    required: tuple[Dependency, ...] = ()
     #: Why a version is excluded, by version; names the file and the cause.
     _causes: dict[str, str] = field(default_factory=dict)
     _unavailable: set[str] = field(default_factory=set)
@@ -131,42 +147,62 @@ class ListedPackage:
     def request(self, extras: Iterable[str]) -> None:
         """Add extras that are requested of the package."""
         if not self.extras.issuperset(extras):
-            self.extras.update(extras)
-            # Extras select among requirements, and those of unread versions are unknown.
-            self._change(*(it for it, record in self.records.items() if record.requires))
+            self.extras = self.extras.union(extras)
 
-    def learn_vulnerabilities(self, known: Mapping[str, Sequence[KnownVulnerability]]) -> None:
-        """Add known vulnerabilities.
+    def learn_vulnerabilities(
+        self, known: Mapping[str, Sequence[KnownVulnerability]], position: Hashable = None
+    ) -> None:
+        """Replace the known vulnerabilities.
 
-        :param known: by package URL of the affected version
+        :param known: by package URL of the affected version; other packages are ignored
+        :param position: of the record when they were read
         """
-        self.vulnerabilities = known
-        self._change(*(it for it, record in self.records.items() if record.purl in known))
+        ours = {it.purl: known[it.purl] for it in self.records.values() if it.purl in known}
+        self.position = position
+        if ours != self.vulnerabilities:
+            affected = ours.keys() | self.vulnerabilities.keys()
+            self.vulnerabilities = ours
+            self._change(*(it for it, record in self.records.items() if record.purl in affected))
 
-    def build(self, builder: CandidateBuilder) -> tuple[Candidate, ...]:
-        """The candidates, newest first; the same object until something changes."""
-        if self.candidates is not None:
-            return self.candidates
+    def build(self, builder: CandidateBuilder) -> BuiltVersions:
+        """Candidates, newest first, and excluded versions, for the requested extras."""
+        built = self.built.get(self.extras)
+        if built is None:
+            built = self.built[self.extras] = self._started()
+        if built.candidates is not None:
+            return built
         extras, name = tuple(sorted(self.extras)), self.page.name
-        if self.versions:
-            for version in self.changed:
+        if built.versions:
+            for version in built.changed:
                 record = self.records[version]
-                self.versions[version] = builder.version(name, record, extras, self.compiled)
+                built.versions[version] = builder.version(name, record, extras, self.compiled)
         else:
             records = self.records.values()
             self.compiled = has_compiled_wheels(records)
-            built = [builder.version(name, it, extras, self.compiled) for it in records]
-            self.versions = {it.version: it for it in newest_first(built)}
-        self.changed.clear()
-        versions = self.versions.values()
-        self.candidates = with_vulnerabilities(
+            all_built = [builder.version(name, it, extras, self.compiled) for it in records]
+            built.versions = {it.version: it for it in newest_first(all_built)}
+        built.changed.clear()
+        versions = built.versions.values()
+        built.candidates = with_vulnerabilities(
             (it for it in versions if isinstance(it, Candidate)), self.vulnerabilities
         )
-        self.excluded = tuple(self._with_cause(it) for it in versions if isinstance(it, Excluded))
-        self.required = tuple(
-            dict.fromkeys(chain.from_iterable(it.requires for it in self.candidates))
+        built.excluded = tuple(self._with_cause(it) for it in versions if isinstance(it, Excluded))
+        built.required = tuple(
+            dict.fromkeys(chain.from_iterable(it.requires for it in built.candidates))
         )
-        return self.candidates
+        return built
+
+    def _started(self) -> BuiltVersions:
+        """Versions to build for further extras.
+
+        Extras select among requirements, and those of unread versions are unknown; so unread
+        versions are as they are for any other extras.
+        """
+        other = next((it for it in self.built.values() if it.candidates is not None), None)
+        if other is None:
+            return BuiltVersions()
+        changed = {it for it, record in self.records.items() if record.requires}
+        return BuiltVersions(dict(other.versions), changed)
 
     def _with_cause(self, excluded: Excluded) -> Excluded:
         version, reason = excluded.version, excluded.reason
@@ -179,8 +215,14 @@ class ListedPackage:
 
     def _change(self, *versions: str) -> None:
         if versions:
-            self.changed.update(versions)
-            self.candidates = None
+            for built in self.built.values():
+                built.changed.update(versions)
+                built.candidates = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the index gave the metadata of every version that was asked for."""
+        return not self._unavailable
 
 
 #: A page, and the metadata of its versions that was read.
@@ -191,20 +233,38 @@ class IndexSnapshot:
     """Grows with every page and every metadata file that is read; :meth:`freeze` makes a snapshot.
 
     :param roots: requirements whose markers hold in the environment
+    :param kept: the package of this name that was read for an earlier request, if it is still valid
+    :param builder: for the environment
     """
 
-    def __init__(self, roots: Sequence[Dependency], environment: Environment) -> None:
+    def __init__(
+        self,
+        roots: Sequence[Dependency],
+        environment: Environment,
+        kept: Callable[[str], ListedPackage | None] = lambda _name: None,
+        builder: CandidateBuilder | None = None,
+    ) -> None:
         self._roots = tuple(roots)
         self._environment = environment
-        self._builder = CandidateBuilder(environment)
+        self._kept = kept
+        self._builder = builder or CandidateBuilder(environment)
         self.packages: dict[str, ListedPackage] = {}
         #: Packages without a page, by name.
         self.absences: dict[str, Absence] = {}
 
     def candidates(self, name: str) -> Sequence[Candidate]:
         """The candidates of a package, newest first; none if it is missing."""
+        package = self.package(name)
+        return (package.build(self._builder).candidates or ()) if package else ()
+
+    def package(self, name: str) -> ListedPackage | None:
+        """A package, as it was read for this request or for an earlier one."""
         package = self.packages.get(name)
-        return package.build(self._builder) if package else ()
+        if package is None and name not in self.absences:
+            package = self._kept(name)
+            if package is not None:
+                self.packages[name] = package
+        return package
 
     def purls(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """The package URL of every listed version, by package name and version."""
@@ -217,12 +277,18 @@ class IndexSnapshot:
         """The indexes that gave a page."""
         return {it.index for it in self.packages.values()}
 
-    def read(self) -> dict[str, list[ReadPackage]]:
-        """For each index, pages with the metadata of those versions that were read."""
-        read: dict[str, list[ReadPackage]] = {}
+    def unstored(self) -> dict[str, list[ReadPackage]]:
+        """Pages with the metadata that was read of their versions, by index.
+
+        What the record has already, as far as this process knows, is left out.
+        """
+        unstored: dict[str, list[ReadPackage]] = {}
         for it in self.packages.values():
-            read.setdefault(it.index, []).append((it.page, it.metadata))
-        return dict(sorted(read.items()))
+            stored = it.stored or ()
+            metadata = {name: read for name, read in it.metadata.items() if name not in stored}
+            if metadata or it.stored is None:
+                unstored.setdefault(it.index, []).append((it.page, metadata))
+        return dict(sorted(unstored.items()))
 
     def as_of(self, index: str) -> datetime:
         """The time at which an index sent or confirmed its oldest page."""
@@ -232,8 +298,7 @@ class IndexSnapshot:
         """The roots, and the requirements of every version that was read."""
         required = dict.fromkeys(self._roots)
         for package in self.packages.values():
-            package.build(self._builder)
-            required.update(dict.fromkeys(package.required))
+            required.update(dict.fromkeys(package.build(self._builder).required))
         return [it for it in required if it.url is None]
 
     def freeze(self) -> Snapshot:
@@ -250,13 +315,14 @@ class IndexSnapshot:
                 closure.revisions.update(dict.fromkeys(first))
             required: dict[Dependency, None] = {}
             for name in names:
-                package = self.packages.get(name)
+                package = self.package(name)
                 if package is None:
                     continue
                 package.request(closure.extras[name])
-                closure.candidates[name] = package.build(self._builder)
-                closure.excluded[name] = package.excluded
-                required.update(dict.fromkeys(package.required))
+                built = package.build(self._builder)
+                closure.candidates[name] = built.candidates or ()
+                closure.excluded[name] = built.excluded
+                required.update(dict.fromkeys(built.required))
             pending = closure.request(required)
         snapshot = unnamed_snapshot(closure, self._roots, self._environment)
         absences = {it: self.absences[it] for it in snapshot.missing if it in self.absences}
