@@ -5,8 +5,8 @@ This module does no I/O. The same request, snapshot and evidence always give the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -116,6 +116,31 @@ def advise(
         return advice
 
 
+@dataclass(slots=True)
+class AdviceReuse:
+    """Results by package that requests with the same rules share, as long as inputs are the same.
+
+    :param scores: of assessments
+    :param admitted: of universes
+    """
+
+    scores: ReusedResults[PackageScores] = field(default_factory=ReusedResults)
+    admitted: ReusedResults[AdmittedPackage] = field(default_factory=ReusedResults)
+
+    @staticmethod
+    def key_of(request: StackRequest) -> Hashable:
+        """Equal for requests that can share results: everything but the snapshot and evidence.
+
+        Of the requirements, only their extras matter: which versions a requirement admits is a
+        matter of the search.
+        """
+        rules = replace(request.resolver_request({}), roots=None, direct=())
+        extras = sorted((it.name, it.extras) for it in request.roots if it.extras)
+        allowed = sorted(request.options.allowed_vulnerabilities)
+        target = request.hardware, request.kind
+        return request.environment, target, repr((rules, extras, allowed))
+
+
 #: What is known in a round.
 SnapshotAndEvidence = tuple[Snapshot, Evidence]
 
@@ -127,6 +152,7 @@ def advise_listed(
     *,
     resolver: Resolver = in_this_process,
     threads: int = 1,
+    reuse: AdviceReuse | None = None,
 ) -> Generator[NeededReads, SnapshotAndEvidence, Advice]:
     """Advise in rounds over a snapshot with unread versions and unlisted packages.
 
@@ -134,6 +160,7 @@ def advise_listed(
     see :func:`adviser.resolver.relaxation.resolve_listed`. Advising once on the last snapshot gives
     the same advice.
 
+    :param reuse: results of requests with the same rules before
     :returns: the advice, which is proven over everything that the last snapshot lists
     """
     resolve = partial(resolver, budget=request.options.budget(threads))
@@ -147,13 +174,13 @@ def advise_listed(
         baseline = newest.stacks[0].versions() if newest.stacks else None
         settled = is_settled(newest)
     assessment: Assessment
-    scores, admitted = ReusedResults[PackageScores](), ReusedResults[AdmittedPackage]()
+    shared = reuse or AdviceReuse()
 
     def assessed_universe(bounds: bool, known: SnapshotAndEvidence) -> UniverseAndCandidates:
         nonlocal assessment
         snapshot, evidence = known
-        assessment = assessed(request, snapshot, evidence, baseline, scores)
-        universe = universe_for(request, snapshot, assessment, bounds, admitted)
+        assessment = assessed(request, snapshot, evidence, baseline, shared.scores)
+        universe = universe_for(request, snapshot, assessment, bounds, shared.admitted)
         return universe, snapshot.packages
 
     bounds, known, universe, resolution = yield from _resolved(

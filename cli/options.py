@@ -336,7 +336,7 @@ def read_over_indexes(
                 err=True,
             )
             return error
-    store_read(stores.settings, stores.engine, resolution.listed.read())
+    store_read(stores.settings, stores.engine, resolution.listed.unstored())
     progress = resolution.progress
     if progress.requests:
         click.echo(

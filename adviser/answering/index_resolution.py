@@ -13,12 +13,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from adviser.advise import Advice, Resolver, SnapshotAndEvidence, advise_listed
 from adviser.answering.answers import text_of
+from adviser.answering.index_memory import IndexMemory, RequestMemory
 from adviser.answering.index_snapshot import IndexSnapshot, ListedPackage
 from adviser.answering.limited_reader import LimitedReader, ReadingEnded, ReadingTime
 from adviser.resolver.relaxation import NeededReads, ReadingRounds
@@ -39,13 +39,11 @@ from graph.candidates import (
     AbsenceReason,
     Candidate,
     Dependency,
+    Excluded,
     ExclusionReason,
     IndexesSilent,
 )
 from graph.engine import Stores
-from graph.evidence import Evidence
-from graph.record.affected_versions import vulnerabilities_of_listed
-from graph.record.evidence import EvidenceReader
 from graph.snapshot import with_revision
 
 if TYPE_CHECKING:
@@ -93,9 +91,10 @@ class IndexResolution:
     :param knowledge: adds what the record knows to what was read
     :param more: requirements whose packages are read besides those of the request
     :param builder: builds metadata that is uncertain without a build; ``None`` to build none
+    :param memory: what earlier requests read
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - parts of one resolution
         self,
         request: StackRequest,
         readers: Mapping[str, IndexReader],
@@ -103,7 +102,9 @@ class IndexResolution:
         resolver: Resolver,
         on_progress: OnProgress = lambda _progress: None,
         more: Iterable[Dependency] = (),
+        *,
         builder: SdistBuilder | None = None,
+        memory: RequestMemory | None = None,
     ) -> None:
         self._request = request
         self._builder = builder
@@ -113,7 +114,10 @@ class IndexResolution:
         self._knowledge = knowledge
         self._resolver = resolver
         self._on_progress = on_progress
-        self.listed = IndexSnapshot(self._roots, request.environment)
+        self._memory = memory or IndexMemory().for_request(request, {})
+        self.listed = IndexSnapshot(
+            self._roots, request.environment, self._kept, self._memory.builder
+        )
         self.progress = ResolutionProgress()
         self._pages: dict[str, asyncio.Task[None]] = {}
         self._reads: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -129,11 +133,15 @@ class IndexResolution:
 
         :raises IndexesSilent: if no index gave a page
         """
-        await self._follow(self._roots)
+        # What earlier requests read needs no search for what is likely to be chosen.
+        await self._follow([it for it in self._roots if self.listed.package(it.name) is None])
+        locked = [name for name in self._locked if self.listed.package(name) is not None]
+        await asyncio.gather(*map(self._read_locked, locked))
         self._require_pages()
         rounds = advise_listed(
-            self._request, *self._known(), resolver=self._resolver, threads=threads
-        )
+            self._request, *self._known(), resolver=self._resolver, threads=threads,
+            reuse=self._memory.reuse,
+        )  # fmt: skip
         try:
             reads = next(rounds)
             while True:
@@ -195,9 +203,11 @@ class IndexResolution:
 
     def _known(self) -> SnapshotAndEvidence:
         self.progress.rounds += 1
-        self._on_progress(self.progress)
         # Nothing is on its way meanwhile, so this may hold the event loop.
-        return self._knowledge(self.listed)
+        known = self._knowledge(self.listed)
+        self._count_packages()
+        self._on_progress(self.progress)
+        return known
 
     async def _read_all(self, reads: NeededReads) -> None:
         """Read versions, and the pages of all packages that a read version requires."""
@@ -248,7 +258,8 @@ class IndexResolution:
                 admits(dependency.specifier, one.version)
                 for one in self.listed.candidates(dependency.name)
             ):
-                reasons[dependency.name] = _unmet_text(dependency, package)
+                excluded = self.listed.excluded(dependency.name)
+                reasons[dependency.name] = _unmet_text(dependency, package.index, excluded)
         return dict(sorted(reasons.items()))
 
     async def _follow(self, required: Iterable[Dependency]) -> None:
@@ -318,13 +329,28 @@ class IndexResolution:
 
     async def _page(self, name: str) -> None:
         """Read the page of a package, once."""
+        if self.listed.package(name) is not None:
+            return
         if name not in self._pages:
             self._pages[name] = asyncio.create_task(self._read_page(name))
         await self._pages[name]
 
-    async def _read_page(self, name: str) -> None:
+    def _sources(self, name: str) -> tuple[str, ...]:
+        """The indexes that a package may come from, in search order."""
         rules = self._rules
-        sources = (rules.index_of[name],) if name in rules.index_of else rules.indexes
+        return (rules.index_of[name],) if name in rules.index_of else rules.indexes
+
+    def _kept(self, name: str) -> ListedPackage | None:
+        """The package from the memory, if its first index has it."""
+        sources = self._sources(name)
+        return self._memory.take(sources[0], name) if sources else None
+
+    def keep(self) -> None:
+        """Leave what was read to later requests; call this once it is stored."""
+        self._memory.keep(self.listed.packages)
+
+    async def _read_page(self, name: str) -> None:
+        sources = self._sources(name)
         for place, index in enumerate(sources):
             reader = self._readers.get(index)
             if reader is None:
@@ -342,15 +368,21 @@ class IndexResolution:
                 self._ended = problem if isinstance(problem, ReadingEnded) else self._ended
                 self.listed.absences[name] = _unavailable(index, problem)
                 return
-            package = self.listed.packages[name] = ListedPackage.of_page(index, page)
+            self.listed.packages[name] = ListedPackage.of_page(index, page)
             self.listed.absences.pop(name, None)
-            self.progress.packages += 1
-            self.progress.listed += len(package.records)
+            self._count_packages()
             self._on_progress(self.progress)
             return
 
+    def _count_packages(self) -> None:
+        packages = self.listed.packages.values()
+        self.progress.packages = len(packages)
+        self.progress.listed = sum(len(it.records) for it in packages)
+
     async def _read(self, name: str, version: str) -> None:
         """Read the metadata of a version, once."""
+        if version in self.listed.packages[name].metadata:
+            return
         key = name, version
         if key not in self._reads:
             self._reads[key] = asyncio.create_task(self._read_metadata(name, version))
@@ -383,13 +415,13 @@ def _unavailable(index: str, problem: IndexProblem) -> Absence:
     return Absence(AbsenceReason.UNAVAILABLE, f"it was not read from {index}: {problem}")
 
 
-def _unmet_text(required: Dependency, package: ListedPackage) -> str:
+def _unmet_text(required: Dependency, index: str, excluded: Iterable[Excluded]) -> str:
     """Why no listed version meets a requirement: none exists, was read, or can be installed."""
     text = text_of(required)
-    out = [it for it in package.excluded if admits(required.specifier, it.version)]
+    out = [it for it in excluded if admits(required.specifier, it.version)]
     unread = [it for it in out if it.reason is ExclusionReason.UNAVAILABLE]
     if not out:
-        return f"{package.index} has no version that is {text}"
+        return f"{index} has no version that is {text}"
     what = "was read" if unread else "can be installed here"
     first = (unread or out)[0]
     return f"no version that is {text} {what}; {first.version}: {first.message}"
@@ -398,7 +430,9 @@ def _unmet_text(required: Dependency, package: ListedPackage) -> str:
 async def _over_indexes(
     settings: Settings,
     request: StackRequest,
-    resolution_over: Callable[[Mapping[str, IndexReader], OnProgress], IndexResolution],
+    resolution_over: Callable[
+        [Mapping[str, IndexReader], OnProgress, Mapping[str, str]], IndexResolution
+    ],
     use: Callable[[IndexResolution], Awaitable[T]],
     on_progress: OnProgress,
 ) -> tuple[T, IndexResolution]:
@@ -421,40 +455,14 @@ async def _over_indexes(
 
         time = ReadingTime(settings.index_time_s)
         readers = {name: LimitedReader(it, time) for name, it in clients.items()}
-        resolution = resolution_over(readers, counted)
+        # A local folder may change at any time.
+        urls = {name: indexes[name].url for name in clients if not indexes[name].is_local}
+        resolution = resolution_over(readers, counted, urls)
         result = await use(resolution)
         count(resolution.progress)
         warnings = (warning for it in readers.values() for warning in it.warnings())
         resolution.warnings = tuple(dict.fromkeys(warnings))
         return result, resolution
-
-
-class _RecordKnowledge:
-    """Adds data of the record to listed and read versions; each package is looked up once."""
-
-    def __init__(self, stores: Stores) -> None:
-        self._engine = stores.engine
-        self._reader = EvidenceReader(datetime.now(UTC))
-        self._names: set[str] = set()
-        self._last: tuple[Evidence, Evidence] | None = None
-
-    def __call__(self, listed: IndexSnapshot) -> SnapshotAndEvidence:
-        with self._engine.connect() as connection:
-            new = listed.packages.keys() - self._names
-            if new:
-                self._names |= new
-                known = vulnerabilities_of_listed(connection, listed.purls(new))
-                for name in new:
-                    listed.packages[name].learn_vulnerabilities(known)
-            snapshot = listed.freeze()
-            recorded = self._reader.evidence(connection, snapshot)
-        sources = {**recorded.sources, **{it: listed.as_of(it) for it in listed.indexes()}}
-        sources = dict(sorted(sources.items()))
-        # The same object as before if nothing changed, so that nothing is computed again.
-        last = self._last
-        if last is None or last[0] is not recorded or last[1].sources != sources:
-            last = self._last = recorded, replace(recorded, sources=sources)
-        return snapshot, last[1]
 
 
 def over_indexes(
@@ -465,6 +473,7 @@ def over_indexes(
     *,
     on_progress: OnProgress = lambda _progress: None,
     more: Iterable[Dependency] = (),
+    memory: IndexMemory | None = None,
 ) -> tuple[T, IndexResolution]:
     """The result of ``use`` over everything that the indexes of a request list.
 
@@ -472,17 +481,33 @@ def over_indexes(
 
     :param use: such as :meth:`IndexResolution.advise`
     :param more: requirements whose packages are read besides those of the request
+    :param memory: what earlier requests read; :meth:`IndexResolution.keep` adds to it
     :raises IndexesSilent: if no index gave a page
     :raises CannotBuild: if the request wants builds, and this machine cannot build
     """
+    # What a build says counts for requests that want builds, and for no others.
+    memory = IndexMemory() if memory is None or request.options.build else memory
+    knowledge = memory.knowledge(stores)
 
-    knowledge = _RecordKnowledge(stores)
     builder = _builder(stores.settings, request) if request.options.build else None
 
-    def over(readers: Mapping[str, IndexReader], progress: OnProgress) -> IndexResolution:
-        return IndexResolution(request, readers, knowledge, resolver, progress, more, builder)
+    def over(
+        readers: Mapping[str, IndexReader], progress: OnProgress, urls: Mapping[str, str]
+    ) -> IndexResolution:
+        return IndexResolution(
+            request, readers, knowledge, resolver, progress, more,
+            builder=builder, memory=memory.for_request(request, urls),
+        )  # fmt: skip
 
-    return asyncio.run(_over_indexes(stores.settings, request, over, use, on_progress))
+    outcome: list[tuple[T, IndexResolution]] = []
+
+    async def run() -> None:
+        outcome.append(await _over_indexes(stores.settings, request, over, use, on_progress))
+
+    # In the main thread, asyncio.run formats the result of its task, which takes half a second for
+    # an advice; so this task has none.
+    asyncio.run(run())
+    return outcome[0]
 
 
 def _builder(settings: Settings, request: StackRequest) -> SdistBuilder:

@@ -257,6 +257,11 @@ class IndexSnapshot:
         package = self.package(name)
         return (package.build(self._builder).candidates or ()) if package else ()
 
+    def excluded(self, name: str) -> Sequence[Excluded]:
+        """The versions of a package that cannot be installed, newest first."""
+        package = self.package(name)
+        return package.build(self._builder).excluded if package else ()
+
     def package(self, name: str) -> ListedPackage | None:
         """A package, as it was read for this request or for an earlier one."""
         package = self.packages.get(name)

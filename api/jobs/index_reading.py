@@ -43,8 +43,9 @@ def read_over_indexes(
     progress = _StoredProgress(worker, analysis.analysis_id)
     try:
         result, resolution = over_indexes(
-            stores, request, use, worker.resolver.resolve, on_progress=progress.update, more=more
-        )
+            stores, request, use, worker.resolver.resolve, on_progress=progress.update, more=more,
+            memory=worker.index_memory,
+        )  # fmt: skip
     except IndexesSilent as error:
         for name, absence in error.absences.items():
             log_for_client(f"still missing: {name}: {absence.message}")
@@ -53,7 +54,9 @@ def read_over_indexes(
             supersede(connection, analysis.analysis_id)
         return error
     progress.store(resolution.progress)
-    store_read(stores.settings, stores.engine, resolution.listed.read())
+    if unstored := resolution.listed.unstored():
+        store_read(stores.settings, stores.engine, unstored)
+    resolution.keep()
     read = resolution.progress
     log_for_client(
         f"read {read.read:,} of {read.listed:,} listed releases of {read.packages:,} packages; "

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from adviser.answering.index_memory import IndexMemory
 from adviser.resolver.worker import ResolverWorker
 from api.service import ServiceStores
 from common.environments import Environment
@@ -101,6 +102,7 @@ class WorkerContext:
         self.service = ServiceStores(settings)
         self.resolver = ResolverWorker()
         self.watch = JobTimeouts()
+        self.index_memory = IndexMemory()
         self._known: OrderedDict[object, _KeptKnowledge] = OrderedDict()
 
     def known_of(

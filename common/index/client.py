@@ -43,6 +43,8 @@ _ACCEPTED = (
     "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.5,"
     " text/html;q=0.01"
 )
+#: Cached pages that the index sent or confirmed within this time are used without a request, s.
+PAGE_AGE_S = 600.0
 #: Headers that make the end of a response detectable.
 _LENGTHS = ("content-length", "transfer-encoding", "content-encoding")
 #: Bytes of a page that is parsed at once, without a thread.
@@ -94,7 +96,7 @@ class IndexClient:
         """Close all connections."""
         await self._fetcher.aclose()
 
-    async def project(self, name: str, max_age_s: float = 600.0) -> ProjectPage:
+    async def project(self, name: str, max_age_s: float = PAGE_AGE_S) -> ProjectPage:
         """The files of a project.
 
         :param name: in any spelling
