@@ -11,6 +11,7 @@ from benchmarks import (
     fetching,
     honesty,
     identical,
+    index_service,
     indicators,
     ingest,
     interruptions,
@@ -39,6 +40,7 @@ MEASUREMENTS = {
     "startup": startup.main,
     "fetching": fetching.main,
     "advice": advice.main,
+    "index_service": index_service.main,
 }
 
 

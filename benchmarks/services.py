@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 
@@ -41,16 +42,31 @@ class Running:
 
     def memory_mib(self) -> float:
         """Proportional set size of all its processes: what is shared counts once."""
-        found = [psutil.Process(it.pid) for it in self.processes]
-        children = [it for parent in found for it in parent.children(recursive=True)]
-        return sum(map(_pss, [*found, *children])) / _MIB
+        return sum(map(_pss, self._tree())) / _MIB
+
+    def cpu_s(self) -> float:
+        """Processor time of all its processes so far, s; without the stores."""
+        times = [it.cpu_times() for it in self._tree()]
+        return sum(it.user + it.system for it in times)
+
+    def _tree(self) -> list[psutil.Process]:
+        parents = [psutil.Process(it.pid) for it in self.processes]
+        return parents + [it for parent in parents for it in parent.children(recursive=True)]
 
 
 @contextmanager
-def thoth_service(home: Home, queues: Sequence[str] = ("people", "bulk")) -> Iterator[Running]:
-    """``thoth serve``, and a ``thoth worker`` a queue, on the stores of a home."""
+def thoth_service(
+    home: Home,
+    queues: Sequence[str] = ("people", "bulk"),
+    environ: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Running]:
+    """``thoth serve``, and a ``thoth worker`` a queue, on the stores of a home.
+
+    :param environ: settings beside those of the home
+    """
     # Requests are counted as always, and all of them come from one address.
-    environ = {**home.environ, "RATE_LIMIT": "1000000/second", "FETCH_MISSING": "0"}
+    defaults = {"RATE_LIMIT": "1000000/second", "FETCH_MISSING": "0"}
+    environ = {**home.environ, **defaults, **environ}
     port = _free_port()
     options = ("--port", str(port), "--workers", str(WORKERS), "--threads", str(THREADS))
     with ExitStack() as stack:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import product
 from typing import Any
 
@@ -11,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adviser.advise import Advice, advise, in_this_process
+from adviser.answering.index_memory import IndexMemory
 from adviser.answering.index_resolution import IndexResolution
 from adviser.answering.index_snapshot import IndexSnapshot
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
 from common.errors import IndexFault, IndexProblem
 from common.index.project_pages import ProjectPage
-from graph.candidates import IndexesSilent
+from graph.candidates import Dependency, IndexesSilent
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 from tests.effort import examples
@@ -97,6 +100,61 @@ def test_the_answer_is_the_one_after_reading_everything(
     everything = fully_read(request, index)
     assert versions(advice) == versions(everything), (index, roots)
     assert advice.resolution.status is everything.resolution.status
+
+
+class RecentIndex(ListedIndex):
+    """Pages that were just sent, so that a memory may keep them."""
+
+    async def project(self, name: str, max_age_s: float = 600.0) -> ProjectPage:
+        return replace(await super().project(name, max_age_s), as_of=datetime.now(UTC))
+
+
+def with_memory(request: StackRequest, reader: ListedIndex, memory: IndexMemory) -> Advice:
+    """The advice with what earlier requests read, which is then kept for later ones."""
+    resolution = IndexResolution(
+        request, {"pypi": reader}, knowledge, in_this_process,
+        memory=memory.for_request(request, {"pypi": "https://index.example/simple"}),
+    )  # fmt: skip
+    advice = asyncio.run(resolution.advise())
+    resolution.keep()
+    return advice
+
+
+@settings(max_examples=examples(500))
+@given(
+    _indexes,
+    st.lists(
+        st.tuples(_roots, st.sampled_from(list(RecommendationType)), st.booleans()),
+        min_size=2, max_size=4,
+    ),
+    st.sampled_from((0, 4, 100)),
+)  # fmt: skip
+def test_what_earlier_requests_read_changes_no_answer(
+    drawn: dict[tuple[str, str], dict[str, Any]],
+    requests: list[tuple[list[str], RecommendationType, bool]],
+    limit: int,
+) -> None:
+    index: dict[str, dict[str, Any]] = {}
+    for (name, version), release in drawn.items():
+        index.setdefault(name, {})[version] = release
+    memory = IndexMemory(limit)
+    for roots, kind, excluding in requests:
+        options = {"exclusions": (Dependency("a", "==2.0"),)} if excluding else {}
+        request = asked("\n".join(roots) + "\n", kind, **options)
+        kept = with_memory(request, RecentIndex(index), memory)
+        fresh, _ = resolved(request, RecentIndex(index))
+        assert versions(kept) == versions(fresh), (index, roots)
+        assert kept.resolution.status is fresh.resolution.status
+
+
+def test_a_later_request_reads_nothing_again() -> None:
+    index: Index = {"web": {"2.0": {"requires": ["core"]}, "1.0": {}}, "core": {"1.0": {}}}
+    reader, memory = RecentIndex(index), IndexMemory()
+    first = with_memory(asked("web\n"), reader, memory)
+    again = with_memory(asked("web\ncore\n"), reader, memory)
+    assert versions(first) == versions(again) == {"web": "2.0", "core": "1.0"}
+    assert set(reader.read.values()) == {1}
+    assert all(again.snapshot.packages[it] is them for it, them in first.snapshot.packages.items())
 
 
 def test_little_is_read() -> None:

@@ -1,0 +1,126 @@
+"""New advice over an index in the service: latencies of requests that all differ, at a fixed rate.
+
+Two server processes and one worker a queue read a recorded index on loopback. One advice for
+``apache-airflow`` fills the store; then requests for it and for a version of another package
+arrive, so that no answer is served from the cache. The reference is a bare Flask view of the size
+of a report, behind the same server.
+
+Run as ``python -m benchmarks.index_service --seconds 60``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_cache_path
+
+from benchmarks.asking import expect, getting
+from benchmarks.homes import fresh_home
+from benchmarks.load import Client, Load, Visit, offered
+from benchmarks.recorded_index import recorded_index
+from benchmarks.services import bare_service, thoth_service, token_of
+from common.logs import set_up_logs
+
+GOAL_P99_MS, RATE = 500, 2.0
+SECONDS, WARM_UP_S = 60.0, 5.0
+_ADVICE = "/api/v2/advice"
+_PAUSE_S, _PATIENCE_S = 0.01, 300.0
+
+
+def main(arguments: Sequence[str] = ("--seconds", "30")) -> None:
+    """Measure and print; takes a minute and the seconds that are asked for, twice."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.index_service")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of each load")
+    parser.add_argument(
+        "--recording", type=Path, default=user_cache_path("thoth-benchmarks") / "index",
+        help="folder of the recorded index",
+    )  # fmt: skip
+    given = parser.parse_args(arguments)
+    with (
+        recorded_index(given.recording) as index,
+        fresh_home() as home,
+        tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder,
+    ):
+        token = token_of(home, "advise", "ingest")
+        environ = {
+            "PACKAGE_INDEXES": f"pypi={index.url}",
+            "INDEX_CACHE": f"{folder}/cache",
+            "FETCH_MISSING": "1",
+        }
+        with thoth_service(home, environ=environ) as service:
+            began = time.perf_counter()
+            first = new_report(service.client(token), "apache-airflow\n")
+            first_s = time.perf_counter() - began
+            (product,) = first["result"]["report"]["products"]
+            print(
+                f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors; first advice"
+                f" for {len(product['packages'])} packages: {first_s:.1f} s"
+            )
+            offered(lambda: service.client(token), differing(), RATE, WARM_UP_S)
+            cpu_s = service.cpu_s()
+            load = offered(lambda: service.client(token), differing(), RATE, given.seconds)
+            cpu_s = (service.cpu_s() - cpu_s) / max(1, len(load.latencies_ms))
+            steps = new_report(service.client(token), "apache-airflow\nflask\n")["metadata"]
+            memory_mib = service.memory_mib()
+        size = len(json.dumps(first))
+        with bare_service(Path(folder), size) as bare:
+            reference = offered(bare.client, getting("/large"), RATE, given.seconds)
+    _print(f"bare Flask view of {size:,} bytes", reference)
+    _print("new advice, each for another project", load)
+    p99_ms = load.quantile_ms(0.99)
+    verdict = "met" if p99_ms <= GOAL_P99_MS else "MISSED"
+    print(f"  goal p99 ≤ {GOAL_P99_MS} ms: {verdict}; load average {os.getloadavg()[0]:.1f}")
+    timings = steps["timings"].items()
+    print("  steps: " + ", ".join(f"{name} {seconds * 1000:.0f} ms" for name, seconds in timings))
+    print(f"  processor time of server and workers for each advice: {cpu_s:.2f} s")
+    print(f"  memory (PSS) of server and workers: {memory_mib:.0f} MiB")
+
+
+def differing() -> Visit:
+    """Have an advice made for a project that nobody asked about before, and read its report."""
+    start = time.time_ns() // 1000
+
+    def visit(client: Client, number: int) -> None:
+        report = new_report(client, f"apache-airflow\nflask>=0.{start + number}.dev0,<4\n")
+        assert not report["result"]["error"], report["result"]["error_msg"]
+
+    return visit
+
+
+def new_report(client: Client, requirements: str) -> Any:
+    """The report of an advice for a project with these requirements."""
+    body = {"files": {"requirements.in": requirements}, "environment": {"python": "3.11"}}
+    status, accepted = client.post(_ADVICE, body, {"force": "true"})
+    expect(status, 202)
+    until = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < until:
+        status, report = client.get(f"/api/v2/requests/{accepted['analysis_id']}/result")
+        if status != 202:
+            expect(status, 200)
+            return json.loads(report)
+        time.sleep(_PAUSE_S)
+    raise TimeoutError(f"no result within {_PATIENCE_S:.0f} s")
+
+
+def _print(name: str, load: Load) -> None:
+    print(
+        f"  {name:40} {load.rate:5.2f}/s  p50 {load.quantile_ms(0.5):7.1f}"
+        f"  p99 {load.quantile_ms(0.99):7.1f} ms  ({len(load.latencies_ms)} answers)"
+    )
+    for failure, count in Counter(load.failures).most_common(3):
+        print(f"    {count} failed: {failure}")
+
+
+if __name__ == "__main__":
+    import sys
+
+    set_up_logs()
+    main(sys.argv[1:])
