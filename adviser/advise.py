@@ -5,7 +5,7 @@ This module does no I/O. The same request, snapshot and evidence always give the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -22,7 +22,7 @@ from adviser.scoring.criteria import newness_of, penalties_of
 from adviser.scoring.target import Target
 from adviser.stack_request import StackRequest
 from common.errors import ProjectError
-from graph.candidates import Candidate
+from graph.candidates import Candidate, Dependency
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 
@@ -128,14 +128,16 @@ class AdviceReuse:
     admitted: ReusedResults[AdmittedPackage] = field(default_factory=ReusedResults)
 
     @staticmethod
-    def key_of(request: StackRequest) -> Hashable:
+    def key_of(request: StackRequest, roots: Iterable[Dependency]) -> Hashable:
         """Equal for requests that can share results: everything but the snapshot and evidence.
 
         Of the requirements, only their extras matter: which versions a requirement admits is a
         matter of the search.
+
+        :param roots: of the snapshot
         """
         rules = replace(request.resolver_request({}), roots=None, direct=())
-        extras = sorted((it.name, it.extras) for it in request.roots if it.extras)
+        extras = sorted((it.name, it.extras) for it in roots if it.extras)
         allowed = sorted(request.options.allowed_vulnerabilities)
         target = request.hardware, request.kind
         return request.environment, target, repr((rules, extras, allowed))

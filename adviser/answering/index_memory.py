@@ -8,7 +8,7 @@ on everything that was stored before it was requested.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -20,6 +20,7 @@ from adviser.stack_request import StackRequest
 from common.environments import Environment
 from common.index.client import PAGE_AGE_S
 from graph.candidate_builder import CandidateBuilder
+from graph.candidates import Dependency
 from graph.engine import Stores
 from graph.evidence import Evidence
 from graph.record.affected_versions import vulnerabilities_of_listed
@@ -106,14 +107,17 @@ class IndexMemory:
                 self._knowledge = RecordKnowledge(stores, position)
         return self._knowledge
 
-    def for_request(self, request: StackRequest, urls: Mapping[str, str]) -> RequestMemory:
+    def for_request(
+        self, request: StackRequest, urls: Mapping[str, str], more: Iterable[Dependency] = ()
+    ) -> RequestMemory:
         """What of it concerns one request.
 
+        :param more: roots besides the requirements of the request
         :param urls: by name, of the indexes whose packages may be kept
         """
         environment = request.environment
         builder = self._builders.pop(environment, None) or CandidateBuilder(environment)
-        reuse_key = AdviceReuse.key_of(request)
+        reuse_key = AdviceReuse.key_of(request, (*request.roots, *more))
         reuse = self._reuse.pop(reuse_key, None) or AdviceReuse()
         self._builders[environment], self._reuse[reuse_key] = builder, reuse
         for kept in (self._builders, self._reuse):

@@ -486,6 +486,7 @@ def over_indexes(
     :raises CannotBuild: if the request wants builds, and this machine cannot build
     """
     # What a build says counts for requests that want builds, and for no others.
+    more = tuple(more)
     memory = IndexMemory() if memory is None or request.options.build else memory
     knowledge = memory.knowledge(stores)
 
@@ -496,7 +497,7 @@ def over_indexes(
     ) -> IndexResolution:
         return IndexResolution(
             request, readers, knowledge, resolver, progress, more,
-            builder=builder, memory=memory.for_request(request, urls),
+            builder=builder, memory=memory.for_request(request, urls, more),
         )  # fmt: skip
 
     outcome: list[tuple[T, IndexResolution]] = []

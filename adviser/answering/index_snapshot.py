@@ -288,11 +288,11 @@ class IndexSnapshot:
         What the record has already, as far as this process knows, is left out.
         """
         unstored: dict[str, list[ReadPackage]] = {}
-        for it in self.packages.values():
-            stored = it.stored or ()
-            metadata = {name: read for name, read in it.metadata.items() if name not in stored}
-            if metadata or it.stored is None:
-                unstored.setdefault(it.index, []).append((it.page, metadata))
+        for package in self.packages.values():
+            stored = package.stored or ()
+            metadata = {it: read for it, read in package.metadata.items() if it not in stored}
+            if metadata or package.stored is None:
+                unstored.setdefault(package.index, []).append((package.page, metadata))
         return dict(sorted(unstored.items()))
 
     def as_of(self, index: str) -> datetime:
