@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import tarfile
 import tomllib
-import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -32,8 +30,6 @@ from pis.scratch import scratch_folder
 
 #: Limits of one hook.
 _LIMITS = replace(CONFINED, wall_s=300.0)
-#: Bytes of ``pyproject.toml``.
-_LONGEST = MEBIBYTE
 #: What a backend may ask for.
 _MOST_REQUIREMENTS = 100
 _PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -60,10 +56,15 @@ metadata = os.path.abspath("metadata")
 os.chdir(top)
 sys.path[:0] = map(os.path.abspath, paths)
 module, _, names = backend.partition(":")
-hooks = importlib.import_module(module)
-for name in filter(None, names.split(".")):
+hooks = importlib.import_module(module) if hook != "system" else None
+for name in filter(None, names.split(".") if hooks else ()):
     hooks = getattr(hooks, name)
-if hook == "requires":
+if hook == "system":
+    value = ""
+    if os.path.isfile("pyproject.toml"):
+        with open("pyproject.toml", encoding="utf-8") as file:
+            value = file.read(1 << 20)
+elif hook == "requires":
     value = list(getattr(hooks, "get_requires_for_build_wheel", lambda settings: [])({}))
 elif hasattr(hooks, "prepare_metadata_for_build_wheel"):
     folder = hooks.prepare_metadata_for_build_wheel(metadata, {})
@@ -112,10 +113,13 @@ class MetadataBuild:
             build exceeds a limit
         :raises CannotConfine: if this machine has no sandbox
         """
+        # Even its files are read in the sandbox, since an archive can unpack to any size.
+        text = self._hook("system", archive, BuildSystem(), ())
         try:
-            system = build_system(archive)
-        except (OSError, ValueError, tarfile.TarError, zipfile.BadZipFile) as error:
-            raise build_failure("build-failed", f"{archive.name}: {error}", self.log) from error
+            system = build_system(str(text))
+        except ValueError as error:
+            message = f"its pyproject.toml is broken: {error}"
+            raise build_failure("build-failed", message, self.log) from error
         requires = list(system.requires)
         wanted = self._hook("requires", archive, system, requires)
         if not isinstance(wanted, list) or len(wanted) > _MOST_REQUIREMENTS:
@@ -187,15 +191,20 @@ class MetadataBuild:
         return python
 
 
-def build_system(archive: Path) -> BuildSystem:
-    """The build system of a source distribution; nothing is extracted.
+def build_system(pyproject: str) -> BuildSystem:
+    """The build system that a ``pyproject.toml`` names.
 
-    :raises ValueError: if its ``pyproject.toml`` is broken or too large
+    :param pyproject: its text; empty if there is none
+    :raises ValueError: if it is broken
+
+    >>> build_system("").backend
+    'setuptools.build_meta:__legacy__'
     """
-    text = _pyproject(archive)
-    table = {} if text is None else tomllib.loads(text.decode()).get("build-system")
+    table = tomllib.loads(pyproject).get("build-system")
     if not table:
         return BuildSystem()
+    if not isinstance(table, dict):
+        raise ValueError("build-system is no table")
     requires, paths = table.get("requires", []), table.get("backend-path", [])
     backend = table.get("build-backend", BuildSystem().backend)
     if not _are_texts([backend]) or not _are_texts(requires) or not _are_texts(paths):
@@ -205,31 +214,6 @@ def build_system(archive: Path) -> BuildSystem:
 
 def _are_texts(values: object) -> bool:
     return isinstance(values, list) and all(isinstance(it, str) for it in values)
-
-
-def _pyproject(archive: Path) -> bytes | None:
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as packed:
-            for info in packed.infolist():
-                if _is_pyproject(info.filename):
-                    return _limited(packed.read(info) if info.file_size <= _LONGEST else None)
-        return None
-    with tarfile.open(archive) as packed:
-        for member in packed:
-            if _is_pyproject(member.name) and (file := packed.extractfile(member)) is not None:
-                return _limited(file.read() if member.size <= _LONGEST else None)
-    return None
-
-
-def _limited(data: bytes | None) -> bytes:
-    if data is None:
-        raise ValueError(f"pyproject.toml is larger than {_LONGEST:,} bytes")
-    return data
-
-
-def _is_pyproject(name: str) -> bool:
-    parts = name.removeprefix("./").split("/")
-    return len(parts) == 2 and parts[1] == "pyproject.toml"
 
 
 def _result(finished: FinishedJob, log: BuildLog) -> Any:

@@ -228,6 +228,32 @@ def test_a_build_that_fails_is_told_and_what_was_read_counts(
     assert stack(done)[0] == {"broken": "1.0", "lib": "2.0"}
 
 
+@needs("bwrap")
+@pytest.mark.parametrize(
+    ("pyproject", "message"),
+    [
+        ("[build-system", "its pyproject.toml is broken"),
+        ("[build-system]\nrequires = 1\n", "the table build-system is invalid"),
+        (
+            '[build-system]\nrequires = ["b @ file:///etc/passwd"]\nbuild-backend = "b"\n',
+            "its build backend requires b by address",
+        ),
+        (
+            '[build-system]\nrequires = []\nbuild-backend = "nothing.there"\n',
+            "No module named 'nothing'",
+        ),
+    ],
+)
+def test_a_build_system_that_cannot_be_used_is_told(
+    stores: Stores, index: Index, tmp_path: Path, pyproject: str, message: str
+) -> None:
+    index.add_source("odd", "1.0", more={"pyproject.toml": pyproject})
+    done = advise(stores, index, tmp_path, "odd\n", "--build")
+    assert done.returncode == 1
+    assert "not built: odd 1.0: " in done.stderr
+    assert message in done.stderr
+
+
 def test_without_a_sandbox_nothing_is_built(stores: Stores, index: Index, tmp_path: Path) -> None:
     (tmp_path / "requirements.in").write_text("dynamic\n", encoding="utf-8")
     programs = tmp_path / "bin"
