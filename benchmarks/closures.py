@@ -44,8 +44,8 @@ def main() -> None:
             _measure(dump, DRAWN, f"{versions} generated versions")
 
 
-def _measure(dump: Path, roots: tuple[str, ...], words: str) -> None:
-    print(f"{' + '.join(roots)} in {words}")
+def _measure(dump: Path, roots: tuple[str, ...], description: str) -> None:
+    print(f"{' + '.join(roots)} in {description}")
     with fresh_home() as home:
         home.thoth("packages", "import", str(dump))
         _restart(home)

@@ -167,8 +167,8 @@ def _break_everything(home: Home, service: Running) -> None:
     for at_s, fault in plan:
         time.sleep(max(0.0, began + at_s - time.monotonic()))
         begins = time.monotonic() - began
-        words = fault()
-        print(f"  {begins:5.0f} s  {words}", flush=True)
+        message = fault()
+        print(f"  {begins:5.0f} s  {message}", flush=True)
 
 
 def _take_away(home: Home, kind: type[Service], away_s: float, how: signal.Signals) -> str:

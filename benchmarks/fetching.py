@@ -66,8 +66,8 @@ def _closure(folder: Path) -> dict[str, str]:
     """Versions by name that uv chooses; none if its index does not answer."""
     (folder / "project.in").write_text(f"{ROOT_PACKAGE}\n")
     result = _compile(folder)
-    found = re.findall(r"^([\w.-]+)==([^\s;]+)", result.stdout, re.MULTILINE)
-    return dict(found) if result.returncode == 0 else {}
+    pins = re.findall(r"^([\w.-]+)==([^\s;]+)", result.stdout, re.MULTILINE)
+    return dict(pins) if result.returncode == 0 else {}
 
 
 def _compile(folder: Path) -> subprocess.CompletedProcess[str]:

@@ -112,10 +112,10 @@ def _stack(number: int) -> str:
 
 def _shipped(histories: Sequence[History], *, alone: bool = False) -> list[Comparison]:
     contests = []
-    for it in histories:
-        base, *others = (it.sample(stack) for stack in it.jobs)
-        spread = UNKNOWN_SERIES if alone else it.spread
-        contests.append(ComparisonGroup(base, others, it.identical, spread))
+    for history in histories:
+        base, *others = (history.sample(stack) for stack in history.jobs)
+        spread = UNKNOWN_SERIES if alone else history.spread
+        contests.append(ComparisonGroup(base, others, history.identical, spread))
     return [comparison for group in compare_all(contests) for comparison in group]
 
 
@@ -126,8 +126,8 @@ def _alone(histories: Sequence[History]) -> list[Comparison]:
 def _each_by_itself(histories: Sequence[History]) -> list[str]:
     """``faster`` or ``slower`` wherever a paired t-test has p < 0.05."""
     verdicts = []
-    for it in histories:
-        base, *others = (_by_turn(jobs) for jobs in it.jobs.values())
+    for history in histories:
+        base, *others = (_by_turn(jobs) for jobs in history.jobs.values())
         for other in others:
             turns = sorted(base.keys() & other.keys())
             ours, theirs = ([jobs[turn] for turn in turns] for jobs in (other, base))
@@ -211,7 +211,7 @@ def main(answers: int = ANSWERS) -> None:
 def _row(design: Design, drawn: Sequence[Sequence[History]]) -> str:
     cells = []
     for _, rule in RULES:
-        false, found = 0, 0
+        false, hits = 0, 0
         for histories in drawn:
             verdicts = rule(histories)
             claims = {n for n, it in enumerate(verdicts) if it in ("faster", "slower")}
@@ -221,8 +221,8 @@ def _row(design: Design, drawn: Sequence[Sequence[History]]) -> str:
             if design.interaction and design.gain:
                 claims -= {design.candidates - 1}
             false += bool(claims - right)
-            found += bool(right)
-        share = f"{100 * found / len(drawn):6.1f}" if design.gain or design.interaction else " " * 6
+            hits += bool(right)
+        share = f"{100 * hits / len(drawn):6.1f}" if design.gain or design.interaction else " " * 6
         cells.append(f"{100 * false / len(drawn):7.2f} {share} ")
     return f"{design.name:<45} {design.jobs:>4} {design.sd:>5.0%} | {' | '.join(cells)}"
 
@@ -242,13 +242,13 @@ def _calibration(answers: int) -> None:
         sd = float(draw.choice([0.02, 0.03, 0.05]))
         gains = draw.choice(_GAINS, 5) * float(draw.random() < 0.5)
         first = _drawn(draw, gains, sd, 8)
-        for n, it in enumerate(_shipped([_as_history(first)])):
-            more = max(it.jobs_missing, it.baseline_jobs_missing)
-            if it.verdict is not Verdict.UNDETERMINED or not more or more > 200:
+        for n, comparison in enumerate(_shipped([_as_history(first)])):
+            more = max(comparison.jobs_missing, comparison.baseline_jobs_missing)
+            if comparison.verdict is not Verdict.UNDETERMINED or not more or more > 200:
                 continue
             later = np.concatenate([first, _drawn(draw, gains, sd, more)], axis=1)
             after = _shipped([_as_history(later)])[n].verdict
-            chances.append(it.chance)
+            chances.append(comparison.chance)
             truth.append(float(gains[n]))
             settled.append(after.different)
             planned.append(after is not Verdict.UNDETERMINED)

@@ -44,8 +44,8 @@ def main() -> None:
 
 def _print_claims(what: str, verdicts: list[str]) -> None:
     false = sum(verdict in ("faster", "slower") for verdict in verdicts) / len(verdicts)
-    told = ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts).most_common())
-    print(f"  {len(verdicts)} deals into {what}: {told}; false claims {false:.1%}")
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts).most_common())
+    print(f"  {len(verdicts)} deals into {what}: {counts}; false claims {false:.1%}")
 
 
 def _dealt_pairs(arms: list[list[float]], draw: random.Random) -> str:
@@ -88,8 +88,8 @@ def _measured(folder: Path) -> list[list[float]]:
          "--out", str(folder / "out"), "--json"],
         env=dict(os.environ), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True,
     )  # fmt: skip
-    told = json.loads(done.stdout)["inspections"]
-    arms = [[_job(Path(it["folder"]), number) for number in range(JOBS)] for it in told]
+    inspections = json.loads(done.stdout)["inspections"]
+    arms = [[_job(Path(it["folder"]), number) for number in range(JOBS)] for it in inspections]
     stable = [pair for pair in zip(*arms, strict=True) if None not in pair]
     print(f"  {JOBS - len(stable)} of {JOBS} pairs left out as unstable")
     return [list(arm) for arm in zip(*stable, strict=True)]

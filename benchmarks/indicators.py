@@ -51,10 +51,10 @@ def _print_rates(framework: str, requirement: str, environment: BuiltEnvironment
         check=True,
     )
     for line in done.stdout.splitlines():
-        told = json.loads(line)
+        rates = json.loads(line)
         print(
-            f"  {told['size']:5} × {told['size']:<5} {told['ours']:9.2f} GFLOPS"
-            f"  reference {told['reference']:9.2f}  ratio {told['ratio']:.3f}"
+            f"  {rates['size']:5} × {rates['size']:<5} {rates['ours']:9.2f} GFLOPS"
+            f"  reference {rates['reference']:9.2f}  ratio {rates['ratio']:.3f}"
         )
 
 

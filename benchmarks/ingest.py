@@ -80,8 +80,8 @@ def _growth(small: Path, large: Path) -> tuple[float, float]:
         write_documents(first, 500, seed=5)
         command = ("ingest", "inspections")
         time_command(home, *command, str(first))
-        one = next(first.rglob("*.json"))
-        start = min(time_command(home, *command, str(one)).wall_s for _ in range(3))
+        single = next(first.rglob("*.json"))
+        start = min(time_command(home, *command, str(single)).wall_s for _ in range(3))
         few = SMALL / (time_command(home, *command, str(small)).wall_s - start)
         many = LARGE / (time_command(home, *command, str(large)).wall_s - start)
         _expect_all(home, 500 + SMALL + LARGE)
@@ -264,18 +264,18 @@ def _bare_limit(folder: Path) -> tuple[float, float]:
         rate = _timed(len(documents), lambda: _bare_copy(stores, documents, bodies, observations))
         nodes = [
             {
-                "inspection": {"document_id": it.document_id, "name": it.name},
+                "inspection": {"document_id": document.document_id, "name": document.name},
                 "observation": {
                     name: value
                     for name, value in row.items()
                     if value is not None and not isinstance(value, dict | list)
                 },
-                "stack": it.stack.digest if it.stack else "",
+                "stack": document.stack.digest if document.stack else "",
                 "hardware": row["hardware_digest"],
                 "environment": row["environment_digest"],
                 "indicator": row["indicator_id"],
             }
-            for it, row in zip(documents, observations, strict=True)
+            for document, row in zip(documents, observations, strict=True)
         ]
         _bare_circumstances(stores, nodes)
         return rate, _timed(len(nodes), lambda: _bare_unwind(stores, nodes))

@@ -35,10 +35,12 @@ _BATCH = 1_000
 def main() -> None:
     """Measure and print; takes some five minutes."""
     with tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
-        large, small, one = (Path(folder, f"{name}.jsonl.gz") for name in ("large", "small", "one"))
+        large, small, single = (
+            Path(folder, f"{name}.jsonl.gz") for name in ("large", "small", "one")
+        )
         versions, requirements = write_dump(large, LARGE)
         write_dump(small, SMALL)
-        write_dump(one, 1)
+        write_dump(single, 1)
         print(f"{versions} versions with {requirements} requirements, as JSON lines")
         with fresh_home() as home:
             timed = time_command(home, "packages", "import", str(large))
@@ -46,7 +48,7 @@ def main() -> None:
             _told("end to end, embedded", versions / timed.wall_s, GOAL)
             print(f"  peak memory of the process        {timed.peak_bytes / 2**20:8.0f} MiB")
             _measure_limits(home, versions)
-        _measure_growth(small, large, one)
+        _measure_growth(small, large, single)
 
 
 def _told(what: str, rate: float, goal: float | None = None) -> None:
@@ -65,12 +67,12 @@ def _expect(home: Home, versions: int) -> None:
         raise RuntimeError(f"{recorded} versions recorded and {shown} shown of {versions}")
 
 
-def _measure_growth(small: Path, large: Path, one: Path) -> None:
+def _measure_growth(small: Path, large: Path, single: Path) -> None:
     """The rate of the first 2,000 versions, and of all that come after, into warm stores."""
     command = ("packages", "import")
     with fresh_home() as home:
-        time_command(home, *command, str(one))
-        start = min(time_command(home, *command, str(one)).wall_s for _ in range(3))
+        time_command(home, *command, str(single))
+        start = min(time_command(home, *command, str(single)).wall_s for _ in range(3))
         few = (SMALL - 1) / (time_command(home, *command, str(small)).wall_s - start)
         many = (LARGE - SMALL) / (time_command(home, *command, str(large)).wall_s - start)
         _expect(home, LARGE)
@@ -129,14 +131,14 @@ def second_product(stores: Stores) -> Iterator[Stores | None]:
     with tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
         try:
             server = neo4j_server(Path(folder))
-            found = server.__enter__()
+            running = server.__enter__()
         except Neo4jMissing as missing:
             print(f"  no Neo4j: {missing}")
             yield None
             return
         settings: Settings = replace(
-            stores.settings, graph_url=found.url, graph_user=found.user,
-            graph_password=found.password, graph_database="neo4j",
+            stores.settings, graph_url=running.url, graph_user=running.user,
+            graph_password=running.password, graph_database="neo4j",
         )  # fmt: skip
         try:
             with graph_driver(settings) as driver:

@@ -188,11 +188,11 @@ def _pip(folder: Path, url: str, roots: tuple[str, ...]) -> float:
 
 def _resolvelib(universe: Universe, warm: float) -> tuple[float, str]:
     """Any stack, the newest it happens on; it proves nothing of it."""
-    found: list[dict[str, str] | None] = []
-    took = _median_ms(lambda: found.append(resolved(universe)), 3)
+    stacks: list[dict[str, str] | None] = []
+    took = _median_ms(lambda: stacks.append(resolved(universe)), 3)
     newest = resolve(universe).stacks[0].versions()
-    same = "the same stack" if found[0] == newest else "another stack"
-    return took, f"{took / warm:.1f} times ours, {same if found[0] else 'no stack'}"
+    same = "the same stack" if stacks[0] == newest else "another stack"
+    return took, f"{took / warm:.1f} times ours, {same if stacks[0] else 'no stack'}"
 
 
 def _large() -> None:
@@ -201,8 +201,8 @@ def _large() -> None:
         universe = _generated(150, 60, era=era, seed=seed)
         answer = resolve(universe, Budget(time_s=10))
         assert check_resolution(universe, answer) == []
-        words = f"requirements change every {era} versions, draw {seed}"
-        _line(words, answer.wall_s * 1000, _told(answer))
+        label = f"requirements change every {era} versions, draw {seed}"
+        _line(label, answer.wall_s * 1000, _told(answer))
 
 
 def _generated(packages: int, versions: int, *, era: int, seed: int) -> Universe:
@@ -271,8 +271,8 @@ def _listed() -> None:
         _, last, resolution = end.value
     assert check_resolution(last, resolution) == []
     count = sum(map(len, last.packages.values()))
-    words = f"{len(listed)} packages, {count} versions, {len(read)} read, {len(times)} rounds"
-    _line(words, median(times) * 1000, f"slowest {max(times) * 1000:.0f} ms, {_told(resolution)}")
+    label = f"{len(listed)} packages, {count} versions, {len(read)} read, {len(times)} rounds"
+    _line(label, median(times) * 1000, f"slowest {max(times) * 1000:.0f} ms, {_told(resolution)}")
 
 
 if __name__ == "__main__":

@@ -64,14 +64,14 @@ def main(arguments: Sequence[str] = _SHORT) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.service")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="of load on memory")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each other load")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     with fresh_home() as home:
         fill(home, DUMP if DUMP.exists() else SAMPLES / "packages.jsonl.gz")
         if not DUMP.exists():
             print(f"no dump at {DUMP}: only flask")
         with tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
-            _measure(home, Path(folder), given.seconds, given.minutes)
-    if given.minutes < MINUTES:
+            _measure(home, Path(folder), options.seconds, options.minutes)
+    if options.minutes < MINUTES:
         print(f"  memory for longer: python -m benchmarks.service --minutes {MINUTES:g}")
 
 
@@ -96,21 +96,21 @@ def _measure(home: Home, folder: Path, seconds: float, minutes: float) -> None:
             _offer(scenario, lambda: service.client(token), seconds)
         _, after = service.client().get(f"{ADVISE}/{answered(service.client(), FLASK)}")
         steps = json.loads(after)["metadata"]["timings"]
-        words = ", ".join(f"{name} {taken * 1000:.1f} ms" for name, taken in steps.items())
-        print(f"  steps of one advice: {words}")
+        durations = ", ".join(f"{name} {taken * 1000:.1f} ms" for name, taken in steps.items())
+        print(f"  steps of one advice: {durations}")
         _memory(service, result, minutes)
 
 
 def _scenarios(result: Visit, uploads: Visit) -> list[Scenario]:
-    found = [
+    scenarios = [
         Scenario("/livez", getting("/livez"), 100),
         Scenario("a cached advice, its result", result, 100, GOAL_CACHED_MS),
         Scenario("a cached advice, asked for", asking_again, 100, GOAL_CACHED_MS),
         Scenario("a new advice for flask", advising(FLASK), 10, GOAL_FLASK_MS),
     ]
     if DUMP.exists():
-        found.append(Scenario(f"a new advice for {' + '.join(FOUR)}", advising(FOUR), 2))
-    return [*found, Scenario("an inspection sent in", uploads, 5)]
+        scenarios.append(Scenario(f"a new advice for {' + '.join(FOUR)}", advising(FOUR), 2))
+    return [*scenarios, Scenario("an inspection sent in", uploads, 5)]
 
 
 def _saturate(name: str, client: Callable[[], Client], visit: Visit, seconds: float) -> None:

@@ -142,8 +142,8 @@ def _wait(port: int, server: subprocess.Popen[bytes], path: str, log: Path) -> N
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def _pss(process: psutil.Process) -> int:

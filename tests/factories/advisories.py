@@ -148,13 +148,13 @@ def add_versions(connection: Connection, *named: str) -> list[str]:
     row = ("sha256:none", "release", "release-1", "test", 0, b"", None)
     columns = ("document_id", "kind", "schema_version", "source", "size_bytes", "body", "location")
     insert_new(connection, Document, [row], columns)
-    found = []
+    versions = []
     for text in named:
         name, _, rest = text.partition("==")
         version, _, index = rest.partition("@")
-        found.append(package_version(name, version, index or None))
-    add_packages(connection, {it.name: "sha256:none" for it in found})
-    rows = [(it.purl, it.name, it.version, it.index, "sha256:none") for it in found]
+        versions.append(package_version(name, version, index or None))
+    add_packages(connection, {it.name: "sha256:none" for it in versions})
+    rows = [(it.purl, it.name, it.version, it.index, "sha256:none") for it in versions]
     named_columns = ("purl", "name", "version", "index_name", "document_id")
     insert_new(connection, PackageVersionRow, rows, named_columns)
-    return [str(it.purl) for it in found]
+    return [str(it.purl) for it in versions]

@@ -53,8 +53,8 @@ def asked(
     **options: Any,
 ) -> StackRequest:
     """A request for a requirements file, or for other files by name."""
-    given = {"requirements.in": manifest} if files is None else files
-    project = parse_project({name: text.encode() for name, text in given.items()})
+    contents = {"requirements.in": manifest} if files is None else files
+    project = parse_project({name: text.encode() for name, text in contents.items()})
     return StackRequest(
         project, ENVIRONMENT, kind, RequestOptions(**{"indexes": (MAIN,), **options}), hardware
     )
@@ -79,14 +79,14 @@ def advised(
 def known_for(advice: Advice) -> ReleaseKnowledge:
     """A wheel and a source distribution of every version of every stack."""
     files = {
-        it.purl: tuple(
+        choice.purl: tuple(
             ReleaseFile(name, hashlib.sha256(name.encode()).hexdigest(), kind, 1_000)
             for name, kind in (
-                (f"{it.name}-{it.version}-py3-none-any.whl", "wheel"),
-                (f"{it.name}-{it.version}.tar.gz", "sdist"),
+                (f"{choice.name}-{choice.version}-py3-none-any.whl", "wheel"),
+                (f"{choice.name}-{choice.version}.tar.gz", "sdist"),
             )
         )
         for stack in advice.resolution.stacks
-        for it in stack.choices
+        for choice in stack.choices
     }
     return ReleaseKnowledge(files)

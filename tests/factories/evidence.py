@@ -43,14 +43,14 @@ def purl(release: str) -> Purl:
 def series(indicator: str = "PiMatmul", hardware: str = HERE, **more: Any) -> Series:
     """A series whose comparison key says what it is made of."""
     parameters = more.pop("parameters", {"size": 512})
-    told = {
+    fields = {
         "script_sha256": "1f" * 32, "device": "cpu", "unit": Unit.FLOP_PER_SECOND,
         "python_version": "3.11", **more,
     }  # fmt: skip
-    key = digest([indicator, parameters, hardware, told["device"]])
+    key = digest([indicator, parameters, hardware, fields["device"]])
     return Series(
         comparison_key=key, indicator=indicator, parameters=parameters, hardware_digest=hardware,
-        **told,
+        **fields,
     )  # fmt: skip
 
 
@@ -111,10 +111,15 @@ class Bench:
     def evidence(self, **more: Any) -> Evidence:
         """All of it, frozen."""
         labels = {HERE: "this class", ELSEWHERE: "another class"}
-        told: dict[str, Any] = {"as_of": NOW, "hardware": labels, "sources": {"pypi": NOW}, **more}
+        fields: dict[str, Any] = {
+            "as_of": NOW,
+            "hardware": labels,
+            "sources": {"pypi": NOW},
+            **more,
+        }
         return Evidence(
             series=tuple(self.series), readings=tuple(self.readings), stacks=dict(self.stacks),
-            **told,
+            **fields,
         )  # fmt: skip
 
 

@@ -83,11 +83,11 @@ def as_tar(folder: Path, target: Path) -> Path:
     return target
 
 
-def tree(*found: Members) -> LayeredTree:
+def tree(*layers: Members) -> LayeredTree:
     def opened(data: bytes) -> Layer:
         return Layer("layer", lambda: io.BytesIO(data))
 
-    return LayeredTree([opened(layer(members)) for members in found])
+    return LayeredTree([opened(layer(members)) for members in layers])
 
 
 def entry_of(folder: Path, system: str, *, os_name: str | None = None, **notes: str) -> Any:

@@ -33,11 +33,11 @@ class Provider(resolvelib.AbstractProvider[Dependency, Any, Any]):
         """Newest first."""
         name, extra = identifier
         bad = {candidate.version for candidate, _ in incompatibilities[identifier]}
-        asked = [SpecifierSet(one.specifier) for one in requirements[identifier]]
+        specifiers = [SpecifierSet(one.specifier) for one in requirements[identifier]]
         return [
             (it, extra)
             for it in self._universe.packages.get(name, ())
-            if it.version not in bad and all(one.contains(it.version) for one in asked)
+            if it.version not in bad and all(one.contains(it.version) for one in specifiers)
         ]
 
     def is_satisfied_by(self, requirement: Any, candidate: Any) -> bool:
@@ -49,17 +49,17 @@ class Provider(resolvelib.AbstractProvider[Dependency, Any, Any]):
         version, extra = candidate
         if extra is not None:
             yield Dependency(version.name, f"=={version.version}")
-        for it in version.requires:
-            if it.extra == extra:
-                yield from advice_request_of(self._universe, it)
+        for dependency in version.requires:
+            if dependency.extra == extra:
+                yield from advice_request_of(self._universe, dependency)
 
 
-def advice_request_of(universe: Universe, it: Dependency) -> Iterator[Dependency]:
+def advice_request_of(universe: Universe, dependency: Dependency) -> Iterator[Dependency]:
     """What a dependency is to resolvelib: the package, and the package with each extra."""
-    text = universe.asked(it)
-    yield Dependency(it.name, text)
-    for extra in it.extras:
-        yield Dependency(it.name, text, extra=extra)
+    text = universe.asked(dependency)
+    yield Dependency(dependency.name, text)
+    for extra in dependency.extras:
+        yield Dependency(dependency.name, text, extra=extra)
 
 
 def resolved(universe: Universe, max_rounds: int = 20_000) -> dict[str, str] | None:
@@ -67,7 +67,7 @@ def resolved(universe: Universe, max_rounds: int = 20_000) -> dict[str, str] | N
     roots = [one for root in universe.roots for one in advice_request_of(universe, root)]
     resolver = resolvelib.Resolver(Provider(universe), resolvelib.BaseReporter())
     try:
-        found = resolver.resolve(roots, max_rounds=max_rounds)
+        result = resolver.resolve(roots, max_rounds=max_rounds)
     except resolvelib.ResolutionImpossible:
         return None
-    return {name: it.version for (name, _), (it, _) in found.mapping.items()}
+    return {name: it.version for (name, _), (it, _) in result.mapping.items()}

@@ -94,12 +94,12 @@ def fill(connection: Connection, count: int) -> None:
         connection.execute(insert(model).from_select([one.name for one in columns], rows))
 
 
-def _value(one: Column[Any]) -> Any:
+def _value(column: Column[Any]) -> Any:
     """An expression for row ``number`` of a column."""
-    if isinstance(one.type, ARRAY):
-        item = _NAME if isinstance(one.type.item_type, Text) else cast(_NUMBER, Double)
+    if isinstance(column.type, ARRAY):
+        item = _NAME if isinstance(column.type.item_type, Text) else cast(_NUMBER, Double)
         return array([item])
-    if isinstance(one.type, JSONB):
+    if isinstance(column.type, JSONB):
         return cast(literal("{}"), JSONB)
     by_type = {
         str: _NAME,
@@ -107,4 +107,4 @@ def _value(one: Column[Any]) -> Any:
         bytes: literal(b"{}"),
         datetime: func.to_timestamp(_NUMBER),
     }
-    return by_type.get(one.type.python_type, _NUMBER)
+    return by_type.get(column.type.python_type, _NUMBER)

@@ -30,27 +30,27 @@ def naive_closure(
     session: neo4j.Session, roots: list[str], there: Environment
 ) -> tuple[Naive, set[str]]:
     """Candidates by package with what they require, and the names of which nothing is known."""
-    asked: dict[str, set[str]] = {}
+    extras_of: dict[str, set[str]] = {}
     for root in map(Requirement, roots):
         if root.marker is None or root.marker.evaluate(dict(there.markers)):
-            asked.setdefault(root.name, set()).update(root.extras)
+            extras_of.setdefault(root.name, set()).update(root.extras)
     read = _reader(session)
     while True:
-        found: Naive = {}
-        for name in list(asked):
+        closure: Naive = {}
+        for name in list(extras_of):
             versions, edges = read(name)
             if versions:
-                found[name] = {
-                    purl: _required(edges.get(purl, []), asked[name], there)
+                closure[name] = {
+                    purl: _required(edges.get(purl, []), extras_of[name], there)
                     for purl, properties in versions.items()
                     if _installable(properties, there)
                 }
-        before = {name: set(extras) for name, extras in asked.items()}
-        for required in (it for package in found.values() for it in package.values()):
+        before = {name: set(extras) for name, extras in extras_of.items()}
+        for required in (it for package in closure.values() for it in package.values()):
             for name, _, extras, _ in required:
-                asked.setdefault(name, set()).update(extras)
-        if asked == before:
-            return found, asked.keys() - found.keys()
+                extras_of.setdefault(name, set()).update(extras)
+        if extras_of == before:
+            return closure, extras_of.keys() - closure.keys()
 
 
 def _reader(session: neo4j.Session) -> Callable[[str], tuple[dict[str, Any], dict[str, Any]]]:
@@ -79,7 +79,7 @@ def _installable(version: dict[str, Any], there: Environment) -> bool:
 
 
 def _required(
-    edges: list[Any], asked: set[str], there: Environment
+    edges: list[Any], extras_asked: set[str], there: Environment
 ) -> set[tuple[str, str, tuple[str, ...], str | None]]:
     always, sometimes = set(), set()
     for name, specifier, text, extras in edges:
@@ -89,7 +89,9 @@ def _required(
             always.add(what)
             continue
         sometimes |= {
-            (what, extra) for extra in asked if marker.evaluate({**there.markers, "extra": extra})
+            (what, extra)
+            for extra in extras_asked
+            if marker.evaluate({**there.markers, "extra": extra})
         }
     return {(*what, None) for what in always} | {
         (*what, extra) for what, extra in sometimes if what not in always

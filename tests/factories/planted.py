@@ -320,7 +320,7 @@ def _specification(plan: Plan) -> dict[str, Any]:
 
 def _earlier_document(name: str, seen: Seen) -> dict[str, Any]:
     batched = name == "mini_batch"
-    said = matmul_operations_of_2019(512, 40) if batched else matmul_operations(512)
+    operations = matmul_operations_of_2019(512, 40) if batched else matmul_operations(512)
     parameters = {"device": seen.device, "dtype": "float32", "matrix_size": 512}
     return {
         "datetime": "2024-04-01T12:00:00",
@@ -333,7 +333,7 @@ def _earlier_document(name: str, seen: Seen) -> dict[str, Any]:
         "stderr": "",
         "stdout": {
             "@parameters": parameters | ({"mini_batch": 40} if batched else {}),
-            "@result": {"elapsed": ELAPSED_MS, "rate": said / ELAPSED_MS / 1e6},
+            "@result": {"elapsed": ELAPSED_MS, "rate": operations / ELAPSED_MS / 1e6},
             "component": seen.component,
             "name": "PiMatmul",
         },

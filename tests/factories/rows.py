@@ -411,11 +411,11 @@ def advice_rows(rows: Rows, rng: random.Random) -> Rows:
     document = rows[Document][0]["document_id"]
     stacks = [row["digest"] for row in rows[StackRow]]
     seen = [row["observation_id"] for row in rows[ObservationRow]]
-    found: Rows = {AdviceRow: [], AdvisedStack: [], AdviceObservation: []}
+    made: Rows = {AdviceRow: [], AdvisedStack: [], AdviceObservation: []}
     for number in range(3):
         key = f"adviser-{number}"
         solved = number > 0
-        found[AdviceRow].append(
+        made[AdviceRow].append(
             {
                 "advice_id": key,
                 "recommendation_type": "latest",
@@ -432,7 +432,7 @@ def advice_rows(rows: Rows, rng: random.Random) -> Rows:
             }
         )
         advised = rng.sample(stacks, min(number, len(stacks)))
-        found[AdvisedStack] += [
+        made[AdvisedStack] += [
             {
                 "advice_id": key,
                 "rank": rank,
@@ -441,11 +441,11 @@ def advice_rows(rows: Rows, rng: random.Random) -> Rows:
             }
             for rank, stack in enumerate(advised, 1)
         ]
-        found[AdviceObservation] += [
+        made[AdviceObservation] += [
             {"advice_id": key, "observation_id": one}
             for one in rng.sample(seen, min(4 * number, len(seen)))
         ]
-    found[RequestRow] = [
+    made[RequestRow] = [
         {
             "document_id": document,
             "recommendation_type": "latest",
@@ -457,18 +457,18 @@ def advice_rows(rows: Rows, rng: random.Random) -> Rows:
             "stack_count": 1,
         }
     ]
-    return found | claim_rows(rows, found[AdviceRow], rng)
+    return made | claim_rows(rows, made[AdviceRow], rng)
 
 
 def claim_rows(rows: Rows, advice: Sequence[dict[str, Any]], rng: random.Random) -> Rows:
     """Some claims about stacks of these rows, each made for one advice or more."""
-    found: Rows = {ClaimRow: [], ClaimPackage: [], AdviceClaim: []}
+    made: Rows = {ClaimRow: [], ClaimPackage: [], AdviceClaim: []}
     stacks = [row["digest"] for row in rows[StackRow]]
     for number in range(4 if stacks else 0):
         key, candidate = digest_of("claim", number), rng.choice(stacks)
         purls = [row["purl"] for row in rows[StackPackage] if row["stack_digest"] == candidate]
-        found[ClaimRow].append(claim_row(key, candidate, rng.choice(stacks), rng, rows))
-        found[ClaimPackage] += [
+        made[ClaimRow].append(claim_row(key, candidate, rng.choice(stacks), rng, rows))
+        made[ClaimPackage] += [
             {
                 "claim_id": key,
                 "name": purl.removeprefix("pkg:pypi/").partition("@")[0],
@@ -481,11 +481,11 @@ def claim_rows(rows: Rows, advice: Sequence[dict[str, Any]], rng: random.Random)
             }
             for purl in rng.sample(purls, min(number, len(purls)))
         ]
-        found[AdviceClaim] += [
+        made[AdviceClaim] += [
             {"advice_id": row["advice_id"], "claim_id": key}
             for row in rng.sample(list(advice), 1 + number % 2)
         ]
-    return found
+    return made
 
 
 def claim_row(
@@ -560,9 +560,9 @@ def entries_of(rows: Rows) -> list[dict[str, Any]]:
 def store(engine: Engine, rows: Rows, entries: Iterable[dict[str, Any]] | None = None) -> None:
     """Write the rows and their entries (or those given instead) in one transaction."""
     with engine.begin() as connection:
-        for table, some in rows.items():
-            for first in range(0, len(some), _CHUNK):
-                connection.execute(insert(table), some[first : first + _CHUNK])
+        for table, of_table in rows.items():
+            for first in range(0, len(of_table), _CHUNK):
+                connection.execute(insert(table), of_table[first : first + _CHUNK])
         wanted = entries_of(rows) if entries is None else list(entries)
         if wanted:
             connection.execute(insert(OutboxEntry), wanted)

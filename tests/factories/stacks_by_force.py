@@ -21,7 +21,7 @@ Key = tuple[tuple[int, ...], int, int, tuple[int, ...]]
 def stacks_by_force(universe: Universe) -> list[tuple[Key, dict[str, str]]]:
     """Every stack, in the stated order."""
     names = sorted(universe.packages)
-    found = []
+    stacks = []
     for choice in product(*(range(-1, len(universe.packages[name])) for name in names)):
         chosen = {
             n: universe.packages[n][at] for n, at in zip(names, choice, strict=True) if at >= 0
@@ -33,15 +33,15 @@ def stacks_by_force(universe: Universe) -> list[tuple[Key, dict[str, str]]]:
                 sum(at for at in choice if at > 0),
                 choice,
             )
-            found.append((key, {name: it.version for name, it in chosen.items()}))
-    return sorted(found, key=lambda it: it[0])
+            stacks.append((key, {name: it.version for name, it in chosen.items()}))
+    return sorted(stacks, key=lambda it: it[0])
 
 
 def _costs(universe: Universe, chosen: dict[str, Candidate]) -> tuple[int, ...]:
     """Before newness; the newness of each direct requirement, as declared; that of the others."""
     before, newness = 0, dict.fromkeys(chosen, 0)
-    for name, it in chosen.items():
-        for place, contribution in enumerate(universe.contributions.get(it.purl, ())):
+    for name, candidate in chosen.items():
+        for place, contribution in enumerate(universe.contributions.get(candidate.purl, ())):
             if place in universe.newness:
                 newness[name] -= contribution
             else:
@@ -51,36 +51,38 @@ def _costs(universe: Universe, chosen: dict[str, Candidate]) -> tuple[int, ...]:
     return before, *direct, sum(others)
 
 
-def _is_uninvited(universe: Universe, it: Candidate) -> bool:
-    by_request = it.name in universe.prereleases
-    return (it.yanked and it.purl not in universe.pinned) or (it.prerelease and not by_request)
+def _is_uninvited(universe: Universe, candidate: Candidate) -> bool:
+    by_request = candidate.name in universe.prereleases
+    return (candidate.yanked and candidate.purl not in universe.pinned) or (
+        candidate.prerelease and not by_request
+    )
 
 
 def _is_stack(universe: Universe, chosen: dict[str, Candidate]) -> bool:
-    asked = list(_asked(universe, chosen))
+    requirements = list(_asked(universe, chosen))
     return (
-        {it.name for it in asked} == set(chosen)
-        and all(_admits(universe, it, chosen[it.name]) for it in asked)
+        {it.name for it in requirements} == set(chosen)
+        and all(_admits(universe, it, chosen[it.name]) for it in requirements)
         and all(
-            _invited(universe, it, [a for a in asked if a.name == it.name])
+            _invited(universe, it, [a for a in requirements if a.name == it.name])
             for it in chosen.values()
         )
     )
 
 
-def _admits(universe: Universe, asked: Dependency, it: Candidate) -> bool:
+def _admits(universe: Universe, requirement: Dependency, candidate: Candidate) -> bool:
     """Whether a version is within a specifier and offers what a release within it offers."""
-    if asked.url is not None:
+    if requirement.url is not None:
         return False
     inside = [
         other
-        for other in universe.packages[it.name]
-        if SpecifierSet(asked.specifier).contains(other.version, prereleases=True)
+        for other in universe.packages[candidate.name]
+        if SpecifierSet(requirement.specifier).contains(other.version, prereleases=True)
     ]
     releases = [other for other in inside if not other.prerelease and not other.yanked]
-    return it in inside and all(
-        extra in it.extras or not any(extra in other.extras for other in releases)
-        for extra in asked.extras
+    return candidate in inside and all(
+        extra in candidate.extras or not any(extra in other.extras for other in releases)
+        for extra in requirement.extras
     )
 
 
@@ -90,9 +92,9 @@ def _asked(universe: Universe, chosen: dict[str, Candidate]) -> Iterator[Depende
     extras: set[tuple[str, str]] = set()
     pending = [(it, False) for it in universe.roots]
     while pending:
-        for it, own in pending:
-            seen[it, own] = None
-            extras.update((it.name, extra) for extra in it.extras)
+        for dependency, own in pending:
+            seen[dependency, own] = None
+            extras.update((dependency.name, extra) for extra in dependency.extras)
         reached = {it.name for it, _ in seen}
         pending = [
             (it, it.name == name)
@@ -101,24 +103,30 @@ def _asked(universe: Universe, chosen: dict[str, Candidate]) -> Iterator[Depende
             if (it, it.name == name) not in seen
             and (it.extra is None or (name, it.extra) in extras)
         ]
-    for it, own in seen:
-        text = universe.overrides.get(it.name, it.specifier)
+    for dependency, own in seen:
+        text = universe.overrides.get(dependency.name, dependency.specifier)
         # What a package requires of itself says nothing of its other versions.
-        yield Dependency(it.name, text, () if own else it.extras, it.extra, it.url)
+        yield Dependency(
+            dependency.name,
+            text,
+            () if own else dependency.extras,
+            dependency.extra,
+            dependency.url,
+        )
 
 
-def _invited(universe: Universe, it: Candidate, asked: list[Dependency]) -> bool:
-    sets = [SpecifierSet(one.specifier) for one in asked]
-    if it.yanked and it.purl not in universe.pinned:
+def _invited(universe: Universe, candidate: Candidate, requirements: list[Dependency]) -> bool:
+    sets = [SpecifierSet(one.specifier) for one in requirements]
+    if candidate.yanked and candidate.purl not in universe.pinned:
         exact = [s for many in sets for s in many if s.operator == "==" and "*" not in s.version]
         if not exact:
             return False
-    if it.prerelease and it.name not in universe.prereleases:
+    if candidate.prerelease and candidate.name not in universe.prereleases:
         finals = [
             other
-            for other in universe.packages[it.name]
+            for other in universe.packages[candidate.name]
             if not (other.prerelease or other.yanked)
-            and all(_admits(universe, one, other) for one in asked)
+            and all(_admits(universe, one, other) for one in requirements)
         ]
         return not finals or any(many.prereleases for many in sets)
     return True

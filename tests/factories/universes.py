@@ -31,7 +31,7 @@ def version_record(name: str, version: str, release: Record) -> list[Any]:
     """A version as the graph's question about a layer gives it."""
     index, requires = release.get("index", "pypi"), release.get("requires", [])
     wheels = release.get("wheels")
-    told = {
+    properties = {
         "purl": package_version(name, version, index).purl,
         "version": version,
         "index_name": index,
@@ -49,7 +49,7 @@ def version_record(name: str, version: str, release: Record) -> list[Any]:
         "requires": [_edge(raw) for raw in requires or ()],
         "metadata_source": release.get("metadata_source"),
     }
-    return [told.get(field) for field in VersionRecord._fields]
+    return [properties.get(field) for field in VersionRecord._fields]
 
 
 def _state(release: Record) -> ReleaseState:
@@ -79,8 +79,8 @@ def snapshot_of(index: Index, roots: Iterable[str], where: Environment = ENVIRON
             if name in index
         ]
 
-    asked = roots_of(roots, where)
-    return freeze(walk(read, asked, where), {}, asked, where)
+    dependencies = roots_of(roots, where)
+    return freeze(walk(read, dependencies, where), {}, dependencies, where)
 
 
 def _version(name: str, key: str, release: Record) -> list[Any]:
@@ -97,13 +97,13 @@ def dependency(raw: str) -> Dependency:
 
 def dump_index(path: Path) -> dict[str, dict[str, Record]]:
     """The releases of a metadata dump in JSON lines."""
-    found: dict[str, dict[str, Record]] = {}
+    index: dict[str, dict[str, Record]] = {}
     with gzip.open(path) as lines:
         for line in lines:
             row = json.loads(line)
             fits = row["wheel_cp311_linux_x86_64"]
             version = package_version(row["name"], row["version"]).version
-            found.setdefault(row["name"], {})[version] = {
+            index.setdefault(row["name"], {})[version] = {
                 "requires": row["requires_dist"],
                 "requires_python": row["requires_python"],
                 "extras": row["provides_extra"],
@@ -112,7 +112,7 @@ def dump_index(path: Path) -> dict[str, dict[str, Record]]:
                 "sdist": row["sdist"],
                 "uploaded_at": row["upload_time"],
             }
-    return found
+    return index
 
 
 def newest_scores(snapshot: Snapshot) -> dict[Purl, tuple[int, ...]]:

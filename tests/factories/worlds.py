@@ -103,10 +103,11 @@ def _record(made: Made, mixed: Callable[[Iterable[Any]], list[Any]]) -> VersionR
         made.files_complete, made.extras or None,
         mixed(
             RequirementRecord(
-                it.name, it.specifier or None, it.marker, it.extras or None, it.url
+                requirement.name, requirement.specifier or None, requirement.marker,
+                requirement.extras or None, requirement.url
             )
-            for it in made.requirements
-            if it.name
+            for requirement in made.requirements
+            if requirement.name
         ),
     )  # fmt: skip
 

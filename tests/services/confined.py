@@ -39,21 +39,21 @@ def attempt(what, act):
 
 
 def with_word(word: str) -> list[str]:
-    found = []
+    processes = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             line = (process / "cmdline").read_bytes()
         except OSError:
             continue
         if word.encode() in line and int(process.name) != os.getpid():
-            found.append(f"{process.name}: {line!r}")
-    return found
+            processes.append(f"{process.name}: {line!r}")
+    return processes
 
 
 def run(
     text: str,
     tmp_path: Path,
-    *words: str,
+    *arguments: str,
     limits: JobLimits = LIMITS,
     environment: dict[str, str] | None = None,
 ) -> FinishedJob:
@@ -64,7 +64,7 @@ def run(
     script = folder / "script.py"
     script.write_text(ATTEMPT + text, encoding="utf-8")
     command = confined(
-        [sys.executable, "-u", str(script), *words],
+        [sys.executable, "-u", str(script), *arguments],
         workdir=workdir,
         readable=[*interpreter_folders(Path(sys.executable)), script],
         limits=limits,

@@ -59,12 +59,12 @@ def conformance(
     output = done.stdout + done.stderr
     if not report.exists():
         raise RuntimeError(output)
-    found: dict[str, Any] = json.loads(report.read_text("utf-8"))
-    cases = found["test_cases"]
+    summary: dict[str, Any] = json.loads(report.read_text("utf-8"))
+    cases = summary["test_cases"]
     return Conformance(
         cases["generated"],
-        cases["unique_failures"] + cases["errored"] + len(found["errors"]),
-        found["operations"]["tested"],
-        found["running_time"],
+        cases["unique_failures"] + cases["errored"] + len(summary["errors"]),
+        summary["operations"]["tested"],
+        summary["running_time"],
         output,
     )

@@ -160,8 +160,8 @@ def status(code: int, body: bytes = b"", **headers: str) -> Answer:
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(code)
-        given = {"Content_Length": str(len(body))} | headers
-        for name, value in given.items():
+        all_headers = {"Content_Length": str(len(body))} | headers
+        for name, value in all_headers.items():
             handler.send_header(name.replace("_", "-"), value)
         handler.end_headers()
         handler.wfile.write(body)
@@ -255,10 +255,10 @@ class _Handler(BaseHTTPRequestHandler):
             instead(self)
         elif index.protected and self.headers.get("Authorization") != _AUTHORIZATION:
             status(401, WWW_Authenticate='Basic realm="index"')(self)
-        elif (found := index.answer(self.path)) is None:
+        elif (content := index.answer(self.path)) is None:
             status(404)(self)
         else:
-            self._serve(*found)
+            self._serve(*content)
 
     def _serve(self, kind: str, data: bytes) -> None:
         index, headers = self.served, {"Content_Type": kind}
@@ -274,8 +274,8 @@ class _Handler(BaseHTTPRequestHandler):
         return status(200, data, **headers)(self)
 
     def _serve_part(self, part: str, data: bytes, headers: dict[str, str]) -> None:
-        found = re.fullmatch(r"bytes=(\d*)-(\d*)", part)
-        first, last = found.groups() if found else ("", "")
+        match = re.fullmatch(r"bytes=(\d*)-(\d*)", part)
+        first, last = match.groups() if match else ("", "")
         start = int(first) if first else max(0, len(data) - int(last or 0))
         end = min(int(last), len(data) - 1) if first and last else len(data) - 1
         if start > end:

@@ -39,17 +39,17 @@ def listener() -> Iterator[Listener]:
                 made.heard.append(peer)
                 connection.close()
 
-    for it in sockets:
-        it.listen()
+    for listening in sockets:
+        listening.listen()
     threads = [threading.Thread(target=accept, args=(it,), daemon=True) for it in sockets]
     for thread in threads:
         thread.start()
     try:
         yield made
     finally:
-        for it in sockets:
+        for listening in sockets:
             with suppress(OSError):
-                it.shutdown(socket.SHUT_RDWR)
-            it.close()
+                listening.shutdown(socket.SHUT_RDWR)
+            listening.close()
         for thread in threads:
             thread.join(DEADLINE_S)

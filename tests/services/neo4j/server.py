@@ -109,7 +109,7 @@ def java_at_least(release: int) -> tuple[str | None, str]:
         shown = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=DEADLINE_S, check=False
         ).stderr
-        if (found := re.search(r'version "(\d+)', shown)) and int(found[1]) >= release:
+        if (version := re.search(r'version "(\d+)', shown)) and int(version[1]) >= release:
             return java, ""
         return None, f"{java} is older than {release}"
     return None, "java is not on PATH"
