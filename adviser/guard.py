@@ -37,7 +37,7 @@ class GuardOutcome(StrEnum):
 class MissingKind(StrEnum):
     """What is missing to judge an upgrade. The values are printed; never rename them."""
 
-    #: A new version is unknown, its metadata were not read, or it cannot be installed here.
+    #: A new version is unknown, its metadata was not read, or it cannot be installed here.
     METADATA = "metadata"
     #: The store has no advisories, so vulnerabilities are unknown.
     ADVISORIES = "advisories"
@@ -301,13 +301,17 @@ def _yanked(after: _Side, changes: Iterable[VersionChange]) -> Iterator[YankedVe
             yield YankedVersion(name, known.version, known.yanked_reason)
 
 
+#: Reasons that reading the metadata may remove.
+_UNREAD = (ExclusionReason.UNREAD, ExclusionReason.UNAVAILABLE)
+
+
 def _missing_metadata(after: _Side, changes: Iterable[VersionChange]) -> Iterator[MissingKnowledge]:
     for name, version in ((it.name, it.advised) for it in changes):
         known = after.known.get(name)
         if version is None or isinstance(known, Candidate):
             continue
-        unread = known is None or known.reason is ExclusionReason.UNREAD
-        reason = "its metadata were not read" if unread or known is None else known.message
+        unread = known is None or known.reason in _UNREAD
+        reason = known.message if known is not None else "its metadata was not read"
         remedy = f"thoth packages add '{name}=={version}'" if unread else None
         yield MissingKnowledge(MissingKind.METADATA, name, f"{name} {version}: {reason}", remedy)
 

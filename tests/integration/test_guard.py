@@ -101,7 +101,7 @@ def test_a_gain_without_metadata_and_advisories_is_unknown(
     assert "faster: numpy 2.1.0 against 2.0.0" in done.stdout
     lines = [it for it in done.stdout.splitlines() if it.startswith("missing: ")]
     assert lines == [
-        "missing: numpy 2.1.0: its metadata were not read "
+        "missing: numpy 2.1.0: its metadata was not read "
         "(`thoth packages add 'numpy==2.1.0'` or --fetch)",
         "missing: the store has no advisories, so vulnerabilities are unknown"
         " (`thoth advisories sync --osv`)",

@@ -19,7 +19,8 @@ from adviser.answering.index_snapshot import IndexSnapshot
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
 from common.errors import IndexFault, IndexProblem
-from common.index.project_pages import ProjectPage
+from common.index.file_metadata import MetadataRead
+from common.index.project_pages import IndexFile, ProjectPage
 from graph.candidates import Dependency, IndexesSilent
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
@@ -200,3 +201,34 @@ def test_indexes_that_give_no_page_at_all_are_named() -> None:
 
     with pytest.raises(IndexesSilent, match="nobody answers"):
         resolved(asked("web\n"), Silent({}))
+
+
+def test_the_locked_versions_are_read_and_what_keeps_one_out_is_told() -> None:
+    index: Index = {
+        "web": {"3.0": {}, "2.0": {}},
+        "core": {"2.0": {}, "1.0": {"requires_python": ">=3.13"}},
+        "tool": {"1.0": {}},
+        "late": {"2.0": {}, "1.0": {}},
+    }
+
+    class Failing(ListedIndex):
+        async def metadata(self, file: IndexFile) -> MetadataRead:
+            if file.filename.startswith("late-1.0"):
+                raise IndexProblem(IndexFault.HTTP_STATUS, f"{file.filename}: answered 500")
+            return await super().metadata(file)
+
+    files = {
+        "requirements.in": "web\ncore\ntool\nlate\n",
+        "requirements.txt": "web==2.0\ncore==1.0\ntool==9.0\nlate==1.0\n",
+    }
+    reader = Failing(index)
+    advice, _ = resolved(asked(files=files), reader)
+    assert reader.read["web-2.0-py3-none-any.whl"] == 1
+    told = {it.message for it in advice.assessment.justifications}
+    assert told == {
+        "nothing is compared with core==1.0: it cannot be installed here: requires Python >=3.13,"
+        " this environment has 3.11.7",
+        "nothing is compared with tool==9.0: no such version is known",
+        "nothing is compared with late==1.0: its metadata was not read:"
+        " late-1.0-py3-none-any.whl: answered 500",
+    }

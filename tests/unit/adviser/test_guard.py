@@ -59,7 +59,7 @@ def test_speed_needs_no_metadata() -> None:
     faster = guard(ONE, TWO, snapshot, measured().evidence(), ENVIRONMENT, HERE)
     assert faster.outcome is GuardOutcome.UNKNOWN
     (missing,) = faster.missing
-    assert missing.message == "fast 2: its metadata were not read"
+    assert missing.message == "fast 2: its metadata was not read"
     assert missing.remedy == "thoth packages add 'fast==2'"
 
 
