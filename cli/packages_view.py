@@ -234,6 +234,11 @@ def print_package(view: PackageView, *, details: bool) -> None:
     for answer in view.answers:
         as_of = moment_text(answer.as_of) if answer.as_of else "an unknown time"
         state = answer.message or f"as of {as_of}"
+        if answer.status not in (None, "active"):
+            reason = f": {answer.status_reason}" if answer.status_reason else ""
+            state += f", {answer.status}{reason}"
+        elif answer.as_of and answer.status is None:
+            state += ", project status unknown"
         click.echo(printable(f"{view.name} at {answer.index}: {answer.state}, {state}"))
     if details:
         for release in view.releases:

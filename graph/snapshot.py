@@ -20,6 +20,7 @@ import orjson
 from common.environments import Environment
 from common.errors import InvalidDocument
 from common.formats.json_documents import canonical_json, digest, fault_in
+from common.index.project_pages import ProjectState, ProjectStatus
 from common.packages import DEFAULT_INDEX, Purl
 from common.reasons import Reason
 from common.releases import as_json_time
@@ -102,6 +103,8 @@ class Snapshot:
         :func:`graph.snapshot_reader.is_current`
     :param absences: by name of a missing package, what the indexes said of it; empty if they were
         not asked
+    :param statuses: by name and index, the state of each project that its index calls archived or
+        deprecated (PEP 792); other projects are active, or their state is unknown
     """
 
     revision: str
@@ -114,6 +117,7 @@ class Snapshot:
     layers: tuple[tuple[str, ...], ...]
     revisions: Mapping[str, str | None]
     absences: Mapping[str, Absence] = field(default_factory=dict)
+    statuses: Mapping[str, Mapping[str, ProjectStatus]] = field(default_factory=dict)
 
     @property
     def candidate_count(self) -> int:
@@ -198,6 +202,10 @@ def _content(snapshot: Snapshot) -> dict[str, Any]:
     table = _requirement_table(snapshot)
     # Snapshots of earlier versions had no absences; their revisions stay.
     absences = {name: _members(it) for name, it in sorted(snapshot.absences.items())}
+    statuses = {
+        name: {index: [it.state.value, it.reason] for index, it in sorted(by_index.items())}
+        for name, by_index in sorted(snapshot.statuses.items())
+    }
     return {
         "schema_version": LISTED_SCHEMA_VERSION if snapshot.unread_count else SCHEMA_VERSION,
         "environment": asdict(snapshot.environment),
@@ -214,6 +222,7 @@ def _content(snapshot: Snapshot) -> dict[str, Any]:
         },
         "missing": snapshot.missing,
         **({"absences": absences} if absences else {}),
+        **({"statuses": statuses} if statuses else {}),
         "extras": {name: extras for name, extras in snapshot.extras.items() if extras},
     }
 
@@ -325,6 +334,13 @@ def _read_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
         "absences": {
             name: Absence(AbsenceReason(row["reason"]), row["message"])
             for name, row in raw.get("absences", {}).items()
+        },
+        "statuses": {
+            name: {
+                index: ProjectStatus(ProjectState(state), reason)
+                for index, (state, reason) in by_index.items()
+            }
+            for name, by_index in raw.get("statuses", {}).items()
         },
     }
 

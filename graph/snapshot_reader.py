@@ -18,6 +18,7 @@ import neo4j
 
 from common.environments import Environment
 from common.errors import StoreUnavailable
+from common.index.project_pages import ProjectState, ProjectStatus
 from common.releases import Requirement
 from graph.candidate_builder import CandidateBuilder, VersionRecord, roots_of
 from graph.candidates import Candidate, Dependency, Excluded, KnownVulnerability
@@ -54,7 +55,10 @@ RETURN package.name AS name, package.revision AS revision,
         OR edge.marker CONTAINS '!= extra'
       | [required.name, edge.specifier, edge.marker, edge.extras, edge.url]],
     version.metadata_source
-  ]] AS versions
+  ]] AS versions,
+  [(package)-[known:HAS_STATUS]->(index:PackageIndex)
+    WHERE known.status IN ['archived', 'deprecated']
+    | [index.name, known.status, known.reason]] AS statuses
 ORDER BY name
 """
 
@@ -76,11 +80,15 @@ ORDER BY name
 
 
 class PackageRecord(NamedTuple):
-    """A node ``Package`` with all its versions, unordered; see :class:`VersionRecord`."""
+    """A node ``Package`` with all its versions, unordered; see :class:`VersionRecord`.
+
+    :param statuses: index, state and reason of an archived or deprecated project
+    """
 
     name: str
     revision: str | None
     versions: Sequence[Sequence[Any]]
+    statuses: Sequence[Sequence[Any]] = ()
 
 
 #: Reads a layer, in any order.
@@ -96,6 +104,7 @@ class Closure:
     :param revisions: revision of every package; ``None`` for a package without versions
     :param extras: extras of each package that the request or a candidate requests
     :param layers: names of the packages that each layer added
+    :param statuses: by index, of each package that is archived or deprecated
     """
 
     candidates: dict[str, Sequence[Candidate]] = field(default_factory=dict)
@@ -103,6 +112,7 @@ class Closure:
     revisions: dict[str, str | None] = field(default_factory=dict)
     extras: dict[str, set[str]] = field(default_factory=dict)
     layers: list[tuple[str, ...]] = field(default_factory=list)
+    statuses: dict[str, Mapping[str, ProjectStatus]] = field(default_factory=dict)
 
     def request(self, dependencies: Iterable[Dependency]) -> set[str]:
         """Add the requested packages and extras; return the packages to read or to read again."""
@@ -181,6 +191,9 @@ def _add_package(
     if not package.versions:
         return set()
     records = (VersionRecord._make(version) for version in package.versions)
+    statuses = {it[0]: ProjectStatus(ProjectState(it[1]), it[2]) for it in package.statuses}
+    if statuses:
+        closure.statuses[name] = statuses
     candidates, excluded = builder.build(name, records, sorted(closure.extras[name]))
     closure.candidates[name], closure.excluded[name] = candidates, excluded
     return {dependency for candidate in candidates for dependency in candidate.requires}
@@ -241,6 +254,7 @@ def unnamed_snapshot(
         extras=by_name(lambda name: tuple(sorted(closure.extras[name]))),
         layers=tuple(closure.layers),
         revisions=MappingProxyType(revisions),
+        statuses={name: closure.statuses[name] for name in names if name in closure.statuses},
     )
 
 

@@ -15,7 +15,7 @@ from itertools import chain
 from packaging.utils import canonicalize_name
 
 from common.environments import Environment
-from common.index.project_pages import ListedVersion, ProjectPage
+from common.index.project_pages import ListedVersion, ProjectPage, ProjectState
 from common.index.release_metadata import ReleaseMetadata
 from common.packages import Purl
 from common.releases import (
@@ -225,6 +225,8 @@ class ListedPackage:
         return not self._unavailable
 
 
+#: States of projects that count; nothing of a quarantined project can be chosen.
+_TOLD_STATES = frozenset({ProjectState.ARCHIVED, ProjectState.DEPRECATED})
 #: A page, and the metadata of its versions that was read.
 ReadPackage = tuple[ProjectPage, Mapping[str, ReleaseMetadata]]
 
@@ -327,6 +329,8 @@ class IndexSnapshot:
                 built = package.build(self._builder)
                 closure.candidates[name] = built.candidates or ()
                 closure.excluded[name] = built.excluded
+                if package.page.status.state in _TOLD_STATES:
+                    closure.statuses[name] = {package.index: package.page.status}
                 required.update(dict.fromkeys(built.required))
             pending = closure.request(required)
         snapshot = unnamed_snapshot(closure, self._roots, self._environment)

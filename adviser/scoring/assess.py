@@ -17,7 +17,7 @@ from adviser.scoring.assessment_types import (
     PackageDifference,
     PerformanceStanding,
 )
-from adviser.scoring.criteria import RecommendationType, criteria_of
+from adviser.scoring.criteria import STATUS, RecommendationType, criteria_of
 from adviser.scoring.justifications import justifications_of_stack, request_notes
 from adviser.scoring.performance import performance_of, performance_order
 from adviser.scoring.release_metadata import release_values
@@ -188,12 +188,12 @@ def assess(  # noqa: PLR0913 - inputs of one result
         chosen = versions if choosable is None else choosable()
         usable = {name: [it for it in them if it not in refused] for name, them in chosen.items()}
         standings = performance_order(measured.differences, base, versions, usable)
-    scoring = _Scoring(evidence, kind, allow_list, harmful, standings)
+    scoring = _Scoring(snapshot, evidence, kind, allow_list, harmful, standings)
     coverages = Coverages(snapshot, evidence, stacks, target)
     covered = coverages.of(frozenset(base.values()))
     return Assessment(
-        scores=scoring.scores(snapshot, ReusedResults() if reused is None else reused),
-        criteria=criteria_of(kind),
+        scores=scoring.scores(ReusedResults() if reused is None else reused),
+        criteria=criteria_of(kind, statuses=bool(snapshot.statuses)),
         claims=measured.claims,
         comparisons=measured.comparisons,
         standings=standings,
@@ -261,22 +261,25 @@ class _Scoring:
 
     def __init__(
         self,
+        snapshot: Snapshot,
         evidence: Evidence,
         kind: RecommendationType,
         allow_list: AllowList,
         harmful: Collection[Purl],
         standings: Mapping[Purl, PerformanceStanding],
     ) -> None:
+        self._snapshot = snapshot
         self._evidence, self._kind = evidence, kind
         self._allow_list, self._harmful, self._standings = allow_list, harmful, standings
-        self._criteria = criteria_of(kind)
+        self._criteria = criteria_of(kind, statuses=bool(snapshot.statuses))
 
-    def scores(self, snapshot: Snapshot, reused: ReusedResults[PackageScores]) -> PackageScores:
+    def scores(self, reused: ReusedResults[PackageScores]) -> PackageScores:
         """The scores of all candidates."""
-        common = self._evidence.as_of, self._evidence.vulnerabilities, self._standings
+        evidence, statuses = self._evidence, self._snapshot.statuses
+        common = evidence.as_of, evidence.vulnerabilities, self._standings, len(self._criteria)
         scores: PackageScores = {}
-        for name, candidates in snapshot.packages.items():
-            inputs = candidates, *common
+        for name, candidates in self._snapshot.packages.items():
+            inputs = candidates, statuses.get(name), *common
             scores.update(reused.get(name, inputs, partial(self._of_package, candidates)))
         return scores
 
@@ -291,6 +294,7 @@ class _Scoring:
                 **released,
                 "security": security_value(self._allow_list.held_against(candidate)),
                 "performance": -standing.loss if standing else 0.0,
+                STATUS: -float(candidate.index in self._snapshot.statuses.get(candidate.name, ())),
             }
             scores[candidate.purl] = tuple(
                 [line.contribution(values[line.name]) for line in self._criteria]

@@ -39,6 +39,10 @@ class JustificationCode(StrEnum):
     PRERELEASE = "prerelease"
     #: No release for two years.
     UNMAINTAINED = "unmaintained"
+    #: Its index says that no further releases are to be expected (PEP 792).
+    ARCHIVED = "project_archived"
+    #: Its index says that it is obsolete.
+    DEPRECATED = "project_deprecated"
     #: Released less than 30 days ago.
     IMMATURE = "immature"
     #: A version of the baseline is not a candidate.

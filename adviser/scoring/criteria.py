@@ -136,6 +136,11 @@ _TABLE = (
         latest=0.5, stable=0.1, testing=0.5, performance=0.05, security=0.2, newness=_ALL,
     ),
     _Line(
+        "status", "archived or deprecated project",
+        "whether its index says that the project is archived or deprecated (PEP 792)",
+        stable=0.1, security=0.2, penalty=True, newness=_ALL,
+    ),
+    _Line(
         "build", "version whose wheels are for other environments",
         "whether it must be built here although it publishes wheels; a version without any wheel"
         " counts 1/5,000, which only settles ties",
@@ -144,8 +149,15 @@ _TABLE = (
 )  # fmt: skip
 
 
-def criteria_of(kind: RecommendationType) -> tuple[Criterion, ...]:
+#: Left out if no project of a snapshot is known to be archived or deprecated.
+STATUS = "status"
+
+
+def criteria_of(kind: RecommendationType, *, statuses: bool = True) -> tuple[Criterion, ...]:
     """The criteria of a recommendation type, in the order of the table.
+
+    :param statuses: whether any project is known to be archived or deprecated; otherwise that
+        criterion is left out
 
     >>> [it.name for it in criteria_of(RecommendationType.LATEST)]
     ['security', 'yanked', 'freshness', 'age', 'build']
@@ -154,7 +166,7 @@ def criteria_of(kind: RecommendationType) -> tuple[Criterion, ...]:
     return tuple(
         Criterion(it.name, weight, it.unit, it.description, it.penalty, kind in it.newness)
         for it, weight in lines
-        if weight
+        if weight and (statuses or it.name != STATUS)
     )
 
 

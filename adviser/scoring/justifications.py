@@ -21,6 +21,7 @@ from adviser.scoring.stack_pairs import name_of
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.vulnerability_policy import AllowList, severity_of
 from common.advisories import Severity
+from common.index.project_pages import ProjectState, ProjectStatus
 from common.job_stability import left_out_text
 from common.packages import Purl
 from graph.candidates import Candidate
@@ -65,6 +66,7 @@ def justifications_of_stack(
                 if candidate.purl == purl:
                     findings += _of_release(candidate, as_of)
                     findings += _of_vulnerabilities(candidate, known, allowed)
+                    findings += _of_status(candidate, snapshot.statuses.get(name, {}))
             findings += _of_package(name, candidates, as_of)
             findings += map(claim_note, claims_by_purl.get(purl, ()))
         return tuple(findings)
@@ -140,6 +142,23 @@ def _of_release(candidate: Candidate, as_of: datetime) -> Iterator[Justification
         yield Justification(
             JustificationCode.IMMATURE, NoteLevel.INFO, message, candidate.name, candidate.purl
         )
+
+
+def _of_status(
+    candidate: Candidate, statuses: Mapping[str, ProjectStatus]
+) -> Iterator[Justification]:
+    status = statuses.get(candidate.index)
+    if status is None:
+        return
+    archived = status.state is ProjectState.ARCHIVED
+    reason = f": {status.reason}" if status.reason else ""
+    yield Justification(
+        JustificationCode.ARCHIVED if archived else JustificationCode.DEPRECATED,
+        NoteLevel.WARNING,
+        f"{candidate.index} says that {candidate.name} is {status.state.value}{reason}",
+        candidate.name,
+        candidate.purl,
+    )
 
 
 def _of_package(

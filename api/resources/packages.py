@@ -36,6 +36,7 @@ from api.schema_fields import (
 )
 from api.service import service
 from common.index.configuration import index_of
+from common.index.project_pages import ProjectState
 from common.releases import ReleaseState
 from graph.record.analyses import AnalysisKind
 from graph.record.indexes import KINDS, browse_events
@@ -76,6 +77,12 @@ class IndexAnswerSchema(Schema):
     as_of = moment("When the index last answered; null if it never did.", null=True)
     problem = text("Why the request failed, as a code.", null=True)
     message = text("Why the request failed, for people.", null=True)
+    status = choice(
+        "State of the project on the index (PEP 792); null if unknown.",
+        [it.value for it in ProjectState],
+        null=True,
+    )
+    status_reason = text("Reason for that state, from the index.", null=True)
 
 
 class PackageDocumentSchema(FreshnessSchema, PackageItemSchema):

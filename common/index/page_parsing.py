@@ -33,7 +33,7 @@ from common.index.project_pages import (
     spelling,
     summary_of,
 )
-from common.redaction import cut
+from common.redaction import cut, without_secrets
 from common.releases import kind_of_file
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def _parsed_json(name: str, body: bytes) -> _ParsedJson:
 def status_of(state: Any, reason: Any) -> ProjectStatus:
     """State of a project; an unknown state counts as active, as PEP 792 requires."""
     known = state if isinstance(state, str) and state in set(ProjectState) else ProjectState.ACTIVE
-    text = cut(reason) if isinstance(reason, str) and reason.strip() else None
+    text = cut(without_secrets(reason)) if isinstance(reason, str) and reason.strip() else None
     return ProjectStatus(ProjectState(known), text)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from uuid import uuid4
 
 import neo4j
-from sqlalchemy import ARRAY, Connection, Text, any_, func, literal, null, select
+from sqlalchemy import ARRAY, Connection, Text, any_, exists, func, literal, null, select
 
 from graph.projection.kinds import (
     EdgeKind,
@@ -34,6 +34,7 @@ from graph.projection.upsert import (
 from graph.tables import (
     AffectedVersion,
     Document,
+    IndexProject,
     PackageRow,
     PackageVersionRow,
     RequirementRow,
@@ -183,6 +184,23 @@ REQUIRES = EdgeKind(
     owner=RequirementRow.purl,
 )
 
+HAS_STATUS = EdgeKind(
+    type="HAS_STATUS",
+    start=PACKAGE,
+    end=PACKAGE_INDEX,
+    rows=select(
+        IndexProject.name.label("start"),
+        IndexProject.index_name.label("end"),
+        IndexProject.status,
+        IndexProject.status_reason.label("reason"),
+    ).where(
+        IndexProject.status != "active",
+        # Otherwise there may be no node of the package or of the index.
+        exists().where(_VERSION.name == IndexProject.name, IndexProject.index_name == _INDEX),
+    ),
+    owner=IndexProject.name,
+)
+
 AFFECTS = edge_kind(
     "AFFECTS",
     VULNERABILITY,
@@ -251,7 +269,7 @@ _NAMED_PACKAGE = NodeKind(
     rows=select(PackageRow.name, null().label("revision"), PackageRow.document_id),
     owner=PackageRow.name,
 )
-PACKAGES = MutableNode(node=PACKAGE, named=_NAMED_PACKAGE)
+PACKAGES = MutableNode(node=PACKAGE, edges=(HAS_STATUS,), named=_NAMED_PACKAGE)
 PACKAGE_VERSIONS = MutableNode(
     node=PACKAGE_VERSION,
     shared=(PACKAGE_INDEX,),

@@ -58,6 +58,7 @@ from graph.projection.native import (
 )
 from graph.projection.packages import (
     AFFECTS,
+    HAS_STATUS,
     HAS_VERSION,
     INCLUDES,
     PACKAGE,
@@ -114,6 +115,7 @@ NODES: tuple[NodeKind, ...] = (
 
 EDGES: tuple[EdgeKind, ...] = (
     HAS_VERSION,
+    HAS_STATUS,
     PUBLISHED_ON,
     REQUIRES,
     AFFECTS,

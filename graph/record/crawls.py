@@ -10,6 +10,8 @@ from typing import Any
 from sqlalchemy import Connection, and_, delete, func, not_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
+from common.index.project_pages import ProjectState, ProjectStatus
+from graph.record.packages import refresh_revisions
 from graph.tables import IndexProject, PackageEvent, QueuedRelease, WatchedPackage
 
 
@@ -115,9 +117,12 @@ def record_page(
     page_digest: str,
     listed: Collection[str],
     as_of: datetime,
+    status: ProjectStatus,
 ) -> None:
-    """Store the versions that an index lists for a project."""
+    """Store the versions that an index lists for a project, and the state of the project."""
     values = {
+        "status": status.state.value,
+        "status_reason": status.reason,
         "state": "known",
         "problem": None,
         "message": None,
@@ -125,27 +130,57 @@ def record_page(
         "listed": sorted(listed),
         "as_of": as_of,
     }
+    before = _inactive_projects(connection, index, [name])
     _record_project(connection, index, name, values)
+    if before or status.state is not ProjectState.ACTIVE:
+        refresh_revisions(connection, [name])
 
 
 def record_new_pages(
     connection: Connection,
     index: str,
-    pages: Sequence[tuple[str, Sequence[str], datetime]],
+    pages: Sequence[tuple[str, Sequence[str], datetime, ProjectStatus]],
 ) -> None:
     """Store pages, without a digest, for projects that have no page in the record.
 
-    :param pages: name of the project, versions with files, and time of each page
+    The states of all projects are stored, unless the record has a later page.
+
+    :param pages: name of the project, versions with files, time and state of each page
     """
     rows = [
         {
             "index_name": index, "name": name, "state": "known", "listed": listed,
-            "as_of": as_of, "asked_at": as_of,
+            "as_of": as_of, "asked_at": as_of, "status": status.state.value,
+            "status_reason": status.reason,
         }
-        for name, listed, as_of in pages
+        for name, listed, as_of, status in sorted(pages, key=lambda page: page[0])
     ]  # fmt: skip
-    if rows:
-        connection.execute(insert(IndexProject).on_conflict_do_nothing(), rows)
+    if not rows:
+        return
+    names = [name for name, *_ in pages]
+    inactive = _inactive_projects(connection, index, names)
+    statement = insert(IndexProject)
+    new, table = statement.excluded, IndexProject
+    later = statement.on_conflict_do_update(
+        index_elements=["index_name", "name"],
+        set_={"status": new.status, "status_reason": new.status_reason},
+        where=func.coalesce(table.as_of <= new.as_of, True)
+        & tuple_(table.status, table.status_reason).is_distinct_from(
+            tuple_(new.status, new.status_reason)
+        ),
+    )
+    connection.execute(later, rows)
+    inactive |= {name for name, _, _, status in pages if status.state is not ProjectState.ACTIVE}
+    refresh_revisions(connection, inactive)
+
+
+def _inactive_projects(connection: Connection, index: str, names: Sequence[str]) -> set[str]:
+    """The projects that are known not to be active."""
+    table = IndexProject
+    query = select(table.name).where(
+        table.index_name == index, table.name.in_(names), table.status != ProjectState.ACTIVE.value
+    )
+    return set(connection.scalars(query))
 
 
 def record_no_page(

@@ -227,6 +227,8 @@ class IndexAnswer:
     :param as_of: when the index last gave a page
     :param problem: code of the failure, only if the state is ``failed``
     :param message: description of the failure
+    :param status: state of the project on its last page (PEP 792); ``None`` if unknown
+    :param status_reason: the reason that the index gives
     """
 
     index: str
@@ -234,6 +236,8 @@ class IndexAnswer:
     as_of: datetime | None = None
     problem: str | None = None
     message: str | None = None
+    status: str | None = None
+    status_reason: str | None = None
 
     @property
     def trouble(self) -> str | None:
@@ -247,7 +251,14 @@ def answers_of(
     """The last answer of each index about these packages, by index and name."""
     row = IndexProject
     query = select(
-        row.name, row.index_name, row.state, row.as_of, row.problem, row.message
+        row.name,
+        row.index_name,
+        row.state,
+        row.as_of,
+        row.problem,
+        row.message,
+        row.status,
+        row.status_reason,
     ).order_by(row.name, row.index_name)
     rows = connection.execute(query.where(row.name.in_(names)))
     return {(row.index_name, row.name): IndexAnswer(*row[1:]) for row in rows}

@@ -34,7 +34,8 @@ _LOCK = text(
     'SELECT name FROM packages WHERE name = ANY(:names) ORDER BY name COLLATE "C" FOR NO KEY UPDATE'
 )
 
-#: The revision is a digest of the facts of each version and the vulnerabilities that affect it.
+#: The revision is a digest of the facts of each version, of the vulnerabilities that affect it, and
+#: of the states of the project on its indexes, unless it is active.
 _REFRESH = text(
     """
     WITH affected AS (
@@ -45,14 +46,21 @@ _REFRESH = text(
         JOIN affected_versions USING (purl) JOIN vulnerabilities USING (vulnerability_id)
         WHERE name = ANY(:names)
         GROUP BY purl
+    ), inactive AS (
+        SELECT name, string_agg(
+            concat_ws(' ', index_name, status, status_reason), E'\\n'
+            ORDER BY index_name COLLATE "C"
+        ) AS statuses
+        FROM index_projects WHERE name = ANY(:names) AND status <> 'active'
+        GROUP BY name
     ), latest AS (
         SELECT name, 'sha256:' || encode(
-            sha256(convert_to(string_agg(
+            sha256(convert_to(concat_ws(E'\\n', string_agg(
                 concat_ws(' ', purl, coalesce(facts, state), known), E'\\n'
                 ORDER BY purl COLLATE "C"
-            ), 'UTF8')), 'hex'
+            ), min(statuses)), 'UTF8')), 'hex'
         ) AS revision
-        FROM package_versions LEFT JOIN affected USING (purl)
+        FROM package_versions LEFT JOIN affected USING (purl) LEFT JOIN inactive USING (name)
         WHERE name = ANY(:names)
         GROUP BY name
     )

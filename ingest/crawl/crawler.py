@@ -57,6 +57,7 @@ from ingest.crawl.release_selection import (
     plan,
 )
 from ingest.crawl.reports import CrawlFailure, CrawlReport
+from ingest.releases.files import public_status
 
 logger = logging.getLogger(__name__)
 
@@ -247,7 +248,15 @@ class _Crawler:
             or known[release.version].document_id != release.document_id
         ]
         added = self._recorder.add(connection, described)
-        record_page(connection, index, name, page.digest, offered_on(page), page.as_of)
+        record_page(
+            connection,
+            index,
+            name,
+            page.digest,
+            offered_on(page),
+            page.as_of,
+            public_status(page.status),
+        )
         queue_releases(connection, index, name, prepared.to_read)
         take_off_queue(connection, index, [(name, version) for version in prepared.stale])
         add_events(connection, prepared.events)

@@ -29,6 +29,7 @@ from graph.record.releases import (
 )
 from ingest.crawl.release_drafts import release_draft, release_from
 from ingest.crawl.release_selection import offered_on
+from ingest.releases.files import public_status
 
 T = TypeVar("T")
 
@@ -123,6 +124,9 @@ def store_read(
     with relational_errors(settings), engine.begin() as connection:
         added = add_releases(connection, settings, deliveries)
         for index, packages in read.items():
-            pages = [(page.name, sorted(offered_on(page)), page.as_of) for page, _ in packages]
+            pages = [
+                (page.name, sorted(offered_on(page)), page.as_of, public_status(page.status))
+                for page, _ in packages
+            ]
             record_new_pages(connection, index, pages)
     return added

@@ -22,6 +22,7 @@ from common.formats.fields import (
     too_long,
     wrong_type,
 )
+from common.index.project_pages import ProjectStatus
 from common.reasons import Reason
 from common.releases import ReleaseFile, kind_of_file
 from ingest.personal_data import scrub_words
@@ -148,6 +149,11 @@ def yanked_of(record: Record, at: str) -> tuple[bool, str | None]:
     if value is None or value is False:
         return False, None
     return True, public_reason(reason)
+
+
+def public_status(status: ProjectStatus) -> ProjectStatus:
+    """Return the state of a project with a reason as of :func:`public_reason`."""
+    return replace(status, reason=public_reason(status.reason))
 
 
 def public_reason(reason: str | None) -> str | None:

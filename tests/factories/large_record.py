@@ -37,6 +37,7 @@ from graph.tables import (
     ClaimRow,
     Document,
     HardwareRow,
+    IndexProject,
     IndicatorRow,
     InspectionRow,
     NativeEnvironmentInterface,
@@ -55,7 +56,8 @@ from graph.tables import (
 
 #: Every table that the graph shows, those before what refers to them.
 TABLES: tuple[type[Base], ...] = (
-    Document, PackageRow, PackageVersionRow, RequirementRow, VulnerabilityRow, AffectedVersion,
+    Document, PackageRow, PackageVersionRow, IndexProject, RequirementRow, VulnerabilityRow,
+    AffectedVersion,
     NativeInterfaceRow, ArtifactRow, ArtifactInterface, NativeEnvironmentRow,
     NativeEnvironmentInterface, StackRow, StackPackage, HardwareRow, RuntimeEnvironmentRow,
     IndicatorRow, InspectionRow, ObservationRow, RequestRow, AdviceRow, AdvisedStack,
@@ -71,6 +73,7 @@ _IS_MEASURED = _NUMBER % 5 != 0
 _SPECIAL: dict[Column[Any] | Any, Any] = {
     Document.location: null(),
     PackageVersionRow.state: literal("solved"),
+    IndexProject.state: literal("known"),
     ObservationRow.outcome: case((_IS_MEASURED, "measured"), else_="crashed"),
     ObservationRow.rate: case((_IS_MEASURED, cast(_NUMBER, Double)), else_=null()),
     ObservationRow.unit: case((_IS_MEASURED, "FLOP/s"), else_=null()),

@@ -17,6 +17,7 @@ import pytest
 import sqlalchemy
 from sqlalchemy import Connection, insert, select
 
+from common.index.project_pages import ProjectState, ProjectStatus
 from common.inspection import Stack
 from common.packages import package_version
 from common.settings import Settings
@@ -28,6 +29,7 @@ from graph.migrate import migrate_graph
 from graph.projection import rebuild, sync, verify
 from graph.query_results import plain
 from graph.record.advice import add_advice
+from graph.record.crawls import record_page
 from graph.record.packages import add_entries
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.tables import (
@@ -225,6 +227,8 @@ def _add_knowledge(connection: Connection, settings: Settings) -> None:
     ]  # fmt: skip
     day = datetime(2026, 1, 1, tzinfo=UTC)
     add_releases(connection, settings, [ReleaseDelivery(it, "memory://", day) for it in deliveries])
+    archived = ProjectStatus(ProjectState.ARCHIVED, "use engine")
+    record_page(connection, "pypi", "helper", "sha256:page", ["1.0", "2.0"], day, archived)
     one = {"document_id": str(deliveries[0].document_id)}
     engine = str(package_version("engine", "1.9.0").purl)
     rows: list[tuple[type[Base], dict[str, Any]]] = [
@@ -868,6 +872,10 @@ def libraries(world: World) -> list[list[Any]]:
     return [[HOST, "local", BLAS, 2, len(own), close(0.0025), 0.02, 0.1, 0]]
 
 
+def abandoned(_: World) -> list[list[Any]]:
+    return [["helper", "pypi", "archived", "use engine", 1]]
+
+
 def providers(_: World) -> list[list[Any]]:
     return [["engine", "pypi", 1, []], ["helper", "pypi", 2, ["central-directory"]]]
 
@@ -885,6 +893,7 @@ ANSWERS: dict[int, Callable[[World], list[list[Any]]]] = {
     26: unusable, 27: wanted, 28: harmed, 29: harmless, 30: missing_natives, 31: unmeasured,
     32: evidence, 33: harmful_advice, 34: settled, 35: open_comparisons, 36: requests,
     37: origins, 38: by_size, 39: libraries, 40: providers,
+    41: abandoned,
 }  # fmt: skip
 
 

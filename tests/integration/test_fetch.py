@@ -82,6 +82,22 @@ def test_an_empty_store_is_filled_and_the_answer_optimal(
     assert index.paths == asked
 
 
+def test_an_archived_project_is_named_and_remembered(
+    stores: Stores, index: Index, project: Path
+) -> None:
+    index.states["lib"] = {"status": "archived", "reason": "use app"}
+
+    def told(*how: str) -> list[str]:
+        done = thoth(stores.settings, "advise", str(project), *WHERE, *how, "--json", **at(index))
+        assert done.returncode == 0, done.stderr
+        (product,) = json.loads(done.stdout)["result"]["report"]["products"]
+        return [it["message"] for it in product["justifications"] if "archived" in it["code"]]
+
+    message = "pypi says that lib is archived: use app"
+    assert told("--fetch") == [message]
+    assert told("--offline", "--type", "security") == [message]
+
+
 def test_an_empty_store_is_filled_by_default(stores: Stores, index: Index, project: Path) -> None:
     done = thoth(stores.settings, "advise", str(project), *WHERE, "--json", **at(index))
     assert versions(done.stdout) == {"app": "1.1", "lib": "2.0"}, done.stderr

@@ -77,6 +77,39 @@ def test_a_closure_is_added_shown_and_projected(stores: Stores, index: Index) ->
     assert "1.0" not in one.partition("\n")[2].replace("lib>=1", "")
 
 
+def test_the_state_of_a_project_follows_its_page(stores: Stores, index: Index) -> None:
+    settings, there = stores.settings, at(index)
+    index.states["lib"] = {"status": "archived", "reason": "write to jo@mail.example"}
+    thoth_json(settings, "packages", "add", "app", "--index", "local", **there)
+
+    def shown() -> tuple[Any, ...]:
+        (answer,) = thoth_json(settings, "packages", "show", "lib")["indexes"]
+        assert verify(stores.engine, stores.driver, database=stores.database).equal
+        with stores.driver.session(database=stores.database) as session:
+            edges = session.run(
+                "MATCH (p:Package {name: 'lib'})-[s:HAS_STATUS]->(i:PackageIndex)"
+                " RETURN i.name, s.status, s.reason"
+            ).values()
+            (revision,) = session.run("MATCH (p:Package {name: 'lib'}) RETURN p.revision").single(
+                strict=True
+            )
+        return answer["status"], answer["status_reason"], edges, revision
+
+    state, reason, edges, archived = shown()
+    assert (state, reason) == ("archived", "write to [e-mail removed]")
+    assert edges == [["local", "archived", reason]]
+    assert "archived: write to" in thoth(settings, "packages", "show", "lib").stdout
+    closure = thoth_json(settings, "packages", "closure", "lib")["revision"]
+
+    del index.states["lib"]
+    shutil.rmtree(settings.home / "cache", ignore_errors=True)
+    thoth_json(settings, "packages", "refresh", **there)
+    state, _, edges, active = shown()
+    assert (state, edges) == ("active", [])
+    assert active != archived
+    assert thoth_json(settings, "packages", "closure", "lib")["revision"] != closure
+
+
 def test_modules_are_found_by_the_files_of_wheels(stores: Stores, index: Index) -> None:
     settings, there = stores.settings, at(index)
     index.add_file(

@@ -29,6 +29,7 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 class Index:
     """Files by project; what is added is served at once.
 
+    :param states: state and reason of projects (PEP 792), by name
     :param facts: further keys of a file's entry on the page, by file name
     :param beside: metadata files offered beside files (PEP 658), by file name
     :param answers: what answers instead, by path; a list is used up, and then the index is itself
@@ -42,6 +43,7 @@ class Index:
     validators: bool = False
     packed: bool = False
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    states: dict[str, dict[str, str]] = field(default_factory=dict)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     beside: dict[str, bytes] = field(default_factory=dict)
     answers: dict[str, list[Answer] | Answer] = field(default_factory=dict)
@@ -125,6 +127,8 @@ class Index:
             return "text/html", text.encode()
         entries = [self._entry(name, file, data) for file, data in self.files[name].items()]
         page = {"meta": {"api-version": "1.1"}, "name": name, "files": entries}
+        if name in self.states:
+            page["project-status"] = self.states[name]
         return JSON, json.dumps(page).encode()
 
     def _entry(self, name: str, file: str, data: bytes) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def shown() -> list[list[str]]:
 
 @pytest.mark.parametrize("kind", RecommendationType)
 def test_the_reference_shows_the_weights_that_count(kind: RecommendationType) -> None:
-    head, _, *rows = shown()[: 2 + 9]
+    head, _, *rows = shown()[: 2 + 10]
     column = head.index(f"`{kind}`")
     weights = {row[0].split("`")[1]: row[column] for row in rows}
     assert {row[0].split("`")[1] for row in rows if "(penalty" in row[0]} >= {
@@ -34,7 +34,8 @@ def test_the_reference_shows_the_weights_that_count(kind: RecommendationType) ->
     marked = {
         row[0].split("`")[1]
         for row in rows
-        if "newness)" in row[0] or f"newness for `{kind}`" in row[0].replace("`latest` and ", "")
+        if ("newness)" in row[0] and row[column])
+        or f"newness for `{kind}`" in row[0].replace("`latest` and ", "")
     }
     if kind is RecommendationType.LATEST:
         marked |= {row[0].split("`")[1] for row in rows if "newness for `latest`" in row[0]}

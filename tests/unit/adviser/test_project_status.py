@@ -1,0 +1,93 @@
+"""Archived and deprecated projects: what they weigh, and what reports say of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from adviser.advise import Advice, advise
+from adviser.scoring.assessment_types import JustificationCode
+from adviser.scoring.criteria import RecommendationType
+from common.index.project_pages import ProjectState, ProjectStatus
+from graph.snapshot import Snapshot, with_revision
+from tests.factories.asked import NOTHING, asked, snapshot_for
+from tests.factories.universes import Index
+
+_DAYS = {version: f"2020-0{version}-01T00:00:00+00:00" for version in range(1, 6)}
+#: The newest ``middle`` requires ``stale``, the ones before require nothing.
+WORLD: Index = {
+    "app": {"1.0": {"requires": ["middle"], "uploaded_at": _DAYS[5]}},
+    "middle": {
+        f"{major}.0": {
+            "requires": ["stale"] if major == 4 else [],
+            "uploaded_at": _DAYS[major],
+        }
+        for major in (4, 3, 2, 1)
+    },
+    "stale": {"1.0": {"uploaded_at": _DAYS[1]}},
+}
+ARCHIVED = ProjectStatus(ProjectState.ARCHIVED, "use middle")
+DEPRECATED = ProjectStatus(ProjectState.DEPRECATED)
+
+
+def world(manifest: str, status: ProjectStatus | None) -> tuple[Snapshot, str]:
+    snapshot = snapshot_for(asked(manifest), WORLD)
+    statuses = {} if status is None else {"stale": {"pypi": status}}
+    return with_revision(replace(snapshot, statuses=statuses)), manifest
+
+
+def advice(
+    kind: RecommendationType, status: ProjectStatus | None = ARCHIVED, manifest: str = "app\n"
+) -> Advice:
+    snapshot, _ = world(manifest, status)
+    return advise(asked(manifest, kind), snapshot, NOTHING)
+
+
+def chosen(made: Advice) -> dict[str, str]:
+    assert made.best is not None
+    return made.best.versions()
+
+
+@pytest.mark.parametrize("status", [ARCHIVED, DEPRECATED])
+@pytest.mark.parametrize("kind", [RecommendationType.STABLE, RecommendationType.SECURITY])
+def test_stable_and_security_avoid_indirect_projects_that_ended(
+    kind: RecommendationType, status: ProjectStatus
+) -> None:
+    assert chosen(advice(kind, status)) == {"app": "1.0", "middle": "3.0"}
+    assert chosen(advice(kind, None)) == {"app": "1.0", "middle": "4.0", "stale": "1.0"}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [RecommendationType.LATEST, RecommendationType.TESTING, RecommendationType.PERFORMANCE],
+)
+def test_other_types_only_say_so(kind: RecommendationType) -> None:
+    made = advice(kind)
+    assert chosen(made) == {"app": "1.0", "middle": "4.0", "stale": "1.0"}
+    assert made.best is not None
+    notes = made.assessment.justifications_of([it.purl for it in made.best.choices])
+    (note,) = [it for it in notes if it.code is JustificationCode.ARCHIVED]
+    assert note.message == "pypi says that stale is archived: use middle"
+
+
+@pytest.mark.parametrize("kind", RecommendationType)
+def test_a_direct_requirement_is_never_older_for_it(kind: RecommendationType) -> None:
+    assert chosen(advice(kind, manifest="middle\n"))["middle"] == "4.0"
+
+
+def test_without_such_a_project_nothing_changes() -> None:
+    """Snapshots and reports of advice from before are replayed byte by byte."""
+    snapshot, _ = world("app\n", None)
+    assert b"statuses" not in snapshot.to_json()
+    made = advice(RecommendationType.SECURITY, None)
+    assert "status" not in {it.name for it in made.assessment.criteria}
+
+
+def test_a_snapshot_keeps_what_its_indexes_say() -> None:
+    snapshot, _ = world("app\n", ARCHIVED)
+    again = Snapshot.from_json(snapshot.to_json())
+    assert again == snapshot
+    assert again.statuses == {"stale": {"pypi": ARCHIVED}}
+    assert snapshot.revision != world("app\n", None)[0].revision
+    assert snapshot.revision != world("app\n", DEPRECATED)[0].revision
