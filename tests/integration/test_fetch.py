@@ -91,7 +91,7 @@ def test_an_archived_project_is_named_and_remembered(
         done = thoth(stores.settings, "advise", str(project), *WHERE, *how, "--json", **at(index))
         assert done.returncode == 0, done.stderr
         (product,) = json.loads(done.stdout)["result"]["report"]["products"]
-        return [it["message"] for it in product["justifications"] if "archived" in it["code"]]
+        return [it["message"] for it in product["justification"] if "archived" in it["code"]]
 
     message = "pypi says that lib is archived: use app"
     assert told("--fetch") == [message]

@@ -66,7 +66,7 @@ def test_other_types_only_say_so(kind: RecommendationType) -> None:
     made = advice(kind)
     assert chosen(made) == {"app": "1.0", "middle": "4.0", "stale": "1.0"}
     assert made.best is not None
-    notes = made.assessment.justifications_of([it.purl for it in made.best.choices])
+    notes = made.assessment.notes([it.purl for it in made.best.choices])
     (note,) = [it for it in notes if it.code is JustificationCode.ARCHIVED]
     assert note.message == "pypi says that stale is archived: use middle"
 
