@@ -15,7 +15,7 @@ import argparse
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from common.logs import set_up_logs
 TARGETS = (LINUX, Target("3.13", "aarch64"))
 #: Seconds after which pip is given up: it downloads every file, to compare its hash.
 _PIP_S = 1800.0
+_PIP = "pip with hashes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ def main(arguments: Sequence[str] = ()) -> None:
                 outcome = None if given.again else comparison.kept(it, target)
                 if outcome is None:
                     outcome = comparison.run(it, target)
+                outcome = comparison.tried_by_pip(outcome, it, target)
                 outcomes.append(outcome)
                 _print(outcome, f"{number}/{len(sets)}")
     _summarise(outcomes)
@@ -140,9 +142,9 @@ class _Comparison:
     def run(self, chosen: RequirementSet, target: Target) -> SetChoices:
         """Compare both programs on a set, and keep the outcome."""
         load = os.getloadavg()[0]
-        path = chosen.write(self._folder / "projects" / _name(target))
-        lock = path.with_name("requirements.txt")
+        lock = self._lock(chosen, target)
         lock.unlink(missing_ok=True)
+        path = chosen.write(lock.parents[1])
         cache = ("--cache-dir", str(self._folder / "uv"))
         compiled = run_command(compile_command(path, target, *cache))
         environ = self._home.environ | {"INDEX_CACHE": str(self._folder / "advice")}
@@ -155,8 +157,6 @@ class _Comparison:
         if lock.exists():
             constrained = compile_command(path, target, *cache, "--constraint", str(lock))
             checks["uv with constraints"] = run_command(constrained)
-            if target == LINUX and self._with_pip:
-                checks["pip with hashes"] = self._pip(lock)
         products = report.get("products") or [{"packages": []}]
         packages = {it["name"]: it for it in products[0]["packages"]}
         outcome = SetChoices(
@@ -166,17 +166,28 @@ class _Comparison:
             compiled=pins_of(compiled.stdout) if compiled.status == 0 else {},
             direct=_different(chosen.direct, packages, pins_of(compiled.stdout)),
             messages=[*_warnings(report), *_last_lines(done, 2)],
-            refused={
-                name: " ".join(_last_lines(it, 6)) or f"exit code {it.status}"
-                for name, it in checks.items()
-                if it.status
-            },
+            refused=_refusals(checks),
             checks=list(checks),
             seconds=(done.wall_s, compiled.wall_s),
             load=load,
         )
         _write(self._result(chosen, target), asdict(outcome))
         return outcome
+
+    def tried_by_pip(
+        self, outcome: SetChoices, chosen: RequirementSet, target: Target
+    ) -> SetChoices:
+        """The outcome with pip's answer to the lock, if pip can and shall be asked."""
+        lock = self._lock(chosen, target)
+        if _PIP in outcome.checks or target != LINUX or not self._with_pip or not lock.exists():
+            return outcome
+        refused = {**outcome.refused, **_refusals({_PIP: self._pip(lock)})}
+        outcome = replace(outcome, checks=[*outcome.checks, _PIP], refused=refused)
+        _write(self._result(chosen, target), asdict(outcome))
+        return outcome
+
+    def _lock(self, chosen: RequirementSet, target: Target) -> Path:
+        return self._folder / "projects" / _name(target) / chosen.name / "requirements.txt"
 
     def _pip(self, lock: Path) -> FinishedCommand:
         """Resolve a lock with pip, in an environment of its own, without installing it."""
@@ -207,6 +218,15 @@ def _different(
             reason = f"{ours['why']['code']}: {ours['why']['message']}" if ours else "not advised"
             choices.append(DirectChoice(name, version, theirs.get(name), reason))
     return choices
+
+
+def _refusals(checks: Mapping[str, FinishedCommand]) -> dict[str, str]:
+    """The last lines of the programs that refused a lock."""
+    return {
+        name: " ".join(_last_lines(it, 6)) or f"exit code {it.status}"
+        for name, it in checks.items()
+        if it.status
+    }
 
 
 def _report(done: FinishedCommand) -> dict[str, Any]:
