@@ -117,7 +117,8 @@ class Reachability:
         ] = {}
         #: The same by identity, which needs no hash; the universe keeps its objects alive.
         self._known: dict[tuple[int, bool], tuple[Demand, ...]] = {}
-        #: What unread versions require, and who needs an unlisted package: anything, maybe.
+        #: What unread versions require, and who needs an unlisted package: anything, maybe. Only
+        #: if unread versions invite others.
         self.anything = Demand(ReachablePackage("", (), ()), 0, "")
         self._pending: list[Demand] = []
         self.roots = [atom for root in universe.roots for atom in self._atoms_of(root)]
@@ -184,7 +185,7 @@ class Reachability:
         always: list[Demand] = []
         by_extra: dict[str, list[Demand]] = {}
         candidate = package.candidates[place]
-        if not candidate.read:
+        if self.universe.unread_invite and not candidate.read:
             always.append(self.anything)
         for dependency in candidate.requires:
             own = dependency.name == package.name
@@ -220,7 +221,7 @@ class Reachability:
         :param own: whether the package requires itself, which says nothing of its other versions
         """
         if dependency.name in self.universe.unlisted:
-            return (self.anything,)
+            return (self.anything,) if self.universe.unread_invite else ()
         specifier = self.universe.asked(dependency)
         key = (dependency.name, specifier, dependency.extras, dependency.url, own)
         demands = self._atoms.get(key)

@@ -100,7 +100,7 @@ class ConflictModel:
         :param own: whether the package requires itself
         """
         if dependency.name in self._universe.unlisted:
-            return [self._number(*_ANYTHING)]
+            return [self._number(*_ANYTHING)] if self._universe.unread_invite else []
         specifier = self._universe.asked(dependency)
         self._package(dependency.name)
         literals = (
@@ -159,7 +159,7 @@ class ConflictModel:
     def _expand(self, name: str) -> None:
         for candidate, literal in zip(*self._versions[name], strict=True):
             self._clock.check()
-            if not candidate.read:
+            if self._universe.unread_invite and not candidate.read:
                 self._askers.setdefault(self._number(*_ANYTHING), []).append(literal)
             for dependency in sorted(candidate.requires, key=lambda it: it.order):
                 condition = [-literal]

@@ -123,16 +123,25 @@ def resolve(universe: Universe, budget: Budget | None = None, *, count: int = 1)
     """
     spend = budget or Budget()
     clock = SearchClock(spend)
+
+    def searched(problem: SelectionProblem) -> SearchResult:
+        result = branched(problem, count, spend.steps)
+        if result is None:
+            # Loading the solver takes longer than most searches.
+            from adviser.resolver.cp_sat_search import search
+
+            result = search(problem, clock.left, count)
+        return result
+
     try:
         problem = compressed(universe, count, clock)
+        result = searched(problem)
+        wider = universe.inviting() if status_of(result) is ResolutionStatus.INFEASIBLE else None
+        if wider is not None:
+            universe, problem = wider, compressed(wider, count, clock)
+            result = searched(problem)
     except OutOfTime:
         return out_of_time(clock)
-    result = branched(problem, count, spend.steps)
-    if result is None:
-        # Loading the solver takes longer than most searches.
-        from adviser.resolver.cp_sat_search import search
-
-        result = search(problem, clock.left, count)
     conflict = None
     if status_of(result) is ResolutionStatus.INFEASIBLE:
         from adviser.resolver.conflicts import conflict_of

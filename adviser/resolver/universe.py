@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from common.packages import Purl
@@ -60,8 +60,10 @@ class Universe:
     A version is *unread* if only the page of its index is known; a package is *unlisted* if nothing
     about it is known. Unread versions take part as if they required nothing and offered every
     extra. A requirement on an unlisted package counts as met. So this universe contains every stack
-    of the true universe, with the same score. If all versions of a best stack have been read, it is
-    a best stack of the true universe, too.
+    of the true universe, with the same score, except those in which only a version that was not
+    read invites a pre-release or a yanked version. If all versions of a best stack have been read,
+    it is a best one of these stacks of the true universe, too. With ``unread_invite`` there is no
+    exception: an unread version might require any version by name.
 
     :param packages: usable versions by name, newest first, no version twice
     :param refused: versions that cannot be chosen, by name
@@ -74,6 +76,10 @@ class Universe:
     :param overrides: specifier by name that replaces every requirement on the package
     :param unlisted: packages that a requirement names and whose index page was not read
     :param absent: by name of a package without any version, what the indexes said of it
+    :param unread_invite: whether unread versions count as if they named every pre-release and
+        every yanked version. Solvers then use unread versions of any package as a pretext for
+        pre-releases, and would have them read one after the other. So this is on only to prove
+        that there is no stack.
     :param bounds_inferred: whether inferred bounds count
         (:mod:`adviser.resolver.inferred_bounds`)
     :param inferred: inferred bounds by version, which are among its requirements
@@ -89,6 +95,7 @@ class Universe:
     pinned: frozenset[Purl] = frozenset()
     overrides: Mapping[str, str] = field(default_factory=dict)
     unlisted: frozenset[str] = frozenset()
+    unread_invite: bool = False
     absent: Mapping[str, str] = field(default_factory=dict)
     bounds_inferred: bool = False
     inferred: Mapping[Purl, tuple[Dependency, ...]] = field(default_factory=dict)
@@ -102,6 +109,13 @@ class Universe:
         contributions = self.contributions.get(candidate.purl, ())
         newness = sum(contributions[it] for it in self.newness if it < len(contributions))
         return sum(contributions) - newness, newness
+
+    def inviting(self) -> Universe | None:
+        """The universe with ``unread_invite``; ``None`` if that makes no difference."""
+        unread = any(not it.read for them in self.packages.values() for it in them)
+        if self.unread_invite or not (unread or self.unlisted):
+            return None
+        return replace(self, unread_invite=True)
 
     @property
     def level_count(self) -> int:

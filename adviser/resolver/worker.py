@@ -138,14 +138,25 @@ class ResolverWorker:
             clock = SearchClock(spend)
             if sum(it.read for them in universe.packages.values() for it in them) > MANY:
                 self.start()
+            limit: SearchLimit | None = None
+
+            def searched(problem: SelectionProblem) -> SearchResult:
+                nonlocal limit
+                result = branched(problem, count, spend.steps)
+                if result is None:
+                    result, limit = self._search(problem, clock.left, count)
+                return result
+
             try:
                 problem = compressed(universe, count, clock)
+                result = searched(problem)
+                infeasible = status_of(result) is ResolutionStatus.INFEASIBLE
+                wider = universe.inviting() if infeasible else None
+                if wider is not None:
+                    universe, problem = wider, compressed(wider, count, clock)
+                    result = searched(problem)
             except OutOfTime:
                 return out_of_time(clock)
-            limit = None
-            result = branched(problem, count, spend.steps)
-            if result is None:
-                result, limit = self._search(problem, clock.left, count)
             conflict = None
             if status_of(result) is ResolutionStatus.INFEASIBLE:
                 conflict = self._conflict(universe, replace(clock.left, threads=1))
