@@ -39,7 +39,7 @@ PackageKey = tuple[Environment, str, str, str]
 
 
 class RecordKnowledge:
-    """Adds what the record knows to what was listed and read.
+    """Adds data of the record to listed and read versions.
 
     :param position: of the record; what was looked up at the same position is not looked up again
     """
@@ -80,7 +80,8 @@ class RecordKnowledge:
 
 @dataclass(slots=True)
 class IndexMemory:
-    """Everything that requests over indexes share in one process; for one request at a time.
+    """Everything that requests over indexes share in one process; only one request may use it at a
+    time.
 
     :param limit: maximum number of listed versions between requests
     """
@@ -93,7 +94,7 @@ class IndexMemory:
     _reuse: OrderedDict[Hashable, AdviceReuse] = field(default_factory=OrderedDict)
 
     def knowledge(self, stores: Stores) -> RecordKnowledge:
-        """What the record knows now; forgets packages of which the record has a newer page."""
+        """The current data of the record; forgets packages with a newer page in the record."""
         with stores.engine.connect() as connection:
             position = changes(connection), datetime.now(UTC).date()
             if self._knowledge is None or position != self._position:
@@ -110,7 +111,7 @@ class IndexMemory:
     def for_request(
         self, request: StackRequest, urls: Mapping[str, str], more: Iterable[Dependency] = ()
     ) -> RequestMemory:
-        """What of it concerns one request.
+        """The part that concerns one request.
 
         :param more: roots besides the requirements of the request
         :param urls: by name, of the indexes whose packages may be kept
@@ -126,7 +127,7 @@ class IndexMemory:
         return RequestMemory(self, environment, urls, builder, reuse)
 
     def take(self, key: PackageKey) -> ListedPackage | None:
-        """A package whose page is recent enough; the memory forgets it."""
+        """Remove and return a package whose page is recent enough."""
         package = self._packages.pop(key, None)
         if package is None or not 0 <= _age_s(package) < PAGE_AGE_S:
             return None
@@ -157,7 +158,7 @@ class RequestMemory:
     reuse: AdviceReuse
 
     def take(self, index: str, name: str) -> ListedPackage | None:
-        """A kept package, without requested extras; until :meth:`keep`, it is not kept."""
+        """Remove and return a package, without requested extras; :meth:`keep` adds it again."""
         if index not in self.urls:
             return None
         package = self.memory.take((self.environment, index, self.urls[index], name))
@@ -166,7 +167,7 @@ class RequestMemory:
         return package
 
     def keep(self, packages: Mapping[str, ListedPackage]) -> None:
-        """Keep packages, by name, whose metadata the record has."""
+        """Keep packages, by name, if the record has their metadata."""
         kept = {}
         for name, package in packages.items():
             if package.index in self.urls and package.is_complete:

@@ -346,7 +346,7 @@ class IndexResolution:
         return self._memory.take(sources[0], name) if sources else None
 
     def keep(self) -> None:
-        """Leave what was read to later requests; call this once it is stored."""
+        """Keep everything that was read for later requests; call this after it was stored."""
         self._memory.keep(self.listed.packages)
 
     async def _read_page(self, name: str) -> None:

@@ -195,8 +195,8 @@ class ListedPackage:
     def _started(self) -> BuiltVersions:
         """Versions to build for further extras.
 
-        Extras select among requirements, and those of unread versions are unknown; so unread
-        versions are as they are for any other extras.
+        Extras select among requirements, and the requirements of unread versions are unknown, so
+        unread versions are the same for all extras.
         """
         other = next((it for it in self.built.values() if it.candidates is not None), None)
         if other is None:
@@ -287,7 +287,7 @@ class IndexSnapshot:
     def unstored(self) -> dict[str, list[ReadPackage]]:
         """Pages with the metadata that was read of their versions, by index.
 
-        What the record has already, as far as this process knows, is left out.
+        Pages and metadata that the record already has, as far as this process knows, are left out.
         """
         unstored: dict[str, list[ReadPackage]] = {}
         for package in self.packages.values():

@@ -109,7 +109,7 @@ class LimitedReader:
         self._client.keep_metadata(key, text)
 
     def warnings(self) -> Iterator[str]:
-        """What a person should know about this index, although there is an answer."""
+        """A remark about an index that did give an answer, for the user to see."""
         if self._outdated:
             oldest = min(self._outdated.values())
             count = "a page is" if len(self._outdated) == 1 else f"{len(self._outdated)} pages are"
