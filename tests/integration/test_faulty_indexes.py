@@ -159,12 +159,12 @@ FILES: dict[str, tuple[Fault, str]] = {
     "otherversion": (
         beside("Metadata-Version: 2.1\nName: {name}\nVersion: 3.0\n"), "that of otherversion 3.0"
     ),
-    "otherhash": (changed_beside, "promised: "),
-    "changed": (changed, "promised: 00000000"),
+    "otherhash": (changed_beside, "expected: "),
+    "changed": (changed, "expected: 00000000"),
     "invalid": (beside(HEAD + "Requires-Dist: ???\n"), "'???'"),
     "deleted": (answering(status(404)), "404 Not Found"),
     "forbidden": (answering(status(403)), "403 Forbidden"),
-    "typed": (answering(status(200, b"<html>", Content_Type="text/html")), "promised: "),
+    "typed": (answering(status(200, b"<html>", Content_Type="text/html")), "expected: "),
     "huge": (
         sdist(lambda name: tar_of({f"{name}-2.0/PKG-INFO": bytes(64 << 20)})),
         "PKG-INFO of huge-2.0.tar.gz is larger than",
