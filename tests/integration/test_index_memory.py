@@ -1,0 +1,84 @@
+"""What a worker keeps between requests never hides what was stored before a request."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from adviser.answering.index_memory import IndexMemory
+
+from adviser.advise import Advice, in_this_process
+from adviser.answering.index_resolution import IndexResolution, over_indexes
+from graph.engine import Stores
+from ingest.advisories.sync import sync_source
+from ingest.crawl.record_writer import store_read
+from ingest.crawl.runs import refresh
+from tests.factories.advisories import affected, osv, write_archive
+from tests.factories.asked import asked
+from tests.services.index import Index, package_index
+
+
+@pytest.fixture
+def index() -> Iterator[Index]:
+    with package_index(protected=False, json=True, validators=True) as served:
+        served.add_wheel("app", "1.0", metadata="Requires-Dist: lib\n")
+        served.add_wheel("lib", "1.0")
+        yield served
+
+
+@pytest.fixture
+def advise(stores: Stores, index: Index) -> Callable[[], Advice]:
+    """Advises on ``app``, as one worker does for one request after the other."""
+    shutil.rmtree(stores.settings.index_cache, ignore_errors=True)
+    at_index = replace(stores.settings, package_indexes=(("pypi", index.url),))
+    configured = replace(stores, settings=at_index)
+    memory, request = IndexMemory(), asked("app\n")
+
+    def advise_once() -> Advice:
+        advice, resolution = over_indexes(
+            configured, request, IndexResolution.advise, in_this_process, memory=memory
+        )
+        if unstored := resolution.listed.unstored():
+            store_read(at_index, stores.engine, unstored)
+        resolution.keep()
+        return advice
+
+    return advise_once
+
+
+def versions(advice: Advice) -> dict[str, str]:
+    assert advice.best is not None
+    return dict(advice.best.versions())
+
+
+def test_a_second_request_asks_nobody(advise: Callable[[], Advice], index: Index) -> None:
+    first = advise()
+    seen = len(index.seen)
+    second = advise()
+    assert versions(first) == versions(second) == {"app": "1.0", "lib": "1.0"}
+    assert len(index.seen) == seen
+    assert second.snapshot.packages["app"] is first.snapshot.packages["app"]
+
+
+def test_an_advisory_that_was_stored_meanwhile_counts(
+    advise: Callable[[], Advice], stores: Stores, tmp_path: Path
+) -> None:
+    assert not advise().snapshot.packages["lib"][0].vulnerabilities
+    advisory = osv("GHSA-aaaa-bbbb-cccc", affected("lib", ("introduced", "0")))
+    archive = write_archive(tmp_path / "all.zip", [advisory])
+    sync_source(stores.settings, stores.engine, str(archive))
+    (known,) = advise().snapshot.packages["lib"][0].vulnerabilities
+    assert known.id == "GHSA-aaaa-bbbb-cccc"
+
+
+def test_a_release_that_a_refresh_stored_meanwhile_counts(
+    advise: Callable[[], Advice], stores: Stores, index: Index
+) -> None:
+    assert versions(advise())["lib"] == "1.0"
+    index.add_wheel("lib", "1.1")
+    at_index = replace(stores.settings, package_indexes=(("pypi", index.url),))
+    refresh(at_index)
+    assert versions(advise())["lib"] == "1.1"
