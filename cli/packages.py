@@ -66,10 +66,10 @@ def add(
     """
     from cli.packages_view import crawl_progress
     from ingest.crawl.crawl_request import CrawlBounds
-    from ingest.crawl.runs import add_packages, roots_of
+    from ingest.crawl.runs import add_packages, wanted_packages
 
     settings: Settings = context.obj
-    roots = roots_of(names)
+    roots = wanted_packages(names)
     newer_than = moment_of(bounds["newer_than"], datetime.now(UTC), "--newer-than")
     with crawl_progress(hidden=as_json) as on_progress:
         outcome = add_packages(
@@ -152,10 +152,10 @@ def show(context: click.Context, package: str, as_json: bool) -> None:
     """
     from cli.packages_view import print_package, view_json
     from graph.record.packages import package_view
-    from ingest.crawl.runs import roots_of
+    from ingest.crawl.runs import wanted_packages
     from ingest.record import open_record
 
-    (root,) = roots_of([package])
+    (root,) = wanted_packages([package])
     with open_record(context.obj) as engine, engine.connect() as connection:
         view = package_view(connection, root.name, root.specifier)
     if view is None or (root.specifier and not view.releases):

@@ -46,7 +46,7 @@ from graph.snapshot import Snapshot, with_absences
 _CPU = {"cpu_family": "family", "cpu_model": "model"}
 
 
-def make_advice(worker: WorkerContext, analysis: Analysis, document: dict[str, Any]) -> str:
+def run_advice(worker: WorkerContext, analysis: Analysis, document: dict[str, Any]) -> str:
     """Answer a request and store its report under the analysis' identifier.
 
     :param document: a stored :class:`AdviceRequest`
@@ -86,7 +86,7 @@ def _answered(
     :param may_fetch: whether releases that the store lacks are read from the indexes
     """
     roots = [it.text for it in request.requirements]
-    known = worker.known_of(stores, roots, request.environment)
+    known = worker.kept_knowledge(stores, roots, request.environment)
     if may_fetch and lacks_releases(stores, request, known[0]):
         began = perf_counter()
         listed = read_over_indexes(worker, stores, analysis, request, IndexResolution.advise)
@@ -162,7 +162,7 @@ def _has_gpu(row: RecordedHardware, model: object) -> bool:
     return any(str(model).lower() in name for name in names)
 
 
-def replay_advice(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
+def run_replay(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
     """Answer a recorded request again with the recorded data, and compare the reports.
 
     :returns: the identifier of the result's document
@@ -182,7 +182,7 @@ def replay_advice(worker: WorkerContext, analysis: Analysis, request: dict[str, 
     return store_result(worker, analysis, result)
 
 
-def explain_why_not(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
+def run_why_not(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
     """Explain what a requirement would change in the stack of a request, with current data.
 
     Releases that the store lacks are first read from the indexes, if the client may request that.

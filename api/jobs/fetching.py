@@ -13,7 +13,7 @@ from common.errors import IndexFault, IndexProblem
 from common.settings import Settings
 from graph.record.analyses import Analysis
 from ingest.crawl.crawl_request import CrawlBounds
-from ingest.crawl.runs import add_packages, packages_document, roots_of, unanswered
+from ingest.crawl.runs import add_packages, packages_document, unanswered, wanted_packages
 
 #: Maximum number of packages that one request fetches, including dependencies.
 MAX_PACKAGES = 250
@@ -29,7 +29,9 @@ def fetch(
     :raises IndexProblem: if the index does not answer
     """
     bounds = CrawlBounds(max_packages=MAX_PACKAGES, prereleases=prereleases)
-    outcome = add_packages(settings, roots_of(requirements), bounds, index=index, watching=False)
+    outcome = add_packages(
+        settings, wanted_packages(requirements), bounds, index=index, watching=False
+    )
     if unanswered(outcome.report):
         raise IndexProblem(IndexFault.UNREACHABLE, "the index does not answer")
     # Turns the enumeration members among the keys into strings.

@@ -88,25 +88,25 @@ def _another_waits(context: JobContext) -> bool:
 @_task("advice.make", _ADVICE_S)
 def make_advice(context: JobContext, analysis_id: str) -> None:
     """Answer a request for advice."""
-    from api.jobs.advice import make_advice
+    from api.jobs.advice import run_advice
 
-    _run(context, analysis_id, make_advice)
+    _run(context, analysis_id, run_advice)
 
 
 @_task("advice.replay", _ADVICE_S)
 def replay_advice(context: JobContext, analysis_id: str) -> None:
     """Answer a recorded request again and compare the reports."""
-    from api.jobs.advice import replay_advice
+    from api.jobs.advice import run_replay
 
-    _run(context, analysis_id, replay_advice)
+    _run(context, analysis_id, run_replay)
 
 
 @_task("advice.why_not", _ADVICE_S)
 def explain_why_not(context: JobContext, analysis_id: str) -> None:
     """Explain what a requirement would cost the stack of a recorded request."""
-    from api.jobs.advice import explain_why_not
+    from api.jobs.advice import run_why_not
 
-    _run(context, analysis_id, explain_why_not)
+    _run(context, analysis_id, run_why_not)
 
 
 @_task("provenance.check", _ADVICE_S)

@@ -105,7 +105,7 @@ class WorkerContext:
         self.index_memory = IndexMemory()
         self._known: OrderedDict[object, _KeptKnowledge] = OrderedDict()
 
-    def known_of(
+    def kept_knowledge(
         self, stores: Stores, roots: Iterable[str], environment: Environment
     ) -> tuple[Snapshot, Evidence]:
         """The snapshot of requirements, and its evidence; read again only after a change."""

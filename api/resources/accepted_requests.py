@@ -125,7 +125,7 @@ class RequestLogResource(MethodView):
         }
 
 
-def submit(
+def submit_request(
     kind: AnalysisKind, request: Mapping[str, Any], cache_key: str | None = None, **options: Any
 ) -> Any:
     """Submit a request by :func:`api.analyses.submit`, and answer 202 with its state and URL."""

@@ -26,7 +26,7 @@ from api.project_files import MAX_FILES, MAX_NAME, ProjectFiles, check_name
 from api.resources.accepted_requests import (
     ForceQuerySchema,
     RequestSchema,
-    submit,
+    submit_request,
 )
 from api.resources.base import Resources
 from api.schema_fields import StrictSchema, described, no_nul
@@ -186,7 +186,7 @@ class AdviceRequestsResource(MethodView):
             "count": body["count"],
             "files": sorted(body["files"]),
         }
-        return submit(
+        return submit_request(
             AnalysisKind.ADVICE,
             request.to_document(),
             request.cache_key,
@@ -201,7 +201,7 @@ class ReplaysResource(MethodView):
     @blueprint.response(202, RequestSchema)
     def post(self, advice_id: str) -> Any:
         """Answer a recorded request again with the data of that time, and compare the reports."""
-        return submit(AnalysisKind.REPLAY, {"advice_id": _existing(advice_id)}, force=True)
+        return submit_request(AnalysisKind.REPLAY, {"advice_id": _existing(advice_id)}, force=True)
 
 
 @blueprint.route("/advice/<string:advice_id>/why-not")
@@ -213,7 +213,7 @@ class WhyNotResource(MethodView):
         """Request what a requirement would change in the stack, or why it cannot be met."""
         _parsed(parse_dependencies, [query["requirement"]], "requirement")
         question = {"advice_id": _existing(advice_id), "requirement": query["requirement"]}
-        return submit(
+        return submit_request(
             AnalysisKind.WHY_NOT,
             {**question, "may_fetch": analyses.may_fetch()},
             parameters=question,

@@ -15,7 +15,7 @@ from api.request_context import reading
 from api.resources.accepted_requests import (
     ForceQuerySchema,
     RequestSchema,
-    submit,
+    submit_request,
 )
 from api.resources.base import Resources, filters, members, package_name
 from api.schema_fields import (
@@ -43,7 +43,7 @@ from graph.record.indexes import KINDS, browse_events
 from graph.record.packages import browse_packages, package_detail
 from graph.record.release_queries import browse_versions
 from graph.record.tokens import Scope
-from ingest.crawl.runs import roots_of
+from ingest.crawl.runs import wanted_packages
 
 _STATES = [it.value for it in ReleaseState]
 
@@ -244,6 +244,8 @@ class FetchesResource(MethodView):
     def post(self, query: dict[str, Any], body: dict[str, Any]) -> Any:
         """Request that packages and their dependencies are fetched from a configured index."""
         index = index_of(service().settings, body["index"]).name
-        roots_of(body["requirements"])  # rejects invalid requirements before anything is stored
+        wanted_packages(
+            body["requirements"]
+        )  # rejects invalid requirements before anything is stored
         request = {**body, "index": index}
-        return submit(AnalysisKind.FETCH, request, force=query.get("force", False))
+        return submit_request(AnalysisKind.FETCH, request, force=query.get("force", False))

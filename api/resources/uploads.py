@@ -17,7 +17,7 @@ from api.jobs.uploads import PROJECT, upload_id
 from api.resources.accepted_requests import (
     ForceQuerySchema,
     RequestSchema,
-    submit,
+    submit_request,
 )
 from api.resources.base import Resources
 from api.schema_fields import count, texts
@@ -117,7 +117,7 @@ def _enqueue(body: bytes, suffix: str, *, force: bool) -> Any:
         add_documents(connection, service().settings, [document])
 
     upload = {"document_id": content, "suffix": suffix, "bytes": len(body)}
-    return submit(AnalysisKind.UPLOAD, upload, content, force=force, also=store_body)
+    return submit_request(AnalysisKind.UPLOAD, upload, content, force=force, also=store_body)
 
 
 def _suffix(body: bytes) -> str:

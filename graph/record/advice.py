@@ -28,7 +28,7 @@ from graph.record.documents import (
     add_documents,
     body_of,
 )
-from graph.record.packages import add_entries
+from graph.record.outbox import add_entries
 from graph.record.postgresql_helpers import (
     first_as,
     matching,

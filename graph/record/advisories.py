@@ -19,7 +19,8 @@ from graph.record.bulk import (
     update_rows,
 )
 from graph.record.documents import DeliveredDocument, add_documents
-from graph.record.packages import add_entries, refresh_revisions
+from graph.record.outbox import add_entries
+from graph.record.packages import refresh_revisions
 from graph.record.postgresql_helpers import storable, texts
 from graph.record.vulnerability_queries import Vulnerability, merged
 from graph.tables import (

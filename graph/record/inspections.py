@@ -35,7 +35,7 @@ from graph.record.bulk import (
     insert_new,
 )
 from graph.record.documents import DeliveredDocument, add_documents
-from graph.record.packages import add_entries
+from graph.record.outbox import add_entries
 from graph.record.postgresql_helpers import (
     first_as,
     matching,

@@ -20,7 +20,8 @@ from common.settings import Settings
 from graph.record.affected_versions import share_advisories
 from graph.record.bulk import insert_new
 from graph.record.documents import DeliveredDocument, add_documents
-from graph.record.packages import add_entries, add_unread_versions
+from graph.record.outbox import add_entries
+from graph.record.packages import add_unread_versions
 from graph.record.postgresql_helpers import matching
 from graph.tables import (
     ArtifactInterface,

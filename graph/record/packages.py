@@ -14,18 +14,17 @@ from sqlalchemy import Connection, any_, func, select, text
 
 from common.packages import version_of
 from graph.record.affected_versions import match_versions
-from graph.record.bulk import copy_rows, insert_new
+from graph.record.bulk import insert_new
 from graph.record.indexes import IndexAnswer, RecordedEvent, answers_about, events_of
 from graph.record.known_releases import known_releases
+from graph.record.outbox import add_entries
 from graph.record.postgresql_helpers import texts
 from graph.record.release_merging import KnownRelease
 from graph.tables import (
     AffectedVersion,
-    OutboxEntry,
     PackageRow,
     PackageVersionRow,
     VulnerabilityRow,
-    table_of,
 )
 
 #: Locks packages before their versions are read, so that concurrent writers of a package see each
@@ -71,7 +70,7 @@ _REFRESH = text(
 )
 
 
-def add_packages(connection: Connection, documents: Mapping[str, str]) -> list[str]:
+def add_package_rows(connection: Connection, documents: Mapping[str, str]) -> list[str]:
     """Insert new packages; the caller writes their outbox entries.
 
     :param documents: a document that contains the package, by package name
@@ -100,7 +99,7 @@ def add_unread_versions(
     if not new:
         return set()
     fresh = [known[purl] for purl in new]
-    packages = add_packages(connection, {name: document for _, name, _, _, document in fresh})
+    packages = add_package_rows(connection, {name: document for _, name, _, _, document in fresh})
     finish_versions(connection, set(packages), new, {name for _, name, *_ in fresh})
     return set(new)
 
@@ -141,17 +140,6 @@ def refresh_revisions(connection: Connection, names: Iterable[str]) -> set[str]:
     changed = set(connection.scalars(_REFRESH, {"names": wanted}))
     add_entries(connection, {"package": changed})
     return changed
-
-
-def add_entries(connection: Connection, keys: Mapping[str, Iterable[str]]) -> None:
-    """Write outbox entries, kind by kind.
-
-    :param keys: keys of the entries, by kind
-    """
-    rows = [(kind, key) for kind, of_kind in keys.items() for key in sorted(of_kind)]
-    if rows:
-        outbox = table_of(OutboxEntry)
-        copy_rows(connection, outbox.name, outbox, rows, ("kind", "key"))
 
 
 @dataclass(frozen=True, slots=True)

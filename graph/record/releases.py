@@ -22,7 +22,7 @@ from graph.record.known_releases import (
     known_releases,
     stored_releases,
 )
-from graph.record.packages import add_packages, finish_versions
+from graph.record.packages import add_package_rows, finish_versions
 from graph.record.release_merging import (
     Findings,
     HashAlarm,
@@ -338,6 +338,6 @@ def _project(connection: Connection, new: Versions, changed: Versions) -> None:
     for known in (*new.values(), *changed.values()):
         for name in (known.name, *(it.name for it in known.requirements if it.name)):
             documents.setdefault(name, str(known.document_id))
-    packages = set(add_packages(connection, documents))
+    packages = set(add_package_rows(connection, documents))
     touched = {known.name for known in (*new.values(), *changed.values())}
     finish_versions(connection, packages, new, touched, changed)

@@ -52,12 +52,12 @@ def packages_document(outcome: RunOutcome[tuple[CrawlReport, ...]]) -> dict[str,
     return outcome.as_json(indexes=[report.as_json() for report in outcome.report])
 
 
-def roots_of(names: Iterable[str]) -> tuple[WantedPackage, ...]:
+def wanted_packages(names: Iterable[str]) -> tuple[WantedPackage, ...]:
     """Parse packages from the command line, with optional extras and specifiers.
 
     :raises InvalidArgument: if one is not a requirement, or has a URL or a marker
 
-    >>> roots_of(["Torch[Opt]==2.9"])
+    >>> wanted_packages(["Torch[Opt]==2.9"])
     (WantedPackage(name='torch', specifier='==2.9', extras=frozenset({'opt'})),)
     """
     return tuple(map(_root, names))

@@ -19,7 +19,7 @@ from common import __version__
 from graph.engine import relational_engine
 from graph.record.analyses import analysis_of, request_of
 from ingest.crawl.crawl_request import CrawlBounds
-from ingest.crawl.runs import add_packages, roots_of
+from ingest.crawl.runs import add_packages, wanted_packages
 from ingest.native.environments import analyze_image
 from ingest.native.recorded_analyses import record_analysis
 from ingest.native.wheels import analyze_wheel
@@ -84,7 +84,7 @@ def fill(served: Served, index: Index, folder: Path) -> None:
     imported = served.thoth("packages", "import", str(releases), "--as-of", "2026-11-21")
     assert imported.returncode == 0, imported.stderr
     added = add_packages(
-        settings, roots_of(["demoapp[x]"]), CrawlBounds(), index=None, watching=False
+        settings, wanted_packages(["demoapp[x]"]), CrawlBounds(), index=None, watching=False
     )
     assert all(crawl.clean for crawl in added.report)
     wheel = folder / "demolib-1.5-py3-none-any.whl"

@@ -17,7 +17,7 @@ from common.formats.json_documents import canonical_json, digest_bytes
 from common.inspection import DocumentId
 from common.packages import package_version
 from graph.record.bulk import insert_new
-from graph.record.packages import add_packages
+from graph.record.packages import add_package_rows
 from graph.tables import Document, PackageVersionRow
 from ingest.advisories.osv import advisory_of
 
@@ -153,7 +153,7 @@ def add_versions(connection: Connection, *named: str) -> list[str]:
         name, _, rest = text.partition("==")
         version, _, index = rest.partition("@")
         versions.append(package_version(name, version, index or None))
-    add_packages(connection, {it.name: "sha256:none" for it in versions})
+    add_package_rows(connection, {it.name: "sha256:none" for it in versions})
     rows = [(it.purl, it.name, it.version, it.index, "sha256:none") for it in versions]
     named_columns = ("purl", "name", "version", "index_name", "document_id")
     insert_new(connection, PackageVersionRow, rows, named_columns)

@@ -83,10 +83,10 @@ def test_what_a_long_ingest_wrote_is_seen_although_newer_knowledge_came_before(
     with known.engine.connect() as long:
         add_inspections(long, known.settings, batch.deliveries)
         deliver(known, [release("other", "1.0")])
-        _, before = shop.known_of(known, ["numpy"], LINUX)
-        assert shop.known_of(known, ["numpy"], LINUX)[1] is before
+        _, before = shop.kept_knowledge(known, ["numpy"], LINUX)
+        assert shop.kept_knowledge(known, ["numpy"], LINUX)[1] is before
         long.commit()
-    _, after = shop.known_of(known, ["numpy"], LINUX)
+    _, after = shop.kept_knowledge(known, ["numpy"], LINUX)
     assert (len(before.readings), len(after.readings)) == (0, 10)
 
 
@@ -116,14 +116,14 @@ DOCUMENT = (
 def test_as_much_as_fits_is_kept_and_the_last_always(
     known: Stores, shop: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = shop.known_of(known, ["web"], LINUX)
-    shop.known_of(known, ["numpy"], LINUX)
-    assert shop.known_of(known, ["web"], LINUX)[0] is first[0]
+    first = shop.kept_knowledge(known, ["web"], LINUX)
+    shop.kept_knowledge(known, ["numpy"], LINUX)
+    assert shop.kept_knowledge(known, ["web"], LINUX)[0] is first[0]
     monkeypatch.setattr(worker_context, "KEPT_ITEMS", 1)
-    last = shop.known_of(known, ["numpy"], LINUX)
-    assert shop.known_of(known, ["numpy"], LINUX)[0] is last[0]
+    last = shop.kept_knowledge(known, ["numpy"], LINUX)
+    assert shop.kept_knowledge(known, ["numpy"], LINUX)[0] is last[0]
     monkeypatch.undo()
-    assert shop.known_of(known, ["web"], LINUX)[0] is not first[0]
+    assert shop.kept_knowledge(known, ["web"], LINUX)[0] is not first[0]
 
 
 @pytest.fixture

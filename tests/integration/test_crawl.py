@@ -21,7 +21,7 @@ from graph.record.indexes import index_status
 from ingest.crawl.crawl_request import CrawlBounds, CrawlRequest
 from ingest.crawl.crawler import crawl
 from ingest.crawl.reports import CrawlReport
-from ingest.crawl.runs import refresh_indexes, roots_of
+from ingest.crawl.runs import refresh_indexes, wanted_packages
 from tests.services.commands import row_counts
 from tests.services.index import JSON, Index, package_index, status
 
@@ -43,7 +43,7 @@ def at(settings: Settings, index: Index) -> Settings:
 def add(
     at: Settings, engine: Engine, *names: str, bounds: CrawlBounds | None = None, **more: Any
 ) -> CrawlReport:
-    errand = CrawlRequest(roots_of(names), bounds or CrawlBounds(), **more)
+    errand = CrawlRequest(wanted_packages(names), bounds or CrawlBounds(), **more)
     return crawl(at, engine, index_of(at, "local"), errand)
 
 
@@ -502,11 +502,11 @@ def test_an_index_that_is_gone_from_the_settings_is_told(
 @pytest.mark.parametrize("name", ["a b c", "a @ https://host.example/a.whl", "a; os_name=='nt'"])
 def test_what_names_no_package_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgument):
-        roots_of([name])
+        wanted_packages([name])
 
 
 @pytest.mark.parametrize("name", ["a @ https://u:SECRET@h/a.whl?t=SECRET", "a b https://SECRET@h"])
 def test_what_is_refused_is_repeated_without_its_secrets(name: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        roots_of([name])
+        wanted_packages([name])
     assert "SECRET" not in str(refused.value)

@@ -20,7 +20,7 @@ from ingest.crawl.crawl_request import CrawlRequest
 from ingest.crawl.crawler import crawl
 from ingest.crawl.record_writer import RecordWriter
 from ingest.crawl.reports import CrawlReport
-from ingest.crawl.runs import roots_of
+from ingest.crawl.runs import wanted_packages
 from tests.services.index import Index, package_index, status
 
 WHEEL = "bad-1.0-py3-none-any.whl"
@@ -37,7 +37,7 @@ def index(settings: Settings) -> Iterator[Index]:
 
 def crawled(settings: Settings, engine: Engine, index: Index) -> CrawlReport:
     at = replace(settings, package_indexes=(("local", index.url),))
-    return crawl(at, engine, index_of(at, "local"), CrawlRequest(roots_of(("bad", "good"))))
+    return crawl(at, engine, index_of(at, "local"), CrawlRequest(wanted_packages(("bad", "good"))))
 
 
 def check(report: CrawlReport, engine: Engine, *codes: str) -> None:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from adviser.answering.index_memory import IndexMemory
 
 from adviser.advise import Advice, in_this_process
+from adviser.answering.index_memory import IndexMemory
 from adviser.answering.index_resolution import IndexResolution, over_indexes
 from graph.engine import Stores
 from ingest.advisories.sync import sync_source
