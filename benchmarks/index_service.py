@@ -32,7 +32,7 @@ from common.logs import set_up_logs
 GOAL_P99_MS, RATE = 500, 2.0
 SECONDS, WARM_UP_S = 60.0, 5.0
 _ADVICE = "/api/v2/advice"
-_PAUSE_S, _PATIENCE_S = 0.01, 300.0
+_PAUSE_S, _PATIENCE_S = 0.025, 300.0
 
 
 def main(arguments: Sequence[str] = ("--seconds", "30")) -> None:
