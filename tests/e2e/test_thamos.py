@@ -332,11 +332,12 @@ class TestListings:
         assert IMAGE in small.done("images", "--library-name", "libc.so.6", "--os-name", "demo")
         assert IMAGE not in small.done("images", "--os-name", "rhel")
 
-    def test_modules_of_wheels_that_were_analysed(self, small: Project) -> None:
+    def test_modules_of_wheels_that_were_read(self, small: Project) -> None:
         assert re.search(r"demolib +│.*1\.5", small.done("whatprovides", "demolib"))
-        ran = small.thamos("whatprovides", "demoapp")  # read by its metadata, which has no modules
+        assert re.search(r"demoapp +│.*2\.0", small.done("whatprovides", "demoapp"))
+        ran = small.thamos("whatprovides", "nothing")
         assert ran.exit_code == 1
-        assert "No package providing 'demoapp' found" in ran.errors
+        assert "No package providing 'nothing' found" in ran.errors
 
 
 def test_the_advised_stack_is_installed_with_its_hashes(small: Project) -> None:
