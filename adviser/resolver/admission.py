@@ -71,10 +71,11 @@ def contributions_of(
                 raise ValueError(f"a penalty of {candidate.purl} is above zero: {value}")
     preferences = [column for column in range(width) if column not in penalties]
     eligible = [place for place, it in enumerate(candidates) if plain(it)]
-    for group in (
+    groups = (
         [column for column in preferences if column not in newness],
         [column for column in preferences if column in newness],
-    ):
+    )
+    for group in filter(None, groups):
         sums = [sum(value[column] for column in group) for value in values]
         best = max(eligible or range(len(candidates)), key=sums.__getitem__)
         for place, value in enumerate(values):

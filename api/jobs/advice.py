@@ -29,8 +29,8 @@ from adviser.reports.unfetched_versions import unread_texts
 from adviser.request_values import parse_dependencies
 from adviser.stack_request import StackRequest
 from api.accepted_requests import AdviceRequest
-from api.jobs.analysis_run import log_for_client, store_result
 from api.jobs.index_reading import read_over_indexes
+from api.jobs.request_run import log_for_client, store_result
 from api.jobs.uploads import PROJECT_SOON
 from api.jobs.worker_context import WorkerContext
 from common.formats.json_documents import digest_bytes

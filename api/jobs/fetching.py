@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from api.jobs.analysis_run import store_result
+from api.jobs.request_run import store_result
 from api.jobs.worker_context import WorkerContext
 from common.errors import IndexFault, IndexProblem
 from common.settings import Settings

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from adviser.answering.index_resolution import IndexResolution, ResolutionProgress, over_indexes
 from adviser.stack_request import StackRequest
-from api.jobs.analysis_run import log_for_client
+from api.jobs.request_run import log_for_client
 from api.jobs.worker_context import WorkerContext
 from graph.candidates import Dependency, IndexesSilent
 from graph.engine import Stores

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from api.jobs.analysis_run import log_for_client, store_result
+from api.jobs.request_run import log_for_client, store_result
 from api.jobs.uploads import take_in
 from api.jobs.worker_context import WorkerContext
 from common.errors import AlreadyRunning

@@ -13,7 +13,8 @@ from procrastinate import Blueprint, JobContext, RetryDecision
 from procrastinate.jobs import Job
 from procrastinate.retry import BaseRetryStrategy
 
-from api.jobs.analysis_run import (
+from api.jobs.queue import NAMESPACE, QueueName
+from api.jobs.request_run import (
     LONGEST_PAUSE_S,
     MAX_ATTEMPTS,
     PASSING,
@@ -22,7 +23,6 @@ from api.jobs.analysis_run import (
     Work,
     run,
 )
-from api.jobs.queue import NAMESPACE, QueueName
 from api.jobs.worker_context import WorkerContext
 from common.errors import InvalidSettings, StoreUnavailable
 from common.redaction import absolute_source

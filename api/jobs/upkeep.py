@@ -13,7 +13,7 @@ from procrastinate.jobs import Job, Status
 from sqlalchemy import Connection, func, select, text
 from sqlalchemy.exc import IntegrityError
 
-from api.jobs.analysis_run import MAX_ATTEMPTS
+from api.jobs.request_run import MAX_ATTEMPTS
 from api.jobs.worker_context import WorkerContext
 from common.errors import ProjectError
 from graph.engine import relational_errors

@@ -9,8 +9,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from api.jobs.analysis_run import store_result
 from api.jobs.queue import QueueJob, QueueName
+from api.jobs.request_run import store_result
 from api.jobs.worker_context import WorkerContext
 from common.errors import AlreadyRunning, DamagedDocument, InvalidArgument, InvalidDocument
 from common.formats.json_documents import digest, digest_bytes

@@ -24,8 +24,8 @@ from flask.testing import FlaskClient
 from sqlalchemy import Engine, text
 
 from api.jobs import upkeep as upkeep_module
-from api.jobs.analysis_run import MAX_ATTEMPTS
 from api.jobs.queue import Queue, QueueJob, QueueName
+from api.jobs.request_run import MAX_ATTEMPTS
 from api.jobs.tasks import schedules
 from api.jobs.upkeep import prune, return_stalled, return_stalled_once
 from api.jobs.uploads import PROJECT
