@@ -232,15 +232,20 @@ def _known(
         uploaded_at=row.uploaded_at,
         metadata_source=row.metadata_source,
         metadata_file=row.metadata_file,
-        imports=None
-        if row.imports is None
-        else ImportNames(tuple(row.imports), ImportSource(row.imports_source)),
+        imports=_import_names(row.imports, row.imports_source),
         files={file.filename: file for listed, _, file in files if listed},
         gone={file.filename: file for listed, _, file in files if not listed},
         added={file.filename: rank for _, rank, file in files if rank is not None},
         as_of=row.as_of,
         ranks=Ranks(*row.ranks[: len(Ranks._fields)]),
     )
+
+
+def _import_names(names: Sequence[str] | None, source: str | None) -> ImportNames | None:
+    """The recorded import names; ``None`` also for a source that somebody wrote into the row."""
+    if names is None or source is None or source not in list(ImportSource):
+        return None
+    return ImportNames(tuple(names), ImportSource(source))
 
 
 def corrected(
