@@ -25,6 +25,7 @@ from adviser.resolver.inferred_bounds import (
     compiled_ranks,
     with_bounds,
 )
+from adviser.resolver.nearness import nearness_of
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits, names_prerelease, pins
 from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
@@ -159,7 +160,7 @@ def universe_of(
         inferred.update(package.inferred)
         named |= package.named
     names = dict.fromkeys(it.name for it in sorted(roots, key=lambda it: it.order))
-    return Universe(
+    universe = Universe(
         packages=packages,
         refused=refused,
         roots=roots,
@@ -173,6 +174,21 @@ def universe_of(
         absent={name: it.message for name, it in snapshot.absences.items()},
         bounds_inferred=request.inferred_bounds,
         inferred=inferred,
+    )
+    nearness = nearness_of(roots, partial(_newest, universe), universe.unlisted)
+    return replace(universe, nearness=nearness)
+
+
+def _newest(universe: Universe, name: str) -> Candidate | None:
+    """The newest version that the request may choose; ``None`` if the package has none."""
+    wanted = [universe.asked(it) for it in universe.roots if it.name == name]
+    return next(
+        (
+            it
+            for it in universe.packages.get(name, ())
+            if not universe.needs_invitation(it) and all(admits(one, it.version) for one in wanted)
+        ),
+        None,
     )
 
 

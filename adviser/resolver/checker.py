@@ -85,13 +85,15 @@ def check_stack(universe: Universe, stack: ResolvedStack) -> list[str]:
 
 
 def _levels(universe: Universe, chosen: Mapping[str, Candidate]) -> tuple[int, ...]:
-    """The score by level: before newness, newness of each direct requirement, newness of others."""
-    levels: dict[str | None, int] = {None: 0, **dict.fromkeys(universe.direct, 0), "": 0}
+    """The score by level: before newness; newness of each direct requirement, of the packages at
+    each distance from the request, and of all others."""
+    groups = [*({name} for name in universe.direct), *universe.nearness.packages]
+    levels = [0] * (1 + len(groups) + 1)
     for name, candidate in chosen.items():
+        of_newness = next((at for at, it in enumerate(groups, 1) if name in it), len(groups) + 1)
         for place, contribution in enumerate(universe.contributions.get(candidate.purl, ())):
-            of_newness = name if name in universe.direct else ""
-            levels[of_newness if place in universe.newness else None] += contribution
-    return tuple(levels.values())
+            levels[of_newness if place in universe.newness else 0] += contribution
+    return tuple(levels)
 
 
 def _is_uninvited(universe: Universe, candidate: Candidate) -> bool:

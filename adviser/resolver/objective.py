@@ -1,7 +1,8 @@
 """The objective of the searches: levels of costs, each of which outweighs all later ones.
 
 Levels in order: the criteria that come before newness, over all packages; the newness of each
-direct requirement, in declared order; the newness of all other packages together; the number of
+direct requirement, in declared order; the newness of the packages at each distance from the
+project; the newness of all other packages together; the number of
 versions that nothing but another package's requirement admits; the number of newer versions passed
 over. The first levels are those of the score; only the order of their values matters. The last two
 levels settle ties.
@@ -42,14 +43,16 @@ class Level:
 def levels_of(problem: SelectionProblem) -> tuple[Level, ...]:
     """The levels of the score, then the two that settle ties."""
     nodes, packages = problem.nodes, problem.by_package()
-    own = {level: package for package, level in enumerate(problem.levels)}
     levels = [_summed(packages, [-node.first for node in nodes])]
-    for level in range(1, problem.level_count - 1):
-        package = own.get(level)
-        levels.append(_ranked(problem, package, packages[package] if package is not None else []))
-    last = problem.level_count - 1
-    others = [-it.newness if problem.levels[it.package] == last else 0 for it in nodes]
-    levels.append(_summed(packages, others))
+    for level in range(1, problem.level_count):
+        members = [package for package, it in enumerate(problem.levels) if it == level]
+        if len(members) > 1:
+            costs = [-it.newness if problem.levels[it.package] == level else 0 for it in nodes]
+            levels.append(_summed(packages, costs))
+        else:
+            package = members[0] if members else None
+            numbers = packages[package] if package is not None else []
+            levels.append(_ranked(problem, package, numbers))
     levels.append(_summed(packages, [int(node.uninvited) for node in nodes]))
     levels.append(_summed(packages, [node.place for node in nodes]))
     return tuple(levels)

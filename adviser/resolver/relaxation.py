@@ -133,6 +133,9 @@ class ReadingRounds:
             walks += [_Walk(it, stack.levels) for it in unread]
             if universe.bounds_inferred:
                 heads.update(dict.fromkeys(_unread_heads(chosen.values(), candidates)))
+        if resolution.stacks:
+            heads.update(dict.fromkeys(universe.nearness.unread))
+            packages.update(universe.nearness.unlisted)
         walks += [_Walk(it) for it in offers if it not in chosen_unread]
         reached = _reached_by_read(universe, len(resolution.stacks)) if chosen_unread else None
         for walk in walks:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from adviser.resolver.nearness import DISTANCES, Nearness
 from common.packages import Purl
 from graph.candidates import Candidate, Dependency, ExclusionReason
 
@@ -83,6 +84,7 @@ class Universe:
     :param bounds_inferred: whether inferred bounds count
         (:mod:`adviser.resolver.inferred_bounds`)
     :param inferred: inferred bounds by version, which are among its requirements
+    :param nearness: the distance of each package from the request
     """
 
     packages: Mapping[str, Sequence[Candidate]]
@@ -99,6 +101,7 @@ class Universe:
     absent: Mapping[str, str] = field(default_factory=dict)
     bounds_inferred: bool = False
     inferred: Mapping[Purl, tuple[Dependency, ...]] = field(default_factory=dict)
+    nearness: Nearness = field(default_factory=Nearness)
 
     def asked(self, dependency: Dependency) -> str:
         """The specifier of a dependency after overrides."""
@@ -122,13 +125,16 @@ class Universe:
         """Number of levels of the score.
 
         The first level holds the criteria before newness. Each direct requirement then has a level
-        for its newness, and the last level holds the newness of all other packages.
+        for its newness, then each distance from the project (:class:`Nearness`). The last level
+        holds the newness of all other packages.
         """
-        return len(self.direct) + 2
+        return 1 + len(self.direct) + DISTANCES + 1
 
     def level_of(self, name: str) -> int:
         """The level that the newness of a package belongs to."""
-        return self.direct.index(name) + 1 if name in self.direct else len(self.direct) + 1
+        if name in self.direct:
+            return self.direct.index(name) + 1
+        return len(self.direct) + 1 + self.nearness.level_of(name)
 
     def needs_invitation(self, candidate: Candidate) -> bool:
         """Whether only a requirement can admit a version: a yanked one, or a pre-release."""

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from adviser.resolver.nearness import DISTANCES
+
 #: Units of a contribution in one point.
 SCALE = 10_000
 
@@ -193,8 +195,10 @@ def level_names(direct: Iterable[str]) -> list[str]:
 
     :param direct: packages that the request names, in declared order
 
-    >>> level_names(["flask"])
-    ['before newness', 'newness of flask', 'newness of other packages']
+    >>> level_names(["flask"])  # doctest: +NORMALIZE_WHITESPACE
+    ['before newness', 'newness of flask', 'newness at distance 1', 'newness at distance 2',
+     'newness of other packages']
     """
     names = [f"newness of {name}" for name in direct]
-    return ["before newness", *names, "newness of other packages"]
+    near = [f"newness at distance {number}" for number in range(1, DISTANCES + 1)]
+    return ["before newness", *names, *near, "newness of other packages"]

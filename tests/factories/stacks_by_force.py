@@ -38,7 +38,7 @@ def stacks_by_force(universe: Universe) -> list[tuple[Key, dict[str, str]]]:
 
 
 def _costs(universe: Universe, chosen: dict[str, Candidate]) -> tuple[int, ...]:
-    """Before newness; the newness of each direct requirement, as declared; that of the others."""
+    """Before newness; newness of each direct requirement, at each distance, and of the others."""
     before, newness = 0, dict.fromkeys(chosen, 0)
     for name, candidate in chosen.items():
         for place, contribution in enumerate(universe.contributions.get(candidate.purl, ())):
@@ -47,8 +47,15 @@ def _costs(universe: Universe, chosen: dict[str, Candidate]) -> tuple[int, ...]:
             else:
                 before -= contribution
     direct = [newness.get(name, 0) for name in universe.direct]
-    others = [cost for name, cost in newness.items() if name not in universe.direct]
-    return before, *direct, sum(others)
+    near = [{*names} - {*universe.direct} for names in universe.nearness.packages]
+    named = {*universe.direct}.union(*near)
+    others = [cost for name, cost in newness.items() if name not in named]
+    return (
+        before,
+        *direct,
+        *(sum(newness.get(name, 0) for name in names) for names in near),
+        sum(others),
+    )
 
 
 def _is_uninvited(universe: Universe, candidate: Candidate) -> bool:
