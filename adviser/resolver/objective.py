@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+from adviser.resolver.nearness import DISTANCES
 from adviser.resolver.problem import SelectionProblem
 
 #: Contributions of a stack by level of the score; each at most 0, compared in order.
@@ -44,15 +45,16 @@ def levels_of(problem: SelectionProblem) -> tuple[Level, ...]:
     """The levels of the score, then the two that settle ties."""
     nodes, packages = problem.nodes, problem.by_package()
     levels = [_summed(packages, [-node.first for node in nodes])]
+    direct = problem.level_count - DISTANCES - 2
     for level in range(1, problem.level_count):
-        members = [package for package, it in enumerate(problem.levels) if it == level]
-        if len(members) > 1:
-            costs = [-it.newness if problem.levels[it.package] == level else 0 for it in nodes]
-            levels.append(_summed(packages, costs))
-        else:
+        members = [package for package, at in enumerate(problem.levels) if at == level]
+        if level <= direct:
             package = members[0] if members else None
             numbers = packages[package] if package is not None else []
             levels.append(_ranked(problem, package, numbers))
+        else:
+            costs = [-it.newness if problem.levels[it.package] == level else 0 for it in nodes]
+            levels.append(_summed(packages, costs))
     levels.append(_summed(packages, [int(node.uninvited) for node in nodes]))
     levels.append(_summed(packages, [node.place for node in nodes]))
     return tuple(levels)
@@ -64,7 +66,10 @@ def _summed(packages: Iterable[Sequence[int]], costs: Sequence[int]) -> Level:
 
 
 def _ranked(problem: SelectionProblem, package: int | None, numbers: Sequence[int]) -> Level:
-    """The level of one package: ranks order versions as the values do, and are small numbers."""
+    """The level of one package, which every stack contains.
+
+    Ranks order versions as the values do, and are small numbers.
+    """
     nodes = problem.nodes
     values = sorted({nodes[it].newness for it in numbers}, reverse=True)
     ranks = {value: rank for rank, value in enumerate(values)}
