@@ -32,7 +32,7 @@ from graph.tables import (
     table_of,
 )
 from ingest.inspections.pipeline import read_inspections
-from ingest.sources.documents import SourceLimits
+from ingest.sources.source_items import SourceLimits
 
 LARGE, SMALL, NAIVE = 20_000, 2_000, 200
 

@@ -65,7 +65,7 @@ def interrupt(documents: Path, points: int, seed: int) -> dict[str, int]:
 
 def _record_only(home: Home, documents: Path) -> None:
     from ingest.inspections.pipeline import ingest_inspections
-    from ingest.sources.documents import SourceLimits
+    from ingest.sources.source_items import SourceLimits
 
     with open_stores(home.settings, graph=False) as stores:
         ingest_inspections(home.settings, stores.engine, [str(documents)], SourceLimits())

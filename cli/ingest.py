@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ingest.background_projection import RunOutcome
     from ingest.inspections.pipeline import IngestReport
     from ingest.runs import NightlyReport
-    from ingest.sources.documents import SkippedFile
+    from ingest.sources.source_items import SkippedFile
 
 
 @click.group(cls=CommandGroup)

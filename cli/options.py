@@ -91,7 +91,7 @@ def project_path(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.argument("path", type=NamedPath(path_type=Path), required=False)
     @click.option("--project", type=NamedPath(path_type=Path), metavar="PATH",
-                  help="Folder or file of the project, like the argument PATH.")  # fmt: skip
+                  help="Folder or file of the project, the same as the argument PATH.")  # fmt: skip
     @wraps(command)
     def with_path(
         *args: Any, path: Path | None = None, project: Path | None = None, **options: Any

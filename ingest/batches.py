@@ -23,7 +23,7 @@ from graph.record.quarantine import (
     now,
     resolve_source,
 )
-from ingest.sources.documents import RefusedDocument
+from ingest.sources.source_items import RefusedDocument
 from ingest.sources.urls import stored_source
 
 logger = logging.getLogger(__name__)

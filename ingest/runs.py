@@ -32,7 +32,7 @@ from ingest.inspections.pipeline import (
     ingest_inspections,
 )
 from ingest.record import only_one, open_record
-from ingest.sources.documents import SkippedFile, SourceLimits
+from ingest.sources.source_items import SkippedFile, SourceLimits
 
 if TYPE_CHECKING:
     from graph.verification.run import RecordReport

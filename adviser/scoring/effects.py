@@ -71,7 +71,7 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class Arms:
-    """Log rates of the jobs of many arms, one arm after the other.
+    """The logarithms of the jobs' rates for several arms, arm by arm.
 
     :param values: log rates of all arms
     :param sizes: number of jobs of each arm

@@ -103,7 +103,7 @@ def request_notes(
 
 
 def _confounded(claims: Iterable[Claim]) -> Iterator[Justification]:
-    """Notes about settled claims of stacks that differ in several packages.
+    """Notes about settled differences between stacks that differ in several packages.
 
     Claims with fewer differing packages and larger effects come first.
     """

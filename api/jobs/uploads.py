@@ -19,7 +19,11 @@ from common.settings import Settings
 from graph.record.analyses import Analysis
 from graph.record.documents import body_of
 from ingest.inspections.pipeline import ingest_inspections, read_inspections
-from ingest.sources.documents import MEBIBYTE, RefusedDocument, SourceLimits
+from ingest.sources.source_items import (
+    MEBIBYTE,
+    RefusedDocument,
+    SourceLimits,
+)
 
 #: Limits for uploads; sources of the operator have none of these.
 LIMITS = SourceLimits(

@@ -28,7 +28,11 @@ from graph.record.documents import UPLOAD, DeliveredDocument, add_documents
 from graph.record.inspections import InspectionDelivery, add_inspections
 from graph.record.tokens import Scope
 from ingest.inspections.parsing import parse_inspections
-from ingest.sources.documents import MEBIBYTE, RawDocument, RefusedDocument
+from ingest.sources.source_items import (
+    MEBIBYTE,
+    RawDocument,
+    RefusedDocument,
+)
 
 
 class TakenInSchema(Schema):

@@ -2,8 +2,8 @@
 
 In gunicorn's own worker, a slow handshake or request head holds a thread, and the loop waits for
 clients that do not close. In this worker, the loop handles TLS handshakes, request heads and the
-closing of all connections at once. A client can occupy a thread only with a body or a response,
-whose time is limited.
+closing of all connections at once. A client can hold a thread only while it sends a body or
+receives a response, and both have a time limit.
 """
 
 from __future__ import annotations

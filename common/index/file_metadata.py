@@ -15,7 +15,6 @@ from urllib.parse import urlsplit, urlunsplit
 from common.errors import IndexFault, IndexProblem
 from common.http.fetching import Fetcher, FetchRequest
 from common.import_names import ImportNames
-from common.index.archives import wheel_metadata, wheel_span
 from common.index.page_parsing import as_malformed
 from common.index.partial_zip import (
     MissingSpan,
@@ -27,6 +26,7 @@ from common.index.partial_zip import (
 from common.index.project_pages import IndexFile
 from common.index.sdists import Certainty, SdistMetadata, SdistReader, read_sdist, text_of
 from common.index.wheel_directory import import_names_in
+from common.index.wheel_metadata import wheel_metadata, wheel_span
 from common.releases import SDIST_LIKELY
 
 #: Bytes of a wheel's end that are fetched first: usually METADATA and the table of contents.

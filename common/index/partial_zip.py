@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from packaging.utils import canonicalize_name
 
 from common.errors import IndexFault, IndexProblem
-from common.index.archives import wheel_metadata
+from common.index.wheel_metadata import wheel_metadata
 
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 

@@ -24,7 +24,7 @@ from common.errors import IndexFault, IndexProblem
 from common.formats.core_metadata import parse_core_metadata
 from common.http.fetching import too_large
 from common.http.transport import StopReceiving
-from common.index.archives import broken_archive
+from common.index.wheel_metadata import broken_archive
 
 #: Bytes of a block of a tar archive.
 _BLOCK = 512

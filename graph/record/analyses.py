@@ -160,7 +160,7 @@ def analysis_of(connection: Connection, analysis_id: str) -> Analysis | None:
 def analyses_of(
     connection: Connection, kind: AnalysisKind, limit: int, offset: int = 0
 ) -> list[Analysis]:
-    """Requests of a kind, in the order of acceptance."""
+    """Requests of one kind, in the order in which they were accepted."""
     query = (
         select(*_COLUMNS)
         .where(AnalysisRow.kind == kind.value)

@@ -169,7 +169,7 @@ def _stored_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
 
 
 def _unavailable(error: Exception) -> StoreUnavailable:
-    """The error for an unavailable document store; omits the client's message with its URL."""
+    """The error for an unavailable document store, without the client's message: it has the URL."""
     cause = error.strerror if isinstance(error, OSError) and error.strerror else None
     return StoreUnavailable(
         "the document store",

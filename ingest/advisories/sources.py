@@ -17,14 +17,14 @@ from urllib.parse import urlsplit
 from common.errors import IndexFault, IndexProblem, InvalidDocument, StoreUnavailable
 from common.http.fetching import Fetcher, FetchLimits, FetchRequest
 from graph.record.advisories import SourceState
-from ingest.sources.documents import (
+from ingest.sources.folders import documents_in_file
+from ingest.sources.reader import documents_of
+from ingest.sources.source_items import (
     MEBIBYTE,
     RawDocument,
     RefusedDocument,
     SourceLimits,
 )
-from ingest.sources.folders import documents_in_file
-from ingest.sources.reader import documents_of
 from ingest.sources.urls import check_url, local_path, stored_source
 
 #: Size limit for an advisory; the longest advisories have some hundred kilobytes.

@@ -34,7 +34,7 @@ from ingest.advisories.osv import advisory_of
 from ingest.advisories.sources import OpenedSource, opened_source
 from ingest.background_projection import RunOutcome, run_on_record
 from ingest.batches import Batch, SourceRecorder, in_batches
-from ingest.sources.documents import RawDocument, RefusedDocument
+from ingest.sources.source_items import RawDocument, RefusedDocument
 from ingest.sources.urls import local_path, stored_source
 
 #: Advisories in a transaction. Larger batches look up fewer versions twice, but block writers of

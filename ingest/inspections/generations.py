@@ -38,7 +38,7 @@ from common.reasons import Reason
 from common.terminal import first_few
 from ingest.inspections.specification import canonical_lock
 from ingest.personal_data import scrub, scrub_text
-from ingest.sources.documents import RawDocument
+from ingest.sources.source_items import RawDocument
 
 _RESULT_FILE = re.compile(r"results/([0-9]{1,9})/(result|hwinfo|log)\Z")
 _RESULT_KEYS = {"exit_code", "stdout"}

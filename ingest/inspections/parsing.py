@@ -46,7 +46,7 @@ from ingest.inspections.specification import (
     specification_of,
 )
 from ingest.personal_data import scrub_text
-from ingest.sources.documents import RawDocument, RefusedDocument
+from ingest.sources.source_items import RawDocument, RefusedDocument
 
 #: Reason of a failed build whose status contains no reason.
 BUILD_FAILED = "build-failed"

@@ -20,12 +20,12 @@ from graph.record.inspections import (
 )
 from ingest.batches import Batch, SourceRecorder, in_batches
 from ingest.inspections.parsing import parse_inspections
-from ingest.sources.documents import (
+from ingest.sources.reader import documents_of
+from ingest.sources.source_items import (
     RefusedDocument,
     SkippedFile,
     SourceLimits,
 )
-from ingest.sources.reader import documents_of
 
 KIND = "inspection"
 

@@ -22,7 +22,7 @@ from common.native_interfaces import (
     UnreadableLibrary,
 )
 from common.reasons import Reason
-from ingest.native.documents import environment_analysis
+from ingest.native.analysis_documents import environment_analysis
 from ingest.native.elf import MAGIC, read_library
 from ingest.native.file_trees import (
     FolderTree,

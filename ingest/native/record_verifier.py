@@ -12,7 +12,7 @@ from graph.tables import ArtifactInterface, NativeEnvironmentInterface
 from graph.verification.comparison import RecordDifference, compare_rows, unreadable
 from graph.verification.documents import StoredDocument
 from graph.verification.run import VerificationRun, Verifier
-from ingest.native.documents import analysis_of
+from ingest.native.analysis_documents import analysis_of
 
 
 class AnalysisVerifier(Verifier):

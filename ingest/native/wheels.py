@@ -23,7 +23,7 @@ from common.native_interfaces import (
 )
 from common.reasons import Reason
 from common.wheels import parse_wheel
-from ingest.native.documents import WheelContent, wheel_analysis
+from ingest.native.analysis_documents import WheelContent, wheel_analysis
 from ingest.native.elf import MAGIC, read_library
 from ingest.native.file_trees import MEBIBYTE, copy_bounded
 

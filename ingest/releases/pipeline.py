@@ -26,13 +26,13 @@ from graph.record.releases import (
 from ingest.batches import Batch, SourceRecorder, in_batches
 from ingest.personal_data import scrub_words
 from ingest.releases.parsing import release_of
-from ingest.releases.solver import SolverResult, is_solver_document
-from ingest.sources.documents import (
+from ingest.releases.solver_documents import SolverResult, is_solver_document
+from ingest.sources.reader import documents_of
+from ingest.sources.source_items import (
     RawDocument,
     RefusedDocument,
     SourceLimits,
 )
-from ingest.sources.reader import documents_of
 
 KIND = "release"
 #: Releases in a transaction; an interrupted run reads at most so many again. Measured: a release

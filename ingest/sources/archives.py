@@ -20,12 +20,6 @@ from typing import BinaryIO, cast
 from common.errors import InvalidDocument
 from common.reasons import Reason
 from ingest.sources.content_detection import or_empty, other_file, screened
-from ingest.sources.documents import (
-    MEBIBYTE,
-    RawDocument,
-    SourceItem,
-    SourceLimits,
-)
 from ingest.sources.jsonl import documents_in_lines
 from ingest.sources.layout import (
     BOMB_FLOOR_BYTES,
@@ -40,6 +34,12 @@ from ingest.sources.layout import (
     too_large,
     unpack_document,
     unreadable,
+)
+from ingest.sources.source_items import (
+    MEBIBYTE,
+    RawDocument,
+    SourceItem,
+    SourceLimits,
 )
 
 Opener = Callable[[], BinaryIO]

@@ -22,18 +22,18 @@ import orjson
 from common.errors import InvalidDocument
 from common.reasons import Reason
 from ingest.inspections.generations import has_inspection_keys
-from ingest.sources.documents import (
-    RawDocument,
-    SkippedFile,
-    SourceItem,
-    SourceLimits,
-)
 from ingest.sources.layout import (
     empty,
     is_archive,
     is_unfinished_part,
     read_bounded,
     read_up_to,
+)
+from ingest.sources.source_items import (
+    RawDocument,
+    SkippedFile,
+    SourceItem,
+    SourceLimits,
 )
 
 #: How many bytes are read from the beginning of a file; larger workbooks are not recognised.

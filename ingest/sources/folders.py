@@ -18,12 +18,6 @@ from ingest.sources.content_detection import (
     screened,
     skipped_by_name,
 )
-from ingest.sources.documents import (
-    RawDocument,
-    SkippedFile,
-    SourceItem,
-    SourceLimits,
-)
 from ingest.sources.jsonl import documents_in_lines
 from ingest.sources.layout import (
     MAX_DEPTH,
@@ -38,6 +32,12 @@ from ingest.sources.layout import (
     too_large,
     unpack_document,
     unreadable,
+)
+from ingest.sources.source_items import (
+    RawDocument,
+    SkippedFile,
+    SourceItem,
+    SourceLimits,
 )
 
 

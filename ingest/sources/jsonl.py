@@ -13,8 +13,8 @@ from typing import BinaryIO, cast
 
 from common.errors import InvalidDocument
 from common.reasons import Reason
-from ingest.sources.documents import RawDocument, SourceLimits
 from ingest.sources.layout import BOMB_FLOOR_BYTES, bomb, cause_of, too_large, unreadable
+from ingest.sources.source_items import RawDocument, SourceLimits
 
 _PIECE_BYTES = 64 * 1024
 

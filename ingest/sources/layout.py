@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 
 from common.errors import InvalidDocument
 from common.reasons import Reason
-from ingest.sources.documents import MEBIBYTE, SourceLimits
+from ingest.sources.source_items import MEBIBYTE, SourceLimits
 
 _INSPECTION_FILE = re.compile(
     r"(?:(?P<folder>.+)/)?"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ingest.sources.documents import RawDocument
+from ingest.sources.source_items import RawDocument
 
 FLAGS = ["avx2", "fma", "fpu", "ibrs", "pni", "sse2", "vmx"]
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ingest.sources.documents import RawDocument
+from ingest.sources.source_items import RawDocument
 
 Record = dict[str, Any]
 

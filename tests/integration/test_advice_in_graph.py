@@ -14,7 +14,7 @@ from graph.projection.outbox import only_projector
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.tables import HardwareRow, ObservationRow
 from ingest.inspections.pipeline import ingest_inspections
-from ingest.sources.documents import SourceLimits
+from ingest.sources.source_items import SourceLimits
 from tests.factories.inspections import (
     inspection_files,
     specification_document,

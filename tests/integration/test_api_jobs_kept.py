@@ -33,7 +33,7 @@ from graph.record.freshness import changes
 from graph.record.inspections import add_inspections
 from graph.record.tokens import Scope
 from ingest.inspections.pipeline import read_inspections
-from ingest.sources.documents import SourceLimits
+from ingest.sources.source_items import SourceLimits
 from tests.factories.inspections import (
     inspection_files,
     specification_document,

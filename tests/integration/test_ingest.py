@@ -28,7 +28,7 @@ from graph.record.documents import INLINE_LIMIT_BYTES, body_of
 from graph.record.observations import measured_observations
 from graph.tables import Base, Document, InspectionRow, ObservationRow
 from ingest.inspections.pipeline import ingest_inspections
-from ingest.sources.documents import SourceLimits
+from ingest.sources.source_items import SourceLimits
 from tests.factories.documents import (
     directory_files,
     document_2020_02,

@@ -33,7 +33,7 @@ from graph.tables import (
     OutboxEntry,
 )
 from ingest.inspections.pipeline import ingest_inspections
-from ingest.sources.documents import SourceLimits
+from ingest.sources.source_items import SourceLimits
 from tests.factories.advices import advice_id, recorded_claim, stored_advice
 from tests.factories.inspections import (
     inspection_files,

@@ -13,12 +13,12 @@ import pytest
 from common.inspection import InspectionDocument, Outcome, SchemaVersion
 from common.reasons import Reason
 from ingest.inspections.parsing import parse_inspections
-from ingest.sources.documents import (
+from ingest.sources.reader import documents_of
+from ingest.sources.source_items import (
     RawDocument,
     RefusedDocument,
     SkippedFile,
 )
-from ingest.sources.reader import documents_of
 
 DATA = Path(
     os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[2].parent / "shared" / "data"

@@ -68,7 +68,7 @@ from ingest.inspections.pipeline import ingest_inspections
 from ingest.native.environments import analyze_image
 from ingest.native.recorded_analyses import record_analysis
 from ingest.native.wheels import analyze_wheel
-from ingest.sources.documents import SourceLimits
+from ingest.sources.source_items import SourceLimits
 from tests.factories.advisories import affected, osv, write_archive
 from tests.factories.documents import directory_files
 from tests.factories.generations import FOLDER as GENERATIONS

@@ -14,12 +14,12 @@ from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 from common.inspection import InspectionDocument
 from common.reasons import Reason
 from ingest.inspections.parsing import parse_inspections
-from ingest.sources.documents import (
+from ingest.sources.reader import documents_of
+from ingest.sources.source_items import (
     RawDocument,
     RefusedDocument,
     SourceLimits,
 )
-from ingest.sources.reader import documents_of
 from tests.factories.documents import directory_files, document_2020_02, encoded
 
 

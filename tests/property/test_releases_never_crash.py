@@ -15,7 +15,7 @@ from common.errors import InvalidDocument
 from common.releases import parse_requirement
 from ingest.releases.parsing import release_of
 from ingest.releases.pipeline import ParsedRelease, parse_releases
-from ingest.sources.documents import RawDocument, RefusedDocument
+from ingest.sources.source_items import RawDocument, RefusedDocument
 from tests.effort import examples
 from tests.factories.changed_documents import json_values, paths_of, replaced
 from tests.factories.documents import encoded

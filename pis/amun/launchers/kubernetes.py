@@ -42,7 +42,7 @@ _CPUINFO_FIELDS = frozenset({"vendor_id_raw", "brand_raw", "family", "model", "s
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod after its end.
+    """A pod that has finished.
 
     :param state: ``terminated`` of the job's container in the Pod API; empty if it never ran
     :param cpuinfo: ``/proc/cpuinfo`` of its node

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from common.errors import IndexFault, IndexProblem
 from common.formats.core_metadata import parse_core_metadata
 from common.http.transport import StopReceiving
-from common.index.archives import wheel_metadata, wheel_span
 from common.index.partial_zip import MissingSpan, SparseFile
 from common.index.sdists import SdistReader, read_sdist
+from common.index.wheel_metadata import wheel_metadata, wheel_span
 from tests.effort import examples
 
 WHEEL = "parrot-1.0-py3-none-any.whl"

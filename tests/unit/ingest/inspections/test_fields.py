@@ -11,7 +11,7 @@ from common.inspection import InspectionDocument, Observation, Outcome
 from common.reasons import Correction, Exclusion, Reason
 from common.units import matmul_operations, matmul_operations_of_2019
 from ingest.inspections.parsing import parse_inspections
-from ingest.sources.documents import RawDocument, RefusedDocument
+from ingest.sources.source_items import RawDocument, RefusedDocument
 from tests.factories.documents import (
     directory,
     directory_files,

@@ -10,7 +10,7 @@ import pytest
 from common.inspection import InspectionDocument, Outcome, SchemaVersion
 from common.reasons import Reason
 from ingest.inspections.parsing import parse_inspections
-from ingest.sources.documents import RawDocument, RefusedDocument
+from ingest.sources.source_items import RawDocument, RefusedDocument
 from tests.factories.documents import (
     directory,
     directory_files,

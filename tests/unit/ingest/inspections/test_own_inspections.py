@@ -12,7 +12,7 @@ from common.inspection import InspectionDocument, Observation, Outcome
 from common.reasons import Exclusion, Reason
 from common.units import Unit
 from ingest.inspections.parsing import parse_inspections
-from ingest.sources.documents import RawDocument, RefusedDocument
+from ingest.sources.source_items import RawDocument, RefusedDocument
 from tests.factories.documents import directory, result_document, stdout
 from tests.factories.inspections import (
     BEGAN,

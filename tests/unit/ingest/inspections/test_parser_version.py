@@ -13,8 +13,8 @@ from common.parser_version import CHANGED_COLUMNS, PARSER_VERSION, changed_since
 from graph.record.inspections import derived_rows
 from graph.tables import Base, table_of
 from ingest.inspections.parsing import parse_inspections, parse_stored
-from ingest.sources.documents import RawDocument
 from ingest.sources.reader import documents_of
+from ingest.sources.source_items import RawDocument
 from samples.pack import ARCHIVE
 from tests.factories.generations import FOLDER
 

@@ -8,7 +8,7 @@ from typing import Any
 from common.reasons import Reason
 from common.releases import ReleaseProblem, ReleaseState
 from ingest.releases.pipeline import ParsedRelease, parse_releases
-from ingest.sources.documents import RawDocument, RefusedDocument
+from ingest.sources.source_items import RawDocument, RefusedDocument
 from tests.factories.documents import encoded
 from tests.factories.releases import failed, release_document, solved, solver_document
 

@@ -14,8 +14,8 @@ from ingest.sources.content_detection import (
     SYSTEMS,
     system_of,
 )
-from ingest.sources.documents import RefusedDocument, SkippedFile
 from ingest.sources.reader import documents_of
+from ingest.sources.source_items import RefusedDocument, SkippedFile
 from tests.factories.documents import document_2020_02, encoded, specification
 
 NVPROF = b"==635== NVPROF is profiling process 635, command: python "

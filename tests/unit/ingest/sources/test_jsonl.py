@@ -10,12 +10,12 @@ from pathlib import Path
 import fsspec
 
 from common.reasons import Reason
-from ingest.sources.documents import (
+from ingest.sources.reader import count_hint, documents_of
+from ingest.sources.source_items import (
     RawDocument,
     RefusedDocument,
     SourceLimits,
 )
-from ingest.sources.reader import count_hint, documents_of
 
 LINES = b'{"a": 1}\n\n{"b": 2}\r\n{"c": 3}'
 READ = SourceLimits(lines=True)

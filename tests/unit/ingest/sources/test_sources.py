@@ -24,13 +24,13 @@ from common.inspection import InspectionDocument
 from common.reasons import Reason
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.content_detection import is_inspection
-from ingest.sources.documents import (
+from ingest.sources.reader import count_hint, documents_of
+from ingest.sources.source_items import (
     RawDocument,
     RefusedDocument,
     SkippedFile,
     SourceLimits,
 )
-from ingest.sources.reader import count_hint, documents_of
 from ingest.sources.urls import source_argument, stored_source
 from tests.factories.documents import (
     directory_files,
