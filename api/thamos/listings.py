@@ -155,7 +155,8 @@ def indexes() -> dict[str, Any]:
 def imports(query: dict[str, str]) -> dict[str, Any]:
     """List the releases that provide a module, by the names of their wheels' files.
 
-    A release that contains the module `a` also provides `a.b`, unless `a` is a namespace of several projects.
+    A release that contains the module `a` also provides `a.b`, unless `a` is a namespace of
+    several projects.
     """
     import_name = query["import_name"]
     with reading() as (connection, _):
