@@ -1,10 +1,10 @@
 """The table of recommendation types, with their criteria and weights.
 
-``docs/reference/recommendation-types.md`` documents the table. The value of a version by a
-criterion is a number; higher is better. Contributions to a score are integers, so that sums are
-exact. Most criteria express a preference among the versions of a package and count as the
-difference to the package's best version. A penalty counts from zero and is never positive: a
-vulnerability harms even if every version of the package has one.
+``docs/reference/recommendation-types.md`` documents the table. Each criterion gives a version a
+number as its value; higher is better. Contributions to a score are integers, so that sums are
+exact. Most criteria express a preference among the versions of a package. They count as the
+difference from the package's best version. A penalty counts from zero and is never positive: a
+vulnerability lowers the score even if every version of the package has one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RecommendationType(StrEnum):
 
     @property
     def admits_prereleases(self) -> bool:
-        """Whether every pre-release may be chosen, even if nothing asks for it."""
+        """Whether every pre-release may be chosen, even if no requirement admits it."""
         return self is RecommendationType.TESTING
 
     @property
@@ -62,7 +62,7 @@ class Criterion:
         return round(SCALE * self.weight * value)
 
     def value(self, contribution: int) -> float:
-        """The value, or sum of values, that gives a contribution.
+        """The value, or sum of values, that corresponds to a contribution.
 
         >>> Criterion("age", 0.5, "years", "").value(-10_000)
         -2.0
@@ -173,7 +173,7 @@ def criteria_of(kind: RecommendationType, *, statuses: bool = True) -> tuple[Cri
 
 
 def penalties_of(criteria: Iterable[Criterion]) -> frozenset[int]:
-    """The indexes of the penalties among the criteria.
+    """The positions of the penalties among the criteria.
 
     >>> sorted(penalties_of(criteria_of(RecommendationType.LATEST)))
     [0, 1]
@@ -182,10 +182,10 @@ def penalties_of(criteria: Iterable[Criterion]) -> frozenset[int]:
 
 
 def newness_of(criteria: Iterable[Criterion]) -> frozenset[int]:
-    """The indexes of the criteria of newness among the criteria.
+    """The positions of the newness criteria among the criteria.
 
     >>> sorted(newness_of(criteria_of(RecommendationType.STABLE)))
-    [5, 6, 7]
+    [5, 6, 7, 8]
     """
     return frozenset(place for place, it in enumerate(criteria) if it.newness)
 

@@ -25,6 +25,7 @@ from graph.tables import (
     ClaimRow,
     Document,
     HardwareRow,
+    IndexProject,
     IndicatorRow,
     InspectionRow,
     NativeEnvironmentInterface,
@@ -100,6 +101,7 @@ def package_rows(versions: Sequence[dict[str, Any]], rng: random.Random) -> Rows
     for number, row in enumerate(versions):
         row.update(_unread() if number % 3 == 0 else _told(row, number, rng))
     required = [*names, "required-only"] if versions else []
+    projects = sorted({(row["name"], row["index_name"]) for row in versions})
     return {
         PackageRow: [
             {
@@ -110,6 +112,7 @@ def package_rows(versions: Sequence[dict[str, Any]], rng: random.Random) -> Rows
             for name in required
         ],
         PackageVersionRow: list(versions),
+        IndexProject: [_project(name, index) for name, index in projects],
         RequirementRow: [
             requirement_row(row["purl"], position, required, rng)
             for row in known
@@ -117,6 +120,18 @@ def package_rows(versions: Sequence[dict[str, Any]], rng: random.Random) -> Rows
         ],
         **_harm_rows(known, rng),
         **_native_rows(known, rng),
+    }
+
+
+def _project(name: str, index: str) -> dict[str, Any]:
+    archived = name.endswith(("0", "1"))
+    return {
+        "index_name": index,
+        "name": name,
+        "state": "known",
+        "asked_at": _EPOCH,
+        "status": "archived" if archived else "active",
+        "status_reason": "use another" if archived else None,
     }
 
 

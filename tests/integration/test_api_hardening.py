@@ -164,7 +164,7 @@ def test_manifests_are_no_larger_than_people_write(
         ("requirements.txt", "a\n" + "-f b\n" * 2_001, "options"),
         ("requirements.txt", "a\n" * 3_001, "requirements"),
         ("requirements.txt", "a\x85" * 3_001, "requirements"),
-        ("requirements.txt", "#" + "://" * 40_001, "addresses"),
+        ("requirements.txt", "#" + "://" * 40_001, "URLs"),
         ("Pipfile.lock", f"[{'0,' * 75_000}0]", "values"),
     ],
 )

@@ -211,10 +211,11 @@ class TestCache:
         with package_index(protected=False, json=True) as index:
             index.add_wheel("app", "1.0")
             settings = replace(known.settings, package_indexes=(("pypi", index.url),))
-            with client_of(settings, Scope.ADVISE, Scope.INGEST) as client:
-                stores = replace(known, settings=settings)
-                asked = body('[packages]\napp = "*"\n')
+            stores = replace(known, settings=settings)
+            asked = body('[packages]\napp = "*"\n')
+            with client_of(settings, Scope.ADVISE) as client:  # may not read from the index
                 assert advised(client, stores, asked)["result"]["error"] is True
+            with client_of(settings, Scope.ADVISE, Scope.INGEST) as client:
                 assert advised(client, stores, asked)["result"]["error"] is False
                 assert submit(client, asked).get_json()["cached"] is True
 
