@@ -118,7 +118,7 @@ def advise(
 
 @dataclass(slots=True)
 class AdviceReuse:
-    """Results by package that requests with the same rules share, as long as inputs are the same.
+    """Results by package, shared by requests with the same rules while the inputs stay the same.
 
     :param scores: of assessments
     :param admitted: of universes
@@ -129,10 +129,10 @@ class AdviceReuse:
 
     @staticmethod
     def key_of(request: StackRequest, roots: Iterable[Dependency]) -> Hashable:
-        """Equal for requests that can share results: everything but the snapshot and evidence.
+        """A key that is equal for requests that can share results; omits snapshot and evidence.
 
-        Of the requirements, only their extras matter: which versions a requirement admits is a
-        matter of the search.
+        The key includes only the extras of the requirements, because the search applies their
+        specifiers.
 
         :param roots: of the snapshot
         """
@@ -203,7 +203,7 @@ def _resolved(
     resolve: UniverseResolver,
     count: int = 1,
 ) -> Generator[NeededReads, SnapshotAndEvidence, _Resolved]:
-    """Resolve with inferred bounds, or without them if no stack honours them.
+    """Resolve with inferred bounds; if no stack satisfies them, resolve without them.
 
     :param universe_with: the universe of what is known, with or without inferred bounds
     """
@@ -219,7 +219,7 @@ def _resolved(
 def _newest_universe(
     request: StackRequest, bounds: bool, known: SnapshotAndEvidence
 ) -> UniverseAndCandidates:
-    """A universe in which the first version of each package is worth most.
+    """A universe in which the first version of each package scores highest.
 
     Versions whose wheels are all for other environments come last: nobody measures them here.
     """
@@ -275,7 +275,7 @@ def assessed(
 
 
 def is_settled(resolution: Resolution) -> bool:
-    """Whether every search gives the same result: these stacks in this order, or this conflict."""
+    """Whether every search would return these stacks in this order, or this conflict."""
     if resolution.status is ResolutionStatus.INFEASIBLE:
         return resolution.conflict is None or resolution.conflict.minimal
     return resolution.settled

@@ -34,7 +34,7 @@ class ForcedOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
-    """A package that differs between two stacks; ``None`` is its version in a stack without it."""
+    """A package that differs between two stacks; its version is ``None`` in a stack without it."""
 
     name: str
     advised: str | None

@@ -49,7 +49,7 @@ class MissingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MissingKnowledge:
-    """Something unknown that must be known to judge an upgrade.
+    """Missing knowledge that is needed to judge an upgrade.
 
     :param package: ``None`` if all packages are concerned
     :param remedy: the command that supplies the missing knowledge
@@ -116,14 +116,14 @@ class GuardResult:
 
     @property
     def slower(self) -> tuple[Claim, ...]:
-        """Settled slowdowns of the whole lock; in series without the lock, of single packages."""
+        """Settled slowdowns of the whole lock, or of single packages in series without the lock."""
         whole = {it.comparison_key for it in self.stacks}
         parts = (it for it in self.claims if it.comparison_key not in whole)
         return tuple(it for it in (*self.stacks, *parts) if it.verdict is Verdict.SLOWER)
 
     @property
     def outcome(self) -> GuardOutcome:
-        """The verdict, which is harm if any harm is settled, even if other knowledge is missing."""
+        """The verdict: harm if any harm is settled, even if other knowledge is missing."""
         if self.slower or self.introduced or self.yanked:
             return GuardOutcome.HARM
         return GuardOutcome.UNKNOWN if self.missing else GuardOutcome.NO_HARM

@@ -227,7 +227,7 @@ class KnownIndexes:
 def check_lock(project: Project, served: KnownIndexes) -> list[ProvenanceIssue]:
     """The issues of a project's lock, errors first, sorted by package.
 
-    The entries for all environments and of all sections are checked.
+    Entries for all environments and in all sections are checked.
     """
     issues = [*_project_issues(project, served)]
     names = project.lock_source is None or names_indexes(project.lock_source)

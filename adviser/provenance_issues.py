@@ -12,7 +12,7 @@ from adviser.scoring.assessment_types import NoteLevel
 class IssueId(StrEnum):
     """Kinds of issues.
 
-    Existing clients know those up to ``DIFFERENT_ARTIFACTS_ON_SOURCES``, except
+    Existing clients know the kinds up to ``DIFFERENT_ARTIFACTS_ON_SOURCES``, except
     ``INVALID_ARTIFACT_SIZE``.
     """
 
@@ -107,7 +107,7 @@ def issue_of(
     indexes: tuple[str, ...] = (),
     level: NoteLevel | None = None,
 ) -> ProvenanceIssue:
-    """An issue with the remedy of its kind, and its level unless ``level`` is given."""
+    """An issue with its kind's remedy, and its kind's level unless ``level`` is given."""
     level = level or _TYPES.get(issue, NoteLevel.ERROR)
     return ProvenanceIssue(
         issue, level, message, _REMEDIES[issue], package, version, digest, indexes

@@ -46,7 +46,7 @@ def parse_bounds(texts: Iterable[str]) -> tuple[Dependency, ...]:
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
-    """Parse overrides into one specifier per package, which joins all overrides of the package.
+    """Parse overrides, and join those of each package into one specifier.
 
     :raises InvalidArgument: like :func:`parse_bounds`
     """

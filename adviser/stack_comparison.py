@@ -226,7 +226,7 @@ def identical_pairs(observations: Iterable[MeasuredObservation]) -> SelfCheck:
     """Compare stacks with themselves: runs in the same turns, and each run with the next one.
 
     Each comparison is judged by itself with the smallest δ, because the observed noise would raise
-    it. For runs that did not take turns, the error is the one between all runs of their series.
+    δ. For runs that did not take turns, the error is computed from all runs of their series.
     """
     comparisons = []
     for series in all_series(observations):
@@ -261,7 +261,7 @@ def _starts(digest: str | None, prefix: str) -> bool:
 
 
 def _comparison_group(series: MeasuredSeries, base: StackJobs | None) -> ComparisonGroup:
-    """The baseline of a series and its other known stacks, in order."""
+    """The baseline of a series and the other known stacks of the series, in order."""
     labelled = {
         stack.digest: replace(series.history.sample(stack.digest or ""), label=stack.label)
         for stack in series.known

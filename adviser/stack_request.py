@@ -48,9 +48,10 @@ def overridden(
     overrides: Iterable[ProjectRequirement],
     markers: Mapping[str, str],
 ) -> tuple[ProjectRequirement, ...]:
-    """Replace overridden requirements by the overrides that hold, as uv does.
+    """Replace overridden requirements with those overrides whose markers hold, as uv does.
 
-    A requirement keeps its own marker. A requirement is removed if none of its overrides holds.
+    A requirement keeps its own marker. A requirement is removed if the markers of none of its
+    overrides hold.
     """
     replacements: dict[str, list[ProjectRequirement]] = {}
     for override in overrides:
@@ -223,7 +224,7 @@ class StackRequest:
         return {n: it.version for n, it in entries.items() if self.options.dev or not it.dev}
 
     def index_named(self, called: str) -> str:
-        """This machine's name for an index that the project names."""
+        """The name that this machine has for an index in the project."""
         return next((it.name for it in self.options.indexes if it.called == called), called)
 
     def resolver_request(
@@ -269,5 +270,5 @@ class StackRequest:
 
 
 def _all_of(overrides: Iterable[ProjectRequirement]) -> str:
-    """The specifiers of all overrides joined."""
+    """The specifiers of all overrides, joined into one."""
     return ",".join(sorted({it.specifier for it in overrides} - {""}))

@@ -51,7 +51,7 @@ class _StoredRequest:
 class AdviceRequest(_StoredRequest):
     """A valid request for advice.
 
-    A worker chooses the hardware class, because that needs the recorded classes.
+    A worker chooses the hardware class, because the choice needs the recorded classes.
 
     :param asked: project, environment and options; no hardware class
     :param hardware_prefix: how the digest of the hardware class begins

@@ -40,7 +40,7 @@ _JOBS = {
 
 
 def may_fetch() -> bool:
-    """Whether the token of the client permits fetching the packages that its request lacks."""
+    """Whether the client's token permits fetching the packages that are missing for its request."""
     client = token()
     return client is not None and client.may(Scope.INGEST)
 
@@ -168,7 +168,7 @@ def log_document(analysis: Analysis) -> dict[str, Any]:
 def _soon_ended(analysis: Analysis) -> Analysis:
     """Poll an analysis for up to :data:`PATIENCE_S` until it ends.
 
-    The analysis is already accepted, so an unavailable store only ends the wait.
+    The analysis is already accepted, so an unavailable store ends only the wait, not the analysis.
     """
     until, pause = time.monotonic() + PATIENCE_S, _PAUSE_S
     while (

@@ -26,7 +26,7 @@ def wrote(subject: str) -> None:
 
 
 def wrote_nothing() -> None:
-    """Record no entry for this request, because it wrote nothing."""
+    """Write no audit entry for this request, because it changed nothing."""
     g.wrote_nothing = True
 
 
@@ -55,7 +55,7 @@ def _note(response: Response) -> Response:
 
 
 def _subject(response: Response) -> str | None:
-    """The analysis that a request created, or the only object that its URL names."""
+    """The analysis that a request created, or the object in its URL if the URL names only one."""
     document = response.get_json(silent=True) if response.is_json else None
     for name in ("analysis_id", "inspection_id"):
         if isinstance(document, dict) and isinstance(document.get(name), str):

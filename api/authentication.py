@@ -36,7 +36,7 @@ def register(app: Flask, guesses: TokenThrottle) -> None:
 
 
 def token() -> Token | None:
-    """The token of this request; ``None`` for an anonymous one."""
+    """The token of this request; ``None`` for an anonymous request."""
     current: Token | None = g.get("token")
     return current
 

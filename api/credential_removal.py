@@ -60,7 +60,7 @@ def _parsed(files: Mapping[str, str], manifest: str | None, hashes: list[str]) -
 def _facts_of_original(
     files: Mapping[str, str], public: Mapping[str, str], manifest: str | None
 ) -> tuple[tuple[ProjectWarning, ...], list[str]]:
-    """Warnings about removed credentials and Pipfile hashes, which only the original files have."""
+    """Warnings about removed credentials, and Pipfile hashes; only the original files have both."""
     try:
         warnings = _parsed(files, manifest, []).warnings
     except InvalidFile:
@@ -124,7 +124,7 @@ def _public_list(name: str, text: str) -> str:
 
 
 def _public_lines(text: str) -> str:
-    """Remove credentials from text with continued lines and quoted URLs."""
+    """Remove credentials from text that has continuation lines and quoted URLs."""
     joined = _CONTINUED.sub("", text)
     public = public_text(_QUOTED.sub(_public_quoted, joined)).replace(_ENDED, "")
     return text if public == joined else public

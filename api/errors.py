@@ -42,7 +42,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class ProblemType(StrEnum):
-    """Kind of problem; the value is the end of the address in ``type`` and is never renamed."""
+    """Kind of problem; its value ends the URL in ``type`` and is never renamed."""
 
     INVALID_REQUEST = "invalid-request"
     INVALID_DOCUMENT = "invalid-document"
@@ -253,7 +253,7 @@ def _of_project(error: ProjectError) -> Response:
 
 
 def public_message(error: ProjectError) -> str:
-    """The message of an error for clients, without addresses of stores and hints to operators."""
+    """The error message for clients, without store addresses and hints to operators."""
     if isinstance(error, StoreUnavailable):
         return f"{error.store} is unavailable"
     if isinstance(error, SchemaMismatch):
@@ -266,7 +266,7 @@ def _of_request() -> dict[str, Any]:
 
 
 def problem_of(status: int) -> ProblemType:
-    """The kind of problem for an HTTP status without further details."""
+    """The kind of problem for an HTTP status if no further details are known."""
     return _OF_STATUS.get(status, ProblemType.HTTP)
 
 

@@ -30,7 +30,7 @@ _ALIVE = timedelta(seconds=20)
 
 
 class StoreMetrics(Collector):
-    """Metrics of queue, projection and requests from PostgreSQL; if that is down, only ``up``."""
+    """Queue, projection and request metrics from PostgreSQL; only ``up`` if PostgreSQL is down."""
 
     def __init__(self, service: ServiceStores) -> None:
         self._service = service

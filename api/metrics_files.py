@@ -42,7 +42,7 @@ def metrics_folder(root: Path, role: str) -> Iterator[Path]:
 
 
 def files() -> list[str] | None:
-    """Return the files of all process groups below the same root; ``None`` without a folder."""
+    """Return the files of all process groups below the same root; ``None`` if no folder is set."""
     folder = os.environ.get(_VARIABLE)
     if not folder:
         return None

@@ -97,7 +97,7 @@ def page(
     progress: KnowledgeState,
     key: Callable[[Any], Key] | None = None,
 ) -> dict[str, Any]:
-    """One page of a list, as :class:`api.schema_fields.Page` has it.
+    """One page of a list, in the format of :class:`api.schema_fields.Page`.
 
     :param query: with ``limit``, and ``after`` unless it is the first page
     :param find: gives at most ``limit`` items after the key ``after``: its one part, all of

@@ -38,7 +38,8 @@ def check_constraints(text: str) -> None:
 def list_problem(texts: Collection[str]) -> str | None:
     """Return why lists of requirements are refused; ``None`` if they are accepted.
 
-    Hashes and comments do not count, because only the other text is slow to parse.
+    Hashes and comments do not count towards the limits, because only the other text is slow to
+    parse.
     """
     for count, most, what in _BOUNDS:
         if (number := sum(map(count, texts))) > most:
@@ -134,7 +135,7 @@ def check_name(name: Any) -> None:
 
 
 def _is_list(base: str) -> bool:
-    """Whether the suffix of a file allows a list of requirements."""
+    """Whether a file may be a list of requirements, judging by its suffix."""
     stem, dot, ending = base.rpartition(".")
     return bool(stem.strip(".")) and bool(dot) and ending in ("txt", "in")
 
@@ -164,7 +165,7 @@ def _may_be_lock(base: str) -> bool:
 
 
 def _by_format(files: Mapping[str, str]) -> dict[_ProblemOf, dict[str, str]]:
-    """Group files by the check for their format."""
+    """Group files by the check that applies to their format."""
     checks: dict[_ProblemOf, dict[str, str]] = {address_problem: dict(files)}
     for name, content in files.items():
         base = name.rpartition("/")[2]
@@ -174,7 +175,7 @@ def _by_format(files: Mapping[str, str]) -> dict[_ProblemOf, dict[str, str]]:
 
 
 def address_problem(texts: Collection[str]) -> str | None:
-    """Return why texts have too many URLs; ``None`` if they are accepted."""
+    """Return why texts are refused for too many URLs; ``None`` if they are accepted."""
     number = sum(text.count("://") for text in texts)
     if number <= _MAX_ADDRESSES:
         return None

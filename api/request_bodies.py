@@ -19,7 +19,7 @@ from common.formats.json_documents import out_of_bounds
 
 
 class TooManySlow(TimeoutError):
-    """A body arrives slowly while slow clients already hold all threads allotted to them."""
+    """A body arrives slowly, and slow clients already use all threads allotted to them."""
 
 
 class _Body(LimitedStream):
@@ -49,7 +49,7 @@ class _Body(LimitedStream):
         return size
 
     def on_disconnect(self, error: Exception | None = None) -> None:
-        """Handle the end of input, which is regular only for chunks."""
+        """Handle the end of the input, which is an error unless the body is chunked."""
         if self._length is None and error is None:
             return
         if isinstance(error, TooManySlow):
@@ -72,7 +72,7 @@ class BoundedRequest(flask.Request):
 
     @cached_property
     def stream(self) -> IO[bytes]:
-        """The body; a server that decodes chunks marks the end itself."""
+        """The body; a server that decodes chunks marks the end of the body itself."""
         most = self.max_content_length
         if most is None or not (self.content_length or "wsgi.input_terminated" in self.environ):
             return super().stream
@@ -107,7 +107,7 @@ class BodyParser(FlaskParser):
         return json_of(data) if data else missing
 
     def load_querystring(self, req: flask.Request, schema: Schema) -> Any:
-        """Load a query in which parameters with one value occur once.
+        """Load a query; a parameter that takes one value must not occur more than once.
 
         :raises ApiError: 400, naming those that occur more often
         """

@@ -55,7 +55,7 @@ def reading() -> Iterator[tuple[Connection, KnowledgeState]]:
 
 
 def versions() -> dict[str, str]:
-    """Headers with this service's release, under its own name and the original service's."""
+    """Headers with the release of this service, under its own and the original service's name."""
     return {"X-Thoth-Version": __version__, "X-User-API-Service-Version": __version__}
 
 

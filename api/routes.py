@@ -26,6 +26,6 @@ class Routes(Blueprint):
     def arguments(
         self, schema: type[Schema] | Schema, **options: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Pass what a schema reads to a view; the schema is created once."""
+        """Pass the data that a schema loads to a view; the schema is created only once."""
         instance = schema() if isinstance(schema, type) else schema
         return super().arguments(instance, **options)  # type: ignore[no-any-return]

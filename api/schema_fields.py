@@ -59,7 +59,7 @@ def moment(description: str, *, null: bool = False) -> fields.AwareDateTime:
 
 
 def json_object(description: str, *, null: bool = False) -> fields.Dict:
-    """An object of a response with members that this service does not define."""
+    """An object in a response; this service does not define its members."""
     metadata = {"description": description}
     return fields.Dict(keys=fields.String(), required=True, allow_none=null, metadata=metadata)
 
@@ -96,7 +96,7 @@ class StrictSchema(Schema):
 
 
 class LenientSchema(Schema):
-    """A body or query of clients of the original service; unknown members are ignored."""
+    """A body or query from a client of the original service; unknown members are ignored."""
 
     class Meta:
         unknown = EXCLUDE

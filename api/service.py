@@ -30,14 +30,14 @@ EXTENSION = "thoth"
 
 @dataclass(slots=True)
 class _Opened:
-    """Open stores with the number of requests that use them."""
+    """Stores that are open, with the number of requests that use them."""
 
     stores: Stores
     users: int = 0
 
 
 class ServiceStores:
-    """Connections that requests share. PostgreSQL is required, the graph may be unavailable.
+    """Connections that requests share. PostgreSQL is required; the graph may be unavailable.
 
     After a failure of the graph, the next request connects again, since the graph's port may have
     changed.

@@ -144,7 +144,7 @@ def _answered(
     *,
     urls: bool,
 ) -> tuple[Answer, bool]:
-    """The answer, over all listed versions or from the graph, and whether the indexes were asked.
+    """Return the answer, from all listed versions or the graph, and whether indexes were queried.
 
     :param urls: ask the indexes for the URLs of files
     """
@@ -175,7 +175,7 @@ def _answered(
 
 
 def _format_of(output: Path | None, project: Project) -> str:
-    """The format that a file's name indicates or, by default, the format of the project's tool.
+    """The format that the file name indicates; by default, the format of the project's tool.
 
     :raises InvalidArgument: if the name may indicate several formats
     """

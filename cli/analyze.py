@@ -34,7 +34,7 @@ _INDEX = click.option("--index", metavar="INDEX", help="Index that serves the wh
 
 @click.group(cls=CommandGroup)
 def analyze() -> None:
-    """Show native libraries that wheels need and systems provide."""
+    """Show the native libraries that wheels need, and those that systems provide."""
 
 
 @analyze.command()
@@ -133,7 +133,7 @@ def missing(
 ) -> None:
     """Show the libraries that a wheel needs and a system lacks.
 
-    Store the analyses of the wheel and of the system with --ingest first. The command also names
+    First store the analyses of the wheel and of the system with --ingest. The command also names
     packages whose stored wheels bundle a missing library, because they may be in the same stack.
     Exit code 1 if a library is missing.
     """
@@ -221,7 +221,7 @@ def _print_wheel(analysis: WheelAnalysis) -> None:
 
 
 def _print_promise(analysis: WheelAnalysis) -> None:
-    """Print whether the libraries are compatible with the platform tag of the file's name."""
+    """Print whether the libraries are compatible with the platform tag in the file name."""
     from common.native_interfaces import highest_versions
     from common.wheels import glibc_floor
 

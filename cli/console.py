@@ -37,7 +37,7 @@ _NARROWEST = 16
 
 @dataclass(frozen=True, slots=True)
 class Styled:
-    """Text of a cell with a style of rich."""
+    """Text of a cell, with a rich style."""
 
     text: str
     style: str
@@ -116,7 +116,7 @@ def print_list(label: str, lines: Sequence[str], most: int) -> None:
 def print_graph_state(
     lag: int | None, error: ProjectError | None, *, width: int = LABEL_WIDTH
 ) -> None:
-    """Print whether the graph contains the whole record; nothing after a dry run.
+    """Print whether the graph contains the whole record; after a dry run, print nothing.
 
     :param lag: outbox entries that the graph does not contain yet
     :param error: why the graph could not be updated
@@ -132,7 +132,7 @@ def print_graph_state(
 
 
 def print_note(note: str | None) -> None:
-    """Print a note on standard error; nothing for ``None``."""
+    """Print a note on standard error; ``None`` prints nothing."""
     if note is not None:
         click.echo(f"note: {shown(note)}", err=True)
 
@@ -144,7 +144,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_text(text: Cell, file: TextIO | None = None) -> None:
-    """Print a line, which is wrapped if a terminal or ``COLUMNS`` sets the width."""
+    """Print a line, wrapped if a terminal or ``COLUMNS`` sets the width."""
     from rich.text import Text
 
     out = console(file=file)
@@ -281,7 +281,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _print_captured(text: str, out: Console) -> None:
-    """Print output of rich, without trailing blanks unless it goes to a terminal."""
+    """Print output of rich, and strip trailing blanks if it does not go to a terminal."""
     if not out.is_terminal:
         text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
     click.echo(text, file=out.file, nl=False, color=out.is_terminal)

@@ -88,8 +88,8 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     """Build and measure stacks.
 
     SPEC is a file with a specification in JSON, or - for standard input; `thoth pi pin` writes one.
-    If a stack cannot be built or a job fails, this is recorded, and the exit code is 1. Run the
-    command again to continue after an interruption; finished jobs are kept.
+    If a stack cannot be built or a job fails, the failure is recorded, and the exit code is 1. Run
+    the command again to continue after an interruption; finished jobs are kept.
 
     Your own scripts run in a sandbox made by bubblewrap. With --trust-script, scripts run with all
     your permissions: use that option only for scripts that you wrote or read.

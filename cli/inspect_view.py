@@ -56,7 +56,7 @@ class Lines:
 
 
 class _Bar(Lines):
-    """A progress bar; only failures leave a line."""
+    """A progress bar; only failures are printed as lines."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__(lambda line: progress.console.print(line, markup=False, highlight=False))

@@ -241,7 +241,8 @@ def advice_request_of(
 def requested_environment(project: Project | None, options: Mapping[str, Any]) -> Environment:
     """Return the requested environment; by default the project's Python on this host's platform.
 
-    If the project gives the minor version of this host's Python, the patch version is this host's.
+    If the project names the same minor version as this host's Python, the host's patch version is
+    used.
     """
     from common.environments import environment, host_environment
 
@@ -260,7 +261,7 @@ def requested_environment(project: Project | None, options: Mapping[str, Any]) -
 
 
 def dependencies(texts: Iterable[str], option: str) -> tuple[Dependency, ...]:
-    """Parse requirements without markers and URLs."""
+    """Parse requirements, which must have neither markers nor URLs."""
     from adviser.request_values import parse_dependencies
 
     return option_value(parse_dependencies, texts, option)
@@ -306,7 +307,7 @@ def read_over_indexes(
     resolver: Resolver,
     more: Iterable[Dependency] = (),
 ) -> Value | IndexesSilent:
-    """The result of ``use`` over all listed versions; the versions that were read are stored.
+    """Return the result of ``use`` over all listed versions, and store the versions that were read.
 
     :param use: such as :meth:`adviser.answering.index_resolution.IndexResolution.advise`
     :param more: requirements whose packages are read besides those of the request

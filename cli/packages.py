@@ -91,8 +91,8 @@ def refresh(context: click.Context, as_json: bool) -> None:
     """Read new releases of all known packages.
 
     New, yanked and removed releases are recorded as events. Dependencies of new releases are read,
-    too. `thoth ingest nightly` includes a refresh. The exit codes are those of `thoth packages
-    add`, and 5 if another refresh is in progress.
+    too. `thoth ingest nightly` includes a refresh. The exit codes are the same as for `thoth
+    packages add`; exit code 5 means that another refresh is in progress.
     """
     from cli.packages_view import crawl_progress
     from ingest.crawl.runs import refresh as refresh_all
@@ -178,7 +178,7 @@ def show(context: click.Context, package: str, as_json: bool) -> None:
 def whatprovides(context: click.Context, module: str, as_json: bool) -> None:
     """Show the packages that provide an importable module.
 
-    MODULE is a dotted name, such as cv2 or google.protobuf. The names come from the files of the
+    MODULE is a dotted name, such as cv2 or google.protobuf. The names come from the files in the
     wheels that were read. Exit code 1 if no known release provides the module.
     """
     from packaging.utils import canonicalize_name
@@ -207,7 +207,7 @@ def whatprovides(context: click.Context, module: str, as_json: bool) -> None:
 
 @packages.group(cls=CommandGroup)
 def watch() -> None:
-    """List or remove packages whose new releases `refresh` reads."""
+    """List or remove watched packages, whose new releases `refresh` reads."""
 
 
 @watch.command("list")

@@ -41,7 +41,7 @@ _RESULT_COLUMNS = ("median ms", "spread", "repetitions", "of peak")
 
 
 class NoResult(ProjectError):
-    """A program that ended well but printed no result."""
+    """A program exited successfully but printed no result."""
 
     hint = "--python takes the path of an interpreter, such as /path/to/venv/bin/python"
 
@@ -138,7 +138,7 @@ def run(
 
 @contextmanager
 def _status(name: str) -> Iterator[Callable[[str], object]]:
-    """A function that receives each line of the script, and shows the last line on a terminal."""
+    """A function that receives each line of the script; a terminal shows the last line."""
     if not sys.stderr.isatty():
         yield lambda line: None
         return
@@ -331,13 +331,13 @@ def result_title(document: dict[str, Any]) -> str:
 
 
 def results_of(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The results of a document, which holds one or more."""
+    """The results of a document, which contains at least one."""
     results: list[dict[str, Any]] = document.get("@results", [document])
     return results
 
 
 def _shared(parameters: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Parameters that are the same in every result; all of them if there is one result."""
+    """Parameters that are the same in every result; all parameters if there is only one result."""
     first = parameters[0]
     return {
         name: value

@@ -113,7 +113,7 @@ def _with_included(folder: Path, files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def _content(folder: Path, name: str) -> bytes:
-    """Content of a file in a folder, cut after so many bytes that parsing refuses larger files."""
+    """Read a file in a folder, but at most one byte more than the limit that parsing enforces."""
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()):
         raise InvalidArgument(f"{path} leads out of the project's folder")

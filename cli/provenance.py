@@ -61,7 +61,7 @@ def provenance(
 
 
 def _project_of(path: Path) -> Project:
-    """Return the project of a lock; for a ``Pipfile.lock``, with the Pipfile beside it."""
+    """Return the project of a lock; a ``Pipfile.lock`` is read with the Pipfile beside it."""
     from adviser.projects.parsing import PIPFILE, PIPFILE_LOCK
     from cli.project_files import read_project
 

@@ -44,9 +44,9 @@ def verify(
 ) -> None:
     """Compare stored rows with their documents.
 
-    Documents are compared with their digests, and all rows with their documents. Observations of a
-    document that differs are not used as evidence until a later run finds no difference. Exit code
-    1 if something differs.
+    Documents are compared with their digests, and all rows with their documents. If a document
+    differs, its observations are not used as evidence until a later run finds no difference. Exit
+    code 1 if something differs.
     """
     from graph.migrate import migrated_stores
     from graph.verification.run import verify_record

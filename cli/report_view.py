@@ -111,7 +111,7 @@ def criteria_table(product: Mapping[str, Any]) -> Table:
 
 
 def coverage_lines(coverage: Mapping[str, Any]) -> Iterator[str]:
-    """Describe measurements of other stacks and on other hardware."""
+    """Describe measurements of other stacks, and measurements on other hardware."""
     if elsewhere := coverage["measured_elsewhere"]:
         packages = "package was" if elsewhere == 1 else "packages were"
         yield f"coverage: {elsewhere} more {packages} measured on other hardware"
@@ -187,7 +187,7 @@ def _scope(search: Mapping[str, Any]) -> str:
 
 
 def _points(levels: list[int] | None, scale: int) -> str:
-    """Format the sum over the levels of a score, unrounded, so that sums can be checked."""
+    """Format the sum of the levels of a score without rounding, so that sums can be checked."""
     return "?" if levels is None else f"{sum(levels) / scale:.4f}"
 
 

@@ -102,7 +102,7 @@ def _serve(settings: Settings, verbose: bool, arguments: dict[str, Any]) -> None
 def serve_with_workers(
     ctx: click.Context, arguments: Sequence[str], metrics_dir: Path | None = None
 ) -> int:
-    """Run the server and workers as child processes; each may end without the rest.
+    """Run the server and workers as child processes; a worker that ends does not end the others.
 
     :param arguments: of ``thoth serve``
     """
@@ -256,7 +256,7 @@ def workers_of(sets: Sequence[Sequence[QueueName]]) -> list[ChildProcess]:
 def supervise(
     settings: Settings, children: Sequence[ChildProcess], metrics_dir: Path | None
 ) -> int:
-    """Keep ``children`` and embedded stores running until a signal, and count restarts."""
+    """Keep ``children`` and embedded stores running until a signal arrives, and count restarts."""
     from api.metrics_files import metrics_folder
     from api.server.supervisor import Supervisor, keeping_stores
 
@@ -273,7 +273,7 @@ def supervise(
 def log_service(settings: Settings, verbose: bool) -> None:
     """Set up the logs of a service: level INFO, and JSON unless a terminal shows the logs.
 
-    A service lives long, so it collects garbage more often than other commands.
+    A service runs for a long time, so it collects garbage more often than other commands.
     """
     gc.set_threshold(100_000, 20, 20)
     as_json = settings.log_format == "json" or (

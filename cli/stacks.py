@@ -142,7 +142,7 @@ def group_title(group: StackGroup) -> str:
 
 
 def group_table(group: StackGroup) -> Table:
-    """One row for each stack, known ones first; the caption names the baseline."""
+    """One row for each stack, known stacks first; the caption names the baseline."""
     from common.units import SPOKEN
 
     unit = SPOKEN[group.unit]
@@ -191,7 +191,7 @@ def _caption(group: StackGroup) -> str:
 
 
 def group_notes(group: StackGroup) -> Iterator[Styled]:
-    """Lines below a table: the jobs that its comparisons leave out, and warnings of noise."""
+    """Lines below a table: jobs that the table's comparisons leave out, and noise warnings."""
     from common.job_stability import left_out_text
 
     stacks = (*group.stacks, *group.unknown)

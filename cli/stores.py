@@ -180,7 +180,7 @@ class StoreStatus:
 
 
 def inventory(settings: Settings) -> list[StoreStatus]:
-    """Return the state of both stores, PostgreSQL first; each has its connect timeout to answer."""
+    """Return both stores' states, PostgreSQL first; each must answer within its connect timeout."""
     from graph.embedded.arcadedb import ArcadeDB
     from graph.embedded.postgresql import PostgreSQL
     from graph.engine import GRAPH, POSTGRESQL

@@ -149,9 +149,9 @@ class Advisory:
 class VersionLine:
     """The sorted versions of one package, to match against many advisories.
 
-    A local build such as ``2.0.1+cu118`` counts as its public release, as in a specifier, unless
-    the advisory names a local version itself. Texts that are not versions by PEP 440 match no
-    range; an advisory can only list them.
+    As in a specifier, a local build such as ``2.0.1+cu118`` counts as its public release, unless
+    the advisory itself names a local version. Texts that are not versions by PEP 440 match no
+    range; they are affected only if an advisory lists them.
 
     >>> line = VersionLine(["1.0", "1.5", "1.5+cu118", "2.0"])
     >>> start, fixed = RangeEventKind.INTRODUCED, RangeEventKind.FIXED
@@ -225,7 +225,7 @@ class VersionLine:
 
 
 def _listed_keys(text: str) -> set[Version | str]:
-    """Keys under which a list may name the version ``text``, such as 1.0 and 1.0.0."""
+    """Keys to find version ``text`` in a list that spells it differently, such as 1.0.0 for 1.0."""
     parsed = version_of(text)
     return {text} if parsed is None else {parsed, Version(parsed.public)}
 

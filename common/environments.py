@@ -49,7 +49,7 @@ _FAMILIES = {
 
 
 def machine_family(machine: str) -> str:
-    """The name of an architecture, the same for machines whose native libraries are compatible.
+    """Name of an architecture; machines with compatible native libraries have the same name.
 
     >>> machine_family("armv6l") == machine_family("armv8l"), machine_family("aarch64")
     (True, 'aarch64')
@@ -115,7 +115,7 @@ def _libc_of(tag: re.Match[str]) -> tuple[str, tuple[int, int]] | None:
 
 
 def libc_platforms(libc: tuple[str, tuple[int, int]] | None, machine: str) -> Iterator[str]:
-    """Compatible platform tags of Linux: wheels run with newer C libraries (PEP 600, 656)."""
+    """Compatible platform tags of Linux: wheels also run with newer C libraries (PEP 600, 656)."""
     if libc is None:
         return
     kind, (major, minor) = libc
@@ -198,8 +198,8 @@ def environment(
 ) -> Environment:
     """The environment for the names of an interpreter and a platform.
 
-    Missing parts are taken from this host. A version without a patch level means patch level 0, as
-    for installers.
+    Missing parts are taken from this host. A Python version without a patch level has patch level
+    0, as in installers.
 
     :param python: ``3.11``, ``3.11.7``, ``3.13t`` (free-threaded) or ``pypy3.10``
     :param platform: a platform tag: ``linux_x86_64``, ``manylinux_2_28_x86_64``,
@@ -332,7 +332,7 @@ def _tags(env: Environment) -> Iterator[Tag]:
 
 @lru_cache(maxsize=64)
 def _platforms(env: Environment) -> tuple[str, ...]:
-    """Compatible platform tags, in the order of installers."""
+    """Compatible platform tags, in the order that installers use."""
     if env.macos is not None:
         return tuple(mac_platforms(env.macos, env.platform_machine))
     machine = env.platform_machine.lower()
@@ -365,7 +365,7 @@ _MUSL = frozenset({"alpine"})
 
 
 def platform_of(name: str, version: str | None, machine: str = "x86_64") -> str | None:
-    """The platform tag of a release of a distribution; ``None`` if it is unknown.
+    """The platform tag for a release of a Linux distribution; ``None`` if it is unknown.
 
     :param name: ``ID`` of ``/etc/os-release``
     :param version: ``VERSION_ID`` of ``/etc/os-release``; its minor number is ignored

@@ -108,7 +108,7 @@ class SchemaMismatch(ProjectError):
 
 
 class QueryRefused(ProjectError):
-    """A store refused a query, or ended it at a limit of time or rows."""
+    """A store refused a query, or ended it because of a limit on time or rows."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -123,7 +123,7 @@ class ServiceFailed(ProjectError):
 
 
 class ProjectionFailed(ProjectError):
-    """The graph refuses rows of the record; the rest of the outbox was projected."""
+    """The graph refused rows of the record; the rest of the outbox was projected."""
 
     hint = "they stay in the outbox; `thoth graph sync` tries them again"
 
@@ -136,7 +136,7 @@ class ProjectionFailed(ProjectError):
 
 
 class AlreadyRunning(ProjectError):
-    """Another process already does what only one process may do at a time."""
+    """Another process is already doing what only one process may do at a time."""
 
 
 class IndexFault(StrEnum):

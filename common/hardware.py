@@ -1,8 +1,8 @@
-"""Hardware classes: the machine as a job, its specification or the host describes it.
+"""Hardware classes: machines as described by a job, by its specification or by the host.
 
-The identity of a class has vendor, family, model, stepping, the instruction sets that arithmetic
-can use, the number of CPUs, the quota, the thread variables and the accelerators (rule 1 of
-``docs/statistics.md``). A clock rate is never part of it, because it varies.
+The identity of a class consists of vendor, family, model, stepping, the instruction sets that
+arithmetic can use, the number of CPUs, the quota, the thread variables and the accelerators (rule 1
+of ``docs/statistics.md``). The identity never contains a clock rate, because clock rates vary.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def _gpus(seen: Record) -> list[Record]:
 
 
 def _either(record: Record, at: str, *names: str) -> str | None:
-    """The first of several spellings of a text field."""
+    """Value of a text field that has several spellings; the first spelling with a value counts."""
     for name in names:
         value = text_of(record, name, at)
         if value is not None:

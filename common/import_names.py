@@ -38,7 +38,7 @@ class ImportNames:
 
     @property
     def complete(self) -> bool:
-        """Whether no name is missing."""
+        """Whether the list of names is complete."""
         return self.source is not ImportSource.DIRECTORY_END
 
     def provides(self, module: str) -> str | None:
@@ -108,7 +108,7 @@ def names_in_wheel(paths: Iterable[str], namespaces: Collection[str] = ()) -> Im
 
 
 def names_at_end(paths: Iterable[str], top_level: str = "", entry_points: str = "") -> ImportNames:
-    """The top-level names of a wheel that some of its files show.
+    """The top-level names of a wheel, as far as the given files show them.
 
     :param top_level: content of ``top_level.txt``
     :param entry_points: content of ``entry_points.txt``
@@ -130,7 +130,7 @@ _ENTRY_POINT = re.compile(r"\s*[^=\[#;]+=\s*([\w.]+)")
 
 
 def declared_names(names: Iterable[str], namespaces: Iterable[str]) -> ImportNames:
-    """The names that metadata declares (PEP 794); a declaration may be ``; private``.
+    """The names that metadata declares (PEP 794); a declaration may end with ``; private``.
 
     >>> declared_names(["spam._c ; private", ""], ["spam"]).names
     ('spam', 'spam._c')

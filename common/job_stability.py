@@ -1,8 +1,8 @@
 """Noise of jobs: which jobs are unstable, how much stable jobs vary, and how noise is reported.
 
 ``thoth inspect``, ``stacks``, ``advise`` and ``guard`` use the same rules and terms. The stability
-rule, rule 2 of ``docs/statistics.md``, looks at the machine and at the spread within the job. It
-never looks at the speed of the job, so excluding jobs cannot favour a stack.
+rule, rule 2 of ``docs/statistics.md``, looks at the machine and at the spread within the job. The
+rule ignores the speed of the job, so excluding jobs cannot favour a stack.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def instability(
 def within_job_spread(repetitions: Sequence[float]) -> float:
     """MAD / median of a job's repetitions, a dimensionless share of the median.
 
-    The stability rule is defined on the plain median absolute deviation; the factor ``MAD_TO_SD``
-    is only for estimates between jobs.
+    The stability rule uses the unscaled median absolute deviation. The factor ``MAD_TO_SD`` is only
+    for estimates between jobs.
 
     :param repetitions: times or rates of one job, above zero; fewer than two give 0
 

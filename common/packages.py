@@ -43,7 +43,7 @@ def public_index_url() -> str:
 
 @dataclass(frozen=True, slots=True)
 class PackageVersion:
-    """One release of one package, as one named index serves it.
+    """One release of one package on one named index.
 
     The index is part of the identity: a build that another index publishes under the same name and
     version is a different artefact, and may well be faster.
@@ -82,8 +82,8 @@ def package_version(name: str, version: str, index: str | None = None) -> Packag
 def version_key(version: str) -> str:
     """A sort key for stores that cannot compare versions.
 
-    Keys compared as texts, by code point, have the order of their versions by PEP 440, and equal
-    versions have equal keys. Texts that are not versions sort before all versions.
+    Sorting keys as texts, by code point, sorts their versions as PEP 440 does. Equal versions have
+    equal keys. Texts that are not versions sort before all versions.
 
     >>> sorted(["2.0", "1.10", "2.0rc1", "1.9", "nightly", "2.0.post1"], key=version_key)
     ['nightly', '1.9', '1.10', '2.0rc1', '2.0', '2.0.post1']
@@ -140,7 +140,7 @@ MEASURED_PACKAGES = frozenset({"numpy", "jax", *(p for ps in _DISTRIBUTIONS.valu
 
 
 def distributions_of(component: str | None) -> tuple[str, ...]:
-    """Packages that provide a measured library, the most common one first.
+    """Packages that provide a measured library, most common first.
 
     >>> distributions_of("pytorch")
     ('torch', 'pytorch')

@@ -1,8 +1,8 @@
 """Version of the parsers that turn documents into rows.
 
-Raise :data:`PARSER_VERSION` when a document that was accepted before gets other rows, and add the
-changed columns to :data:`CHANGED_COLUMNS`. Otherwise ``thoth record verify`` reports the rows of
-older documents as tampered.
+Increase :data:`PARSER_VERSION` when a change of the parsers gives other rows for a document that
+was accepted before, and add the changed columns to :data:`CHANGED_COLUMNS`. Otherwise ``thoth
+record verify`` reports that the rows of older documents were tampered with.
 """
 
 from __future__ import annotations
@@ -53,6 +53,6 @@ CHANGED_COLUMNS: Mapping[int, frozenset[str]] = MappingProxyType(
 
 
 def changed_since(version: int) -> frozenset[str]:
-    """Columns that later versions of the parsers fill differently from ``version``."""
+    """Columns that parser versions after ``version`` fill differently."""
     later = (columns for number, columns in CHANGED_COLUMNS.items() if number > version)
     return frozenset[str]().union(*later)

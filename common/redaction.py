@@ -1,4 +1,4 @@
-"""Remove secrets in URLs, tokens and unprintable characters from texts before they are repeated."""
+"""Remove tokens, unprintable characters and secrets in URLs from texts before repeating them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ _LONGEST = 200
 
 
 def cut(value: object) -> str:
-    """The start of foreign text, printable, for messages that are logged and stored.
+    """The start of untrusted text, made printable, for messages that are logged and stored.
 
     >>> len(cut("x" * 3_000_000)), cut("a\\0b")
     (201, 'a�b')

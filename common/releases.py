@@ -245,11 +245,12 @@ _MarkerText = tuple[str, tuple[str, ...]]
 
 
 def _parsed(raw: str) -> tuple[Parsed, _MarkerText | None]:
-    """Parse name and specifier apart from the marker, which is cached.
+    """Parse name and specifier separately from the marker; parsed markers are cached.
 
-    Markers repeat more often than whole lines. Measured: a metadata dump is read in a quarter of
-    the time. A line with a URL is parsed whole, because URLs may contain semicolons. An invalid
-    line is parsed whole, so that the message names the position.
+    Markers repeat more often than whole lines. In a measurement, this read a metadata dump in a
+    quarter of the time. A line with a URL is parsed as a whole, because URLs may contain
+    semicolons. An invalid line is parsed as a whole, so that the message names the position of the
+    error.
     """
     head, semicolon, marker = raw.partition(";")
     if semicolon and "@" not in head:

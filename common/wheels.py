@@ -21,7 +21,7 @@ from common.errors import InvalidArgument
 
 
 class Fit(StrEnum):
-    """Why a release can or cannot be installed; the mismatch of its best wheel counts."""
+    """Why a release can or cannot be installed; the mismatch of the best wheel decides."""
 
     COMPATIBLE = "compatible"
     #: The C library, or macOS, is older than the wheel requires.
@@ -75,7 +75,7 @@ def _explained(fit: Fit, needs: str, has: str) -> Miss:
 
 @lru_cache(maxsize=32)
 def _interpreters(environment: Environment) -> tuple[tuple[str, ...], frozenset[tuple[str, str]]]:
-    """Compatible interpreters, best first, and their compatible pairs with ABIs."""
+    """Compatible interpreters, best first, and the compatible pairs of interpreter and ABI."""
     pythons = tuple(dict.fromkeys(tag.interpreter for tag in environment.tags))
     return pythons, frozenset((tag.interpreter, tag.abi) for tag in environment.tags)
 
@@ -102,7 +102,7 @@ def _platform_miss(platform: str, environment: Environment) -> Miss:
 
 
 def _libc_miss(platform: str, libc: tuple[str, tuple[int, int]]) -> Miss:
-    """The mismatch of a tag for the right machine, but for another or a newer C library."""
+    """The mismatch of a tag that fits the machine, but needs another or a newer C library."""
     has = f"{libc[0]} {_text(libc[1])}"
     glibc, musl = floor_of(platform), _MUSL.fullmatch(platform)
     if glibc is not None and libc[0] == "glibc":
@@ -232,8 +232,8 @@ def _dotted(digits: str) -> str:
 def cuda_runs(needed: str, environment: Environment) -> bool:
     """Whether the driver supports builds for CUDA ``needed``; ``False`` without a driver.
 
-    Within a major version older drivers support newer builds ("minor version compatibility",
-    since CUDA 11), and newer drivers support all older builds.
+    Within a major version, older drivers support newer builds ("minor version compatibility", since
+    CUDA 11). Newer drivers support all older builds.
     """
     if environment.cuda is None:
         return False

@@ -1,7 +1,7 @@
-"""Builds candidates for one environment out of the package versions in the graph.
+"""Builds candidates for one environment from the package versions in the graph.
 
-Thousands of versions share a few hundred requirements, and these share a few dozen markers. Each
-distinct requirement and marker is therefore evaluated once.
+Thousands of versions share a few hundred requirements, and the requirements share a few dozen
+markers. Each distinct requirement and marker is therefore evaluated once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PROBLEMS: dict[str, str] = {
 
 
 class RequirementRecord(NamedTuple):
-    """An edge ``REQUIRES``; ``extras`` are requested of the required package."""
+    """An edge ``REQUIRES``; ``extras`` are the requested extras of the required package."""
 
     name: str
     specifier: str | None
@@ -128,7 +128,7 @@ class CandidateBuilder:
     def version(
         self, name: str, record: VersionRecord, extras: tuple[str, ...], compiled: bool
     ) -> Candidate | Excluded:
-        """The candidate of one version, or why it is none.
+        """The candidate for one version, or the reason why the version is not a candidate.
 
         :param extras: as in :meth:`build`; of an unread version the result is the same for all
         :param compiled: :func:`has_compiled_wheels` of the package
@@ -221,10 +221,10 @@ class CandidateBuilder:
             raise NotACandidate(ExclusionReason.REQUIRES_PYTHON, message)
 
     def _refuse_older_than_python(self, version: Candidate, compiled: bool) -> None:
-        """Refuse to build what is older than this Python, unless it is pure Python.
+        """Refuse to build a version that is older than this Python, unless it is pure Python.
 
         Compiled code of that age rarely builds. A version whose wheels are for other Pythons is
-        refused, too, because its publisher names the Pythons that it is for.
+        refused, too, because its publisher has named the Pythons that the version is for.
         """
         began, uploaded = self._python_began, version.uploaded_at
         if uploaded is None or uploaded >= began or version.wheel_mismatch in _FOR_THIS_PYTHON:
@@ -298,7 +298,7 @@ class CandidateBuilder:
 
 
 def has_compiled_wheels(records: Iterable[VersionRecord]) -> bool:
-    """Whether any wheel of a package is for one binary interface of Python."""
+    """Whether a package has a wheel for a particular binary interface of Python."""
     return any(tags.split("-")[1:2] != ["none"] for it in records for tags in it.wheels or ())
 
 
@@ -345,7 +345,7 @@ def _without_extra(dependency: Dependency) -> tuple[str, str, tuple[str, ...], s
 def roots_of(
     requirements: Iterable[Requirement | str], environment: Environment
 ) -> tuple[Dependency, ...]:
-    """The requirements of a request whose marker is true in the environment, sorted and unique.
+    """Requirements of a request whose markers are true in the environment, sorted and unique.
 
     :raises InvalidArgument: if one is not a valid requirement, or is a direct reference
     """

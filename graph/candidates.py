@@ -125,7 +125,7 @@ class Candidate:
     read: bool = True
 
     def requirements(self, extras: Iterable[str] = ()) -> tuple[Dependency, ...]:
-        """The requirements with some extras, including extras that these extras request.
+        """The requirements with the given extras, and with the extras that those request.
 
         A requirement on the package itself (``name[all]`` requires ``name[a,b]``) requests further
         extras. Such a requirement is part of the result only if it restricts the version.
@@ -186,7 +186,7 @@ class Absence:
 
 
 class IndexesSilent(Exception):
-    """No index gave a page of any package that the request itself requires.
+    """No index returned a page for any package that the request itself requires.
 
     :ivar absences: by package
     """

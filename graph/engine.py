@@ -199,7 +199,7 @@ def graph_driver(settings: Settings) -> neo4j.Driver:
 def reader_driver(settings: Settings) -> neo4j.Driver:
     """A driver for analysts' queries; it uses the read-only user if the settings have one.
 
-    Sessions must also request read access, because without roles, Neo4j refuses writes only in such
+    Sessions must also request read access: a Neo4j without roles refuses writes only in such
     sessions.
     """
     if settings.graph_url is None:
@@ -294,8 +294,8 @@ def open_stores(
 ) -> Iterator[Stores]:
     """Open connections for the length of a ``with`` block, without migrating the schemas.
 
-    If embedded stores must be started, ``announce`` is called before that. The stores must answer,
-    and drivers' errors inside the block are translated.
+    ``announce`` is called before an embedded store is started. The stores must answer, and drivers'
+    errors inside the block are translated.
 
     :raises StoreUnavailable: if a store does not answer within the connect timeout
     :raises ServiceFailed: if an embedded store cannot be started
@@ -343,7 +343,7 @@ def relational_errors(settings: Settings | None = None) -> Iterator[None]:
 
 
 def _outdated(error: BaseException | None) -> SchemaMismatch:
-    """The error for a PostgreSQL whose schema lacks a table or column."""
+    """The error for a PostgreSQL schema that lacks a table or column."""
     return SchemaMismatch(f"{POSTGRESQL}: {_first_line(error)}", "run `thoth migrate`")
 
 

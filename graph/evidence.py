@@ -30,7 +30,7 @@ SCHEMA_VERSION = "evidence-1"
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A group of comparable readings: one indicator, its parameters and one hardware class.
+    """A group of comparable measurements: one indicator, its parameters and one hardware class.
 
     :param comparison_key: digest of indicator, script, parameters, device and hardware class
     :param python_version: such as ``3.11``; ``None`` if the documents do not contain it

@@ -154,7 +154,7 @@ def graph_state(driver: neo4j.Driver, database: str) -> SchemaState:
 
 
 def states(stores: Stores) -> tuple[SchemaState, ...]:
-    """State of the opened stores' schemas; two short queries that only read."""
+    """States of the opened stores' schemas; runs two short queries and writes nothing."""
     opened = []
     if stores.opened_engine is not None:
         with stores.engine.connect() as connection:

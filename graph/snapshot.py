@@ -1,10 +1,10 @@
-"""The frozen view of the graph that the adviser works on, with everything about one request.
+"""The adviser's frozen view of the graph, with everything about one request.
 
 A snapshot holds everything that the resolver needs, and does no I/O. The revision is a digest of
-the content, so it changes exactly if the advice could change. Its JSON form is canonical: equal
-snapshots have equal bytes. Many versions share few requirements, so the document lists each
-requirement once in a table, and versions refer to its rows. ``docs/reference/snapshot.md`` explains
-every key.
+the content, so it changes if and only if the advice could change. Its JSON form is canonical: equal
+snapshots have equal bytes. Many versions share the same few requirements. The document therefore
+lists each requirement once in a table, and versions refer to the rows of this table.
+``docs/reference/snapshot.md`` explains every key.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Snapshot:
 
     @property
     def unread_count(self) -> int:
-        """Number of candidates that are listed and were not read."""
+        """Number of candidates that are listed but unread."""
         return sum(not it.read for candidates in self.packages.values() for it in candidates)
 
     @property
@@ -175,7 +175,7 @@ def with_revision(snapshot: Snapshot) -> Snapshot:
 
 
 def with_absences(snapshot: Snapshot, absences: Mapping[str, Absence]) -> Snapshot:
-    """The snapshot with the answers of indexes about its missing packages, and its new revision."""
+    """The snapshot with the indexes' answers about its missing packages and a new revision."""
     answered = {name: absences[name] for name in snapshot.missing if name in absences}
     return with_revision(replace(snapshot, absences=answered))
 

@@ -1,8 +1,8 @@
 """Reads snapshots from the graph, and checks whether an earlier snapshot is still current.
 
 The closure of a request is read layer by layer, with one Cypher query for each layer. A layer
-contains the unread packages that candidates of the previous layer require. A package is read again
-if a later layer requests another of its extras.
+contains the unread packages that candidates of the previous layer require. If a later layer
+requests a further extra of a package, that package is read again.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def with_vulnerabilities(
 def unnamed_snapshot(
     closure: Closure, roots: Sequence[Dependency], environment: Environment
 ) -> Snapshot:
-    """Like :func:`freeze` without vulnerabilities and without the revision, which takes longest."""
+    """Like :func:`freeze`, but omits vulnerabilities and the revision, which takes longest."""
     names = sorted(closure.candidates)
     revisions = dict(sorted(closure.revisions.items()))
 

@@ -64,7 +64,7 @@ class _TableClass(type):
             setattr(cls, it.name, it)
 
     def __clause_element__(cls) -> Table:
-        """The table, which stands for the class in statements of SQLAlchemy."""
+        """The table that represents the class in SQLAlchemy statements."""
         return cls.__table__
 
 
@@ -75,9 +75,9 @@ class Base(metaclass=_TableClass):
     follows from the annotation, unless :func:`column` gives a type. In statements, a class stands
     for its table.
 
-    This is a thin layer over SQLAlchemy's tables instead of its ORM, because nothing here loads
-    objects. Measured: the mappers of 40 tables take 0.15 s at the start of every command, and ORM
-    statements take twice as long to compile.
+    This is a thin layer over SQLAlchemy's tables. It does not use the ORM, because nothing here
+    loads objects. In measurements, the mappers of 40 tables took 0.15 s at the start of every
+    command, and ORM statements took twice as long to compile.
     """
 
     metadata = MetaData(naming_convention=_NAMES)
@@ -195,8 +195,8 @@ class QuarantinedDocument(Base):
 class OutboxEntry(Base):
     """A change that is not in the graph yet; the entry is deleted when the graph has the change.
 
-    An entry is written in the transaction of the change. Entries of transactions that commit late
-    are found, because the projector does not remember a position.
+    An entry is written in the transaction of the change. The projector remembers no position, so it
+    also finds entries of transactions that commit late.
     """
 
     __tablename__ = "outbox"
@@ -550,7 +550,7 @@ class AffectedVersion(Base):
 
 
 class AdvisorySource(Base):
-    """An archive of advisories, and the last version of it that was read completely."""
+    """An archive of advisories, and its last version that was read completely."""
 
     __tablename__ = "advisory_sources"
 
@@ -724,7 +724,7 @@ class RequestRow(Base):
 class ClaimRow(Base):
     """A verdict on a measured stack compared with another stack; its content identifies it.
 
-    Equal evidence gives equal claims, so many advices may share a row.
+    Equal evidence gives equal claims, so several advices may share a row.
     """
 
     __tablename__ = "claims"
@@ -772,7 +772,7 @@ class ClaimRow(Base):
 
 
 class ClaimPackage(Base):
-    """A package in which the stacks of a claim differ; a stack without it has ``None``."""
+    """A package in which the stacks of a claim differ; a stack without the package has ``None``."""
 
     __tablename__ = "claim_packages"
 
@@ -789,7 +789,7 @@ class ClaimPackage(Base):
 
 
 class AdviceClaim(Base):
-    """A claim of an advice, which may be about stacks that the advice does not recommend."""
+    """A claim in an advice; it may be about stacks that the advice does not recommend."""
 
     __tablename__ = "advice_claims"
     __table_args__ = (Index("ix_advice_claims_claim_id", "claim_id"),)

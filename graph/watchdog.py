@@ -1,8 +1,7 @@
 """A watchdog for commands that wait for a store.
 
-Neither driver has a timeout for reads on the client, and a stopped or hung server keeps its
-connections open. A command does not share its process with other work, so an alarm signal can end
-the wait.
+Neither driver has a client-side read timeout, and a stopped or hung server keeps its connections
+open. A command does not share its process with other work, so an alarm signal can end the wait.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _AGAIN_S = 2.0
 
 @contextmanager
 def watchdog(store: str, seconds: float) -> Iterator[Callable[[], None]]:
-    """Raise :exc:`StoreUnavailable` if ``seconds`` pass without a call of the yielded function.
+    """Raise :exc:`StoreUnavailable` if the yielded function is not called for ``seconds``.
 
     The watchdog does nothing outside the main thread, because signals are delivered to the main
     thread only.

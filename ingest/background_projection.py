@@ -154,7 +154,7 @@ def run_with_projection(
 def start_both_stores(settings: Settings) -> None:
     """Start both embedded stores in parallel.
 
-    An error at the start of a store is not raised here, but when the store is opened.
+    If a store fails to start, the error is raised later, when the store is opened.
     """
     with suppress(ServiceFailed):
         EmbeddedStores(settings).start(to_stderr)

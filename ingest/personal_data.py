@@ -38,8 +38,8 @@ def scrub(value: Any, canonical: bytes) -> Any:
     """Return ``value`` without e-mail addresses and without fields that name a person.
 
     Addresses in text become ``[e-mail removed]``; ``git@host`` of a repository is kept. If there is
-    nothing to remove, the same object is returned after one search in ``canonical`` and one pass
-    over the keys.
+    nothing to remove, the function returns ``value`` itself, after one search in ``canonical`` and
+    one pass over the keys.
 
     :param canonical: the canonical JSON of ``value``
     """
@@ -64,7 +64,8 @@ def scrub_text(text: str) -> str:
 def scrub_words(text: str, most: int) -> str:
     """Return a message without e-mail addresses and secrets, cut to ``most`` characters.
 
-    Cutting may create a new match, such as a shorter URL with a password, so both steps run twice.
+    Cutting the text may create a new match, such as a shorter URL with a password. Removal and
+    cutting therefore run twice.
 
     >>> scrub_words("see https://jo:word@host.example/?token=1, or jo@mail.example", 42)
     'see https://host.example/ or [e-mail remov'
@@ -79,7 +80,7 @@ def _replacement(match: re.Match[str]) -> str:
 
 
 def _may_hold_address(data: bytes) -> bool:
-    """Whether any ``@`` has characters of an address on both sides, unlike in ``"@result"``."""
+    """Whether an ``@`` stands between characters of an address, unlike in ``"@result"``."""
     at = data.find(b"@")
     while at >= 0:
         if (

@@ -1,7 +1,7 @@
-"""Bundles an indicator into one script, which runs where this product is not installed.
+"""Bundles an indicator into one script that runs without an installation of this product.
 
 The bundle contains the indicator's module and, before it, the modules that it imports. Comments and
-docstrings are removed: results are compared only if the scripts' digests are equal, and a better
+docstrings are removed: results are compared only if their scripts have equal digests, and a better
 explanation must not change the digest.
 """
 
@@ -46,12 +46,12 @@ def script_sha256(name: str) -> str:
 
 
 def source_of(module: str) -> str:
-    """Return the source of a module of ``pis.indicators``, named without the package."""
+    """Return the source of a module of ``pis.indicators``; ``module`` omits the package name."""
     return files("pis.indicators").joinpath(f"{module}.py").read_text(encoding="utf-8")
 
 
 def _in_order(entry: str) -> list[str]:
-    """Return ``entry`` and all modules that it imports, each after its own imports.
+    """Return ``entry`` and all its imports, in an order where modules follow their own imports.
 
     :raises CannotBundle: if modules import each other in a circle
     """
@@ -148,7 +148,7 @@ def _blank(lines: list[str], node: ast.stmt) -> None:
 
 
 def _docstrings(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yield all docstrings except a docstring that is the only statement of a body."""
+    """Yield all docstrings, except those that are the only statement of a body."""
     for node in ast.walk(tree):
         if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             continue

@@ -1,4 +1,4 @@
-"""Temporary folders that name their owner; the next process cleans up after a killed one."""
+"""Temporary folders named after their owner; the next process cleans up after a killed owner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAME = re.compile(r"thoth-[a-z]+-(?P<pid>[0-9]+)-[^-]+")
 
 @contextlib.contextmanager
 def scratch_folder(kind: str) -> Iterator[Path]:
-    """Make a folder that is removed after the block.
+    """Make a folder that is removed when the ``with`` block ends.
 
     :param kind: part of its name, in lower-case letters
     """
@@ -32,7 +32,7 @@ def scratch_folder(kind: str) -> Iterator[Path]:
 
 @cache
 def _sweep() -> None:
-    """Remove this user's folders whose owner is dead, and end processes that use them."""
+    """Remove this user's folders whose owner has died, and end the processes that use them."""
     with os.scandir(tempfile.gettempdir()) as entries:
         names = [entry.path for entry in entries if _NAME.fullmatch(entry.name)]
     for path in map(Path, names):
@@ -51,11 +51,11 @@ def _is_abandoned(path: Path) -> bool:
 
 
 def _end_users(folder: Path) -> None:
-    """End our processes with a path in ``folder`` among their arguments.
+    """End this user's processes that have a path in ``folder`` among their arguments.
 
-    A process can only ask the kernel after its own start to be ended with its parent. If the parent
-    is killed before that, the process survives: bubblewrap's first process, for example, with its
-    job.
+    A process can ask the kernel to end it with its parent, but only after the process has started.
+    If the parent is killed before that, the process survives. For example, bubblewrap's first
+    process survives with its job.
     """
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):

@@ -42,7 +42,7 @@ from graph.watchdog import watchdog
 
 
 def listed_unread(stores: Stores, snapshot: Snapshot) -> ListedVersions:
-    """Versions of a snapshot's packages that an index lists and that were not read; one query."""
+    """Unread versions that indexes list for a snapshot's packages; runs one query."""
     with stores.engine.connect() as connection:
         return unread_of(connection, list(snapshot.revisions))
 

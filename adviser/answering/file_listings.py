@@ -26,9 +26,9 @@ Release = tuple[str, str, str]
 
 
 def addresses_of(settings: Settings, releases: Collection[Release]) -> dict[str, str]:
-    """URL by file name for all files of releases.
+    """The URL of every file of the releases, by file name.
 
-    URLs with a user, a password or a query are left out, since these may be secrets.
+    URLs with a user, a password or a query are left out, because these parts may be secrets.
 
     :raises IndexProblem: if an index does not answer
     """
@@ -75,7 +75,7 @@ def kept_pages(
 
 
 def public_addresses(page: ProjectPage, version: str) -> dict[str, str]:
-    """URL by file name of a release, without secrets."""
+    """The URLs of a release's files, by file name, without secrets."""
     return {it.filename: without_secrets(it.url) for it in page.files_of(version) if it.url}
 
 

@@ -1,8 +1,8 @@
 """What a process keeps between requests over indexes: packages, evidence and results by package.
 
-A page is used for as long as the cache of the index would use it, unless the record has a newer
-one. Vulnerabilities and evidence are read again whenever the record changed. So an advice is based
-on everything that was stored before it was requested.
+A page is reused for as long as the index cache would use it, unless the record has a newer page.
+Vulnerabilities and evidence are read again whenever the record changed. So an advice takes into
+account everything that was stored before the request.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PackageKey = tuple[Environment, str, str, str]
 
 
 class RecordKnowledge:
-    """Adds data of the record to listed and read versions.
+    """Adds data from the record to listed and read versions.
 
     :param position: of the record; what was looked up at the same position is not looked up again
     """
@@ -80,8 +80,7 @@ class RecordKnowledge:
 
 @dataclass(slots=True)
 class IndexMemory:
-    """Everything that requests over indexes share in one process; only one request may use it at a
-    time.
+    """Data that requests resolved from indexes share in one process, for one request at a time.
 
     :param limit: maximum number of listed versions between requests
     """
@@ -94,7 +93,7 @@ class IndexMemory:
     _reuse: OrderedDict[Hashable, AdviceReuse] = field(default_factory=OrderedDict)
 
     def knowledge(self, stores: Stores) -> RecordKnowledge:
-        """The current data of the record; forgets packages with a newer page in the record."""
+        """The current data of the record; forgets a package whose page is newer in the record."""
         with stores.engine.connect() as connection:
             position = changes(connection), datetime.now(UTC).date()
             if self._knowledge is None or position != self._position:

@@ -1,10 +1,10 @@
 """Resolves a request over all versions that its indexes list, and reads the metadata of a few.
 
 The first pass needs no solver. It reads the page of each required package, the metadata of the
-newest version that meets what is known, and the pages of that version's requirements, all at the
-same time. Then rounds begin: each finds the best stack and reads those of its versions that were
-only listed. The rounds end when every version of the best stack was read, because no listed version
-then makes a better stack.
+newest version that meets the known requirements, and the pages of the packages that this version
+requires, all concurrently. Then rounds begin: each finds the best stack and reads the versions in
+it that are still unread. The rounds end when every version of the best stack was read; then no
+other listed version can make a better stack.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ Knowledge = Callable[[IndexSnapshot], SnapshotAndEvidence]
 
 
 class IndexResolution:
-    """One request, which is read and resolved in rounds until every chosen version was read.
+    """One request: each round reads and resolves, until every chosen version was read.
 
     :param readers: indexes by name
     :param knowledge: adds what the record knows to what was read
@@ -129,7 +129,7 @@ class IndexResolution:
         self._ended: ReadingEnded | None = None
 
     async def advise(self, threads: int = 1) -> Advice:
-        """The advice over everything that is listed.
+        """The advice over all listed versions.
 
         :raises IndexesSilent: if no index gave a page
         """
@@ -152,7 +152,7 @@ class IndexResolution:
             return advice
 
     async def explain(self, explain: Callable[[Advice, Resolver], T]) -> T:
-        """The result of ``explain`` over everything that is listed.
+        """The result of ``explain`` over all listed versions.
 
         :param explain: gets the advice, and the resolver that it is to use
         :raises IndexesSilent: if no index gave a page
@@ -223,7 +223,7 @@ class IndexResolution:
         await asyncio.gather(*map(self._page, {it.name for it in self.listed.required()}))
 
     def _drop_unread(self, ended: ReadingEnded) -> None:
-        """Leave out all versions that were not read, since nothing more is read."""
+        """Leave out all unread versions, because reading has ended."""
         for name, package in self.listed.packages.items():
             for candidate in self.listed.candidates(name):
                 if not candidate.read:
@@ -250,7 +250,7 @@ class IndexResolution:
         return {} if self._builder is None else dict(sorted(self._builder.failures.items()))
 
     def unmet(self) -> dict[str, str]:
-        """Reason by package that the request requires and that no index can provide."""
+        """Why no index can provide a package that the request requires, by package."""
         reasons = {name: it.message for name, it in self.listed.absences.items()}
         for dependency in self._roots:
             package = self.listed.packages.get(dependency.name)
@@ -263,7 +263,7 @@ class IndexResolution:
         return dict(sorted(reasons.items()))
 
     async def _follow(self, required: Iterable[Dependency]) -> None:
-        """Read the newest version of each package that meets what is known, and follow it."""
+        """Read each package's newest version that meets the known requirements, and follow it."""
         await asyncio.gather(*map(self._want, required))
 
     async def _want(self, dependency: Dependency) -> None:
@@ -346,7 +346,7 @@ class IndexResolution:
         return self._memory.take(sources[0], name) if sources else None
 
     def keep(self) -> None:
-        """Keep everything that was read for later requests; call this after it was stored."""
+        """Keep the data that was read, for later requests; call this after storing the data."""
         self._memory.keep(self.listed.packages)
 
     async def _read_page(self, name: str) -> None:
@@ -416,7 +416,7 @@ def _unavailable(index: str, problem: IndexProblem) -> Absence:
 
 
 def _unmet_text(required: Dependency, index: str, excluded: Iterable[Excluded]) -> str:
-    """Why no listed version meets a requirement: none exists, was read, or can be installed."""
+    """Why a requirement is unmet: no version is listed, none was read, or none can be installed."""
     text = text_of(required)
     out = [it for it in excluded if admits(required.specifier, it.version)]
     unread = [it for it in out if it.reason is ExclusionReason.UNAVAILABLE]
@@ -475,7 +475,7 @@ def over_indexes(
     more: Iterable[Dependency] = (),
     memory: IndexMemory | None = None,
 ) -> tuple[T, IndexResolution]:
-    """The result of ``use`` over everything that the indexes of a request list.
+    """The result of ``use`` over all versions that the indexes of a request list.
 
     Nothing is stored. Vulnerabilities and measurements come from the record.
 
@@ -519,5 +519,5 @@ def _builder(settings: Settings, request: StackRequest) -> SdistBuilder:
 
 
 def named(advice: Advice) -> Advice:
-    """The advice with the revision of its snapshot, which rounds do without."""
+    """The advice with the revision of its snapshot; rounds do not compute the revision."""
     return replace(advice, snapshot=with_revision(advice.snapshot))

@@ -59,7 +59,7 @@ def asked_indexes(
 
 
 def called_indexes(settings: Settings, project: Project) -> dict[str, str]:
-    """This machine's index names by the names and URLs in a project and its lock.
+    """This machine's name for each index, by its name and its URL in a project and its lock.
 
     Indexes are matched by URL, because anyone can choose a name. They are matched by name only if
     the URL contains a variable. An index that is not configured maps to its URL.
@@ -88,10 +88,10 @@ def _place(url: str) -> str:
 
 
 def foreign_indexes(settings: Settings, project: Project) -> tuple[ProjectIndex, ...]:
-    """Indexes and file URLs of a project and its lock that are not configured on this machine.
+    """Indexes and file URLs that a project or its lock names and this machine does not configure.
 
-    Matching is by URL, whatever the name. Use this for untrusted requests: nothing is read from
-    the URLs that they give.
+    Indexes are matched by URL; their names do not matter. Use this for untrusted requests: nothing
+    is read from the URLs that they give.
     """
     known = configured_indexes(settings)
     # Folders in a lock belong to the project; they are not read.

@@ -1,7 +1,8 @@
 """The snapshot of a request as its indexes list it: all versions, with the requirements of a few.
 
-A version whose metadata was not read takes part as if it required nothing. That only enlarges the
-set of stacks, so a best stack in which every version was read is best over all listed versions.
+A version whose metadata was not read takes part as if it required nothing. This only enlarges the
+set of possible stacks. So if every version of a best stack was read, that stack is best over all
+listed versions.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class ListedPackage:
         self._change(version)
 
     def request(self, extras: Iterable[str]) -> None:
-        """Add extras that are requested of the package."""
+        """Add extras that are requested for the package."""
         if not self.extras.issuperset(extras):
             self.extras = self.extras.union(extras)
 
@@ -221,7 +222,7 @@ class ListedPackage:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the index gave the metadata of every version that was asked for."""
+        """Whether the index returned the metadata of every requested version."""
         return not self._unavailable
 
 
@@ -281,11 +282,11 @@ class IndexSnapshot:
         }
 
     def indexes(self) -> set[str]:
-        """The indexes that gave a page."""
+        """The indexes that returned a page."""
         return {it.index for it in self.packages.values()}
 
     def unstored(self) -> dict[str, list[ReadPackage]]:
-        """Pages with the metadata that was read of their versions, by index.
+        """Pages by index, each with the metadata of those of its versions that were read.
 
         Pages and metadata that the record already has, as far as this process knows, are left out.
         """
@@ -311,7 +312,8 @@ class IndexSnapshot:
     def freeze(self) -> Snapshot:
         """The snapshot of everything that can be reached from the roots, without a revision.
 
-        Candidates of a package are the same object as in the snapshot before if nothing changed.
+        If nothing changed, the candidates of a package are the same object as in the previous
+        snapshot.
         """
         closure = Closure()
         pending = closure.request(self._roots)
@@ -343,7 +345,7 @@ _PLAIN_VERSION = re.compile(r"[0-9][0-9a-z.]*")
 
 
 def _purls(name: str, index: str) -> Callable[[str], Purl]:
-    """A function from version to package URL; it makes most of them without parsing anything."""
+    """A function that turns a version into a package URL, in most cases without parsing."""
     before, _, after = release_identity(name, "0", index)[0].partition("@0")
 
     def purl_of(version: str) -> Purl:

@@ -1,4 +1,4 @@
-"""Reads from an index within a time, and from its cache if it does not answer."""
+"""Reads from an index within a time limit, and from the cache if the index does not answer."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class ReadingEnded(IndexProblem):
 
 
 class ReadingTime:
-    """The time in which one answer reads from all its indexes.
+    """The time that one answer may spend reading from all its indexes.
 
-    Only the time in which something is read counts, and concurrent reads count once.
+    Only time spent reading counts, and concurrent reads count once.
 
     :param limit_s: ``INDEX_TIME_S``
     """
@@ -35,7 +35,7 @@ class ReadingTime:
         self._began = 0.0
 
     async def within(self, reading: Awaitable[T]) -> T:
-        """The result of a reading.
+        """The result of ``reading``, awaited within the time that is left.
 
         :raises ReadingEnded: if the time is over
         """
@@ -56,10 +56,10 @@ class ReadingTime:
 
 
 class LimitedReader:
-    """An index client that ends in time.
+    """An index client with a time limit.
 
-    If the index fails in a way that may pass, the cached page of the package is used, however old.
-    An index that did not answer at all is not waited for again.
+    If the index fails temporarily, the cached page of the package is used, however old it is. If an
+    index did not answer at all, the client does not wait for it again.
     """
 
     def __init__(self, client: IndexClient, time: ReadingTime) -> None:
@@ -101,11 +101,11 @@ class LimitedReader:
         await self._client.download(file, target)
 
     def kept_metadata(self, key: str) -> str | None:
-        """Metadata that an earlier build gave."""
+        """Metadata that an earlier build produced."""
         return self._client.kept_metadata(key)
 
     def keep_metadata(self, key: str, text: str) -> None:
-        """Store metadata that a build gave."""
+        """Store metadata that a build produced."""
         self._client.keep_metadata(key, text)
 
     def warnings(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Find the packages that a request needs and the snapshot lacks, so that indexes may be read."""
+"""Find packages that a request needs and the snapshot lacks, to read them from indexes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def lacks_of(
     - packages without a fetched version whose requirements can be known, unless their index
       was asked already;
     - packages of which no fetched version meets a requirement or bound of the request itself;
-    - packages that an earlier index, not asked yet, may have.
+    - packages that an earlier index may have, if that index was not asked yet.
     """
     lacks = (_lack(snapshot, request, name, answers) for name in sorted(snapshot.revisions))
     return tuple(it for it in lacks if it is not None)
@@ -79,8 +79,8 @@ def _lack(
 def lacks_releases(stores: Stores, request: StackRequest, snapshot: Snapshot) -> bool:
     """Whether a configured index may have releases that a snapshot of the graph lacks.
 
-    True if :func:`lacks_of` names a package that an index may be asked for, or if the store has
-    only those releases of a package that an earlier advice read. Never with ``FETCH_MISSING=0``.
+    True if :func:`lacks_of` names a package that an index may be asked for. Also true if the store
+    has only the releases of a package that an earlier advice read. Never with ``FETCH_MISSING=0``.
     """
     configured = _configured(stores, request)
     if not configured:
@@ -97,7 +97,7 @@ def lacks_releases(stores: Stores, request: StackRequest, snapshot: Snapshot) ->
 
 
 def lacks_releases_of_roots(stores: Stores, request: StackRequest) -> bool:
-    """Whether :func:`lacks_releases` is true for what the request names; needs no snapshot."""
+    """Like :func:`lacks_releases`, for the packages that the request names; needs no snapshot."""
     if not _configured(stores, request):
         return False
     with stores.engine.connect() as connection:
@@ -137,7 +137,7 @@ def _meets_request(
 
 
 def _own_specifiers(snapshot: Snapshot, request: ResolverRequest, name: str) -> Iterator[str]:
-    """Specifiers of the request's own requirements, bounds and override of a package."""
+    """Specifiers from the request's own requirements, bounds and override for a package."""
     override = request.overrides.get(name)
     if override is not None:
         yield override

@@ -128,7 +128,7 @@ def why_it_may_differ(stored: StoredAdvice, again: Advice) -> str | None:
     """Why a replay may differ, as text; ``None`` if it must be identical.
 
     Another version of Thoth may weigh or word advice differently. A search that ended at its limit
-    may give another result in another run. That holds for the recorded search, the new search, and
+    may give another result in another run. This applies to the recorded search, the new search, and
     the search for the baseline.
 
     :raises InvalidDocument: if the recorded report is invalid
@@ -222,7 +222,7 @@ def check_recorded(
 
 
 def check_stored(stored: StoredAdvice, report: dict[str, Any]) -> ReportCheck:
-    """Check a report against the recorded one, which is verified as well.
+    """Check a report against the recorded report, and verify the recorded report too.
 
     The report of another version of Thoth is only compared with the recorded one, because this
     version may weigh or word the same advice differently.

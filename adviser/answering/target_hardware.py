@@ -54,7 +54,7 @@ def recorded_target(digest: str, recorded: Sequence[RecordedHardware]) -> Target
 
 
 def own_hardware() -> Hardware:
-    """The class that a job started by this process would be recorded with.
+    """The class under which a job that this process starts would be recorded.
 
     The class covers what the executor writes and :mod:`ingest` reads: usable processors, the quota
     of the control groups, and the thread variables that jobs inherit.
@@ -90,7 +90,7 @@ def of_host(own: Hardware, recorded: Sequence[RecordedHardware]) -> TargetHardwa
 
 
 def _nearest(own: Hardware, recorded: Sequence[RecordedHardware]) -> RecordedHardware | None:
-    """The class with the same processor and GPUs that differs least."""
+    """Among classes with the same processor and GPUs, the class that differs least."""
     alike = (
         row
         for row in recorded

@@ -97,9 +97,9 @@ _INSTALLED = frozenset({"wheel", "sdist"})
 def locked_files(chosen: LockablePackage, options: LockOptions) -> list[ReleaseFile]:
     """The files of a package that a lock lists: wheels first, then by file name.
 
-    Only wheels and source distributions with a SHA-256 are listed. Yanked files are listed only
-    if all are yanked, as in a pinned yanked release. Without ``all_files``, only fitting wheels
-    are listed. Files published after ``published_before`` are left out.
+    Only wheels and source distributions with a SHA-256 are listed. Yanked files are listed only if
+    all files are yanked, as in a yanked release that is pinned. Without ``all_files``, only fitting
+    wheels are listed. Files published after ``published_before`` are left out.
 
     :raises UnwritableLock: if no file is left
     """

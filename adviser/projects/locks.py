@@ -244,7 +244,7 @@ def _pylock_entry(
 def _checked(
     entry: LockEntry, text: str, hashes_at: str, context: ParseContext
 ) -> LockEntry | None:
-    """The entry in normal form; ``None`` with a warning if it leaves its version open.
+    """The entry in normal form; ``None``, with a warning, if it pins no version.
 
     :param text: the entry as it is shown in that warning
     """

@@ -160,7 +160,7 @@ def _project_of_requirements(
 
 
 def _project_of_lock(lock: ProjectLock, context: ParseContext) -> Project:
-    """Make a project that requires the packages of a lock that no other package requires."""
+    """Make a project from a lock; it requires the packages that no other package requires."""
     required = {name for it in lock.entries for name in it.dependencies}
     roots = [it for it in lock.entries if it.name not in required] or list(lock.entries)
     context.warn(

@@ -60,8 +60,8 @@ def read_pipfile(manifest: Mapping[str, Any], name: str, context: ParseContext) 
     """Read the content of a Pipfile as a project.
 
     ``[pipenv.thoth]`` may allow pre-releases of packages: ``allow_prereleases = {numpy = true}``.
-    Existing clients write ``[thoth]`` instead, which pipenv refuses, because it reads every unknown
-    table as packages.
+    Existing clients write ``[thoth]`` instead. pipenv refuses this table, because it reads every
+    unknown table as packages.
 
     :raises InvalidFile: with the path of the entry
     """
@@ -101,7 +101,7 @@ def _default_source() -> dict[str, Any]:
 
 
 def _allowed_prereleases(table: Mapping[str, Any], at: str) -> frozenset[str]:
-    """Packages whose pre-releases are allowed by ``thoth.allow_prereleases`` in a table."""
+    """Packages whose pre-releases a table allows with ``thoth.allow_prereleases``."""
     thoth, thoth_at = table_in(table, "thoth", at), inside(at, "thoth")
     allowed = table_in(thoth, "allow_prereleases", thoth_at)
     allowed_at = inside(thoth_at, "allow_prereleases")

@@ -239,7 +239,7 @@ def _levels(values: Sequence[int] | None) -> tuple[int, ...] | None:
 
 
 def _hash_problems(products: list[Mapping[str, Any]], known: ReleaseKnowledge) -> Iterator[str]:
-    """Messages about hashes in locks that no file of the locked version has."""
+    """Messages about locked hashes that match no file of the locked version."""
     for number, product in enumerate(products, 1):
         locked = product["project"]["requirements_locked"]
         purls = {it["name"]: Purl(it["purl"]) for it in product["packages"]}

@@ -264,7 +264,7 @@ def _limits(advice: Advice) -> Iterator[ReportNote]:
 
 
 def _gap_text(advice: Advice) -> str:
-    """The first level of the score in which a better stack is possible, and by how much."""
+    """The first score level at which a better stack is possible, and the maximum gain."""
     names = level_names(advice.universe.direct)
     gaps = zip(names, advice.resolution.gap or (), strict=False)
     name, gap = next((it for it in gaps if it[1]), (names[0], 0))
@@ -359,7 +359,7 @@ def _conflict(advice: Advice) -> Iterator[ReportNote]:
 
 
 def refused_text(count: int) -> str:
-    """A message that some observations are not used as evidence, and where to find the reason.
+    """A message that some observations are not used as evidence, and the command that shows why.
 
     >>> refused_text(1)
     '1 observation is ignored, because its document was changed: see `thoth ingest quarantine`'
@@ -422,9 +422,9 @@ def _advisories(advice: Advice) -> Iterator[ReportNote]:
 
 
 def _unread(advice: Advice) -> Iterator[ReportNote]:
-    """A note that listed versions could not be read, so that one of them may be better.
+    """A note that some listed versions could not be read, and that one of them may be better.
 
-    Packages that could not be read have a note of their own each.
+    Each package that could not be read has its own note.
     """
     unread = [
         (name, it)
@@ -508,7 +508,7 @@ def _without_wheel(candidate: Candidate) -> Iterator[ReportNote]:
 
 
 def _missing_extras(advice: Advice) -> Iterator[ReportNote]:
-    """Notes about required extras that no release allowed by the specifier has."""
+    """Notes about required extras that every release within the specifier lacks."""
     stack = advice.best
     if stack is None:
         return
@@ -534,7 +534,7 @@ def _missing_extras(advice: Advice) -> Iterator[ReportNote]:
 
 
 def _inferred_bounds(advice: Advice) -> Iterator[ReportNote]:
-    """Notes about inferred bounds that hold back the best stack, or that do not count."""
+    """Notes about inferred bounds that limit the best stack, or that were ignored."""
     if advice.bounds_dropped and advice.best is not None:
         message = "no stack meets the bounds that were inferred from other releases; none counts"
         yield ReportNote(NoteCode.BOUNDS_DROPPED, NoteLevel.WARNING, message)

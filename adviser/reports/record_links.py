@@ -32,7 +32,7 @@ _REPORTED = frozenset(field.name for field in fields(RecordedClaim)).intersectio
 
 
 def head_of(report: Mapping[str, Any]) -> AdviceHead:
-    """The head of an advice, taken from its report; lists of advice show it.
+    """The head of an advice, as lists of advice show it, taken from its report.
 
     :raises InvalidDocument: if another version of this code wrote the environment
     """
@@ -55,9 +55,9 @@ def links_of(advice: Advice, result: Mapping[str, Any]) -> AdviceLinks:
     """The request, stacks, claims and evidence of an advice.
 
     A stack has the same digest as an inspected stack of the same versions. Evidence is every
-    observation and vulnerability named by a claim or a justification, of a product or of the
-    request. Claims are the comparisons with the baseline, even of versions that are not
-    recommended. Comparisons of two other versions are in the report only.
+    observation and vulnerability that a claim or a justification names, for a product or for the
+    request. Claims are comparisons with the baseline, including those of versions that are not
+    recommended. Comparisons between two other versions are only in the report.
 
     :param result: as :func:`adviser.reports.documents.result_document` made it of ``advice``
     """

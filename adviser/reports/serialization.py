@@ -43,7 +43,7 @@ def packed(value: Any) -> bytes:
 def plain(value: Any) -> Any:
     """A dataclass as JSON values: dictionaries with string keys, lists, numbers, strings.
 
-    Infinite numbers and NaN become ``None``: unbounded or unknown.
+    Infinite numbers and NaN become ``None``, which means unbounded or unknown.
     """
     return _sorted(_CONVERTER.unstructure(value))
 

@@ -20,7 +20,7 @@ ListedVersions = Mapping[str, Mapping[str, Sequence[str]]]
 
 @dataclass(frozen=True, slots=True)
 class UnfetchedVersions:
-    """Versions of a package that were not read and that could resolve a conflict.
+    """Unread versions of a package that could resolve a conflict.
 
     :param count: number of these versions
     :param newest: the newest of them
@@ -51,7 +51,8 @@ class UnfetchedVersions:
     def _remedy(self) -> str:
         """The command that reads the versions on which the answer depends.
 
-        Reading a number of older versions would only let an old one win, so that is never advised.
+        Reading a number of older versions is never suggested, because it could only make an old
+        version win.
         """
         if self.wanted is None:
             return "`thoth advise --fetch` reads those that decide"
@@ -62,11 +63,12 @@ class UnfetchedVersions:
 def unfetched_in(
     conflict: Conflict, request: StackRequest, snapshot: Snapshot, listed: ListedVersions
 ) -> tuple[UnfetchedVersions, ...]:
-    """Versions that were not read and could resolve a conflict.
+    """Unread versions that could resolve a conflict.
 
-    A version counts if it satisfies the request, and also at least one specifier of each package in
-    the conflict that requires it. If the request sets a minimum upload time, versions below a
-    version that is too old do not count. Packages are in the order of the conflict's accounts.
+    A version counts if it satisfies the request and, for each package in the conflict that requires
+    it, at least one specifier. If the request sets a minimum upload time, a version does not count
+    if the next higher version that was read is too old. Packages are in the order of the conflict's
+    accounts.
     """
     rules = request.resolver_request({})
     names = dict.fromkeys(it.name for it in conflict.accounts)
@@ -175,7 +177,7 @@ _SHOWN = 10
 def unread_texts(snapshot: Snapshot) -> tuple[str, ...]:
     """Packages and versions that could not be read from their index, with the reason, sorted.
 
-    If there are any, nothing is proven over all listed versions.
+    If there are any, no proof covers all listed versions.
     """
     texts = [
         f"{name}: {it.message}"
@@ -189,7 +191,7 @@ def unread_texts(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def knows_nothing(snapshot: Snapshot) -> bool:
-    """Whether the store has none of the requested packages, as when it is empty."""
+    """Whether the store has none of the requested packages, for example because it is empty."""
     return bool(snapshot.missing) and not snapshot.packages and not snapshot.absences
 
 
@@ -197,7 +199,7 @@ def missing_message(request: StackRequest, snapshot: Snapshot) -> str | None:
     """The missing packages and the command that fetches them; ``None`` if nothing is missing.
 
     Requirements that name an index are fetched from that index only, if it is configured. Packages
-    that an index was already asked for are left out.
+    that were already requested from an index are left out.
     """
     missing = [it for it in snapshot.missing if it not in snapshot.absences]
     if not missing:

@@ -183,7 +183,7 @@ class VersionRationales:
         return None
 
     def _differs(self, newest: Candidate) -> Rationale | None:
-        """The rationale if a better stack has the newer version, since stacks must differ."""
+        """The rationale if a better stack already has the newer version; stacks must differ."""
         for number, versions in enumerate(self._above, 1):
             if versions.get(newest.name) == newest.version:
                 message = f"stacks must differ, and stack {number} has {newest.version}"

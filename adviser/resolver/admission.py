@@ -8,8 +8,8 @@ count from zero. They weigh the same even if the package has no better version, 
 the package is better. The other criteria only say which version of a package is preferred. They
 count as the difference to the version with the best sum: otherwise a package that is good by them,
 such as a fast one, would be installed for no other reason, and a required package would cost a
-stack what none of its versions can offer. The criteria of newness have their own best version, and
-so do all other criteria together.
+stack what none of its versions can offer. There is one best version for the newness criteria, and
+one for all other criteria together.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def contributions_of(
     The reference is chosen before the rules of a request refuse versions, so a further constraint
     can make a result worse but never better. A version that needs an explicit requirement serves as
     the reference only if there is no other version. A version that scores above the reference loses
-    nothing.
+    no points.
 
     :param candidates: candidates of one index, newest first
     :param penalties: positions of the criteria that count from zero
@@ -194,7 +194,7 @@ def _newest(universe: Universe, name: str) -> Candidate | None:
 
 @dataclass(frozen=True, slots=True)
 class AdmittedPackage:
-    """What a request admits of one package, and what of it the universe needs.
+    """The versions of a package that a request admits, with the data that the universe needs.
 
     :param named: packages that its candidates require
     """
@@ -209,9 +209,9 @@ class AdmittedPackage:
 def choosable(snapshot: Knowledge, request: ResolverRequest) -> dict[str, frozenset[Purl]]:
     """For each package name, the versions that a stack may have if it meets the request.
 
-    Two kinds of requirements are applied: those of the request, and those that all usable versions
-    of a package have in common, if every stack has that package. Versions that only a combination
-    of choices excludes are still among them.
+    It applies two kinds of requirements: those of the request, and those shared by all usable
+    versions of a package that every stack contains. The result still includes versions that only a
+    combination of choices excludes.
     """
     universe = universe_of(snapshot, replace(request, inferred_bounds=False), {})
     usable = {
@@ -327,7 +327,7 @@ class _Screen:
     def _extra_checks(
         self, name: str, candidates: Sequence[Candidate]
     ) -> Iterable[Callable[[Candidate], _Why | None]]:
-        """Checks whether a version has the extras that the request requires."""
+        """Functions that check whether a version has an extra that the request requires."""
         for extra in sorted(self._extras.get(name, ())):
             rule = f"only versions of {name} with the extra {extra!r} count"
             if not any(not it.read or extra in it.extras for it in candidates):
@@ -411,7 +411,7 @@ def _unbuilt(candidate: Candidate) -> _Why | None:
 
 
 def _similar(extra: str, known: Sequence[str]) -> str:
-    """A question about a misspelt extra; empty if no known one is similar."""
+    """A suggestion for a misspelt extra; empty if no known extra is similar."""
     from difflib import get_close_matches
 
     similar = get_close_matches(extra, known, 1)

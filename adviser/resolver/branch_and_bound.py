@@ -1,9 +1,9 @@
 """Branch and bound: proves the best stacks of most problems in milliseconds and few branches.
 
-Sets of versions are bits of integers, and requirements are propagated over them. The search
-branches on undecided packages, best version first. It prunes a branch if the best versions in it
-cost more than the stacks already found. Real closures take some tens of branches. Harder problems
-go to the solver, whose relaxation and learning reach further.
+Sets of versions are stored as integer bit masks, and requirements are propagated over these masks.
+The search branches on undecided packages, best version first. It prunes a branch if the best
+versions in it cost more than the stacks already found. Real closures take a few dozen branches.
+Harder problems go to the solver, whose relaxation and learning reach further.
 
 Only packages that the roots are proven to require are decided, so no stack contains a superfluous
 package.
@@ -59,7 +59,7 @@ class _Ask:
 
 @dataclass(slots=True)
 class _Branch:
-    """State of a branch as bits: versions left by package, atoms that hold, required packages."""
+    """Branch state as bits: remaining versions by package, atoms that hold, required packages."""
 
     alive: list[int]
     held: int = 0
@@ -209,7 +209,7 @@ class _Tree:
         """Propagate changes; false if a required package has no version left.
 
         If no version satisfies an atom any more, the versions that require it are dropped. If all
-        versions left of a required package require an atom, it holds.
+        remaining versions of a required package require an atom, the atom holds.
         """
         while changed:
             package = changed.pop()

@@ -21,8 +21,8 @@ from graph.candidates import Candidate, Dependency
 def check_resolution(universe: Universe, resolution: Resolution) -> list[str]:
     """Problems of a resolution as text; empty if it is valid.
 
-    The check covers the feasibility and score of each stack, the order of the stacks and that they
-    differ, and the bound against the objective. It does not prove that no better stack exists.
+    It checks the feasibility and score of each stack, the order and uniqueness of the stacks, and
+    the bound against the objective. It does not prove that no better stack exists.
     """
     problems = [
         f"stack {number}: {problem}"
@@ -165,7 +165,7 @@ def _unmet(
 
 
 def _offers(universe: Universe, chosen: Candidate, dependency: Dependency) -> bool:
-    """Whether a version offers the required extras that a release within the specifier offers."""
+    """Whether a version has each required extra that some release within the specifier has."""
     text = SpecifierSet(_text(universe, dependency))
     within = [
         other

@@ -1,10 +1,10 @@
 """Lossless compression: reduce a universe to the few versions that a best stack can contain.
 
-Three steps, each of which keeps every best stack. Drop versions that no chain of requirements
-reaches. Drop versions whose requirements no version satisfies. Of the rest, versions of a package
-with the same requirements and the same membership in every reachable specifier are interchangeable.
-Keep only the best of each such class, as many as the number of requested stacks. Requirements are
-compared by the versions that they admit, not by their text.
+There are three steps; each keeps every best stack. Drop versions that no chain of requirements
+reaches. Drop versions whose requirements no version satisfies. Among the remaining versions of a
+package, those with the same requirements and the same membership in every reachable specifier are
+interchangeable. From each such class, keep only the best versions, as many as there are requested
+stacks. Requirements are compared by the versions that they admit, not by their text.
 """
 
 from __future__ import annotations

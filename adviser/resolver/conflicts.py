@@ -130,7 +130,7 @@ class ConflictModel:
         return known
 
     def _offers(self, name: str, specifier: str, extras: tuple[str, ...], place: int) -> bool:
-        """Whether a version may offer all the extras that any usable release offers."""
+        """Whether a version may offer each of the extras that some usable release offers."""
         candidate = self._versions[name][0][place]
         return not candidate.read or all(
             extra in candidate.extras

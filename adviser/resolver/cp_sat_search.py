@@ -83,7 +83,7 @@ class CpSatModel:
             model.add_bool_and(atoms[it] for it in self._problem.roots)
 
     def _permit(self) -> None:
-        """Add the constraints that a permit needs one of its atoms, and the atom a node."""
+        """Add constraints: a permitted version needs an atom of its permit, and the atom a node."""
         for permit in self._problem.permits:
             atoms = (self._atoms[it] for it in permit.atoms)
             self._model.add_bool_or(~self._nodes[permit.node], *atoms)
@@ -94,7 +94,7 @@ class CpSatModel:
     def _askers(
         self, atom: Atom, nodes: frozenset[int] = frozenset(), atoms: frozenset[Atom] = frozenset()
     ) -> list[cp_model.IntVar]:
-        """Literals that require ``atom``, without those of ``nodes`` and of extras in ``atoms``."""
+        """Literals that require ``atom``, but not those of ``nodes`` or of extras in ``atoms``."""
         literals = []
         for number, node in enumerate(self._problem.nodes):
             if number in nodes:
@@ -283,7 +283,7 @@ class _Search:
         return self._known
 
     def _next(self, forbidden: list[Nodes]) -> tuple[Nodes | None, bool]:
-        """The best stack other than ``forbidden``, and whether that is proven, including ties."""
+        """The best stack except ``forbidden``, and whether it is proven best, ties included."""
         model = CpSatModel(self._problem)
         for stack in forbidden:
             model.forbid(stack)
@@ -310,8 +310,8 @@ class _Search:
     def _fix(self, model: CpSatModel, objective: _Objective, best: Nodes) -> None:
         """Keep the levels of an objective at their optimum.
 
-        A level of a single package rules out versions, which is a far stronger constraint than a
-        sum.
+        Fixing a level of a single package rules out versions, which constrains the search far more
+        than a sum does.
         """
         rest = []
         for level in objective.levels:
@@ -328,7 +328,7 @@ class _Search:
     def _any(self, model: CpSatModel) -> None:
         """Find any stack quickly, so that a timeout can return it.
 
-        Passing it as a hint slows the solver.
+        Passing that stack as a hint slows the solver.
         """
         model.minimize(())
         run = self._run(model)
@@ -360,8 +360,8 @@ class _Search:
     def _alone(self, model: CpSatModel, best: Nodes, cost: int) -> bool:
         """Whether every other stack costs more.
 
-        This searches for the next best stack, whose cost the relaxation bounds well. Proving
-        directly that no other stack costs as little is far harder.
+        This searches for the next best stack: the relaxation gives a good bound on its cost.
+        Proving directly that no other stack costs as little is far harder.
         """
         other = model.copy()
         other.forbid(best)
@@ -390,7 +390,7 @@ class _Search:
         return self._problem.reached(chosen)[0]
 
     def _holds(self, chosen: Nodes) -> bool:
-        """Whether something that the roots require meets the condition of every permit."""
+        """Whether requirements that the roots reach meet the condition of every permit."""
         if not self._problem.permits:
             return True
         nodes, atoms = self._problem.reached(chosen)

@@ -72,7 +72,7 @@ def with_bounds(candidates: Sequence[Candidate], bounds: InferredBounds) -> Sequ
 
 
 def head_of(candidates: Sequence[Candidate], wanted: Candidate) -> Candidate | None:
-    """The newest release in the series of a version on its index; ``None`` if it is that one."""
+    """The newest release in a version's series on its index; ``None`` for that release itself."""
     for candidate in candidates:
         if candidate.purl == wanted.purl:
             return None
@@ -83,7 +83,7 @@ def head_of(candidates: Sequence[Candidate], wanted: Candidate) -> Candidate | N
 
 
 def _with_heads(candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate | None, Candidate]]:
-    """Pairs of the newest release of a series, if there is one, and a version that was read."""
+    """Each version that was read, preceded by the newest release of its series, if there is one."""
     heads: dict[tuple[str, tuple[int, ...]], Candidate] = {}
     for candidate in candidates:
         if not candidate.read and candidate.prerelease:
@@ -151,7 +151,7 @@ def _limit(specifier: Specifier) -> str | None:
 
 
 def compiled_ranks(environment: Environment) -> frozenset[int]:
-    """Ranks of wheels with compiled code for one interface of Python."""
+    """Ranks of wheel tags whose compiled code needs one binary interface of Python."""
     tags = enumerate(environment.tags)
     return frozenset(rank for rank, tag in tags if tag.abi != "none" and tag.platform != "any")
 

@@ -1,8 +1,9 @@
 """How near each package is to the project: the newness of near packages is weighed first.
 
-The nearness of a package is its distance in the requirements of newest versions: those of the
-project's direct requirements, and those of the packages that they require. So the levels of the
-score depend on the request and the indexes only, and not on which stack is chosen.
+The nearness of a package is its distance from the project along requirements. Only the requirements
+of newest versions count: of the project's direct requirements, and of the packages that they
+require. So the levels of the score depend only on the request and the indexes, not on the chosen
+stack.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def nearness_of(
     newest: Callable[[str], Candidate | None],
     unlisted: Collection[str],
 ) -> Nearness:
-    """The distances of packages, as far as newest versions were read.
+    """The distances of packages, as far as the newest versions on the way were read.
 
     :param roots: requirements of the request
     :param newest: returns the newest version of a package that the request may choose

@@ -2,10 +2,9 @@
 
 Levels in order: the criteria that come before newness, over all packages; the newness of each
 direct requirement, in declared order; the newness of the packages at each distance from the
-project; the newness of all other packages together; the number of
-versions that nothing but another package's requirement admits; the number of newer versions passed
-over. The first levels are those of the score; only the order of their values matters. The last two
-levels settle ties.
+project; the newness of all other packages together; the number of versions that nothing but another
+package's requirement admits; the number of newer versions passed over. The first levels are those
+of the score; only the order of their values matters. The last two levels break ties.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ class Level:
     values: tuple[int, ...] = ()
 
     def contribution(self, cost: int) -> int:
-        """The contribution to the score of a cost, or of a lower bound of the cost."""
+        """The contribution to the score that a cost, or a lower bound of a cost, stands for."""
         return self.values[min(cost, len(self.values) - 1)] if self.values else -cost
 
 
 def levels_of(problem: SelectionProblem) -> tuple[Level, ...]:
-    """The levels of the score, then the two that settle ties."""
+    """The levels of the score, then the two levels that break ties."""
     nodes, packages = problem.nodes, problem.by_package()
     levels = [_summed(packages, [-node.first for node in nodes])]
     direct = problem.level_count - DISTANCES - 2
@@ -80,7 +79,7 @@ def _ranked(problem: SelectionProblem, package: int | None, numbers: Sequence[in
 
 
 def weights_of(levels: Sequence[Level]) -> tuple[int, ...]:
-    """Weights for one weighted sum of all levels that orders stacks as the levels do.
+    """Weights for a single sum of all levels that orders stacks as the levels do.
 
     >>> weights_of([Level((0, 1), 1), Level((4, 9), 9), Level((2, 0), 2)])
     (30, 3, 1)
@@ -124,9 +123,10 @@ def value_of(problem: SelectionProblem, nodes: Iterable[int]) -> LevelValues:
 
 
 def packs(levels: Sequence[Level], limit: int) -> list[list[Level]]:
-    """Consecutive levels in groups, each as large as one sum below ``limit`` can represent.
+    """Group consecutive levels; each group is as large as one sum below ``limit`` can represent.
 
-    Levels without any cost are left out. A level that exceeds the limit alone stays alone.
+    Levels without any cost are left out. A level that exceeds the limit by itself gets its own
+    group.
     """
 
     def added(groups: list[list[Level]], level: Level) -> list[list[Level]]:

@@ -99,7 +99,7 @@ class SelectionProblem:
         return groups
 
     def reached(self, chosen: frozenset[int]) -> tuple[frozenset[int], frozenset[Atom]]:
-        """The nodes of ``chosen`` that the roots require, and the atoms that then hold."""
+        """The nodes of ``chosen`` that the roots reach, and the atoms that hold for these nodes."""
         atoms, nodes = set[int](), set[int]()
         pending = list(self.roots)
         while pending:

@@ -2,11 +2,11 @@
 
 The page of an index lists every version of a package; only requirements and extras are missing. A
 version whose metadata was not read takes part as if it required nothing
-(:class:`~adviser.resolver.universe.Universe`). That only adds stacks, so the best stack of such a
-relaxed universe is at least as good as the best stack of the true one. If all versions of that
-stack have been read, no listed versions make a better stack. If there is no such stack, no listed
-versions meet the request. Otherwise the unread versions of the stack are read, and the universe is
-resolved again.
+(:class:`~adviser.resolver.universe.Universe`). That can only add stacks. So the best stack of such
+a relaxed universe is at least as good as the best stack of the true universe. If all versions of
+that stack have been read, no listed versions make a better stack. If there is no such stack, no
+listed versions meet the request. Otherwise the unread versions of the stack are read, and the
+universe is resolved again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STEPS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class NeededReads:
-    """What must be read before a resolution is proven; false if nothing.
+    """What must be read before a resolution is proven; falsy if nothing must be read.
 
     :param versions: unread versions, the most important first, each once
     :param packages: unlisted packages whose index page is needed, sorted
@@ -113,7 +113,7 @@ class ReadingRounds:
         resolution: Resolution,
         candidates: AllCandidates,
     ) -> NeededReads:
-        """What must be read before ``resolution`` is proven over everything that is listed.
+        """What must be read before ``resolution`` is proven for all listed versions.
 
         :param candidates: as in :func:`resolve_listed`
         """
@@ -154,11 +154,11 @@ class ReadingRounds:
     def _neighbours(
         self, universe: Universe, walk: _Walk, reached: LevelValues | None
     ) -> list[Candidate]:
-        """The unread versions that would be chosen next if the version cannot be.
+        """The unread versions that would be chosen next if the chosen version turns out unusable.
 
         Versions that other specifiers admit are included, because packages that are released
-        together pin each other. Unchosen source distributions are read only together with a chosen
-        one.
+        together pin each other. A source distribution that is not chosen is read only together with
+        a chosen source distribution.
 
         :param reached: score of a stack of read versions, below which the solver never walks
         """
@@ -197,7 +197,7 @@ class ReadingRounds:
         requirements: Iterable[Dependency],
         chosen: Mapping[str, Candidate],
     ) -> Iterator[Candidate]:
-        """Unread releases that may offer a required extra, which no read one offers."""
+        """Unread releases that may offer a required extra if no read release offers it."""
         for dependency in requirements:
             candidate = chosen.get(dependency.name)
             if candidate is None or not candidate.read:
@@ -228,7 +228,7 @@ class _Walk:
     levels: LevelValues | None = None
 
     def score_with(self, universe: Universe, other: Candidate) -> LevelValues:
-        """Upper bound of the score of the stack if another version replaces this one."""
+        """Upper bound of the stack's score if another version replaces this version."""
         levels = list(self.levels or ())
         first, newness = universe.values(self.version)
         other_first, other_newness = universe.values(other)
@@ -238,7 +238,7 @@ class _Walk:
 
 
 def _reached_by_read(universe: Universe, count: int) -> LevelValues | None:
-    """Score of the last of ``count`` stacks of read versions; ``None`` if none is found quickly."""
+    """Score of the ``count``-th best stack of read versions; ``None`` if not found quickly."""
     read = {name: [it for it in them if it.read] for name, them in universe.packages.items()}
     problem = compressed(replace(universe, packages=read), count)
     result = branched(problem, count, _STEPS)

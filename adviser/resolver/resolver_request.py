@@ -15,7 +15,7 @@ from graph.candidates import Dependency
 class ResolverRequest:
     """The rules of one request, with markers already evaluated.
 
-    Only name and specifier of a dependency count; extras count in roots only.
+    Only the name and specifier of a dependency count; its extras count only in roots.
 
     :param roots: requirements; ``None`` for the roots of the snapshot
     :param direct: names of the direct requirements in declared order, which decides between them;
@@ -59,7 +59,7 @@ class ResolverRequest:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of a search. The result does not depend on threads, seed and steps.
+    """Limits of a search. The result does not depend on the threads, the seed or the steps.
 
     :param time_s: wall time in seconds for compression, search and explanation together
     :param memory_bytes: memory of the search; enforced in a child process only

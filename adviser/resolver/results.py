@@ -121,7 +121,7 @@ class VersionExplanation:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A minimal set of facts that contradict each other; each of them is necessary for that.
+    """A minimal set of facts that contradict each other; without any one, the rest do not.
 
     :param steps: the facts as a chain, starting at the request
     :param accounts: explanations for every version of the packages that the steps name
@@ -165,8 +165,8 @@ class Resolution:
     :param bound: upper bound of the score by level, compared level after level; equals
         ``objective`` if optimal
     :param settled: whether the order of ``stacks`` is proven, ties included, so that every run
-        gives the same stacks; an optimal result may lack this if time ran out. Without a stack:
-        whether the conflict is minimal
+        gives the same stacks; an optimal result may lack this proof if time ran out. Without a
+        stack: whether the conflict is minimal
     :param complete: whether no further stacks exist, if fewer than requested were found
     :param limit: the limit that ended the search early
     :param model: digest of the problem that was solved
@@ -190,8 +190,8 @@ class Resolution:
     def gap(self) -> tuple[int, ...] | None:
         """Differences between bound and objective by level.
 
-        The first difference that is not 0 is positive: no stack that is equal in all earlier levels
-        is better by more than that in this level.
+        The first difference other than 0 is positive. It limits how much better any other stack can
+        be in this level if it is equal in all earlier levels.
         """
         if self.objective is None or self.bound is None:
             return None

@@ -1,7 +1,7 @@
-"""Membership of versions in specifiers, cached, with sets of versions as bits of integers.
+"""Cached tests of which versions a specifier admits; sets of versions are bits of an integer.
 
 Pre-releases and yanked versions are members like any other: whether they may be chosen depends on
-all requirements on the package together.
+all requirements on the package.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def names_prerelease(specifier: str) -> bool:
 
 @lru_cache(maxsize=65_536)
 def pins(specifier: str) -> bool:
-    """Whether a specifier pins one version exactly, which admits it even if it is yanked.
+    """Whether a specifier pins one exact version, and so admits it even if it is yanked.
 
     >>> pins("==1.4"), pins(">=1,==1.4"), pins("==1.*"), pins("~=1.4")
     (True, True, False, False)

@@ -54,17 +54,17 @@ class Universe:
     and pip). A yanked version may be chosen if it is in ``pinned``, or if a requirement pins it
     exactly (PEP 592). pip has the same rule; in uv, only the request itself can pin such a version.
 
-    A requirement of a package for an extra admits the versions that offer it. If no release that
-    the specifier admits offers the extra, the extra is ignored and adds no requirements. Extras
-    that the request asks for are a rule of the request.
+    If a package requires a dependency with an extra, only versions that offer the extra meet the
+    requirement. If no release that the specifier admits offers the extra, the extra is ignored and
+    adds no requirements. Extras that the request asks for are a rule of the request.
 
     A version is *unread* if only the page of its index is known; a package is *unlisted* if nothing
     about it is known. Unread versions take part as if they required nothing and offered every
     extra. A requirement on an unlisted package counts as met. So this universe contains every stack
-    of the true universe, with the same score, except those in which only a version that was not
-    read invites a pre-release or a yanked version. If all versions of a best stack have been read,
-    it is a best one of these stacks of the true universe, too. With ``unread_invite`` there is no
-    exception: an unread version might require any version by name.
+    of the true universe, with the same score. The exceptions are stacks in which only an unread
+    version invites a pre-release or a yanked version. If all versions of a best stack have been
+    read, it is also a best stack of the true universe, not counting the exceptions. With
+    ``unread_invite`` there is no exception: an unread version might require any version by name.
 
     :param packages: usable versions by name, newest first, no version twice
     :param refused: versions that cannot be chosen, by name
@@ -78,9 +78,9 @@ class Universe:
     :param unlisted: packages that a requirement names and whose index page was not read
     :param absent: by name of a package without any version, what the indexes said of it
     :param unread_invite: whether unread versions count as if they named every pre-release and
-        every yanked version. Solvers then use unread versions of any package as a pretext for
-        pre-releases, and would have them read one after the other. So this is on only to prove
-        that there is no stack.
+        every yanked version. Solvers then use unread versions of any package as a pretext to choose
+        pre-releases, so these unread versions would be read one after the other. So this option is
+        on only to prove that there is no stack.
     :param bounds_inferred: whether inferred bounds count
         (:mod:`adviser.resolver.inferred_bounds`)
     :param inferred: inferred bounds by version, which are among its requirements
@@ -108,13 +108,13 @@ class Universe:
         return self.overrides.get(dependency.name, dependency.specifier)
 
     def values(self, candidate: Candidate) -> tuple[int, int]:
-        """The two contributions of a version, each at most 0: before newness, and newness."""
+        """The two contributions of a version, each at most 0: before newness, and by newness."""
         contributions = self.contributions.get(candidate.purl, ())
         newness = sum(contributions[it] for it in self.newness if it < len(contributions))
         return sum(contributions) - newness, newness
 
     def inviting(self) -> Universe | None:
-        """The universe with ``unread_invite``; ``None`` if that makes no difference."""
+        """The universe with ``unread_invite``; ``None`` if the option makes no difference."""
         unread = any(not it.read for them in self.packages.values() for it in them)
         if self.unread_invite or not (unread or self.unlisted):
             return None
@@ -137,7 +137,7 @@ class Universe:
         return len(self.direct) + 1 + self.nearness.level_of(name)
 
     def needs_invitation(self, candidate: Candidate) -> bool:
-        """Whether only a requirement can admit a version: a yanked one, or a pre-release."""
+        """Whether a version is yanked or a pre-release, so that only a requirement can admit it."""
         if candidate.yanked and candidate.purl not in self.pinned:
             return True
         return candidate.prerelease and candidate.name not in self.prereleases

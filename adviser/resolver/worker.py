@@ -94,7 +94,7 @@ class ResolverWorker:
         self.close()
 
     def start(self) -> _Pipes:
-        """Start the child if it does not run, without waiting for it."""
+        """Start the child if it is not running; do not wait until it is ready."""
         if self._pipes is None:
             theirs_in, requests = Pipe(duplex=False)
             replies, theirs_out = Pipe(duplex=False)
@@ -127,7 +127,7 @@ class ResolverWorker:
     def resolve(
         self, universe: Universe, budget: Budget | None = None, *, count: int = 1
     ) -> Resolution:
-        """Like :func:`adviser.resolver.resolve.resolve`, with all limits enforced.
+        """Like :func:`adviser.resolver.resolve.resolve`, but enforces all limits.
 
         The time limit starts when the worker begins this request.
 

@@ -42,7 +42,7 @@ def _leave_out_pandas() -> None:
 def main(requests: int, replies: int) -> None:
     """Serve requests of the form (function name, budget, deadline, arguments).
 
-    The deadline is in terms of ``time.monotonic``, which all processes share.
+    The deadline is a value of ``time.monotonic``, which is the same clock in all processes.
     """
     _leave_out_pandas()
     # These imports are slow; they run before the first request.

@@ -144,7 +144,7 @@ def _hardware(evidence: Evidence, series: Collection[int]) -> dict[str, str]:
 
 
 def unsolvable_of(snapshot: Snapshot) -> tuple[str, ...]:
-    """Packages without a usable version of which some version has unknown requirements."""
+    """Packages that have no usable version but some version with unknown requirements."""
     return tuple(
         name
         for name, excluded in snapshot.excluded.items()
@@ -219,10 +219,10 @@ def _missing(snapshot: Snapshot) -> dict[str, str]:
 def _baseline_of(
     snapshot: Snapshot, versions: Mapping[str, str] | None
 ) -> tuple[dict[str, Purl], dict[str, str]]:
-    """The candidates of the baseline by name, and why a requirement has no candidate.
+    """The baseline's candidates by name, and why other requirements have no candidate.
 
-    If no baseline is given, it is the newest version of each package that is neither yanked nor a
-    pre-release, and whose wheels are not all for other environments.
+    If no baseline is given, the baseline has the newest version of each package. Yanked versions,
+    pre-releases and versions whose wheels are all for other environments are left out.
     """
     baseline: dict[str, Purl] = {}
     unavailable = {}
@@ -257,7 +257,7 @@ def _newest(candidates: Sequence[Candidate]) -> Candidate | None:
 
 
 class _Scoring:
-    """Scores the versions of one package after the other."""
+    """Scores the versions of one package at a time."""
 
     def __init__(
         self,

@@ -74,7 +74,7 @@ class Justification:
 class Claim(ComparisonResult):
     """A comparison of one version or stack with another version or stack.
 
-    The field ``chance`` is also 0 if the comparison was not measured on the target.
+    The field ``chance`` is also 0 if the comparison was measured elsewhere than on the target.
 
     :param package: name of the one package that differs; ``None`` if several differ
     :param purl: its version in the measured stack; ``None`` as above
@@ -161,7 +161,7 @@ class PerformanceStanding:
 
 @dataclass(frozen=True, slots=True)
 class PackageDifference:
-    """A package that differs between two stacks; its version is ``None`` where it is missing."""
+    """A package that differs between two stacks; its version is ``None`` in a stack without it."""
 
     name: str
     ours: str | None
@@ -195,7 +195,7 @@ class KnowledgeSource:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of a stack was measured, so that a lack of findings is not taken for good news.
+    """How much of a stack was measured, so that nobody takes missing findings for good news.
 
     :param packages: number of packages in the stack
     :param measured: number of packages measured in this version on the target's hardware class

@@ -26,7 +26,7 @@ from common.errors import IncomparableSamples
 
 @dataclass(frozen=True, slots=True)
 class FamilyMember:
-    """One of the comparisons that an answer makes.
+    """One of the comparisons in an answer.
 
     :param log_margin: ``ln(1 + δ)``
     :param series: number of its series; comparisons of one series inform each other
@@ -245,9 +245,9 @@ def compare_all(groups: Sequence[ComparisonGroup], alpha: float = ALPHA) -> list
 
     :func:`adviser.scoring.verdicts.judge` decides the verdicts, and
     :func:`adviser.scoring.estimates.estimates_of` selects the jobs. Candidates with fewer than five
-    jobs or pairs are neither tested nor counted in Holm's adjustment. That depends only on the
-    number of jobs, never on their results. There is no verdict if the jobs of an arm come from
-    fewer than five runs, unless the spread between runs is known for the series.
+    jobs or pairs are neither tested nor counted in Holm's adjustment. This depends only on the
+    number of jobs, never on the results of the jobs. There is no verdict if the jobs of an arm come
+    from fewer than five runs, unless the spread between runs is known for the series.
 
     :param groups: everything that one answer shows; splitting it defeats Holm
     :param alpha: chance of even one false claim among all of them
@@ -334,9 +334,9 @@ class SelfCheck:
 def self_check(identical: Sequence[Comparison]) -> SelfCheck:
     """Check comparisons of stacks with themselves, each judged by itself.
 
-    A problem is a result that is unlikely by chance (1 in 100). There are three: the share of
-    claims is above 2 α (one α for faster, one for slower), claims of one sign are far more
-    frequent, or intervals contain zero too seldom or too often.
+    A problem is a result that chance alone would rarely give (1 in 100). There are three problems:
+    the share of claims is above 2 α (one α for faster, one for slower), claims of one sign are far
+    more frequent, or intervals contain zero too seldom or too often.
     """
     faster = sum(it.verdict is Verdict.FASTER for it in identical)
     slower = sum(it.verdict is Verdict.SLOWER for it in identical)

@@ -1,11 +1,11 @@
 """Detect steps in a series of measurements: data from before the last step are obsolete.
 
 A machine that is patched, throttled or moved runs at another speed from then on. Steps are detected
-in one reference stack, because a stack cannot become faster by itself. The method is exact
+in one reference stack, because its speed changes only with the machine. The method is exact
 least-squares segmentation with a penalty for each step (Jackson et al. 2005,
 doi:10.1109/LSP.2004.838216). PELT (Killick, Fearnhead & Eckley 2012,
 doi:10.1080/01621459.2012.737745) gives the same result and is faster with many steps. However, the
-pruning of PELT is wrong if a level needs at least five values, and histories are short enough
+pruning of PELT is wrong if each level must have at least five values. Histories are short enough
 without PELT.
 """
 
@@ -53,9 +53,9 @@ def long_run_sd(values: Sequence[float]) -> float:
     It is estimated robustly from differences of neighbours (von Neumann et al. 1941), so that a few
     steps hardly change it. Differences of neighbours underestimate the noise if values are
     correlated with coefficient ρ (an autoregression of order one). Differences at lag two have ``1
-    + ρ`` times the variance, which gives ρ; the mean of many values has ``(1 + ρ)/(1 − ρ)`` times
-    the variance of independent values. The result is never less than the rounding error from the
-    resolution of the values, where a reading may be off by one unit.
+    + ρ`` times the variance of those between neighbours, which gives ρ. The mean of many values has
+    ``(1 + ρ)/(1 − ρ)`` times the variance of independent values. The result is never below the
+    rounding error that follows from the resolution of the values: a reading may be off by one unit.
 
     :param values: three or more, in the order of time
     """
@@ -71,7 +71,7 @@ def long_run_sd(values: Sequence[float]) -> float:
 
 
 def _sd_of_differences(values: FloatArray, lag: int) -> float:
-    """Standard deviation of the values, from differences at a lag, as if these were independent."""
+    """Standard deviation of the values, from differences at a lag, assuming independent values."""
     gaps: list[float] = np.abs(values[lag:] - values[:-lag]).tolist()
     return MAD_TO_SD * median(gaps) / math.sqrt(2)
 
@@ -88,7 +88,7 @@ def resolution(values: Sequence[float]) -> float:
 
 
 def _segmented(values: FloatArray, penalty: float, shortest: int) -> list[int]:
-    """The steps of the segmentation whose squared error plus penalties is smallest."""
+    """The steps of the segmentation that minimises squared error plus penalties."""
     n = len(values)
     # Relative to the first value, equal values have a cost of exactly zero.
     sums = np.concatenate([[0.0], np.cumsum(values - values[0])])

@@ -81,7 +81,7 @@ class Arms:
     sizes: IntArray
 
     def moments(self) -> Moments:
-        """Number, mean and variance of each arm, in linear time except for a sort.
+        """Number, mean and variance of each arm; apart from a sort, this takes linear time.
 
         The result does not depend on the order of an arm's jobs, not even in the last bit.
         """
@@ -157,7 +157,7 @@ def paired_effects(differences: Moments) -> Effects:
 def intervals(effects: Effects, confidence: float = 0.95) -> tuple[FloatArray, FloatArray]:
     """Two-sided intervals ``d ± t·SE`` in natural logs, as arrays of lower and upper ends.
 
-    An unknown standard error gives (−∞, ∞).
+    If the standard error is unknown, the interval is (−∞, ∞).
 
     :param confidence: share of intervals that contain the true difference, within (0, 1)
     """
@@ -186,7 +186,7 @@ def chance_at_most(effects: Effects, log_bound: FloatArray | float) -> FloatArra
     """One-sided p-values of the hypothesis "the true difference is at most ``log_bound``".
 
     ``P(T ≥ (d − bound) / SE)`` for Student's T. With a standard error of zero, the p-value is 0
-    above the bound, else 1. An unknown difference gives 1.
+    above the bound, else 1. If the difference is unknown, the p-value is 1.
     """
     from scipy.special import stdtr  # slow, and needed only with measurements
 
@@ -273,9 +273,9 @@ def true_variance(effects: Effects) -> float:
     """τ²: variance of the true effects about zero, weighted by precision.
 
     It is the τ² for which ``Σ min(d²/(τ² + SE²), 9)`` is the number of effects (Paule & Mandel
-    1982, doi:10.6028/jres.087.022, winsorised), at least zero. The variance is taken about zero
-    instead of about the mean, so effects are shrunk towards "no difference", and a single effect is
-    enough for an estimate.
+    1982, doi:10.6028/jres.087.022, winsorised), at least zero. The variance is taken about zero,
+    not about the mean. So effects are shrunk towards "no difference", and a single effect is enough
+    for an estimate.
 
     :param effects: effects of one series; those with an unknown error are ignored
 
@@ -340,7 +340,8 @@ def lower_bounds(
     """One-sided lower bounds of shrunk effects.
 
     The bounds use the error of the observed effect, which is larger than the error of the shrunk
-    effect. Of two stacks with equal shrunk effects, the better measured one ranks higher.
+    effect. Of two stacks with equal shrunk effects, the stack with better measurements ranks
+    higher.
 
     :param alpha: divided by the number of effects, the bounds hold for all of them at once
         (Bonferroni), so for the best effect, too

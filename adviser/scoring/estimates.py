@@ -2,8 +2,8 @@
 
 Conditions shared by two jobs of one block on one host, such as the temperature, cancel in their
 difference. Conditions shared by all jobs of a host cancel if both stacks ran on that host. Jobs on
-a host that only one stack used would compare the hosts, so they are left out. Unpaired jobs count
-run by run, because jobs of one run share the state of the machine.
+a host that only one stack used are left out, because they would compare hosts instead of stacks.
+Unpaired jobs count run by run, because jobs of one run share the state of the machine.
 """
 
 from __future__ import annotations
@@ -107,12 +107,12 @@ def estimates_of(
 ) -> list[Estimate]:
     """Estimate the effect of every candidate, in the given order.
 
-    Each host on which both stacks have five jobs or five pairs is estimated separately, in pairs if
-    there are five. Several such hosts are pooled by :func:`pooled_effect`. If there is no such
-    host, the pairs of all shared hosts are combined if there are five. Otherwise both arms come
-    from the one host where both stacks have most jobs, because arms of several hosts would compare
-    the hosts. Several jobs of one stack in a block count by their mean, and so do the jobs of a run
-    if they are unpaired.
+    Each host on which both stacks have five jobs or five pairs is estimated separately: in pairs if
+    there are five pairs. Several such hosts are pooled by :func:`pooled_effect`. If there is no
+    such host, the pairs of all shared hosts are combined if there are five pairs. Otherwise both
+    arms come from the one host where both stacks have the most jobs, because arms from several
+    hosts would compare hosts instead of stacks. Several jobs of one stack in a block count as one,
+    by their mean. So do the jobs of an unpaired run.
 
     :param spread: the noise of this series
     """

@@ -1,4 +1,4 @@
-"""Histories: the stable jobs of each stack in one series, without those before a drift."""
+"""Histories: the stable jobs of each stack in one series, without jobs from before a drift."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class History:
             yield from jobs[i].observations
 
     def as_of(self, stack: str, used: Iterable[int]) -> datetime | None:
-        """The time of the last of the jobs of a stack at these indexes."""
+        """The time of the latest job of a stack among the jobs at these indexes."""
         jobs = self.jobs.get(stack, ())
         return max((at for i in used if (at := jobs[i].seen_at)), default=None)
 
@@ -124,8 +124,8 @@ class History:
     def _host_spread(self, spread: SeriesSpread) -> HostSpread:
         """The spread of effects between hosts.
 
-        The spread is the median over the three reference stacks with the most hosts and jobs,
-        because an interaction of one reference with a host would appear in every effect.
+        The spread is the median over the three reference stacks with the most hosts and jobs. With
+        a single reference stack, its interaction with a host would appear in every effect.
         """
         hosts = {stack: {it.place.host for it in jobs} for stack, jobs in self.jobs.items()}
         several = [stack for stack, names in hosts.items() if len(names) > 1]
@@ -163,7 +163,7 @@ class History:
     def identical(self) -> tuple[float, ...]:
         """A/A effects, natural logs: each stack compared with itself in the same turns.
 
-        Runs that did not share turns are not used, because their differences are part of the error
+        Runs that did not share turns are not used: their differences are already part of the error
         of comparisons by run.
         """
         effects: list[float] = []
@@ -194,7 +194,7 @@ class History:
     def neighbours(self) -> list[tuple[Sample, Sample]]:
         """Pairs of consecutive runs of one stack on one host, with five jobs each or more.
 
-        No run is in two pairs, and the runs of a pair did not share turns.
+        No run is in two pairs, and the two runs of a pair did not run in turns.
         """
         pairs = []
         for stack, jobs in self.jobs.items():
@@ -306,11 +306,11 @@ def _job(reading: Reading, others: Sequence[Reading]) -> MeasuredJob:
 
 
 def _last_steps(jobs: Mapping[str, Sequence[MeasuredJob]]) -> dict[str | None, datetime]:
-    """For each host, the time of its last step, if its reference stack shows one.
+    """For each host, the time of its last step, if the host's reference stack shows one.
 
     The reference is the stack with the most runs on the host, because every batch runs it. Only the
-    means of its runs are examined, so that the results of a candidate never decide which jobs are
-    left out.
+    means of this stack's runs are examined, so that a candidate's results never decide which jobs
+    are left out.
     """
     runs: dict[str | None, dict[str, set[str | None]]] = defaultdict(lambda: defaultdict(set))
     for stack, stack_jobs in jobs.items():
@@ -327,7 +327,7 @@ def _last_steps(jobs: Mapping[str, Sequence[MeasuredJob]]) -> dict[str | None, d
 
 
 def _last_step(reference: Sequence[Sequence[MeasuredJob]]) -> datetime | None:
-    """The time of the first job of the last level, from runs in order of time."""
+    """The time of the first job of the last level; the runs are in order of time."""
     levels = steps([math.fsum(it.log_rate for it in run) / len(run) for run in reference])
     if not levels:
         return None

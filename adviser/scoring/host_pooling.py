@@ -2,8 +2,8 @@
 
 The effect is the mean over the measured hosts. A second host with a similar effect makes the pooled
 effect more certain. The true difference between hosts is estimated from all stacks of the series.
-If the effects of one stack differ more between hosts than this estimate, the stack interacts with
-the host, and its error is computed from its own differences.
+If one stack's effects differ more between hosts than this estimate, the stack interacts with the
+host. Then the stack's error is computed from its own differences.
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ class PooledEffect:
 
 
 def host_spread(effects: Sequence[Sequence[Effect]]) -> HostSpread:
-    """Estimate τ² so that the median of Q over several stacks equals its median under chance.
+    """Estimate τ² so that the median of Q over several stacks equals the median expected by chance.
 
-    With the median, one stack that interacts with the host does not widen the errors of all others.
-    τ² is 0 unless significantly many stacks differ beyond their errors (sign test, 5 %).
+    Because of the median, one stack that interacts with the host does not widen the errors of all
+    other stacks. τ² is 0 unless significantly many stacks differ by more than their errors (sign
+    test, 5 %).
 
     :param effects: for each stack, its effects by host, all against the same other stack
     """
@@ -74,7 +75,7 @@ def host_spread(effects: Sequence[Sequence[Effect]]) -> HostSpread:
     middles = [float(chdtri(len(d) - 1, 0.5)) for d, _ in several]
 
     def ratios(variance: float) -> list[float]:
-        """Q of each stack divided by its median under chance."""
+        """Q of each stack divided by the median that chance gives."""
         return [
             _cochran(d, 1 / (squared + variance)) / middle
             for (d, squared), middle in zip(several, middles, strict=True)
@@ -96,11 +97,11 @@ def pooled_effect(
     """Pool the effects of several hosts.
 
     Weights are ``1 / (SE² + τ²)`` with the τ² of the series. The error accounts for the uncertainty
-    of estimated weights (Meier 1953, doi:10.2307/3001633), with degrees of freedom by
+    of estimated weights (Meier 1953, doi:10.2307/3001633). The degrees of freedom follow
     Satterthwaite. If τ² is 0, the error never exceeds the smallest error of a host. If the hosts
-    disagree beyond chance for this stack (Cochran's Q, 5 %), then its own τ² sets the weights
-    (DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2), and the error is scaled by a
-    moderated Birge ratio (Birge 1932, doi:10.1103/PhysRev.40.207).
+    disagree beyond chance for this stack (Cochran's Q, 5 %), the stack's own τ² sets the weights
+    (DerSimonian & Laird 1986, doi:10.1016/0197-2456(86)90046-2), and a moderated Birge ratio scales
+    the error (Birge 1932, doi:10.1103/PhysRev.40.207).
 
     :param effects: one per host; those with an infinite standard error are ignored
     :raises ValueError: if no host has a finite standard error, or one of several is zero

@@ -80,7 +80,7 @@ def request_notes(
     unavailable: Mapping[str, str],
     claims: Iterable[Claim],
 ) -> tuple[Justification, ...]:
-    """Findings about a request, whatever stack is chosen.
+    """Findings about a request that hold for every stack.
 
     :param missing: why nothing is known of a required package, by name
     :param unavailable: why a version of the baseline is no candidate, by requirement such as
@@ -224,7 +224,7 @@ def _verdict_text(claim: Claim) -> str:
 
 
 def need_text(claim: Claim) -> str:
-    """Message about what an undetermined comparison needs; empty if it needs nothing."""
+    """Message that says what an undetermined comparison needs; empty if it needs nothing."""
     more = max(claim.jobs_missing, claim.baseline_jobs_missing)
     texts = {
         None: "",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
 
     class _NumPy:
-        """Loads NumPy when its first attribute is used, and keeps every attribute that was used."""
+        """Loads NumPy when its first attribute is used, and caches every used attribute."""
 
         def __getattr__(self, name: str) -> Any:
             value = getattr(import_module("numpy"), name)

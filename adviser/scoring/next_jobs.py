@@ -39,7 +39,7 @@ class FurtherJobs:
 def further_jobs(comparisons: Sequence[Comparison]) -> tuple[FurtherJobs, ...]:
     """Undetermined comparisons, the most useful to measure first.
 
-    Candidates that can no longer be the best are left out, and so are comparisons that no number of
+    Candidates that can no longer be the best are left out. So are comparisons that no number of
     jobs would settle. Comparisons of equal rank, such as those with unknown errors, are ordered by
     the number of jobs.
 
@@ -64,7 +64,8 @@ def further_jobs(comparisons: Sequence[Comparison]) -> tuple[FurtherJobs, ...]:
 def next_claims(claims: Sequence[Claim]) -> tuple[Claim, ...]:
     """Undetermined claims about one version on the target, the most useful to measure first.
 
-    A version is left out of measurements in which it can no longer be the best of its package.
+    If a version can no longer be the best of its package in a measurement, that measurement leaves
+    the version out.
     """
     best: dict[tuple[str | None, str, str], float] = defaultdict(lambda: -math.inf)
     here = [it for it in claims if it.purl is not None and it.here]
@@ -91,7 +92,7 @@ def _rank(claim: Claim) -> tuple[float, int, str, str]:
 def may_be_best(comparisons: Sequence[Comparison]) -> list[bool]:
     """Whether each candidate may still be the best: its upper bound reaches the best lower bound.
 
-    A candidate with an unknown error may always be the best.
+    A candidate with an unknown error can always turn out to be the best.
     """
     if not comparisons:
         return []

@@ -110,7 +110,7 @@ def performance_of(
     """Measured performance of the versions of a request.
 
     If a version was measured on the target, only these measurements count. Otherwise measurements
-    from elsewhere are reported separately, with wider intervals.
+    from other targets are reported separately, with wider intervals.
 
     :param stacks: index of the measured stacks of the evidence
     :param versions: versions that may be chosen, by name
@@ -138,7 +138,7 @@ def upgrade_claims(
 ) -> tuple[Claim, ...]:
     """Claims about an upgrade, settled or not: about each changed version and the whole stack.
 
-    These comparisons form one family, and no others are tested with them.
+    These comparisons form a family of their own.
 
     :param baseline: versions of the old stack by name
     :param versions: by name, the old and the new version of each changed package
@@ -176,7 +176,7 @@ def _series_of_interest(
 def _nearest(
     pairs: Sequence[StackPair], series: Sequence[Series], target: Target
 ) -> list[StackPair]:
-    """For every two versions, the pairs of stacks that were measured nearest to the target."""
+    """For each pair of versions, the stack pairs whose measurements are nearest to the target."""
     nearest: dict[tuple[Purl | None, Purl | None], int] = {}
     for stack_pair in pairs:
         distance, pair = (
@@ -256,7 +256,7 @@ def _judged(
 
 
 def _expected(compared: Sequence[_Compared], effects: Effects) -> FloatArray:
-    """Shrink each effect by what all comparisons of its series show."""
+    """Shrink each effect, based on all comparisons of its series."""
     shrunk = np.zeros(len(compared))
     by_series: dict[int, list[int]] = defaultdict(list)
     for i, it in enumerate(compared):
@@ -378,11 +378,12 @@ def performance_order(
 ) -> dict[Purl, PerformanceStanding]:
     """The loss of every version compared with the versions that could be chosen instead.
 
-    A version loses to another version that is settled to be faster. If two versions were not
-    compared with each other, a version with a settled gain over the baseline wins, and a version
-    with a settled loss loses. Otherwise neither version loses, no matter how much their effects
-    differ, and other criteria decide. The differences of an indicator are averaged over its
-    parameters, and then over the indicators. Unsettled comparisons count as zero in both means.
+    A version loses to another version if a settled comparison shows that the other is faster. If
+    two versions were not compared with each other, a version with a settled gain over the baseline
+    wins, and a version with a settled loss loses. Otherwise neither version loses, however much
+    their effects differ, and other criteria decide. The differences of an indicator are averaged
+    over its parameters, and then over the indicators. Unsettled comparisons count as zero in both
+    means.
 
     :param versions: all candidates, by name
     :param choosable: versions that a request can choose
@@ -414,7 +415,7 @@ class _Table:
         self.packages = {it.package for several in by_pair.values() for it in several}
 
     def rivals(self, versions: Collection[Purl]) -> list[Purl]:
-        """The measured versions, and one version that was never measured."""
+        """The measured versions, and one of the versions that were never measured."""
         measured = sorted(it for it in versions if it in self.measured)
         return measured + sorted(it for it in versions if it not in self.measured)[:1]
 

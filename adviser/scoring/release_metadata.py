@@ -1,7 +1,7 @@
 """Values of a version from its release metadata: freshness, age, maturity, maintenance, build.
 
 The best value is zero; lower values are negative. Versions of one package on the same index are
-compared with each other. A pre-release makes other versions old only if the recommendation type
+compared with each other. A pre-release makes other versions older only if the recommendation type
 counts pre-releases as releases.
 """
 
@@ -80,7 +80,7 @@ def _values(
 
 
 def _counted(served: Iterable[Candidate], prereleases: bool) -> list[Candidate]:
-    """The versions that make others old: all releases or, without a release, all versions."""
+    """The versions that make others old: all releases, or all versions if there is no release."""
     kept = [it for it in served if not it.yanked]
     plain = [it for it in kept if prereleases or not it.prerelease]
     return plain or kept or list(served)
@@ -98,10 +98,10 @@ def _unripe(uploaded_at: datetime | None, as_of: datetime) -> float:
 
 
 def _age(candidate: Candidate, newest: datetime | None, oldest: float, newer: int) -> float:
-    """Age in libyears (Cox et al. 2015, doi:10.1109/ICSE.2015.140) behind the newest release.
+    """Age in libyears (Cox et al. 2015, doi:10.1109/ICSE.2015.140), relative to the newest release.
 
     A version without an upload time is as old as the oldest known version, unless it is the newest.
-    A fix of an old series that came after the newest release has age 0.
+    A version of an old series that was published after the newest release has age 0.
     """
     if newest is None or not newer:
         return 0.0
@@ -115,8 +115,8 @@ def _lag(newest: datetime, uploaded_at: datetime) -> float:
 def _build(candidate: Candidate) -> float:
     """0 with a wheel for the environment.
 
-    A publisher whose wheels are all for other environments need not have built the version for this
-    one; one who publishes no wheel expects everybody to build it.
+    A publisher whose wheels are all for other environments may never have built the version for
+    this environment. A publisher without any wheel expects every user to build it.
     """
     if not candidate.sdist_only:
         return 0.0

@@ -1,8 +1,8 @@
 """What an undetermined comparison lacks: jobs, turns, runs or hosts.
 
-The observed difference is partly luck. So the prediction of what further jobs would show starts
-from likely true differences: no difference, or a difference of the size that the other comparisons
-of the series suggest.
+The observed difference is partly due to chance. So the prediction for further jobs starts from
+likely true differences: no difference, or a difference of the size that the other comparisons of
+the series suggest.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SMALLEST = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class EffectPrior:
-    """A mixture of no difference and of normal distributions with each of :data:`EFFECT_SDS`.
+    """A mixture of "no difference" and normal distributions, one for each of :data:`EFFECT_SDS`.
 
     :param none: probability of no difference
     :param sizes: probability of each standard deviation; with ``none`` they add up to 1
@@ -54,7 +54,8 @@ def effect_prior(effects: Effects) -> EffectPrior:
     """Estimate the distribution of true differences from all comparisons of one series.
 
     The method is empirical Bayes with a spike at zero (Johnstone & Silverman 2004,
-    doi:10.1214/009053604000000030), on a grid that keeps a single comparison from deciding.
+    doi:10.1214/009053604000000030), on a grid that prevents a single comparison from deciding
+    alone.
 
     :param effects: effects of one series; those with an unknown error are ignored
     """
@@ -75,7 +76,7 @@ def effect_prior(effects: Effects) -> EffectPrior:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The number of further jobs per arm that make a verdict likely, one entry per comparison.
+    """The number of further jobs per arm that makes a verdict likely, one entry per comparison.
 
     :param more: further jobs; 0 if no number up to 1,000 makes a verdict likely
     :param chance: chance that these settle it as faster or slower, within [0, 1]
@@ -124,7 +125,7 @@ class OpenEffects:
         return different, equal
 
     def _limits(self, error: FloatArray, growth: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Two bounds of ``|d|``: above the first is a difference, below the second equivalence."""
+        """Two bounds of ``|d|``: a difference is above the first, equivalence below the second."""
         from scipy.special import stdtrit  # slow, and needed only where something was measured
 
         freedom = np.maximum(self.effects.degrees_of_freedom[:, None] * growth, 1.0)
@@ -141,7 +142,7 @@ class OpenEffects:
 def outlook(comparisons: OpenEffects, prior: EffectPrior) -> Outlook:
     """The smallest number of further jobs that gives a verdict with a chance of :data:`POWER`.
 
-    If there is no such number, the smallest number that gives a verdict with a chance of
+    If no number reaches that chance, the smallest number that gives a verdict with a chance of
     :data:`EVEN`.
     """
     count = len(comparisons.so_far)
@@ -172,7 +173,7 @@ def _posterior(
 
 
 def _known(effects: Effects) -> tuple[FloatArray, FloatArray]:
-    """Known effects and their errors, widened for few degrees of freedom."""
+    """The known effects with their errors, which are widened for few degrees of freedom."""
     known = np.isfinite(effects.d) & np.isfinite(effects.standard_error)
     freedom = np.maximum(effects.degrees_of_freedom[known], 3.0)
     error = effects.standard_error[known] * np.sqrt(freedom / (freedom - 2))
@@ -275,7 +276,7 @@ class JudgedFamily:
         return [it or _NOTHING for it in needs]
 
     def _without_jobs(self, i: int) -> SampleNeed | None:
-        """What a comparison needs; ``None`` if only a prediction can tell."""
+        """What a comparison needs; ``None`` if that takes a prediction."""
         estimate = self.estimates[i]
         if not self.planned[i]:
             return _NOTHING

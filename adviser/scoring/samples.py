@@ -1,9 +1,9 @@
 """Select which jobs of two stacks are compared with each other.
 
-A job is one process: one start of its environment in one slot of time. Its repetitions share the
-state of the machine, so a job contributes one number, whatever its number of repetitions. Jobs of
-one run (one inspection of one stack) share the state of the machine on that day; see
-:mod:`adviser.scoring.variances`.
+A job is one process, which starts its environment once and runs in one slot of time. The
+repetitions of a job share the state of the machine, so a job contributes one number, however many
+repetitions it has. Jobs of one run (one inspection of one stack) share the state of the machine on
+that day; see :mod:`adviser.scoring.variances`.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def jobs_by_place(sample: Sample) -> PlacedJobs:
 
 
 def plan_of(ours: PlacedJobs, theirs: PlacedJobs) -> EstimationPlan:
-    """Plan which jobs of two stacks are compared. Only the place and the time of jobs decide."""
+    """Plan which jobs of two stacks are compared. Only where and when the jobs ran decides."""
     # If one stack has no jobs, the jobs of the other still count.
     both = ours.hosts and theirs.hosts
     hosts = ours.hosts.keys() & theirs.hosts if both else ours.hosts.keys() | theirs.hosts
@@ -233,7 +233,7 @@ def mean_of(values: Sequence[float]) -> float:
 
 
 def within_runs(sample: Sample, used: Iterable[int]) -> Variance:
-    """The variance of jobs within their runs, or over all jobs if no run has two jobs.
+    """The variance of jobs within their runs, or of all jobs together if no run has two jobs.
 
     :param used: indexes of the jobs in the sample
     """

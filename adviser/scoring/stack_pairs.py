@@ -81,7 +81,7 @@ class MeasuredStackIndex:
         return self._holding.get(purl, [])
 
     def exchanged(self, digest: str, old: Purl, new: Purl) -> str | None:
-        """The measured stack, if any, that equals another but has ``new`` in place of ``old``."""
+        """The measured stack, if any, that equals another except for ``new`` instead of ``old``."""
         return self._by_sum.get((self._sums[digest] - _number(old) + _number(new)) % _MODULUS)
 
     def differing(self, first: str, other: str) -> tuple[str, ...]:
@@ -116,9 +116,9 @@ def package_pairs(
     """Pairs of stacks that differ only in the version of one package, for each series.
 
     Every measured version is compared with the baseline's version. All other versions are compared
-    with each other, the newer version as the candidate. If several pairs of stacks differ only in
-    these two versions, the pair most similar to the baseline is taken, then the pair with most
-    jobs. The choice never depends on the results.
+    with each other; the newer version of a pair is the candidate. If several pairs of stacks differ
+    only in these two versions, the pair most similar to the baseline is used; on a tie, the pair
+    with the most jobs. The choice never depends on the results.
 
     :param baseline: version by name that others are compared with
     :param versions: versions of interest, by name
@@ -184,7 +184,7 @@ def several_package_pairs(
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Collection[Purl]],
 ) -> list[StackPair]:
-    """Pairs of the stack most similar to the baseline and stacks that differ in several packages.
+    """Pairs: the stack most similar to the baseline, and a stack that differs in several packages.
 
     The effects of such pairs cannot be attributed to a package, so they are reported but never
     scored. A pair is included only if every version that differs can be chosen.

@@ -30,5 +30,5 @@ class Target:
         return series.python_version == self.python_version
 
     def distance(self, series: Series) -> int:
-        """The number of differences to the target, 0 to 2: hardware class and Python version."""
+        """The number of differences from the target, 0 to 2: hardware class and Python version."""
         return (not self.same_hardware(series)) + (not self.same_python(series))

@@ -1,15 +1,15 @@
-"""Variances of jobs, runs and turns, and how the stacks of a series share them.
+"""Variances of jobs, runs and turns, and how the stacks of a series share these variances.
 
-**Runs.** A run is one inspection of one stack. At each time, the machine has its own state
+**Runs.** A run is one inspection of one stack. At each time, the state of the machine is different
 (temperature, neighbours, page placement), so ten jobs of one night are far more alike than ten jobs
-of ten nights. Stacks that ran in turns share that state, and it cancels. If stacks did not run in
-turns, each run counts once, by the mean of its jobs, and the error is computed from differences
-between runs.
+of ten nights. Stacks that ran in turns share that state, so it cancels in their difference. If
+stacks did not run in turns, each run counts as one value, the mean of its jobs. The error is
+computed from differences between runs.
 
 **Moderation.** Five jobs estimate their own variance badly, and a variance that is small by luck
-leads to a false claim. The stacks of one series on one host mostly vary alike, so each variance is
-pulled towards the variance that they share (empirical Bayes; Smyth 2004,
-doi:10.2202/1544-6115.1027). A stack that varies more than the others keeps its own variance.
+leads to a false claim. The stacks of one series on one host mostly vary alike. So each variance is
+pulled towards their shared variance (empirical Bayes; Smyth 2004, doi:10.2202/1544-6115.1027). A
+stack that varies more than the others keeps its own variance.
 """
 
 from __future__ import annotations
@@ -180,11 +180,11 @@ _SWEEPS = 25
 def turn_variances(
     jobs: Mapping[str, Iterable[tuple[JobPlace, float]]],
 ) -> dict[str, dict[str, Variance]]:
-    """The variance of a job of each stack on each host, without the effects of turns and stacks.
+    """The variance of each stack's jobs on each host, without the effects of turns and stacks.
 
-    The method is an additive two-way fit by alternating means. Residuals are scaled for the share
-    that the stack itself contributed to the mean of its turn. Turns with a single stack and stacks
-    with fewer than five turns are ignored.
+    The method is an additive two-way fit by alternating means. Residuals are scaled to correct for
+    the share that the stack itself contributed to the mean of its turn. Turns with a single stack
+    and stacks with fewer than five turns are ignored.
 
     :param jobs: by stack, the place and the log rate of each job, in a fixed order
     :returns: variance by host and stack
@@ -276,7 +276,7 @@ def run_spread(
 ) -> RunSpread:
     """Variance between runs, pooled over stacks, by analysis of variance of the runs' means.
 
-    Stacks that ran once are ignored. Linear in the number of jobs.
+    Stacks that ran once are ignored. The time is linear in the number of jobs.
 
     :param runs: for each job, the number of its run, from 0
     :param stack_of: for each run, the number of its stack on its host, from 0
@@ -330,7 +330,7 @@ class RunArms:
 
 
 def run_effects(ours: RunArms, theirs: RunArms, spread: RunSpread) -> Effects:
-    """Effects of arms where a run counts as one observation.
+    """Effects of arms in which each run counts as one observation.
 
     With five runs per arm, the error is Welch's error of the means of runs, with variances
     moderated by the other stacks of the series. With fewer runs per arm, the error is the root of
@@ -358,7 +358,7 @@ def run_effects(ours: RunArms, theirs: RunArms, spread: RunSpread) -> Effects:
 
 
 def _moderated(own: Effects, ours: Moments, theirs: Moments, prior: VariancePrior) -> Effects:
-    """The effects with the variance of each arm moderated by the same prior."""
+    """The effects, after the variance of each arm was moderated by the same prior."""
     arms = []
     for arm in (ours, theirs):
         own_freedom = np.where(arm.jobs > 1, arm.jobs - 1, 0.0)

@@ -93,9 +93,9 @@ class Judgements:
 def holm_adjusted(p_values: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """Adjust p-values so that each may be compared with α.
 
-    Step-down; valid under any dependence, since all candidates share the baseline
-    (Holm 1979, "A simple sequentially rejective multiple test procedure",
-    Scand. J. Statist. 6:65–70, with weights as in its section 4).
+    A step-down method. It is valid under any dependence, which matters because all candidates share
+    the baseline (Holm 1979, "A simple sequentially rejective multiple test procedure", Scand. J.
+    Statist. 6:65–70, with weights as in its section 4).
 
     :param weights: share of α for each, in any unit, positive; equal by default
 
@@ -127,8 +127,8 @@ def judge(
     :data:`ALPHA` (interval null hypothesis, both signs together; Murphy & Myors 1999,
     doi:10.1037/0021-9010.84.2.234), and ``d`` is not zero, at :data:`ALPHA_NONE`. Equivalence is
     claimed if both one-sided tests reject a difference of δ (TOST; Schuirmann 1987,
-    doi:10.1007/BF01068419). At most one of the two claims can be false in a comparison, so both use
-    the same part of α.
+    doi:10.1007/BF01068419). At most one of the two claims about a comparison can be false, so both
+    use the same part of α.
 
     :param tested: whether there are enough jobs; untested comparisons do not count in Holm's
         adjustment
@@ -159,7 +159,7 @@ def judge(
 
 
 def none_level(own_freedom: FloatArray | float, alpha: FloatArray | float = ALPHA) -> FloatArray:
-    """The level of the test for any difference, from the degrees of freedom of two stacks.
+    """Significance level of the test for any difference, given the two stacks' degrees of freedom.
 
     >>> none_level(np.array([4.0, 9.0, 13.0, 40.0])).round(4).tolist()
     [0.0062, 0.0138, 0.02, 0.02]

@@ -127,7 +127,7 @@ class AmunInspectionsResource(MethodView):
     @blueprint.doc(requestBody=_SPECIFICATION)
     @blueprint.response(202, SubmittedSchema)
     def post(self) -> dict[str, Any]:
-        """Submit an inspection of a script, which runs in a sandbox, or of a named indicator."""
+        """Submit an inspection of a named indicator, or of a script that runs in a sandbox."""
         analysis, inspection = submission.submitted(_specification())
         return {
             "inspection_id": analysis.analysis_id,
@@ -223,7 +223,7 @@ class SpecificationResource(MethodView):
     @needs(Scope.INSPECT)
     @result_routes.response(200, SpecificationDocumentSchema)
     def get(self, inspection_id: str) -> dict[str, Any]:
-        """Get the specification of an inspection; after the build, the specification that runs."""
+        """Get the specification of an inspection; once built, the specification as it runs."""
         analysis = submission.existing_inspection(inspection_id)
         written = submission.text_of(analysis, "build", "specification")
         return {

@@ -38,9 +38,9 @@ _VERBATIM = frozenset({"script", "files"})
 
 
 def refuse_secrets(value: Mapping[str, Any]) -> None:
-    """Refuse variables that hold secrets, and locks that take too long to read.
+    """Refuse variables that contain secrets; also refuse locks that take too long to read.
 
-    Removing a secret would change what is measured, and keeping it would store it.
+    Removing a secret would change what is measured; keeping the secret would store it.
 
     :raises InvalidSpecification: naming the fields, but not their values
     """
@@ -49,7 +49,7 @@ def refuse_secrets(value: Mapping[str, Any]) -> None:
 
 
 def public_specification(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove credentials from a specification; jobs use those in the index's configuration."""
+    """Remove credentials from a specification; jobs use those of the index configuration."""
     public = {k: v if k in _VERBATIM else public_values(v) for k, v in value.items()}
     if isinstance(python := value.get("python"), Mapping):
         texts = {k: python[k] for k in _LOCKS if isinstance(python.get(k), str)}
@@ -100,7 +100,7 @@ _LAUNCHER = "local"
 
 
 def versioned(response: Response) -> Response:
-    """Add the service's version to a response, also to errors."""
+    """Add the version of the service to a response; error responses get it, too."""
     if request.path.startswith(f"{PREFIX}/"):
         response.headers["X-Amun-Version"] = __version__
     return response

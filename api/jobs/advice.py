@@ -81,7 +81,7 @@ def _answered(
     *,
     may_fetch: bool,
 ) -> Answer:
-    """The answer to a request, over all listed versions or from the graph.
+    """Answer a request from all listed versions or from the graph.
 
     :param may_fetch: whether releases that the store lacks are read from the indexes
     """
@@ -115,7 +115,7 @@ def _log_outcome(answered: Answer, *, debug: bool) -> None:
 
 
 def _on_hardware(stores: Stores, request: AdviceRequest) -> StackRequest:
-    """Return the adviser's request with its hardware class, never that of the worker's machine."""
+    """Return the adviser's request with its hardware class, never with the worker's own class."""
     if request.hardware_prefix is not None:
         return on_hardware(stores, request.asked, request.hardware_prefix)
     if not request.described_hardware:
@@ -132,10 +132,10 @@ def _on_hardware(stores: Stores, request: AdviceRequest) -> StackRequest:
 def matching_hardware(
     recorded: Sequence[RecordedHardware], jobs: Mapping[str, int], described: Mapping[str, Any]
 ) -> str | None:
-    """Digest of the class with the most jobs among those of the described processor and GPU.
+    """Digest of the class with the most jobs, among classes with the described processor and GPU.
 
-    Several classes may share family and model, which is all that ``thamos`` sends. Evidence always
-    comes from one class, which the report names.
+    ``thamos`` sends only family and model, which several classes may share. Evidence always comes
+    from one class, which the report names.
 
     :param jobs: measured on each class, by digest
     :returns: ``None`` if no processor is described, or no class matches
@@ -185,7 +185,8 @@ def run_replay(worker: WorkerContext, analysis: Analysis, request: dict[str, Any
 def run_why_not(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
     """Explain what a requirement would change in the stack of a request, with current data.
 
-    Releases that the store lacks are first read from the indexes, if the client may request that.
+    If the client may request it, the job first reads releases that the store lacks from the
+    indexes.
 
     :returns: the identifier of the result's document
     :raises InvalidArgument: if there is no such advice

@@ -30,10 +30,10 @@ def read_over_indexes(
     use: Callable[[IndexResolution], Awaitable[T]],
     more: Iterable[Dependency] = (),
 ) -> T | IndexesSilent:
-    """The result of ``use`` over all listed versions; the versions that were read are stored.
+    """Return the result of ``use`` over all listed versions, and store the versions that were read.
 
-    Only configured indexes are asked. Clients see the progress in the state of the request; its log
-    names packages that no index has.
+    Only configured indexes are queried. Clients see the progress in the state of the request; the
+    log of the request names packages that no index has.
 
     :param use: such as :meth:`adviser.answering.index_resolution.IndexResolution.advise`
     :param more: requirements whose packages are read besides those of the request
@@ -68,7 +68,7 @@ def read_over_indexes(
 
 
 class _StoredProgress:
-    """Stores the progress of a request, at most once each :data:`_UPDATED_EVERY_S`."""
+    """Stores the progress of a request, at most once every :data:`_UPDATED_EVERY_S` seconds."""
 
     def __init__(self, worker: WorkerContext, analysis_id: str) -> None:
         self._worker = worker
@@ -76,7 +76,7 @@ class _StoredProgress:
         self._due = time.monotonic() + _UPDATED_EVERY_S
 
     def update(self, progress: ResolutionProgress) -> None:
-        """Store the progress if that is due."""
+        """Store the progress if an update is due."""
         if time.monotonic() >= self._due:
             self.store(progress)
 

@@ -65,7 +65,7 @@ def run_inspection(worker: WorkerContext, analysis: Analysis, request: dict[str,
 def _in_turn(
     specification: Specification, options: InspectOptions, settings: Settings
 ) -> InspectionOutcome:
-    """Run an inspection when no other one runs on this machine.
+    """Run an inspection once no other inspection is running on this machine.
 
     :raises AlreadyRunning: if another one runs for too long
     """

@@ -50,7 +50,7 @@ _ENDED = text("SELECT procrastinate_finish_job_v1(:job, 'aborted', true)")
 
 
 class QueueName(StrEnum):
-    """Names of queues. A worker takes jobs from the queues assigned to it; values are stored."""
+    """Names of queues. A worker takes jobs from its assigned queues. The values are stored."""
 
     #: Jobs that people wait for.
     PEOPLE = "people"

@@ -79,7 +79,7 @@ class Postponed(Exception):
 
 
 def pause_s(waited_s: float) -> int:
-    """Pause before the next attempt when a store has been unavailable for ``waited_s``.
+    """Seconds to pause before the next attempt if a store has been unavailable for ``waited_s``.
 
     >>> [pause_s(it) for it in (0, 5, 20, 600)]
     [2, 2, 10, 30]
@@ -90,7 +90,7 @@ def pause_s(waited_s: float) -> int:
 def run(worker: WorkerContext, analysis_id: str, work: Work, attempt: Attempt) -> None:
     """Run an analysis and store its final state.
 
-    An analysis that already has a final state is left alone, since a job may be delivered twice.
+    If the analysis already has a final state, nothing happens: a job may be delivered twice.
 
     :raises Postponed: if a store is unavailable, for less than the configured patience
     :raises ProjectError: one of :data:`PASSING`, if the job should be tried again
@@ -144,7 +144,7 @@ def _postpone(
 ) -> float:
     """Let an analysis wait for a store; returns how long it has waited so far, in seconds.
 
-    If a long run preceded the outage, the waiting time starts again from zero.
+    If the job ran for a long time before the outage, the waiting time starts again from zero.
     """
     reason = f"{message}; trying again"
     with worker.service.writing() as connection:
@@ -159,7 +159,7 @@ def _private(event: str, analysis: Analysis, error: ProjectError) -> None:
 
 
 def _cause(error: ProjectError) -> str:
-    """The cause of an error for clients, without settings and paths, which are private."""
+    """Describe the cause of an error to clients, without settings and paths, which are private."""
     return public_message(error) if isinstance(error, SchemaMismatch) else "its log says why"
 
 
@@ -196,7 +196,7 @@ class _LogLines(logging.Handler):
 
 @contextmanager
 def _logged(worker: WorkerContext, analysis: Analysis) -> Iterator[_End]:
-    """Store what this module logs within the block as the log of the analysis."""
+    """Store the lines that this module logs within the block as the log of the analysis."""
     lines = _LogLines()
 
     def end(state: AnalysisState, reason: str | None = None, *, result: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The tasks of workers, by the names that jobs are enqueued with, and what is scheduled."""
+"""The tasks of workers, under the names that jobs are enqueued with, and their schedules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class RetryPolicy(BaseRetryStrategy):
-    """Retries postponed jobs, and, a bounded number of times, jobs with temporary errors."""
+    """Retries postponed jobs; retries jobs with temporary errors a bounded number of times."""
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         """Retry after the requested delay, or after 1, 4, 9 … seconds."""
@@ -58,7 +58,7 @@ Task = Callable[Concatenate[JobContext, P], None]
 
 
 def _task(name: str, limit_s: float) -> Callable[[Task[P]], Task[P]]:
-    """Make a task of a function; a worker that runs it longer than ``limit_s`` ends itself."""
+    """Turn a function into a task; a worker that runs it for longer than ``limit_s`` exits."""
 
     def decorate(work: Task[P]) -> Task[P]:
         @wraps(work)
@@ -225,7 +225,7 @@ class Schedule:
 
 
 def schedules(settings: Settings) -> Iterator[Schedule]:
-    """The schedules; a task that reads from other services needs a setting."""
+    """The schedules; a task that reads other services is scheduled only if its setting exists."""
     yield Schedule("cron.prune", "17 * * * *", QueueName.BULK)
     for task, cron in (
         ("cron.refresh", settings.cron_refresh),

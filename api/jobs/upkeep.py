@@ -48,7 +48,7 @@ _LOG = logging.getLogger(__name__)
 
 
 async def keep_returning(app: procrastinate.App, worker: WorkerContext) -> None:
-    """Return stalled jobs to their queues periodically, while another job may run."""
+    """Periodically return stalled jobs to their queues, even while another job runs."""
     while True:
         try:
             await return_stalled_once(app, worker)
@@ -98,7 +98,7 @@ async def return_stalled(app: procrastinate.App, worker: WorkerContext) -> None:
 
 
 async def prune(app: procrastinate.App, worker: WorkerContext) -> None:
-    """Delete old jobs, uploads, requests and audit entries; settings may keep the last two.
+    """Delete old jobs and uploads, and, unless settings keep them, old requests and audit entries.
 
     Each transaction deletes few rows, so that it blocks nobody.
     """
@@ -112,7 +112,7 @@ async def prune(app: procrastinate.App, worker: WorkerContext) -> None:
 
 
 def _held(worker: WorkerContext) -> Connection | None:
-    """A transaction with the lock of :func:`return_stalled`; ``None`` if the lock is taken."""
+    """Transaction that holds the lock of :func:`return_stalled`; ``None`` if the lock is taken."""
     with relational_errors(worker.settings):
         connection = worker.service.engine.connect()
         try:
@@ -160,7 +160,7 @@ def _forget_old(worker: WorkerContext) -> None:
 def _in_batches(
     worker: WorkerContext, what: str, forget: Callable[[Connection], tuple[int, list[str]]]
 ) -> None:
-    """Delete batches of rows, each in a transaction, and the stored bodies of the documents."""
+    """Delete rows in batches, one transaction per batch, and the stored bodies of the documents."""
     deleted = named = 0
     for _ in range(MOST_BATCHES):
         try:

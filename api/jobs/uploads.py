@@ -43,9 +43,9 @@ PROJECT_SOON = replace(PROJECT, key="graph.project-soon", delay_s=1)
 def upload_id(analysis_id: str) -> str:
     """Identifier of the stored upload of a request.
 
-    The identifier is not the digest of the content, because that may be the identifier of the
-    ingested document. Uploads with the same content are stored separately, each as long as its
-    request needs it.
+    The identifier is not the digest of the content, because the ingested document may have that
+    digest as its identifier. Uploads with the same content are stored separately, each for as long
+    as its request needs it.
     """
     return digest(["upload", analysis_id])
 
@@ -95,8 +95,9 @@ def _refuse_whole(result: Mapping[str, Any]) -> None:
 def lock_of(settings: Settings, content: str) -> FileLock:
     """The lock for the temporary file of an upload.
 
-    A file lock is used, because the upload's file is local to this machine, too. The lock ends with
-    its process. Digests with the same first digits share a lock, so that there are few locks.
+    The lock is a file lock, because the upload's file is also local to this machine. The lock is
+    released when its process ends. Digests with the same first digits share a lock, so that there
+    are few locks.
     """
     name = content.removeprefix("sha256:")[:2]
     return FileLock(settings.home / "uploads" / f"{name}.lock", timeout=PATIENCE_S, mode=0o600)
@@ -126,7 +127,7 @@ def take_in(worker: WorkerContext, source: str) -> dict[str, Any]:
 
 
 def _refusals(source: str) -> list[dict[str, str]]:
-    """The refused documents of a source, in its order, with the reasons."""
+    """The refused documents of a source with the reasons, in the order of the source."""
     refusals = []
     for batch in read_inspections([source], LIMITS):
         refusals += [_refusal_document(it) for it in batch.refusals]

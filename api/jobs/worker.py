@@ -1,8 +1,8 @@
 """The worker process: runs jobs of the queue until a signal to stop.
 
 The worker returns a job to the queue if it cannot finish the job in time, or could not store the
-job's end because the queue was unavailable. A returned job does not count as an attempt; a job
-whose worker died does.
+job's end because the queue was unavailable. Returning a job does not count as an attempt; the death
+of its worker does.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _RunningWorker:
     job: Job | None = None
 
     async def take(self, work: Callable[[], Awaitable[Any]], context: JobContext, by: Any) -> Any:
-        """Note the job, and run it."""
+        """Remember the job, and run it."""
         self.worker_id, self.job = by.worker_id, context.job
         return await work()
 
@@ -110,7 +110,7 @@ class _RunningWorker:
 
 
 async def _work(running: _RunningWorker) -> None:
-    """Run jobs until a signal to stop, connecting again whenever the queue was unavailable."""
+    """Run jobs until a signal to stop; reconnect after each outage of the queue."""
     stopping = running.stopping
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)

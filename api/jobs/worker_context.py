@@ -87,7 +87,7 @@ class _KeptKnowledge:
 
     @property
     def items(self) -> int:
-        """Number of items, a measure of its memory."""
+        """Number of items, as a measure of the memory in use."""
         snapshot, evidence = self.snapshot, self.evidence
         packages = (snapshot.packages, snapshot.excluded, evidence.stacks)
         many = sum(len(them) for some in packages for them in some.values())

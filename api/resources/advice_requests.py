@@ -210,7 +210,7 @@ class WhyNotResource(MethodView):
     @blueprint.arguments(WhyNotQuerySchema, location="query")
     @blueprint.response(202, RequestSchema)
     def post(self, query: dict[str, Any], advice_id: str) -> Any:
-        """Request what a requirement would change in the stack, or why it cannot be met."""
+        """Ask what a requirement would change in the stack, or why it cannot be met."""
         _parsed(parse_dependencies, [query["requirement"]], "requirement")
         question = {"advice_id": _existing(advice_id), "requirement": query["requirement"]}
         return submit_request(

@@ -106,7 +106,7 @@ class AdviceListResource(MethodView):
     @blueprint.arguments(AdviceListQuerySchema, location="query")
     @blueprint.response(200, AdvicePageSchema)
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """List advice requested with this token, or all with the scope `admin`; newest first."""
+        """List advice requested with this token, newest first; scope `admin` lists all advice."""
         client = require_token()
         token_id = None if client.may(Scope.ADMIN) else client.token_id
         selection = AdviceFilter(**filters(query), token_id=token_id)

@@ -58,7 +58,7 @@ class ReleaseQuerySchema(StrictSchema):
 
 
 class ReleasePageQuerySchema(ReleaseQuerySchema, PageQuerySchema):
-    """Selects the index and a page of its release."""
+    """Selects the index that serves a release, and a page of a list."""
 
 
 class VersionQuerySchema(ReleaseQuerySchema):
@@ -277,7 +277,7 @@ def _evaluated(
 def _applies(
     requirement: Requirement, compiler: CandidateBuilder, extras: Iterable[str]
 ) -> bool | None:
-    """Whether a requirement applies with one of these extras; ``""`` means without any."""
+    """Whether a requirement applies with one of these extras; ``""`` means no extra."""
     if requirement.name is None or requirement.marker is None:
         return None if requirement.name is None else True
     try:

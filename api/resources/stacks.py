@@ -200,10 +200,10 @@ class ComparisonsResource(MethodView):
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """Compare two stacks by every comparison key that both were measured with.
 
-        Comparisons are those of `thoth stacks` with the same baseline, indicator and hardware.
-        P-values are adjusted over all stacks with the same comparison key, so a verdict depends
-        neither on the candidate nor on the page. To compare by one indicator only, set the filter
-        `indicator`.
+        The comparisons are the same as in `thoth stacks` with the same baseline, indicator and
+        hardware. P-values are adjusted over all stacks with the same comparison key, so a verdict
+        depends neither on the candidate nor on the page. To compare by one indicator only, set the
+        filter `indicator`.
         """
         selection = filters(query)
         stacks = (

@@ -1,4 +1,4 @@
-"""Uploads of inspections: small documents are ingested at once, archives by a worker."""
+"""Uploads of inspections: small documents are ingested immediately, archives by a worker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ingest.sources.source_items import (
 
 
 class TakenInSchema(Schema):
-    """Documents that were ingested at once."""
+    """Documents that were ingested immediately."""
 
     documents = texts("Identifiers of the documents, in order.", ["sha256:1f2e"])
     new = count("Number of new documents.", 1)
@@ -74,7 +74,7 @@ class UploadsResource(MethodView):
     @blueprint.alt_response(201, schema=TakenInSchema, description="Ingested at once.")
     @blueprint.alt_response(200, schema=TakenInSchema, description="Already known.")
     def post(self, query: dict[str, Any]) -> Any:
-        """Ingest inspections: a small document at once, an archive by a worker."""
+        """Ingest inspections: a small document immediately, an archive in a worker."""
         body = request.get_data(cache=False)
         if not body:
             raise ApiError(400, ProblemType.INVALID_REQUEST, "the body is empty")

@@ -40,7 +40,7 @@ class Certificate:
 
 
 def self_signed(folder: Path, more_names: Iterable[str] = ()) -> Certificate:
-    """The certificate in ``folder``; created unless a valid one covers all names.
+    """Return the certificate in ``folder``; create it unless a valid certificate covers all names.
 
     :param folder: made if missing, for its owner alone
     :param more_names: names or addresses beside this machine's own

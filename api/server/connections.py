@@ -1,9 +1,9 @@
 """Connections: the event loop waits for clients, and threads only run complete requests.
 
 In gunicorn's own worker, a slow handshake or request head holds a thread, and the loop waits for
-clients that do not close. In this worker, the loop handles TLS handshakes, request heads and the
-closing of all connections at once. A client can hold a thread only while it sends a body or
-receives a response, and both have a time limit.
+clients that do not close their connections. In this worker, the loop handles the TLS handshakes,
+request heads and closing of all connections concurrently. A client can hold a thread only while it
+sends a body or receives a response, and both have a time limit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HEAD_ENDS = b"\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class _Answering:
-    """A connection as requests use it."""
+    """The part of a connection that requests use."""
 
     sock: AnswerWriter
     client: Any
@@ -123,7 +123,7 @@ class ConnectionWorker(ThreadWorker):
         conn.initialized = True
 
     def _read_head(self, conn: TConn, _sock: Any = None) -> None:
-        """Read once, so that a fast client does not keep the loop from other clients."""
+        """Read only once, so that a fast client cannot keep the loop from other clients."""
         watched = self._watched[conn]
         head = watched.head
         try:
@@ -166,7 +166,7 @@ class ConnectionWorker(ThreadWorker):
             self._say_farewell(conn)
 
     def _say_farewell(self, conn: TConn) -> None:
-        """Wait until the client closes; closing first could discard data that it has not read."""
+        """Wait until the client closes; if the server closed first, unread data could be lost."""
         self._forget(conn)
         try:
             conn.sock.setblocking(False)
@@ -208,7 +208,7 @@ class ConnectionWorker(ThreadWorker):
 
 
 def _begin(head: bytearray) -> int:
-    """The offset of a request's head after empty lines, or a number above the limit.
+    """Offset of a request's head after empty lines; a number above the limit if they are too many.
 
     >>> [_begin(bytearray(it)) for it in (b"GET /", b"\\r\\nGET /", b"\\r\\n" * 1_000_000)]
     [0, 2, 10]

@@ -102,7 +102,7 @@ def serve(settings: Settings, front: ServerOptions, listener: socket.socket) -> 
 
 
 def _leave(code: object) -> NoReturn:
-    """End a worker process at once, because the cleanup that follows belongs to the master."""
+    """End a worker process at once, without the cleanup at exit, which belongs to the master."""
     logging.shutdown()
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)
 
@@ -111,7 +111,7 @@ class _Log(Logger):
     """Sends gunicorn's log to the log of the service, which removes secrets."""
 
     def setup(self, cfg: Any) -> None:
-        """Keep the handlers of the service."""
+        """Keep the log handlers of the service."""
         self.error_log.propagate = True
         self.error_log.setLevel(logging.WARNING)
 
@@ -123,7 +123,7 @@ class _Log(Logger):
         tell(environ, status, getattr(resp, "sent", None), request_time)
 
     def reopen_files(self) -> None:
-        """Do nothing: there are no files."""
+        """Do nothing, because this log has no files."""
 
 
 class _Server(BaseApplication):
@@ -170,7 +170,7 @@ class _Server(BaseApplication):
             self.cfg.set(name, value)
 
     def load(self) -> Flask:
-        """Create the application in each worker process, so that none shares a connection."""
+        """Create the application in each worker process, so that processes share no connections."""
         from api.app import create_app
 
         front = self._front

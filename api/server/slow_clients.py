@@ -53,7 +53,7 @@ class WaitBudget:
 
     @property
     def prompt_s(self) -> float:
-        """Seconds until the client needs a place for slow clients; 0 or negative after that.
+        """Seconds until the client counts as slow and needs a place; 0 or negative after that.
 
         >>> WaitBudget(Semaphore(), moved_bytes=2 * 1_048_576, waited_s=2.0).prompt_s
         0.25
@@ -124,7 +124,7 @@ class BodyReader(SocketUnreader):
 
 
 class AnswerWriter:
-    """Writes the responses of a connection, as the socket that gunicorn gets.
+    """Writes the responses of a connection; gunicorn uses it as the socket.
 
     All responses share one time limit, so that pipelined requests do not extend it.
     """

@@ -49,7 +49,7 @@ class ChildProcess:
 
 
 def backoff_s(deaths: int) -> float:
-    """Pause before a restart, after ``deaths`` failures in a row.
+    """Seconds to pause before a restart, after ``deaths`` failures in a row.
 
     >>> [backoff_s(it) for it in (1, 2, 3, 9)]
     [0.5, 1.0, 2.0, 30.0]
@@ -162,7 +162,7 @@ def _bind_to_parent() -> None:
 
 @contextmanager
 def keeping_stores(settings: Settings, look_s: float = _STORES_LOOK_S) -> Iterator[None]:
-    """Restart embedded stores of ``settings`` that die within the block.
+    """Restart the embedded stores of ``settings`` if they die within the block.
 
     A store that was stopped by ``thoth down`` stays down.
     """

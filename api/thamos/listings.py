@@ -25,7 +25,7 @@ from graph.record.tokens import Scope
 
 
 class SystemSchema(Schema):
-    """An operating system and a Python."""
+    """An operating system and a Python version."""
 
     os_name = fields.String(required=True)
     os_version = fields.String(required=True)
@@ -129,7 +129,7 @@ _PAGE = 25
 @needs(Scope.READ)
 @blueprint.response(200, EnvironmentsSchema)
 def environments() -> dict[str, Any]:
-    """List the systems and Python versions with measurements."""
+    """List the systems and Python versions that have measurements."""
     with reading() as (connection, _):
         return {"environment": known_systems(connection)}
 
@@ -153,7 +153,7 @@ def indexes() -> dict[str, Any]:
 @blueprint.arguments(ImportQuerySchema, location="query")
 @blueprint.response(200, ImportsSchema)
 def imports(query: dict[str, str]) -> dict[str, Any]:
-    """List the releases that provide a module, by the names of their wheels' files.
+    """List the releases that provide a module, according to the file names in their wheels.
 
     A release that contains the module `a` also provides `a.b`, unless `a` is a namespace of
     several projects.
@@ -241,7 +241,7 @@ def _image_document(image: KnownImage) -> dict[str, Any]:
 
 
 def _name_and_tag(image: str) -> tuple[str, str]:
-    """Split the reference of an image; a missing tag becomes an empty text.
+    """Split an image reference into name and tag; a missing tag becomes an empty string.
 
     >>> _name_and_tag("registry.example:5000/py:v1"), _name_and_tag("host:5000/py@sha256:1f")
     (('registry.example:5000/py', 'v1'), ('host:5000/py', ''))

@@ -147,7 +147,7 @@ _ALL = 100_000
 @blueprint.arguments(PackageNameQuerySchema, location="query")
 @blueprint.response(200, PackageNamesSchema)
 def list_names(query: dict[str, Any]) -> dict[str, Any]:
-    """List known packages for any system; the page after the last is empty."""
+    """List the known packages, whatever the system; the page after the last is empty."""
     like = query.get("like")
     with reading() as (connection, _):
         names = package_names(
@@ -213,7 +213,7 @@ def list_dependencies(query: dict[str, Any]) -> dict[str, Any]:
 @blueprint.response(200, MetadataV1Schema)
 @blueprint.alt_response(404, "NOT_FOUND")
 def get_metadata(query: dict[str, Any]) -> dict[str, Any]:
-    """Get the metadata of a release, by the names of core metadata fields."""
+    """Get the metadata of a release, keyed by the names of core metadata fields."""
     with reading() as (connection, _):
         release = _release(connection, query)
     metadata = {
@@ -233,7 +233,7 @@ def get_metadata(query: dict[str, Any]) -> dict[str, Any]:
 @blueprint.response(200, SolvedEnvironmentsSchema)
 @blueprint.alt_response(404, "NOT_FOUND")
 def environments(query: dict[str, Any]) -> dict[str, Any]:
-    """List known systems with a Python that a release supports; none for an unsolved release."""
+    """List known systems whose Python a release supports; none for an unsolved release."""
     with reading() as (connection, _):
         release = _release(connection, query)
         systems = known_systems(connection) if release.state == ReleaseState.SOLVED else []

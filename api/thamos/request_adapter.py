@@ -113,7 +113,7 @@ def _project(settings: Settings, body: Mapping[str, Any]) -> Project:
 
 
 def _with_source(settings: Settings, project: Project) -> Project:
-    """Add the service's default index to a Pipfile that names none.
+    """Add the service's default index to a Pipfile that names no index.
 
     Otherwise, a client would silently install from an index of its own choice.
     """
@@ -132,7 +132,7 @@ def _with_source(settings: Settings, project: Project) -> Project:
 
 
 def _notes(fields: Mapping[str, Any], name: str) -> tuple[dict[str, str], ...]:
-    """Return the client's notes, each with type, message and link; they precede the report's own.
+    """Return the client's notes, each with type, message and link; they precede the report's notes.
 
     :raises InvalidArgument: naming the invalid note
     """
@@ -155,8 +155,8 @@ def _sender(query: Mapping[str, Any], name: str, token: Token | None) -> str | N
 def environment_of(described: Mapping[str, Any] | None) -> Environment:
     """Convert a runtime environment of ``thamos``.
 
-    A known distribution determines the C library; without one, the platform is
-    ``linux_<machine>``. Missing fields never default to those of the server.
+    A known distribution determines the C library; otherwise, the platform is ``linux_<machine>``.
+    Missing fields never default to the server's own values.
 
     :raises InvalidArgument: naming the invalid field
     """
@@ -184,7 +184,7 @@ def environment_of(described: Mapping[str, Any] | None) -> Environment:
 
 
 def _platform(described_fields: Mapping[str, Any]) -> str | None:
-    """Return the platform. Old clients send a list with the text, or with its letters."""
+    """Return the platform. Old clients send a list: the whole text, or its letters."""
     platform = described_fields.get("platform")
     if isinstance(platform, list):
         whole = bool(platform) and len(str(platform[0])) > 1

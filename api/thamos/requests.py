@@ -103,7 +103,7 @@ class RuntimeEnvironmentSchema(Schema):
 
 
 class LibraryUsageSchema(LenientSchema):
-    """Names that a project uses, by module."""
+    """Names that a project uses from each module."""
 
     version = fields.String(allow_none=True)
     report = fields.Dict(

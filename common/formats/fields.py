@@ -46,7 +46,7 @@ def kind(value: Any) -> str:
 
 
 def wrong_type(value: Any, expected: str, field: str) -> InvalidDocument:
-    """The error of a field with another type than ``expected``."""
+    """The error for a field whose type is not ``expected``."""
     return InvalidDocument(
         Reason.WRONG_TYPE, f"{expected} was expected, {kind(value)} found", field=field
     )
@@ -92,7 +92,7 @@ def text_of(record: Record, key: str, at: str, most: int = MAX_NAME_LENGTH) -> s
 
 
 def too_long(field: str, most: int = MAX_NAME_LENGTH) -> InvalidDocument:
-    """The error of a text with more than ``most`` characters."""
+    """The error for a text of more than ``most`` characters."""
     return InvalidDocument(Reason.OUT_OF_RANGE, f"longer than {most} characters", field=field)
 
 

@@ -80,7 +80,7 @@ def inside(at: str, key: str) -> str:
 
 
 def wrong_type(value: Any, wanted: str, at: str) -> NoReturn:
-    """Raise an error for a value of another type than ``wanted``."""
+    """Raise an error for a value whose type is not ``wanted``."""
     refuse(
         Reason.WRONG_TYPE,
         f"{shown(value)} where {wanted} was expected",

@@ -30,7 +30,7 @@ def pip_options(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def has_uv_file(environ: Mapping[str, str]) -> bool:
-    """Whether uv has a configuration file, which then takes precedence over pip's configuration."""
+    """Whether uv has a configuration file; if so, it takes precedence over pip's configuration."""
     return any(path.exists() for path in _uv_files(environ))
 
 
@@ -46,7 +46,7 @@ def uv_options(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def uv_indexes(environ: Mapping[str, str]) -> Iterator[tuple[str, str, bool]]:
-    """Name (may be empty), URL and whether it is the default, in descending precedence."""
+    """Each index's name (may be empty), URL and default flag, in descending precedence."""
     for variable, is_default in (
         ("UV_DEFAULT_INDEX", True),
         ("UV_INDEX_URL", True),
@@ -65,7 +65,7 @@ def uv_indexes(environ: Mapping[str, str]) -> Iterator[tuple[str, str, bool]]:
 
 
 def _named(item: str) -> tuple[str, str]:
-    """Split ``name=URL``; a URL alone may contain an equals sign, too."""
+    """Split ``name=URL``; a URL without a name may also contain an equals sign."""
     name, equals, url = item.partition("=")
     return (name, url) if equals and re.fullmatch(r"[\w.-]+", name) else ("", item)
 

@@ -1,7 +1,7 @@
 """Results of jobs: measurements on standard output, and conditions that the runner recorded.
 
 Only the executor of this project writes the conditions, in documents that have a
-``document_version``. In other documents, fields of the same names have other meanings.
+``document_version``. In other documents, fields with the same names have other meanings.
 """
 
 from __future__ import annotations
@@ -364,7 +364,7 @@ def _limits(result: Record) -> Allowance | None:
 
 
 def thread_variables(variables: Record, at: str) -> dict[str, str]:
-    """The variables that set numbers of threads, as texts of at most 20 characters."""
+    """The variables that set the number of threads, as texts of at most 20 characters."""
     threads = {}
     for name in THREAD_VARIABLES:
         value = variables.get(name)

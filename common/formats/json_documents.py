@@ -1,8 +1,9 @@
-"""Strict JSON: canonical bytes, digests, refusal of documents that parsers read differently.
+"""Strict JSON: canonical bytes, digests, and refusal of documents that parsers read differently.
 
 :func:`load_json` refuses repeated keys, NUL characters, lone surrogates and numbers that are not
-finite. The fast path is one parse and one dump by orjson and a few counts over the bytes. Only a
-document that fails one of these steps is read again, slowly, to find out what is wrong and where.
+finite. The fast path parses and dumps the document once with orjson, and makes a few counts over
+the bytes. Only a document that fails one of these steps is read again, slowly, to find out what is
+wrong and where.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from common.reasons import Reason
 
 
 def refuse_repeated_keys(data: bytes, canonical: bytes) -> None:
-    """Refuse a document in which an object has a key twice, because parsers disagree on it.
+    """Refuse a document that repeats a key in an object, because parsers read it differently.
 
     :param data: a valid JSON document
     :param canonical: its parsed value as canonical JSON
@@ -56,9 +57,10 @@ def walk(value: Any, at: str = "$") -> Iterator[tuple[str, Any]]:
 def _may_repeat_keys(data: bytes, canonical: bytes) -> bool:
     """Whether ``data`` and its canonical form have different numbers of colons.
 
-    The parser keeps only one of two equal keys, so the canonical bytes have one colon less. Colons
-    inside texts occur in both. The canonical form unescapes colons, and such a colon could hide a
-    missing one. Documents with escapes that may be colons are therefore checked more closely.
+    The parser keeps only one of two equal keys, so the canonical bytes have one colon fewer. Both
+    forms contain the colons inside texts. The canonical form unescapes colons, and an unescaped
+    colon could hide a missing one. Documents with escapes that may be colons are therefore checked
+    more closely.
     """
     return data.count(b":") != canonical.count(b":") or b"\\u003" in data
 
@@ -120,7 +122,7 @@ def out_of_bounds(value: Any) -> tuple[str, str] | None:
 
 
 def _fault_below(value: Any, depth: int) -> tuple[list[str | int], str] | None:
-    """Keys that lead to the first fault, innermost first, and its message."""
+    """The keys on the path to the first fault, innermost first, and the fault's message."""
     message = _fault_of(value, depth)
     if message is not None:
         return [], message

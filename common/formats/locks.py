@@ -1,8 +1,8 @@
 """Locks: entries of ``Pipfile.lock`` (pipenv) and ``pylock.toml`` (PEP 751).
 
-Entries are read as they are written. Callers check names, versions and hashes by the rules of
-their room, and decide whether one invalid entry refuses the whole lock. Requirements files that
-serve as locks are read by :mod:`common.formats.requirements_files`.
+Entries are read as they are written. Callers check names, versions and hashes by their own rules.
+They also decide whether to refuse the whole lock because of one invalid entry. Requirements files
+that serve as locks are read by :mod:`common.formats.requirements_files`.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def parse_line(line: str, number: int, at: str) -> Line:
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines joined with their continuations, without comments, each with its first line number."""
+    """Lines joined with their continuations, without comments; each with its first line number."""
     held, began = list[str](), 0
     for number, line in enumerate([*text.splitlines(), ""], start=1):
         began = began or number
@@ -206,8 +206,8 @@ def kind_of_reference(text: str) -> SourceKind:
 def reference_without_name(text: str) -> SourceKind | None:
     """The kind of source of a line that is only a URL or a path; ``None`` for other lines.
 
-    A text with another prefix before a colon is not a path, so that arbitrary files with colons are
-    not mistaken for requirements files.
+    If a text starts with another prefix and a colon, it does not count as a path. Otherwise,
+    arbitrary files with colons could be mistaken for requirements files.
 
     >>> [reference_without_name(it) for it in ("./here", "a-1.whl", "https://h/a.zip#egg=a", "a>1")]
     [<SourceKind.LOCAL_PATH: 'local_path'>, <SourceKind.LOCAL_PATH: 'local_path'>, \

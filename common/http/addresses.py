@@ -25,11 +25,11 @@ _ALLOCATED = ipaddress.ip_network("2000::/3")
 
 
 class AddressGuard:
-    """Decides which addresses of a host may be connected to.
+    """Decides to which addresses of a host a connection is allowed.
 
-    Public addresses are allowed. Private addresses are allowed if the host is the server itself, if
-    the server has the same address and port (a mirror that also hosts the files), or if the
-    settings name the host.
+    Public addresses are allowed. Private addresses are allowed in three cases: the host is the
+    server itself, the server has the same address and port (a mirror that also hosts the files), or
+    the settings name the host.
     """
 
     def __init__(self, url: str, file_hosts: Collection[str]) -> None:
@@ -87,7 +87,7 @@ def is_public(address: str) -> bool:
 
 
 def refused(host: str) -> IndexProblem:
-    """The error of a host with a private address."""
+    """The error for a host with a private address."""
     return IndexProblem(
         IndexFault.ADDRESS_REFUSED,
         f"the server refers to {cut(host)}, which has a private address",

@@ -231,7 +231,7 @@ class Fetcher:
         return {"Authorization": f"Basic {credentials}"}
 
     async def _ask_keyring(self) -> bool:
-        """Whether a keyring has credentials that were not tried yet; it is queried only once."""
+        """Whether a keyring, queried only once, has credentials that were not tried yet."""
         if self._keyring_asked:
             return False
         self._keyring_asked = True
@@ -254,13 +254,13 @@ class Fetcher:
 
 
 def too_large(what: str, limit: int, setting: str = "") -> IndexProblem:
-    """The error of a resource that exceeds its size limit, in bytes."""
+    """The error for a resource that exceeds its size limit; the limit is in bytes."""
     by = f", the limit in {setting}" if setting else ""
     return IndexProblem(IndexFault.TOO_LARGE, f"{what} is larger than {limit:,} bytes{by}")
 
 
 def redirect_target(url: str, location: str, what: str) -> str:
-    """The URL of a redirect from ``url``.
+    """The URL that a redirect from ``url`` leads to.
 
     :raises IndexProblem: ``redirect_refused``, if it is not HTTP or leaves HTTPS
     """
@@ -276,7 +276,7 @@ def redirect_target(url: str, location: str, what: str) -> str:
 
 
 def status_problem(head: Head, what: str) -> IndexProblem:
-    """The error of a response with an unexpected status."""
+    """The error for a response with an unexpected status."""
     status = head.status
     codes = {404: IndexFault.NOT_FOUND, 410: IndexFault.NOT_FOUND}
     codes |= {401: IndexFault.UNAUTHORIZED, 403: IndexFault.UNAUTHORIZED}
@@ -405,7 +405,7 @@ def _is_number(text: str) -> bool:
 
 
 def _decompressed(decompressor: zlib._Decompress, chunk: bytes, what: str) -> Iterator[bytes]:
-    """Decompress in steps: a chunk that expands a thousandfold is never held as a whole."""
+    """Decompress in steps: a chunk that expands a thousandfold is never in memory as a whole."""
     while not decompressor.eof:
         try:
             part = decompressor.decompress(chunk, _STEP)

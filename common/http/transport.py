@@ -73,7 +73,7 @@ _NO_TUNNEL = "CONNECT tunnel failed"
 
 
 class StopReceiving(Exception):
-    """Raised by a receiver that has enough of a body; the response then counts as complete."""
+    """Raised by a receiver that needs no more of a body; the response then counts as complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class _Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Status and headers of a response; names in lower case, the last of repeated headers."""
+    """Status and headers of a response; names in lower case, only the last of repeated headers."""
 
     status: int
     headers: Mapping[str, str]
@@ -145,10 +145,10 @@ class Head:
 class Transport:
     """Sends GET requests over few connections, to checked addresses only.
 
-    A transport uses HTTP/2 if the server offers it, and otherwise HTTP/1.1 with kept connections.
-    It is bound to the event loop of its first request. Proxies that the environment names are used,
-    and their addresses are trusted. A proxy resolves host names itself, so only literal private
-    addresses can be refused.
+    A transport uses HTTP/2 if the server offers it, and otherwise HTTP/1.1 with persistent
+    connections. It is bound to the event loop of its first request. Proxies from the environment
+    are used, and their addresses are trusted. A proxy resolves host names itself, so only literal
+    private addresses can be refused.
 
     :param connections: to one host
     :param connect_s: seconds to connect
@@ -290,7 +290,7 @@ class Transport:
                 curl.setopt(_PROXY_TLS[option], path)
 
     def _take_header(self, transfer: _Transfer, line: bytes) -> None:
-        """Keep a header; a further status line, as after status 100, discards earlier headers."""
+        """Store a header; another status line, as after status 100, discards earlier headers."""
         transfer.active_at = self._now()
         status = _STATUS_LINE.match(line)
         if status is not None:
@@ -311,7 +311,7 @@ class Transport:
         return len(part)
 
     def _open(self, allowed: frozenset[str], address: Any) -> Any:
-        """Open a socket after making sure that its address was checked."""
+        """Open a socket, but only to an address that was checked."""
         family, kind, protocol, target = address
         if _without_scope(str(target[0])) not in map(_without_scope, allowed):
             return pycurl.SOCKET_BAD
@@ -347,7 +347,7 @@ class Transport:
             )
 
     def _act(self, descriptor: int, events: int) -> None:
-        """Let libcurl do what can be done without waiting, and report the transfers that ended."""
+        """Let libcurl do everything that does not block, and report the transfers that ended."""
         while self._multi.socket_action(descriptor, events)[0] == pycurl.E_CALL_MULTI_PERFORM:
             pass
         while self._opened:
@@ -390,7 +390,7 @@ def _without_scope(address: str) -> str:
 
 
 def tls_options(environ: Mapping[str, str]) -> list[tuple[int, str]]:
-    """Trust the certificates that pip and uv are configured with or, without any, the system's.
+    """Trust the certificates configured for pip and uv or, if there are none, those of the system.
 
     :returns: options of libcurl and their paths
     :raises InvalidSettings: if certificates cannot be read
@@ -427,7 +427,7 @@ _PROXY_TLS = {
 
 
 def proxy_for(scheme: str, host: str, port: int) -> str | None:
-    """URL of the proxy that the environment names, or ``None``.
+    """URL of the proxy from the environment, or ``None``.
 
     :raises InvalidSettings: for other kinds of proxies
     """
@@ -443,7 +443,7 @@ def proxy_for(scheme: str, host: str, port: int) -> str | None:
 
 
 def problem_of_timeout(host: str) -> IndexProblem:
-    """The error of a server that is too slow."""
+    """The error for a server that is too slow."""
     return IndexProblem(IndexFault.TIMEOUT, f"{cut(host)} does not answer in time", retryable=True)
 
 

@@ -5,8 +5,8 @@ replaced as a whole, and damaged files count as missing. A page is stored with t
 versions, so that most uses neither decompress nor parse it.
 
 The library hishel was tried. One of its modes ignores the age in a response. Its other mode uses
-that age instead of the caller's, and caches nothing from an index that sends neither validators nor
-an age. In this cache, the caller decides how old a page may be.
+the age in the response instead of the caller's, and caches nothing from an index that sends neither
+validators nor an age. In this cache, the caller decides how old a page may be.
 
 File URLs may contain tokens that are needed for downloads, so pages are stored unchanged, readable
 for this user only. A page with a user or a password in a URL is never stored.
@@ -132,7 +132,7 @@ class IndexCache:
     def metadata(self, sha256: str | None) -> MetadataRead | None:
         """The metadata of a file.
 
-        Metadata of a wheel that was stored without its names (before 0.2.0) is left out.
+        Wheel metadata that was stored without import names (before 0.2.0) is ignored.
         """
         stored = _read(self._metadata(sha256)) if sha256 else None
         if stored is None or ("imports" not in stored[0] and stored[0].get("source") in _OF_WHEELS):
@@ -230,7 +230,7 @@ def listed_from(rows: Sequence[Any]) -> dict[str, ListedVersion]:
 
 
 def _holds_user(body: bytes) -> bool:
-    """Whether a URL in a page has a user, also if the page escapes its characters."""
+    """Whether a URL in a page has a user, even if the page escapes characters of the URL."""
     if b"@" not in body and b"\\u0040" not in body and b"&" not in body:
         return False
     text = body.replace(b"\\/", b"/").replace(b"\\u0040", b"@").decode("latin-1")

@@ -81,7 +81,7 @@ class IndexClient:
 
     @property
     def cache_error(self) -> str | None:
-        """Why something could not be written to the cache: its folder, and the system's message."""
+        """Why a write to the cache failed: the folder of the cache, and the system's message."""
         return self._cache.write_error
 
     async def __aenter__(self) -> IndexClient:
@@ -117,7 +117,7 @@ class IndexClient:
         return await self._fetch_page(name, kept)
 
     def kept_page(self, name: str) -> ProjectPage | None:
-        """The cached page of a project, however old; for when the index does not answer."""
+        """The cached page of a project, however old it is; used when the index does not answer."""
         kept = self._cache.page(canonicalize_name(name))
         return None if kept is None else kept.page
 
@@ -137,7 +137,7 @@ class IndexClient:
         return read
 
     async def download(self, file: IndexFile, target: Path) -> None:
-        """Download a file to ``target`` and check hash and size; errors leave no file."""
+        """Download a file to ``target`` and check hash and size; leave no file after an error."""
         try:
             with target.open("w+b") as into:
                 await self._copy(file, into)
@@ -152,7 +152,7 @@ class IndexClient:
         return None if known is None else known.text
 
     def keep_metadata(self, key: str, text: str) -> None:
-        """Store metadata that was built, under 64 hexadecimal digits that are no file's hash."""
+        """Store metadata from a build, under 64 hexadecimal digits that are no file's hash."""
         self._cache.keep_metadata(key, MetadataRead(text, SDIST_BUILT))
 
     async def _copy(self, file: IndexFile, into: BinaryIO) -> None:

@@ -1,4 +1,4 @@
-"""The package indexes that this machine is configured with, by pip, uv and the settings.
+"""The package indexes that pip, uv and the settings configure for this machine.
 
 A request can name one of these indexes, but never add an index: the operator of a machine decides
 which indexes it fetches from.
@@ -46,7 +46,7 @@ class Index:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a local folder."""
+        """Whether the index is a local folder."""
         return self.url.startswith("file:")
 
 
@@ -55,10 +55,10 @@ def configured_indexes(
 ) -> dict[str, Index]:
     """The indexes of this machine by name, the default one (``pypi``) first.
 
-    The default is the index in uv's configuration. If there is none, it is the index in pip's
-    configuration, and without that, the public index. A setting for the name ``pypi`` replaces all
-    of them. The other indexes come from the settings, from named indexes of uv's configuration, and
-    from pip's folders of wheels. Indexes without a name are ignored.
+    The default is the index in uv's configuration. If uv configures none, the default is the index
+    in pip's configuration or, without one, the public index. A setting for the name ``pypi``
+    overrides all three. The other indexes come from the settings, from named indexes of uv's
+    configuration, and from pip's folders of wheels. Indexes without a name are ignored.
 
     :raises InvalidSettings: if a URL is invalid
     """

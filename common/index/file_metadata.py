@@ -88,7 +88,7 @@ def archive_metadata(file: IndexFile, archive: BinaryIO, limit: int) -> Metadata
 
 
 def check_hash(file: IndexFile, archive: BinaryIO) -> None:
-    """Compare a complete file with hash and size on its page, and rewind it.
+    """Compare a complete file with the hash and size on its page, and rewind the file.
 
     :raises IndexProblem: ``hash_mismatch``, ``size_mismatch``
     """

@@ -1,9 +1,9 @@
 """Links of an HTML page, parsed in time linear in its length.
 
 The standard library's parser searches the whole page for the end of an unclosed construct, and then
-starts again just after its beginning. The parser's time grows with the square of a page's length:
-minutes for 100 kB of ``<a ``. Here an unclosed construct takes the rest of the page with it, as in
-browsers (WHATWG HTML, 13.2.5).
+starts again just after the construct's beginning. The parser's time grows with the square of a
+page's length: minutes for 100 kB of ``<a ``. In this module, an unclosed construct extends to the
+end of the page, as in browsers (WHATWG HTML, 13.2.5).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REFERENCE = re.compile(r"&(?:#[^&]*+|([A-Za-z][A-Za-z0-9]*+)(;?)(=?))")
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A start tag, or with ``closing`` an end tag.
+    """A start tag or, with ``closing``, an end tag.
 
     :param name: in lower case
     :param attributes: the requested ones, by name in lower case
@@ -99,7 +99,7 @@ def plain(text: str) -> str:
 
 
 def _plain_value(text: str) -> str:
-    """Resolve references in an attribute, except those without semicolon before ``=`` or a letter.
+    """Resolve references in an attribute, except if ``=`` or a letter follows without a semicolon.
 
     >>> _plain_value("?a=1&region=2&amp;b=&#51;&copy=4")
     '?a=1&region=2&b=3&copy=4'
@@ -177,7 +177,7 @@ class _Links:
 
 
 def read_links(body: bytes, base_url: str, charset: str) -> tuple[dict[str, str], list[Link]]:
-    """What the page says about itself, such as ``repository-version``, and its links.
+    """Metadata of the page, such as ``repository-version``, and its links.
 
     Time and memory are linear in the length of the page.
 

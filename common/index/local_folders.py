@@ -22,9 +22,9 @@ def folder_page(root: str, name: str, limit: int) -> ProjectPage:
     """The files of a project in the index at ``root``, a ``file`` URL.
 
     An ``index.html`` in a folder with the project's name is read like a page of a server. Without
-    that page, the files of the folder are used, and without the folder, the files of the index.
-    Files that are on no page are hashed, and hashed again after every change. Symbolic links to
-    outside of the index are not followed.
+    that page, the files in the folder are used. Without the folder, the files in the index are
+    used. Files that are on no page are hashed, and hashed again after every change. Symbolic links
+    that lead out of the index are not followed.
 
     :param limit: bytes of a page
     :raises IndexProblem: ``not_found`` if there is no file of the project, ``unreachable`` if
@@ -58,7 +58,7 @@ def path_of(url: str) -> Path:
 
 
 def local_path(root: str, file: IndexFile) -> Path:
-    """The path of a file of the index at ``root``, inside of which the file must be.
+    """The path of a file of the index at ``root``; the file must be inside the index.
 
     :raises IndexProblem: ``not_found``, ``address_refused``
     """

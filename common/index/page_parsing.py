@@ -220,10 +220,10 @@ def status_of(state: Any, reason: Any) -> ProjectStatus:
 
 
 class JsonPage:
-    """A page in JSON, of which only the requested parts are read.
+    """A page in JSON; only the requested parts are read.
 
-    Only the compressed text and the summaries are held in memory, because the pages of a large
-    project graph take more than 100 MB as text, and five times as much as objects.
+    Only the compressed text and the summaries are held in memory. The pages of a large project
+    graph take more than 100 MB as text, and five times that as parsed objects.
 
     :param compressed: by Zstandard
     :param newest: the files of the versions that were uploaded last, which most callers ask for:
@@ -331,7 +331,7 @@ class _RecentPages:
         return known[0] if known else None
 
     def keep(self, page: JsonPage, parsed: _ParsedJson, size: int) -> None:
-        """Hold a page, and forget the oldest pages."""
+        """Keep a page, and drop the oldest pages."""
         if size > self._most_bytes:
             return
         with self._lock:
@@ -360,7 +360,7 @@ def _summaries(
 ) -> tuple[dict[str, ListedVersion], dict[str, list[int]]]:
     """Summary of each version, and the places of its entries in the page.
 
-    The summary is as :func:`contents_of` makes it, but in a tenth of the time.
+    The summary equals that of :func:`contents_of`, but takes a tenth of the time.
     """
     names = _UsualNames(name)
     spelled: dict[str, str] = {}
@@ -480,7 +480,7 @@ _LENGTHS = frozenset((20, *range(22, 28)))
 
 
 class _UsualNames:
-    """Parses the names of a project's files, but for very odd ones, which need a slow parser."""
+    """Parses the names of a project's files, except very odd names, which need a slow parser."""
 
     def __init__(self, project: str) -> None:
         self._project = project
@@ -488,7 +488,7 @@ class _UsualNames:
         self._own: re.Pattern[str] | None = None
 
     def parts(self, entry: Any) -> _Parts | None:
-        """Parts of the name of an entry's file; ``None`` if it is unknown or of no project."""
+        """Parts of the filename of an entry; ``None`` if unknown or not of this project."""
         filename = entry.get("filename") if type(entry) is dict else None
         if type(filename) is not str or len(filename) > _LONGEST_NAME:
             return None
@@ -520,7 +520,7 @@ class _UsualNames:
 
 
 def _is_plain(entry: dict[str, Any]) -> bool:
-    """Whether the keys that a summary uses have the usual types, which are read faster."""
+    """Whether the keys that a summary uses have the usual types; such entries are read faster."""
     get = entry.get
     url, hashes, yanked = get("url"), get("hashes"), get("yanked", False)
     python, uploaded = get("requires-python"), get("upload-time")

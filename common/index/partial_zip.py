@@ -1,6 +1,6 @@
 """Read METADATA from parts of a remote wheel.
 
-The table of contents of a large wheel has up to 1.5 MB. Only the entry of METADATA is needed, and
+The table of contents of a large wheel takes up to 1.5 MB. Only the entry of METADATA is needed, and
 that entry is usually one of the last. That entry, its member and an end record make a small archive
 that is read like any other archive.
 """

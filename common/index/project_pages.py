@@ -194,17 +194,17 @@ class ProjectPage:
 
     @property
     def digest(self) -> str:
-        """Digest of the files, as :attr:`PageContents.digest`."""
+        """Digest of the files, as in :attr:`PageContents.digest`."""
         return self.contents.digest
 
     @property
     def skipped(self) -> tuple[str, ...]:
-        """Entries that are left out, as :attr:`PageContents.skipped`."""
+        """Entries that are left out, as in :attr:`PageContents.skipped`."""
         return self.contents.skipped
 
     @property
     def conflicts(self) -> tuple[tuple[str, str, str, str], ...]:
-        """Files with two hashes, as :attr:`PageContents.conflicts`."""
+        """Files with two hashes, as in :attr:`PageContents.conflicts`."""
         return self.contents.conflicts
 
     @property
@@ -243,7 +243,7 @@ def wheel_tag_set(filename: str) -> str:
 
 
 def contents_of(entries: Iterable[IndexFile | str], versions: Iterable[str]) -> PageContents:
-    """Group files by version; of two files with the same name the first counts.
+    """Group files by version; if two files have the same name, the first one counts.
 
     :param entries: files, and names of invalid entries
     :param versions: listed by the index, whose spelling wins over that of files, such as ``1.0``

@@ -1,4 +1,4 @@
-"""Reads the metadata of a release from the best of its files, and reports what is wrong with it."""
+"""Reads the metadata of a release from the best of its files, and reports metadata problems."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from common.releases import ReleaseProblem
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMetadata:
-    """Metadata of a release, or the problem that keeps it unknown.
+    """Metadata of a release, or the problem that prevents reading the metadata.
 
     :param requires_dist: requirement lines as written; ``None`` if they are not known
     :param metadata_file: the file that was read, also if it was broken
@@ -64,7 +64,7 @@ def metadata_of_file(
 
 
 def _imports(core: CoreMetadata, read: MetadataRead) -> ImportNames | None:
-    """The best source is all files of a wheel, the next a declaration, the last some files."""
+    """Names from all files of a wheel are best; next comes a declaration, then some files."""
     if (read.imports is None or not read.imports.complete) and core.import_names is not None:
         return declared_names(core.import_names, core.import_namespaces)
     return read.imports
@@ -157,7 +157,7 @@ async def read_release(
     version: str,
     files: Sequence[IndexFile],
 ) -> ReleaseMetadata:
-    """Read the metadata of a release, or the problem that keeps it unknown.
+    """Read the metadata of a release, or return the problem that prevents reading it.
 
     :param read: such as :meth:`common.index.client.IndexClient.metadata`
     :raises IndexProblem: if the index did not serve the files; try again later

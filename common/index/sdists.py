@@ -86,9 +86,9 @@ _DECOMPRESSORS: dict[bytes, Callable[[], object]] = {
 
 
 class SdistReader:
-    """Takes a compressed tar archive part by part, until its metadata is known.
+    """Receives a compressed tar archive part by part, until its metadata is known.
 
-    A small archive is taken completely.
+    A small archive is received completely.
 
     The reader stands in for the file that a response is written to. Nothing is extracted, and links
     are not followed.

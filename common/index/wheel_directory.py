@@ -1,7 +1,7 @@
 """Reads module names from the known part of the central directory of a wheel.
 
-The end of a wheel is fetched for its METADATA anyway, and it holds the whole directory of most
-wheels. Nothing else is fetched here.
+The end of a wheel is fetched for its METADATA anyway. For most wheels, this end contains the whole
+directory. Nothing else is fetched here.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def import_names_in(wheel: BinaryIO) -> ImportNames | None:
 
 
 def directory_of(wheel: BinaryIO) -> WheelDirectory | None:
-    """The central directory of a wheel, or the known end of it.
+    """The central directory of a wheel, or as much of the directory's end as is known.
 
     :returns: ``None`` if it is broken, in the format for files above 4 GiB, or beyond the limits
     """
@@ -125,7 +125,7 @@ def _known_end(wheel: BinaryIO, first: int, last: int) -> WheelDirectory | None:
 
 
 def _parsed(data: bytes, start: int, *, complete: bool) -> WheelDirectory | None:
-    """The entries that begin at ``start`` and end with ``data``; ``None`` if they do not."""
+    """The entries from ``start`` on; ``None`` if they do not end exactly with ``data``."""
     paths, texts = [], {}
     while start + ENTRY.size <= len(data):
         if data[start : start + 4] != ENTRY_MARK:

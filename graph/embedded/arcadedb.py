@@ -170,7 +170,7 @@ def _can_query(port: int, user: str, password: str) -> bool:
 
 
 def _wheel() -> Path:
-    """The wheel's folder, found without importing it, which would start a JVM in this process."""
+    """The wheel's folder, found without an import, because an import would start a JVM here."""
     wheel = find_spec("arcadedb_embedded")
     for folder in (wheel.submodule_search_locations or []) if wheel else []:
         if (Path(folder) / "jre" / "bin" / "java").exists():

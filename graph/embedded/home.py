@@ -52,7 +52,8 @@ class Home:
     def prepare(self) -> None:
         """Create the folders.
 
-        If ``THOTH_HOME`` already contains files, its mode stays, because it may have other uses.
+        If ``THOTH_HOME`` already contains files, its mode is not changed, because the folder may
+        have other uses.
 
         :raises OSError: if a folder cannot be created
         """

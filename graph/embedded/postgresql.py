@@ -122,10 +122,10 @@ class PostgreSQL(Service):
             ) from error
 
     def _remove_remains(self) -> None:
-        """Remove the processes and files that a killed server or first start left behind.
+        """Remove processes and files left behind by a killed server or a killed first start.
 
         Call this only if no server uses the data. PostgreSQL would trust the process identifier in
-        ``postmaster.pid`` even if it belongs to another program now.
+        ``postmaster.pid`` even if that identifier now belongs to another program.
         """
         data, program = str(self.home.postgresql), str(_programs() / "postgres")
         # The program is compared too, because a shell may have the same working directory.
@@ -218,7 +218,7 @@ def _unprivileged() -> list[str]:
 
 
 def _works_in(folder: Path, process: psutil.Process) -> bool:
-    """Whether a process is a program of PostgreSQL with working directory ``folder``."""
+    """Whether a process runs a program of PostgreSQL in the working directory ``folder``."""
     within = Path(process.cwd()).is_relative_to(folder.resolve())
     return within and Path(process.exe()).parent == _programs().resolve()
 

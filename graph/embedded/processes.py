@@ -43,7 +43,7 @@ def spawn(argv: list[str], log: Path, folder: Path) -> psutil.Process:
 
 
 def alive(pid: int, created: float) -> psutil.Process | None:
-    """The running process ``pid``; ``None`` if it did not start at ``created``.
+    """The running process ``pid``; ``None`` if its start time is not ``created``.
 
     :param created: start time of the process, in seconds since the epoch
     """

@@ -1,4 +1,4 @@
-"""An embedded store that runs as a daemon, which later processes find and use."""
+"""An embedded store, which runs as a daemon so that later processes can find and use it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STOP_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """The content of ``run/KEY.json``, which keeps the port while the store is stopped.
+    """The content of ``run/KEY.json``; it also keeps the port while the store is stopped.
 
     :param created: start time of the process in seconds since the epoch; needed because the process
         identifier may belong to another process by now
@@ -54,7 +54,7 @@ class Service(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Create the files that a start needs; safe to repeat after an interruption."""
+        """Create the files that the store needs to start; safe to repeat after an interruption."""
 
     @abstractmethod
     def command(self, port: int) -> list[str]:
@@ -70,7 +70,7 @@ class Service(ABC):
 
     @classmethod
     def is_outdated(cls, home: Home) -> bool:
-        """Whether the store in ``home`` has a configuration that this version must replace."""
+        """Whether the store in ``home`` has an outdated configuration that must be replaced."""
         return False
 
     @property

@@ -100,7 +100,7 @@ class EmbeddedStores:
         return record if record is not None and living(record) else None
 
     def died(self, kind: type[Service]) -> bool:
-        """Whether a store that was started has died; writes nothing."""
+        """Whether a started store has died; writes nothing."""
         record = read_record(self.home, kind.key)
         return record is not None and record.ready and living(record) is None
 

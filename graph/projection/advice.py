@@ -178,7 +178,7 @@ ADVICES = ImmutableNode(node=ADVICE, edges=(RECOMMENDED, BASED_ON, CLAIMS, ANSWE
 
 
 def project_advice(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
-    """Create the missing advice among ``keys``, after missing nodes that its edges point at.
+    """Create the missing advice among ``keys``, after the missing target nodes of its edges.
 
     Advice that the record no longer has is deleted from the graph.
     """

@@ -246,7 +246,7 @@ INSPECTED = EdgeKind(
 
 
 def _edge_of_observations(type: str, end: NodeKind, column: Any) -> EdgeKind:
-    """Edges of an inspection, one to each distinct value of ``column`` in its observations."""
+    """Edges of an inspection: one for each distinct value of ``column`` in its observations."""
     pairs = select(ObservationRow.document_id.label("start"), column.label("end")).distinct()
     return EdgeKind(type, INSPECTION, end, pairs, ObservationRow.document_id)
 
@@ -271,7 +271,7 @@ OF = EdgeKind(
 
 @dataclass(slots=True)
 class _Inspection:
-    """One inspection, with its rows and the keys of the nodes that its edges point at."""
+    """One inspection, with its rows and the keys of the target nodes of its edges."""
 
     properties: Row
     stack: str | None
@@ -290,7 +290,7 @@ class _Inspection:
 def project_inspections(
     connection: Connection, session: neo4j.Session, keys: Iterable[str]
 ) -> None:
-    """Create the missing inspections among ``keys``, after the nodes that their edges point at."""
+    """Create the missing inspections among ``keys``, after the target nodes of their edges."""
     for chunk in _chunks(_read(connection, missing(session, INSPECTION, keys))):
         # These nodes usually exist, because their entries come first; an entry may be lost.
         indicators = {row[0] for each in chunk for row in each.observations}
@@ -306,7 +306,7 @@ def project_inspections(
 def project_corrected_inspections(
     connection: Connection, session: neo4j.Session, keys: Iterable[str]
 ) -> None:
-    """Create or overwrite inspections and their observations by ``keys``, but not their edges."""
+    """Create or overwrite inspections and their observations by ``keys``; edges stay unchanged."""
     unique = list(dict.fromkeys(keys))
     project_inspections(connection, session, unique)
     for chunk in _chunks(_read(connection, unique)):
@@ -329,7 +329,7 @@ def _read(connection: Connection, keys: Sequence[str]) -> Iterator[_Inspection]:
 
 
 def _observations(connection: Connection, keys: Sequence[str]) -> Iterator[Any]:
-    """Observations of a batch, grouped by inspection, from a server-side cursor."""
+    """Observations of a batch, read with a server-side cursor and grouped by inspection."""
     query = (
         rows_of(OBSERVATION, keys)
         .add_columns(

@@ -1,4 +1,4 @@
-"""Defines kinds of nodes and edges: the SQL that reads and the Cypher that writes them.
+"""Defines kinds of nodes and edges, with the SQL that reads them and the Cypher that writes them.
 
 The projection and ``thoth graph verify`` use the same definitions, so they cannot disagree.
 """
@@ -50,7 +50,7 @@ class NodeKind:
         return self.properties[0]
 
     def values(self, row: str, first: int = 0) -> str:
-        """The map ``{name: row[0], …}`` in a pattern; the key has the index ``first`` in the row.
+        """The map ``{name: row[0], …}`` in a pattern; ``first`` is the index of the key in the row.
 
         On ArcadeDB this map is several times as fast as ``SET node = row`` with rows as maps.
         """
@@ -74,7 +74,7 @@ class NodeKind:
 
     @cached_property
     def create(self) -> LiteralString:
-        """Cypher: create the nodes of ``$rows``, which must not exist yet."""
+        """Cypher: create the nodes of ``$rows``; the nodes must not exist yet."""
         return own(f"UNWIND $rows AS row CREATE (:{self.label} {self.values('row')})")
 
     @cached_property
@@ -211,10 +211,10 @@ class EdgeKind:
 
     @cached_property
     def delete_pairs(self) -> LiteralString:
-        """Cypher: delete all edges between the two nodes that each of ``$rows`` names.
+        """Cypher: delete all edges between the two nodes that each row of ``$rows`` names.
 
-        Edges are collected before they are deleted. Without this, ArcadeDB iterates over the edges
-        of a node while it deletes them, and sometimes misses one of several edges between two nodes
+        Edges are collected before they are deleted. Otherwise, ArcadeDB deletes the edges of a node
+        while it iterates over them, and sometimes misses one of several edges between two nodes
         (measured: once in some thousand pairs).
         """
         return own(
@@ -237,7 +237,7 @@ def edge_kind(
     *properties: Any,
     of_end: bool = False,
 ) -> EdgeKind:
-    """A kind of edge for which a table has one row for each edge.
+    """A kind of edge with one table row for each edge.
 
     :param keys: columns of that table with the keys of start and end
     :param properties: further columns, with the names of the properties
@@ -271,7 +271,7 @@ def utc_text(moment: ColumnElement[Any]) -> ColumnElement[str]:
 
 
 def plain(value: Any) -> Any:
-    """A value of the graph as the queries of the record return it."""
+    """A value of the graph in the form in which queries of the record return it."""
     if not isinstance(value, DateTime):
         return value
     moment = value.to_native()
@@ -280,7 +280,7 @@ def plain(value: Any) -> Any:
 
 
 def listed(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """SQL for an array, with null for an empty array, so that the graph has no such property."""
+    """SQL for an array; an empty array becomes null, so that the graph has no such property."""
     return func.nullif(column, literal([], ARRAY(Text)))
 
 

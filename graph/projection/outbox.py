@@ -75,7 +75,7 @@ class _Entry:
 
 @contextmanager
 def only_projector(engine: Engine, wait_s: float) -> Iterator[Connection]:
-    """A connection that holds the lock that lets only one projector run at a time.
+    """A connection that holds the projection lock, so that only one projector runs at a time.
 
     PostgreSQL releases the lock with the connection, even if the process is killed. Correctness
     does not depend on the lock, because keys are unique in the graph.
@@ -114,7 +114,7 @@ def project_once(
     batch: int,
     done: Callable[[Counter[str]], None],
 ) -> None:
-    """Project the entries that are pending now; :func:`drain` also projects later entries."""
+    """Project the entries that are pending now; unlike :func:`drain`, ignore later entries."""
     work = _Pass(connection, session, batch, done, {})
     work.run()
     _raise_refusals(work)
@@ -133,8 +133,8 @@ def _raise_refusals(work: _Pass) -> None:
 class _Pass:
     """One pass over the outbox; repeated as long as it finds entries.
 
-    A pass may miss entries of transactions that commit late, because their numbers are lower than
-    those of entries that were already read.
+    A pass may miss entries of transactions that commit late, because such entries have lower
+    numbers than entries that were already read.
 
     :param refused: entries that the graph refuses, with the error; they stay in the outbox
     """
@@ -146,7 +146,7 @@ class _Pass:
     refused: dict[_Entry, Neo4jError]
 
     def run(self) -> bool:
-        """Project the entries that are pending now, then packages; return whether there were any.
+        """Project the entries pending now, then packages; return whether anything was pending.
 
         Entries that are written meanwhile wait for the next pass; otherwise steady writers would
         keep packages waiting for ever. Each query starts after the last entry read, because
@@ -193,7 +193,7 @@ class _Pass:
 
         A revision must be written after the versions that it covers. Otherwise, a snapshot that was
         read between the two writes would count as current for ever. The transaction sees one state
-        of the record, so either a version is still pending, or the revision covers exactly the
+        of the record. So either a version is still pending, or the revision covers exactly the
         projected versions. If the graph refuses a version, its package stays pending too.
         """
         self.connection.rollback()
@@ -251,7 +251,8 @@ def _project_what_can_be(
 def _project_again(connection: Connection, session: neo4j.Session, entries: list[_Entry]) -> None:
     """Project, and retry if another transaction created the same nodes.
 
-    The graph may commit a transaction of a killed projector after PostgreSQL released its lock.
+    After PostgreSQL has released the lock of a killed projector, the graph may still commit the
+    projector's transaction.
     """
     for _ in range(_ATTEMPTS - 1):
         try:

@@ -64,7 +64,7 @@ _INVALIDATED = 20_000
 
 
 def invalidate_version_revisions(tx: neo4j.ManagedTransaction, rows: Iterable[Row]) -> None:
-    """Give the packages of these versions a random revision.
+    """Set a random revision for the packages of these versions.
 
     :param rows: rows of package versions; the second value is the package's name
     """
@@ -73,7 +73,7 @@ def invalidate_version_revisions(tx: neo4j.ManagedTransaction, rows: Iterable[Ro
 
 
 def invalidate_affected_revisions(tx: neo4j.ManagedTransaction, rows: Iterable[Row]) -> None:
-    """Give the packages that these vulnerabilities affect a random revision."""
+    """Set a random revision for the packages that these vulnerabilities affect."""
     ids = [row[0] for row in rows]
     tx.run(_INVALIDATE_AFFECTED, ids=ids, revision=_random_revision()).consume()
 
@@ -214,9 +214,10 @@ def create_versions(tx: neo4j.ManagedTransaction, nodes: list[Row], edges: list[
     """Create versions with all their edges in a few statements.
 
     Many versions require the same packages. Each package is looked up once, and edges refer to the
-    package by its position in the list of packages. A look-up for each edge would take a third of
-    the time on ArcadeDB and half of it on Neo4j. Versions without requirements need a separate
-    statement, because the other statement counts written edges.
+    package by its position in the list of packages. If each edge had its own look-up, the look-ups
+    would take a third of the time on ArcadeDB and half of the time on Neo4j. Versions without
+    requirements need a separate statement, because the other statement returns the number of
+    written edges.
     """
     packages, indexes, requires, affects = edges
     names = {row[0] for row in packages} | {row[1] for row in requires}
@@ -294,7 +295,7 @@ STACKS = ImmutableNode(node=STACK, edges=(INCLUDES,))
 
 
 def project_stacks(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
-    """Create the missing stacks among ``keys``, after their missing package versions."""
+    """Create the missing stacks among ``keys``; missing package versions are created first."""
     for chunk in chunks(missing(session, STACK, keys)):
         included = select(StackPackage.purl).where(
             StackPackage.stack_digest == any_(literal(chunk, ARRAY(Text)))

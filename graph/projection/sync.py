@@ -84,7 +84,7 @@ def sync(
 def sync_few(
     engine: Engine, driver: neo4j.Driver, *, most: int = FEW_ENTRIES, database: str = "neo4j"
 ) -> bool:
-    """Project pending entries if they are few and no other projector runs; never waits.
+    """Project pending entries if there are few and no other projector runs; never waits.
 
     Use this after writing a few rows inside a request. The next :func:`sync` projects the entries
     that are left.

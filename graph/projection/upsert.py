@@ -1,4 +1,4 @@
-"""Writes nodes and edges: :func:`create_missing` writes once, :func:`upsert` follows changes.
+"""Writes nodes and edges: :func:`create_missing` writes once, :func:`upsert` also updates.
 
 A new node is created with all its edges. An existing mutable node is read first, and only
 differences are written, because reading is many times faster and most outbox entries change little.
@@ -43,7 +43,7 @@ class ImmutableNode:
 
 @dataclass(frozen=True)
 class MutableNode:
-    """A kind of node that follows its row, with the edges that it owns.
+    """A kind of node that is kept equal to its row, with the edges that it owns.
 
     :param shared: kinds that several rows may name; they are merged
     :param needs: kinds at the other ends of the edges; missing nodes are written first
@@ -127,7 +127,7 @@ def upsert(
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The rows of the record for some keys: rows of nodes by key, rows of edges by owner."""
+    """The rows of the record for some keys: node rows by key, edge rows by owner."""
 
     mutable: MutableNode
     keys: list[str]

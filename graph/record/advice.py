@@ -100,7 +100,7 @@ def add_advice(
 
 
 def forget_requests(connection: Connection, document_ids: Collection[str]) -> list[str]:
-    """Delete the requests among ``document_ids`` that no advice answers any more.
+    """Delete the requests among ``document_ids`` that no longer have any advice.
 
     :returns: identifiers of the deleted requests
     """
@@ -144,8 +144,8 @@ def report_document_of(connection: Connection, advice_id: str) -> str | None:
 def _expect_versions(connection: Connection, links: AdviceLinks) -> None:
     """Take the lock for new versions before the first write, if any version is new.
 
-    Recommended versions come from the record, so usually no version is new, and a long import of
-    advisories does not block the advice.
+    Recommended versions come from the record, so usually no version is new. A long import of
+    advisories then does not block storing the advice.
     """
     purls = {package.purl for it in links.stacks for package in it.stack.packages}
     known = select(PackageVersionRow.purl).where(PackageVersionRow.purl == any_(texts(purls)))

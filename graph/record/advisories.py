@@ -52,7 +52,7 @@ PACKAGE_COLUMNS = ("advisory_id", "position", "name", "ranges", "versions")
 def recorded_heads(
     connection: Connection, condition: ColumnElement[bool]
 ) -> tuple[dict[str, AdvisoryHead], dict[str, str]]:
-    """Advisories by identifier, and the vulnerability that each of them is about."""
+    """Advisories by identifier, each with the vulnerability that it describes."""
     columns = table_of(AdvisoryRow).c
     query = select(*(columns[name] for name in HEAD_COLUMNS)).where(condition)
     heads, vulnerabilities = {}, {}

@@ -95,12 +95,12 @@ def match_vulnerabilities(connection: Connection, vulnerability_ids: Collection[
 
 
 def stored_pairs(connection: Connection, vulnerability_ids: Collection[str]) -> set[Pair]:
-    """The stored pairs of these vulnerabilities and the versions that they affect."""
+    """The stored pairs of these vulnerabilities and their affected versions."""
     return _stored(connection, AffectedVersion.vulnerability_id == any_(texts(vulnerability_ids)))
 
 
 def claimed_pairs(connection: Connection, claims: Collection[Claim]) -> set[Pair]:
-    """The pairs of a vulnerability and an affected version according to the advisories."""
+    """The pairs of a vulnerability and an affected version, as the advisories state them."""
     names = {package.name for _, package in claims}
     versions = _versions(connection, PackageVersionRow.name == any_(texts(names)))
     return _pairs(claims, versions)
@@ -109,7 +109,7 @@ def claimed_pairs(connection: Connection, claims: Collection[Claim]) -> set[Pair
 def vulnerabilities_of_listed(
     connection: Connection, purls: Mapping[str, Mapping[str, str]]
 ) -> dict[str, list[KnownVulnerability]]:
-    """The vulnerabilities of versions by package URL; the record need not contain the versions.
+    """Vulnerabilities of versions, by package URL; the versions need not be in the record.
 
     :param purls: package URL by package name and version
     """
@@ -156,7 +156,7 @@ def _versions(connection: Connection, condition: ColumnElement[bool]) -> _Versio
 
 
 def _claims(connection: Connection, condition: ColumnElement[bool]) -> list[Claim]:
-    """What advisories claim about affected packages, without withdrawn advisories."""
+    """The advisories' statements about affected packages; withdrawn advisories are left out."""
     package = AdvisoryPackage
     rows = connection.execute(
         select(AdvisoryRow.vulnerability_id, package.name, package.ranges, package.versions)

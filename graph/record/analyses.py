@@ -120,7 +120,7 @@ def accept(
     """Store a request, or return an equal request that was accepted within :data:`CACHED_FOR`.
 
     If equal requests arrive at the same time, the first is stored and the others wait for it. The
-    caller owns the transaction and, if the request is new, enqueues the job in the same
+    caller owns the transaction. If the request is new, the caller enqueues the job in the same
     transaction.
 
     :param force: always store the request; it then answers later equal requests

@@ -67,8 +67,8 @@ def insert_new(
 ) -> list[str]:
     """Insert the rows that do not exist yet, and return the ``key`` of each inserted row.
 
-    Rows are inserted in the order of their first column, so that two writers of the same rows wait
-    for each other instead of deadlocking.
+    Rows are inserted in the order of their first column. Two writers of the same rows therefore
+    wait for each other instead of deadlocking.
 
     :param rows: one value for each column: text, numbers, bytes, times, or what the type of the
         column takes (a list for an array, a dictionary for JSONB)

@@ -39,7 +39,7 @@ def add_claims(
 ) -> None:
     """Store the claims of an advice; the caller owns the transaction.
 
-    No outbox entries are written, because the graph gets the claims with the advice.
+    No outbox entries are written, because the claims are projected together with the advice.
 
     :param document_id: the report of the advice
     """

@@ -141,9 +141,9 @@ def record_new_pages(
     index: str,
     pages: Sequence[tuple[str, Sequence[str], datetime, ProjectStatus]],
 ) -> None:
-    """Store pages, without a digest, for projects that have no page in the record.
+    """Store pages without a digest for projects that have no page in the record.
 
-    The states of all projects are stored, unless the record has a later page.
+    The state of each project is stored, unless the record has a later page for it.
 
     :param pages: name of the project, versions with files, time and state of each page
     """
@@ -175,7 +175,7 @@ def record_new_pages(
 
 
 def _inactive_projects(connection: Connection, index: str, names: Sequence[str]) -> set[str]:
-    """The projects that are known not to be active."""
+    """The projects that are known to be inactive."""
     table = IndexProject
     query = select(table.name).where(
         table.index_name == index, table.name.in_(names), table.status != ProjectState.ACTIVE.value
@@ -263,7 +263,7 @@ def record_failures(connection: Connection, index: str, failures: Iterable[Faile
 
 
 def retry_all(connection: Connection, index: str) -> int:
-    """Make all queued releases with a failed attempt due now; return their number."""
+    """Mark all queued releases with a failed attempt as due now; return how many there are."""
     changed = connection.execute(
         update(QueuedRelease)
         .where(QueuedRelease.index_name == index, QueuedRelease.attempts > 0)

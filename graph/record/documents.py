@@ -100,8 +100,9 @@ def store_body(
 ) -> StoredBody:
     """Compress ``body`` and, if it is large, write it to the document store.
 
-    The object in the document store is named by its content. Writing the same object twice changes
-    nothing, and a transaction that fails later leaves at most an unused object.
+    The name of the object in the document store depends only on its content. Writing the same
+    object twice changes nothing, and a transaction that fails later leaves at most an unused
+    object.
 
     :param before: called before the document store is written
     :raises StoreUnavailable: if the document store cannot be written
@@ -124,7 +125,7 @@ def store_body(
 
 
 def body_of(connection: Connection, settings: Settings, document_id: str) -> bytes | None:
-    """The canonical JSON of a document, or ``None`` if it does not exist.
+    """The canonical JSON of a document, or ``None`` if the document does not exist.
 
     :raises DamagedDocument: if the stored body does not match size and identifier
     :raises StoreUnavailable: if the document store cannot be read
@@ -169,7 +170,7 @@ def _stored_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
 
 
 def _unavailable(error: Exception) -> StoreUnavailable:
-    """The error for an unavailable document store, without the client's message: it has the URL."""
+    """Error for an unavailable document store, without the client's message, which has the URL."""
     cause = error.strerror if isinstance(error, OSError) and error.strerror else None
     return StoreUnavailable(
         "the document store",
@@ -232,7 +233,7 @@ def _row(
 def forget_documents(
     connection: Connection, kind: str, older_than: timedelta, limit: int
 ) -> tuple[int, list[str]]:
-    """Delete the oldest documents of a kind that nothing refers to.
+    """Delete the oldest unreferenced documents of a kind.
 
     The caller owns the transaction.
 
@@ -253,7 +254,7 @@ def forget_documents(
 
 
 def forgotten(connection: Connection, which: ColumnElement[bool]) -> tuple[int, list[str]]:
-    """Delete these documents; the result is that of :func:`forget_documents`."""
+    """Delete these documents; return the same values as :func:`forget_documents`."""
     query = delete(Document).where(which).returning(Document.document_id, Document.location)
     rows = connection.execute(query).all()
     return len(rows), [row.document_id for row in rows if row.location is not None]
@@ -262,9 +263,9 @@ def forgotten(connection: Connection, which: ColumnElement[bool]) -> tuple[int, 
 def forget_body(connection: Connection, settings: Settings, document_id: str) -> None:
     """Delete the body of a deleted document from the document store.
 
-    Call this after the commit. Before the commit, the deletion of the row might be rolled back, and
-    the document would have lost its body. A writer that stores the same body again holds a lock
-    until its transaction ends.
+    Call this after the commit. If the row's deletion were rolled back after this call, the document
+    would have lost its body. A writer that stores the same body again holds a lock until its
+    transaction ends.
     """
     wanted = {"wanted": document_id}
     lock_name(connection, document_id, namespace=_BODIES)
@@ -282,7 +283,7 @@ def _location(document_id: str) -> str:
 
 
 def _file_system_of(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it."""
+    """The file system of a URL, and the path in that file system."""
     from fsspec.core import url_to_fs  # slow, and needed only for large documents
 
     filesystem, path = url_to_fs(url)

@@ -54,7 +54,7 @@ def evidence_for(
 
 
 class EvidenceReader:
-    """Reads the evidence for a snapshot that grows; what it has read is not read again.
+    """Reads the evidence for a growing snapshot, and reads nothing twice.
 
     :param now: as for :func:`evidence_for`
     """
@@ -70,7 +70,7 @@ class EvidenceReader:
     def evidence(
         self, connection: Connection, snapshot: Snapshot, *, with_excluded: bool = False
     ) -> Evidence:
-        """As :func:`evidence_for`; the object of the call before, if it is equal."""
+        """Like :func:`evidence_for`; returns the previous object if the evidence is equal."""
         stacks = self._stacks_with(connection, _purls(snapshot, with_excluded))
         vulnerability_ids = {
             known.id

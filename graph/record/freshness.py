@@ -88,7 +88,7 @@ class SourceTimes:
 
 
 def progress(connection: Connection) -> KnowledgeState:
-    """The current state of knowledge; one query, whose time does not grow with the record."""
+    """The current state of knowledge; one query, which takes no longer as the record grows."""
     return KnowledgeState(*connection.execute(_PROGRESS).one())
 
 
@@ -118,10 +118,10 @@ def count_change(connection: Connection) -> None:
 
 
 def changes(connection: Connection) -> int:
-    """Number of changes to the knowledge; a query of an index counts as a change.
+    """Number of changes to the knowledge; querying an index counts as a change.
 
     Each transaction increments the number when it commits, so a reader of number N sees everything
-    that was written up to N. A timestamp does not guarantee that, because it is the time at which a
+    that was written up to N. A timestamp does not guarantee this, because it records when a
     transaction began.
     """
     return connection.scalar(_CHANGES) or 0

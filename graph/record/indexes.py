@@ -91,9 +91,9 @@ def index_status(connection: Connection, days: int) -> list[IndexStatus]:
 
 
 def _add_projects(connection: Connection, of: Callable[[str], IndexStatus]) -> None:
-    """Count projects; use the times of an index's pages instead of the times of its releases.
+    """Count projects; replace the times of an index's releases by the times of its pages.
 
-    If the last request for a project failed, the time of its last page counts.
+    If the last request for a project failed, the time of its last page is used.
     """
     with_pages: set[str] = set()
     for index, state, count, oldest, newest in connection.execute(_PROJECTS):
@@ -265,7 +265,7 @@ def answers_of(
 
 
 def are_partly_read(connection: Connection, names: Collection[str]) -> bool:
-    """Whether only some releases of one of these packages were read: by an advice, not by a crawl.
+    """Whether any of these packages was only partly read, by an advice instead of a crawl.
 
     The page of such a package has no digest (:func:`graph.record.crawls.record_new_pages`).
     """
@@ -335,7 +335,7 @@ _RECORDED_EVENTS = select(
 
 
 def troubles_of(connection: Connection, names: Collection[str]) -> dict[str, str]:
-    """Messages by package name: why the indexes know no release of these packages."""
+    """Messages, by package name, that explain why the indexes know no release of the package."""
     troubles: dict[str, list[str]] = {}
     for (index, name), answer in answers_of(connection, names).items():
         match answer.state:

@@ -1,4 +1,4 @@
-"""Inspections: stores their rows with outbox entries for the graph, and lists them for the API."""
+"""Stores inspections with outbox entries for the graph, and lists inspections for the API."""
 
 from __future__ import annotations
 
@@ -99,10 +99,10 @@ def add_inspections(
 ) -> InspectionsAdded:
     """Store each inspection once; the caller owns the transaction.
 
-    Several documents may contain the same observation; it is stored with the first of them. If a
-    document reports problems of the host, a stored inspection is corrected, because earlier
-    releases stored these problems as failures of the stack. The number of statements does not
-    depend on the number of deliveries.
+    Several documents may contain the same observation; the observation is stored with the first of
+    these documents. Earlier releases stored problems of the host as failures of the stack. If a
+    document reports such problems, the stored inspection is corrected. The number of statements
+    does not depend on the number of deliveries.
 
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
@@ -143,7 +143,7 @@ def derived_rows(document: InspectionDocument) -> Iterator[tuple[type[Base], Row
     """Every row that :func:`add_inspections` writes for ``document``, except those of its stack.
 
     Rows of hardware, environments and indicators may occur several times. Several documents may
-    share such a row. Its ``document_id`` is then that of the first document.
+    share such a row. The row's ``document_id`` is then that of the first of these documents.
     """
     yield InspectionRow, _inspection_row(document)
     for observation in document.observations:

@@ -242,7 +242,7 @@ def _known(
 
 
 def _import_names(names: Sequence[str] | None, source: str | None) -> ImportNames | None:
-    """The recorded import names; ``None`` also for a source that somebody wrote into the row."""
+    """The recorded import names; ``None`` also if somebody wrote an invalid source into the row."""
     if names is None or source is None or source not in list(ImportSource):
         return None
     return ImportNames(tuple(names), ImportSource(source))
@@ -326,7 +326,7 @@ def without_source(
 
 
 def _marks(known: KnownRelease) -> set[str]:
-    """Marks of the documents in the ranks, without the latest one, which has a foreign key."""
+    """Marks of the documents in the ranks, except the latest document, which has a foreign key."""
     ranks = {rank for rank in (*known.ranks, *known.added.values()) if rank}
     return {rank.rpartition(" ")[2] for rank in ranks} - {mark_of(known.document_id or "")}
 
@@ -334,7 +334,7 @@ def _marks(known: KnownRelease) -> set[str]:
 def latest_documents(
     connection: Connection, document_ids: Collection[str]
 ) -> list[tuple[str, str]]:
-    """Pairs of a document and a package URL, if the document is the latest of the release."""
+    """Pairs of a document and the package URL of the release whose latest document it is."""
     version = PackageVersionRow
     query = select(version.release_document_id, version.purl).where(
         version.release_document_id == any_(texts(document_ids))

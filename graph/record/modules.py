@@ -1,4 +1,4 @@
-"""Importable modules and the releases that provide them, by names that were read from wheels."""
+"""Importable modules and the releases that provide them, according to names read from wheels."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class ModuleProvider:
 def providers_of(connection: Connection, module: str) -> list[ProvidedModule]:
     """Releases that provide a module, by name and version.
 
-    If only some names of a release are known and it might contain the module, it is left out if
-    another release certainly contains the module.
+    A release of which only some names are known might contain the module. Such a release is left
+    out if another release certainly contains the module.
 
     :param module: such as ``sklearn`` or ``google.protobuf``; case-sensitive
     """
@@ -122,7 +122,7 @@ def _candidates(connection: Connection, module: str) -> list[tuple[ImportNames, 
 def _found(
     row: Row[*tuple[Any, ...]], module: str, source: str
 ) -> dict[str, tuple[ImportNames, ProvidedModule]]:
-    """The release of a row by its package URL, if it provides the module."""
+    """The release of a row, keyed by package URL; empty if it does not provide the module."""
     purl, name, version, index, imports, _ = row
     # All names of an unpacked wheel are known, as those of a whole directory are.
     kind = ImportSource.DIRECTORY if source == UNPACKED_WHEEL else ImportSource(source)

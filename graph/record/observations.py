@@ -1,4 +1,4 @@
-"""Observations: reads measurements for comparisons, and lists observations for the API."""
+"""Reads measurements for comparisons, and lists observations for the API."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from graph.tables import (
 
 
 def measured() -> Select[Any]:
-    """Query for all comparable measurements, to which callers add conditions and columns.
+    """Query for all comparable measurements; callers add conditions and columns.
 
     Crashes and quarantined observations are left out; unstable jobs are included.
     """
@@ -129,7 +129,7 @@ def minor(version: str | None) -> str | None:
 
 
 def _rate(row: Row[Any]) -> float:
-    """The rate of the median repetition; without repetitions, the reported rate (maybe a mean)."""
+    """The median repetition's rate; without repetitions, the reported rate (possibly a mean)."""
     if not row.repetitions_s or row.elapsed_s is None:
         return float(row.rate)
     return float(row.rate * row.elapsed_s / median(row.repetitions_s))

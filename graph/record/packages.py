@@ -232,7 +232,7 @@ def _counts(connection: Connection, names: Sequence[str]) -> dict[str, tuple[int
 def package_names(
     connection: Connection, *, like: str | None = None, offset: int, limit: int
 ) -> list[str]:
-    """Names of packages that contain ``like``, in order, for clients with page numbers."""
+    """Package names that contain ``like``, in order, for clients that use page numbers."""
     query = select(PackageRow.name)
     if like is not None:
         query = query.where(PackageRow.name.contains(like, autoescape=True))

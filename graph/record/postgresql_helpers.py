@@ -36,9 +36,9 @@ LIMIT_BYTES = 800
 def storable(text: str) -> str:
     """``text`` as PostgreSQL can store and index it.
 
-    NUL and lone surrogates are written as escapes; Python uses lone surrogates for bytes in file
-    names that are not UTF-8. Text above :data:`LIMIT_BYTES` is cut, and its digest is appended to
-    keep it unique.
+    NUL and lone surrogates are written as escapes. Python uses lone surrogates for the bytes of a
+    file name that are not valid UTF-8. Text above :data:`LIMIT_BYTES` is cut, and its digest is
+    appended to keep it unique.
 
     >>> storable("caf\\udce9")
     'caf\\\\udce9'
@@ -65,7 +65,7 @@ def texts(values: Iterable[str]) -> BindParameter[Any]:
 
 
 def matching(values: Mapping[Any, object]) -> list[ColumnElement[bool]]:
-    """Conditions that columns equal values; the value ``None`` matches everything.
+    """Conditions that require columns to equal values; the value ``None`` matches everything.
 
     :param values: by column
     """
@@ -91,7 +91,7 @@ class AdvisoryLock(IntEnum):
 
 
 def lock_transaction(connection: Connection, lock: AdvisoryLock, *, shared: bool = False) -> None:
-    """Hold an advisory lock until the transaction ends; one query, even if it is held already."""
+    """Hold an advisory lock until the transaction ends; one query, even if already held."""
     function = func.pg_advisory_xact_lock_shared if shared else func.pg_advisory_xact_lock
     connection.execute(select(function(lock.value)))
 

@@ -78,8 +78,8 @@ def resolve_source(
 ) -> int:
     """Resolve the entries of ``source`` that were not refused again after ``since``.
 
-    Call this after the whole source was read. Documents that are no longer refused were then mended
-    or removed.
+    Call this after the whole source was read. Documents that were not refused again have been
+    repaired or removed.
 
     :param kind: resolves only entries of this kind of document, if no other kind was read
     :returns: number of resolved entries
@@ -127,7 +127,7 @@ def open_refusals(connection: Connection) -> list[QuarantineEntry]:
 
 
 def forget(connection: Connection, quarantine_ids: Iterable[int]) -> set[int]:
-    """Resolve entries on request; return the identifiers of the entries that were unresolved."""
+    """Resolve entries on request; return the identifiers of entries that were not yet resolved."""
     resolved = connection.scalars(
         update(QuarantinedDocument)
         .where(

@@ -29,8 +29,8 @@ from common.releases import (
 class Ranks(NamedTuple):
     """For each part, the highest rank of its deliveries; empty if no delivery contains the part.
 
-    A rank is a text made of the kind of source, the time and the document, and sorts as text. An
-    index always outranks a solver.
+    A rank is a string that contains the kind of source, the time and the document. Ranks are
+    compared as strings. An index always outranks a solver.
 
     :param listing: document and yank, part of every delivery
     :param metadata: state, problem, requirements, extras and licence; requirements from an index
@@ -116,7 +116,7 @@ class KnownRelease:
     ranks: Ranks = NO_RANKS
 
     def same_content(self, other: KnownRelease) -> bool:
-        """Whether this release differs from ``other`` only in times and ranks."""
+        """Whether this release equals ``other`` except for times and ranks."""
         return other == replace(self, as_of=other.as_of, ranks=other.ranks, added=other.added)
 
     @property
@@ -174,7 +174,7 @@ class KnownRelease:
 
 
 def _meaning(requirement: Requirement) -> tuple[str, ...]:
-    """The normalised parts of a requirement, as sortable texts."""
+    """The normalised parts of a requirement, as sortable strings."""
     return (
         requirement.name or f"? {requirement.raw}",
         requirement.specifier,
@@ -271,7 +271,7 @@ _NAMED = {
 
 
 def _knowledge(release: Release) -> str:
-    """The source of the metadata: the first character of its rank."""
+    """The source of the metadata, as the first character of the metadata's rank."""
     if release.state is not ReleaseState.SOLVED and not release.requirements:
         return _UNKNOWN
     return _BY_SOLVER if release.metadata_source == SOLVER else _BY_INDEX
@@ -285,7 +285,7 @@ def _files(
 ) -> tuple[_Files, _Files, dict[str, str]]:
     """Offered files, formerly offered files, and ranks of files that the complete list omits.
 
-    A file is offered unless a complete list is newer than the last list that contains it.
+    A file counts as offered unless a complete list without it is newer than the last list with it.
 
     :param complete: rank of the last complete list, including this delivery
     """

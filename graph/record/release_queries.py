@@ -97,7 +97,8 @@ def browse_versions(
 ) -> list[VersionHead]:
     """Releases of a package, newest first (PEP 440); equal versions by index.
 
-    PostgreSQL cannot sort versions by PEP 440, so the identifiers of all releases are read.
+    PostgreSQL cannot sort versions according to PEP 440, so the identifiers of all releases are
+    read.
 
     :param after: version and index of the last release on the previous page
     """
@@ -144,7 +145,7 @@ def _heads(connection: Connection, purls: Sequence[str]) -> list[VersionHead]:
 
 
 def purl_of(connection: Connection, name: str, version: str, index: str) -> str | None:
-    """Package URL of a release, for any spelling of its version; ``None`` if there is none."""
+    """Package URL of a release, for any spelling of its version; ``None`` if it is unknown."""
     row = PackageVersionRow
     try:
         purls = spellings_of(package_version(name, version, index).purl)
@@ -220,7 +221,7 @@ class RecordedListing:
 
 
 def listings_of(connection: Connection, versions: Mapping[str, str]) -> list[RecordedListing]:
-    """For one version of each package, the releases on every index that has it; two queries.
+    """The releases of the given version of each package, on all indexes; two queries.
 
     :param versions: the wanted version, by package name
     """

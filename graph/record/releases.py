@@ -101,7 +101,7 @@ def add_releases(
 ) -> ReleasesAdded:
     """Store what is new in ``deliveries``; the caller owns the transaction.
 
-    The number of statements does not depend on the number of deliveries. Call this once in a
+    The number of statements does not depend on the number of deliveries. Call this only once in a
     transaction, because rows are locked in an order that avoids deadlocks.
 
     :raises StoreUnavailable: if a large body cannot be written to the document store

@@ -86,7 +86,7 @@ def forget_writes(
 
 
 def _forget_advice(connection: Connection, requests: Sequence[str]) -> set[str]:
-    """Delete the advice of requests, and its claims and request rows that no other advice uses.
+    """Delete the advice of requests, with the claims and request rows that no other advice uses.
 
     Outbox entries are written as well.
 
@@ -112,7 +112,8 @@ def _forget_advice(connection: Connection, requests: Sequence[str]) -> set[str]:
 def _forget_unreferenced(connection: Connection, documents: Iterable[str]) -> list[str]:
     """Delete the documents that nothing refers to.
 
-    A transaction that stores equal content has locked the row, or waits until the row is deleted.
+    Another transaction that stores equal content either already holds the lock on the row, or waits
+    until the row is deleted.
     """
     unreferenced = (
         select(Document.document_id)

@@ -27,7 +27,8 @@ from graph.tables import (
 def stack_rows(stack: Stack, document_id: str) -> Iterator[tuple[type[Base], dict[str, Any]]]:
     """Every row that :func:`add_stacks` writes for ``stack``, as values by column.
 
-    Rows of package versions contain the identifying columns; other columns come from indexes.
+    The rows of package versions contain only the identifying columns; the other columns come from
+    indexes.
     """
     yield StackRow, {
         "digest": stack.digest, "package_count": len(stack.packages), "document_id": document_id,

@@ -51,7 +51,7 @@ class Token:
     last_used_at: datetime | None = None
 
     def may(self, scope: Scope) -> bool:
-        """Whether the token has a scope; ``admin`` includes all."""
+        """Whether the token has a scope; ``admin`` includes all scopes."""
         return scope in self.scopes or Scope.ADMIN in self.scopes
 
 

@@ -38,7 +38,7 @@ class WaitingRequests:
 
     @property
     def problem(self) -> str | None:
-        """The problem and its remedy; ``None`` unless requests wait and no worker runs.
+        """The problem and its remedy, if requests wait and no worker runs; otherwise ``None``.
 
         >>> WaitingRequests(requests=3, longest_s=75.2, workers=0).problem
         '3 requests have waited for up to 75 s and no worker is running: start `thoth worker`'

@@ -84,7 +84,7 @@ def unreadable(document_id: str, schema_version: str, error: InvalidDocument) ->
 
 
 def missing_row(document_id: str, table: str, row: str) -> RecordDifference:
-    """A row that is missing, although the document produces it."""
+    """A row that the document produces, but that is missing from the record."""
     return RecordDifference(document_id, table, row, "", _NO_ROW, _ROW)
 
 
@@ -115,7 +115,7 @@ def row_differences(
 def same(stored: Any, expected: Any) -> bool:
     """Whether PostgreSQL would store ``expected`` as ``stored``.
 
-    PostgreSQL returns arrays as lists, and its JSONB writes ``1e300`` as an integer with all
+    PostgreSQL returns arrays as lists, and it writes ``1e300`` in JSONB as an integer with all
     digits.
 
     >>> same([1.0, 2], (1, 2)), same({"a": 10**300}, {"a": 1e300}), same(1, True)

@@ -58,7 +58,7 @@ class StoredDocument:
 
 
 def next_identifiers(connection: Connection, position: str, most: int) -> list[str]:
-    """Identifiers of the documents after ``position``, with at most 16 MiB or 16 reports."""
+    """Identifiers of the documents after ``position``: together at most 16 MiB or 16 reports."""
     # A report computes the advice again, which takes as long as comparing many other documents.
     weight = case((Document.kind == "report", 2**20), else_=0)
     held = func.greatest(Document.size_bytes, func.octet_length(Document.body)) + weight
@@ -108,7 +108,7 @@ def read_documents(
 def wrong_kinds(
     connection: Connection, documents: Sequence[StoredDocument]
 ) -> Iterator[RecordDifference]:
-    """Documents that own rows that only another kind of document can have."""
+    """Documents that own rows reserved for another kind of document."""
     for column, kind in _ORIGINS:
         others = {it.document_id: it.kind for it in documents if it.kind != kind}
         query = select(column).where(column == any_(texts(others))).distinct()

@@ -198,7 +198,7 @@ class RecordReport:
 
 @dataclass(slots=True)
 class VerificationRun:
-    """State of a run that verifiers use.
+    """State of a run, for use by verifiers.
 
     :param replays: number of advices that may still be computed again
     :param counts: counts of verifiers, such as ``observations_refused``
@@ -359,7 +359,7 @@ def _unexplained(
     documents: Sequence[StoredDocument],
     differences: Iterable[RecordDifference],
 ) -> dict[str, list[RecordDifference]]:
-    """Differences by document, without those that a newer version of the parsers explains."""
+    """Differences by document, except those that a newer version of the parsers explains."""
     explained = {it.document_id: changed_since(it.parser_version) for it in documents}
     tampered: dict[str, list[RecordDifference]] = defaultdict(list)
     for difference in differences:

@@ -51,9 +51,9 @@ _SEVERITY_NAMES = {"moderate": Severity.MEDIUM, "important": Severity.HIGH}
 def rating_of(records: Iterable[dict[str, Any]]) -> tuple[Rating, int]:
     """Return the rating of an advisory, and the number of invalid vectors.
 
-    Among several vectors of the newest CVSS version, the one with the highest score counts. If no
-    vector is valid, a severity such as ``MODERATE`` counts, and an invalid vector is stored
-    unchanged.
+    If several vectors have the newest CVSS version, the vector with the highest score is used. If
+    no vector is valid, a severity such as ``MODERATE`` is used instead, and an invalid vector is
+    stored unchanged.
 
     :param records: the advisory and its affected packages
     """
@@ -253,8 +253,8 @@ class _Reading:
     def _event(self, kind: RangeEventKind, version: str) -> RangeEvent | None:
         """Read one end of a range; an unreadable version widens the range.
 
-        A range whose beginning is unreadable starts with the first version, and a range whose end
-        is unreadable has no end, because a false alarm is better than a missed vulnerability.
+        A range with an unreadable beginning starts with the first version, and a range with an
+        unreadable end has no end. A false alarm is better than a missed vulnerability.
         """
         if RangeEvent(kind, version) in _SAFE_SIDE.values():
             return RangeEvent(kind, version)

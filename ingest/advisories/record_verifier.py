@@ -1,7 +1,7 @@
 """Parses stored advisories again and compares them with their rows.
 
-An advisory that differs is not excluded from evidence, because advice would then miss a
-vulnerability. The rows of such an advisory are written again from its document.
+A differing advisory stays in the evidence, because advice without it would miss a vulnerability.
+The rows of such an advisory are written again from its document.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ def _documents_in(path: Path, source: str) -> Iterator[RawDocument | RefusedDocu
 
 
 def _sha256(path: Path) -> str | None:
-    """Return the hash of a file; ``None`` for an unreadable file, which the reader reports."""
+    """Return the hash of a file; ``None`` if it is unreadable, because the reader reports that."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -154,7 +154,7 @@ def sync_source(
 
     Batches are committed one by one, so a second run resumes an interrupted run. An unchanged
     source is not read, unless some of its documents were refused. If a source cannot be read
-    completely, or has no advisory about Python packages, the state that was stored before is kept.
+    completely, or has no advisory about Python packages, its previously stored state is kept.
 
     :param source: a folder, a file, an archive or a URL
     :raises StoreUnavailable: if a store is lost or a server does not answer

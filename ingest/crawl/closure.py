@@ -38,8 +38,8 @@ def could_hold(marker: str | None, extra: str = "") -> bool:
     """Whether ``marker`` is true in some environment of Python 3.
 
     Only comparisons of the Python version and of the extra are evaluated; all others count as true.
-    Markers have no negation, so the only possible error is following a requirement that is never
-    needed.
+    Markers have no negation. The only possible error is therefore to follow a requirement that is
+    never needed.
 
     :param marker: canonical text, as :func:`common.releases.parse_requirement` returns it
     :param extra: the requested extra, normalised; empty for none
@@ -140,10 +140,10 @@ class FollowedPackage:
 
 
 class RequirementClosure:
-    """The packages that some roots require, as far as their releases are known.
+    """The packages that some roots require, according to the releases known so far.
 
-    An extra is followed when a requirement in the closure requests it. Circular requirements end,
-    because a package is returned only once for each specifier.
+    An extra is followed when a requirement in the closure requests it. Circular requirements cause
+    no endless loop, because a package is returned only once for each specifier.
 
     :param max_packages: further packages are only listed in :attr:`left_out`
     """
@@ -200,7 +200,7 @@ class RequirementClosure:
 
 
 def _required(requirements: Iterable[Requirement], extra: str) -> Iterator[WantedPackage]:
-    """Yield the packages that these requirements request, for one extra or for none.
+    """Yield the packages that these requirements request, with one extra or without extras.
 
     Direct references are left out, because no index serves them.
     """

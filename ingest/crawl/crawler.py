@@ -111,7 +111,7 @@ class _Project:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A stored plan for a package, and the rows that it was prepared from."""
+    """A stored plan for a package, with the rows that the plan is based on."""
 
     plan: ProjectPlan
     known: Mapping[str, KnownRelease]
@@ -235,7 +235,7 @@ class _Crawler:
             self._report.failed.append(CrawlFailure(name, None, code, message))
 
     def _prepare(self, connection: Connection, page: ProjectPage, needs: ProjectNeeds) -> _Prepared:
-        """Decide which releases to read; store the decision and releases that need no reading."""
+        """Decide which releases to read; store the plan, and the releases that need no reading."""
         index, name = self._index, page.name
         known = as_listed(known_releases(connection, index, name), page.releases)
         queue = queued_releases(connection, index, name)

@@ -82,7 +82,7 @@ _FACTOR = 5
 def retry_at(attempts: int, now: datetime) -> datetime | None:
     """Return the time of the next attempt after ``attempts`` failures; ``None`` to give up.
 
-    The pauses are 1, 5, 25 and 125 minutes, and at least until the next refresh.
+    A pause lasts 1, 5, 25 or 125 minutes, or until the next refresh if that is later.
     """
     if attempts >= ATTEMPTS:
         return None
@@ -90,7 +90,7 @@ def retry_at(attempts: int, now: datetime) -> datetime | None:
 
 
 async def together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run coroutines concurrently; the first error cancels the others and is raised as it is."""
+    """Run coroutines concurrently; the first error cancels the others and is raised unwrapped."""
     try:
         async with asyncio.TaskGroup() as group:
             for coroutine in work:

@@ -1,4 +1,4 @@
-"""Stores what a crawl or an advice reads from an index: releases, pages, and what is unread."""
+"""Stores the releases and pages that a crawl or an advice reads, and which releases are unread."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ReadRelease:
-    """A release with the time of the index's answer."""
+    """A release with the time at which the index answered."""
 
     release: Release
     as_of: datetime
@@ -73,7 +73,7 @@ class RecordWriter:
     async def store(
         self, read: Sequence[ReadRelease], failures: Iterable[FailedRead]
     ) -> ReleasesAdded:
-        """Store releases and remove them from the queue; failed ones stay in the queue."""
+        """Store releases and remove them from the queue; failed releases stay in the queue."""
 
         def work(connection: Connection) -> ReleasesAdded:
             added = self.add(connection, read)
@@ -102,10 +102,9 @@ def store_read(
     engine: Engine,
     read: Mapping[str, Sequence[tuple[ProjectPage, Mapping[str, ReleaseMetadata]]]],
 ) -> ReleasesAdded:
-    """Store pages with the metadata that was read of their releases, in one transaction.
+    """Store pages and the metadata that was read for their releases, in one transaction.
 
-    If the record has an earlier page, that page stays, so that the next refresh can report the
-    changes.
+    A page that is already in the record is kept, so that the next refresh can report the changes.
 
     :param read: by index
     :raises StoreUnavailable: if the record is lost; then nothing is stored

@@ -73,7 +73,7 @@ def _release_file(file: IndexFile) -> ReleaseFile:
 
 
 def release_from(draft: ReleaseDraft) -> Release | None:
-    """The checked release or, if it is refused, a release that has only its problem.
+    """The checked release; if it is refused, a release that contains only the problem.
 
     :returns: ``None`` if even its name or version is invalid
     """
@@ -89,7 +89,7 @@ def release_from(draft: ReleaseDraft) -> Release | None:
 
 
 def refused_draft(draft: ReleaseDraft, reason: str) -> ReleaseDraft:
-    """A draft in place of a refused one, so that the release is on record."""
+    """A draft that replaces a refused one, so that the record contains the release."""
     return ReleaseDraft(
         draft.name,
         draft.version,

@@ -193,7 +193,7 @@ def offered_on(page: ProjectPage) -> set[str]:
 def as_listed(
     known: Mapping[str, KnownRelease], versions: Collection[str]
 ) -> dict[str, KnownRelease]:
-    """Return ``known`` by version, in the spelling that the page uses."""
+    """Return ``known`` by version, spelled as on the page."""
     listed = {version_of(it): it for it in versions if version_of(it) is not None}
     return {listed.get(version_of(it), it): release for it, release in known.items()} | {
         it: known[it] for it in known.keys() & set(versions)
@@ -209,7 +209,7 @@ def plan(
     before: ProjectRow | None,
     now: datetime,
 ) -> ProjectPlan:
-    """Decide which releases to read, and draft documents for changed ones that need no reading.
+    """Decide which releases to read; draft documents for changed releases that need no reading.
 
     :param known: releases in the record, by version
     :param queue: queued releases of the project, by version
@@ -247,9 +247,9 @@ def needs_reading(
 ) -> bool:
     """Whether the metadata of a release has to be read.
 
-    Known requirements are read again only if they come from a solver instead of the index. After a
-    broken file, the release is read again only if another file becomes the first choice, such as a
-    new wheel. Releases with an invalid version are never read.
+    Known requirements are read again only if they come from a solver instead of the index. If the
+    last file was broken, the release is read again only if another file, such as a new wheel,
+    becomes the first choice. Releases with an invalid version are never read.
 
     :param again: whether a broken file is read again
     """
@@ -293,7 +293,7 @@ def _appeared(listed: Sequence[ListedRelease], bounds: CrawlBounds, before: Proj
 def _without_metadata(
     read: Collection[str], known: Mapping[str, KnownRelease]
 ) -> dict[str, ReleaseMetadata]:
-    """Return the metadata of releases without a file to read."""
+    """Return the metadata of releases that have no file to read."""
     return {
         it: NO_FILES if version_of(it) else INVALID_VERSION
         for it in sorted(read)
@@ -307,7 +307,7 @@ def _with_changed_files(
     before: ProjectRow | None,
     read: Collection[str],
 ) -> dict[str, ReleaseMetadata]:
-    """Return metadata of known releases whose files may have changed, without those in ``read``."""
+    """Return the metadata of known releases, except ``read``, whose files may have changed."""
     same = before is not None and before.page_digest == page.digest
     return {
         it: metadata_of_record(known[it])
@@ -340,7 +340,7 @@ def _events(
 
 
 def _conflicts(index: str, page: ProjectPage, before: ProjectRow | None) -> list[IndexEvent]:
-    """Return an event for each file with two hashes, if the page changed."""
+    """Return an event for each file that has two hashes on the page, if the page changed."""
     if before is not None and before.page_digest == page.digest:
         return []
     return [

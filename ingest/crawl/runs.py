@@ -38,7 +38,7 @@ OnProgress = Callable[[CrawlReport], None]
 
 
 def unanswered(crawls: Sequence[CrawlReport]) -> bool:
-    """Whether there are indexes and none of them answered."""
+    """Whether there are indexes, but none of them answered."""
     return bool(crawls) and all(report.unanswered for report in crawls)
 
 
@@ -126,7 +126,7 @@ def refresh_indexes(
     on_progress: OnProgress = lambda _report: None,
     on_commit: Callable[[], None] = lambda: None,
 ) -> list[CrawlReport]:
-    """Read, from every index, new releases of the packages that the record has from that index.
+    """For each index, read new releases of the packages that the record has from this index.
 
     :raises AlreadyRunning: if another process on any machine is running it
     """
@@ -151,7 +151,7 @@ def refresh_indexes(
 
 
 def _adding(roots: Sequence[WantedPackage], bounds: CrawlBounds, retry: bool) -> CrawlRequest:
-    """Return the request of ``add_packages``; a retry uses no cached pages."""
+    """Return the crawl request for ``add_packages``; a retry uses no cached pages."""
     if retry:
         return CrawlRequest(tuple(roots), bounds, again=True, max_age_s=0.0)
     return CrawlRequest(tuple(roots), bounds)

@@ -147,7 +147,7 @@ def delivery_of_body(body: bytes, schema_version: SchemaVersion) -> DeliveredIns
 
 
 def has_inspection_keys(value: Record) -> bool:
-    """Whether the keys of a single file are those of a generation of inspections.
+    """Whether the keys of a single file match a generation of inspections.
 
     >>> has_inspection_keys({"inspection-a": [{"exit_code": 0, "stdout": ""}]})
     True
@@ -342,7 +342,7 @@ def _stored_directory(value: Record, body: bytes) -> DeliveredInspection:
 
 
 def _failed_build(jobs: list[JobDocument], status: JobDocument | None) -> JobDocument | None:
-    """Return the status of the failed build of a folder without jobs.
+    """Return the status of the failed build; ``None`` if the folder has jobs.
 
     :raises InvalidDocument: if there are neither jobs nor a failed build
     """
@@ -417,7 +417,7 @@ def _numbered(files: Mapping[str, bytes]) -> list[tuple[str, dict[str, bytes]]]:
 
 
 def _directory_job(files: Mapping[str, bytes], folder: str) -> tuple[bytes, JobDocument | None]:
-    """Return the canonical bytes of the folder ``results/N``, and its job if it has a result."""
+    """Return the canonical bytes of a folder ``results/N``, and its job if a result exists."""
     job, hwinfo = None, None
     if "result" in files:
         location = DocumentLocation(f"{folder}/result")
@@ -470,7 +470,7 @@ def _log(files: Mapping[str, bytes], name: str) -> bytes | None:
 
 
 def _object(parts: Mapping[str, bytes | None]) -> bytes:
-    """Return the canonical JSON object of canonical ``parts``, whose names are sorted."""
+    """Return the canonical JSON object made of canonical ``parts``, which are sorted by name."""
     members = (b'"%b":%b' % (name.encode(), part) for name, part in parts.items() if part)
     return b"{%b}" % b",".join(members)
 
@@ -479,7 +479,7 @@ _POD = re.compile(r"(inspection-.+-[0-9a-f]{8})-[a-z0-9]+\Z")
 
 
 def _name_of(result: Record) -> str | None:
-    """Return the name of the inspection in a host name, without the suffix of the pod.
+    """Extract the inspection's name from a host name, without the pod's suffix.
 
     >>> _name_of({"hostname": "inspection-matmul-u38m-fd697eb4-1544334140"})
     'inspection-matmul-u38m-fd697eb4'

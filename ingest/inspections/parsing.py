@@ -136,7 +136,7 @@ def parse_stored(
 
 
 def _refusal(raw: RawDocument, error: InvalidDocument) -> RefusedDocument:
-    """Refuse a document. The place is that of the whole document; the field may name a file inside.
+    """Refuse a document. The place is the whole document; the field may name a file inside it.
 
     Private data is removed from the refusal, because its message and field may quote the document.
     """
@@ -226,10 +226,10 @@ def _failed_build(
 
 
 def _job_id(job: JobDocument, copy: int, delivery: DeliveredInspection) -> str:
-    """Identify a job; a later delivery of its inspection with more jobs gives the same identifier.
+    """Identify a job; its identifier is the same in a later delivery with more jobs.
 
-    A result without machine and time could belong to any inspection, so the specification is part
-    of its identity.
+    A result without a machine and a time could belong to any inspection, so the specification is
+    then part of the job's identity.
     """
     parts = [job.canonical, b"%d" % copy]
     if not job.result.keys() & {"hostname", "datetime", "start_datetime", "job_log"}:

@@ -91,7 +91,7 @@ class IngestReport:
 
 
 def ignore_skipped(skipped: SkippedFile) -> None:
-    """Do nothing; the default of ``on_skipped``, which gets skipped files."""
+    """Do nothing; the default for ``on_skipped``, which is called with skipped files."""
 
 
 def ingest_inspections(

@@ -72,7 +72,7 @@ def library_of(stdout: Any) -> Library:
 
 
 def _blas(build: Record) -> str | None:
-    """Describe the BLAS library by its own report at run time, or else by its build."""
+    """Describe the BLAS library by its own report at run time or, without one, by its build."""
     running = build.get("blas_runtime")
     if isinstance(running, list) and running and isinstance(running[0], dict):
         # "OpenBLAS 0.3.21  USE64BITINT DYNAMIC_ARCH …": name and version, then how it was built.
@@ -182,7 +182,7 @@ def _facts(
 
 
 def _usage(usage: Record) -> Record:
-    """Return the kernel's counters of a job (getrusage(2)), by their fields in an observation."""
+    """Return the kernel's counters of a job (getrusage(2)), keyed by field of an observation."""
     at = "$.usage"
     memory = integer_of(usage, "ru_maxrss", at, high=2**50)
     counts = {name: integer_of(usage, key, at, high=2**62) for key, name in _COUNTS.items()}
@@ -357,7 +357,7 @@ def _observation(
 def _indicator_of(
     stdout: Any, sha: str | None, specification: InspectionSpecification, measured: bool
 ) -> Indicator:
-    """Determine the indicator from the first of these: the script's output, its URL, its result."""
+    """Determine the indicator from the script's output, or else its URL, or else its result."""
     printed = stdout if isinstance(stdout, dict) else {}
     name = text_of(printed, "name", "$.stdout") or specification.script_name
     if name is None and measured and "@result" not in printed:

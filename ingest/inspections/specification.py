@@ -154,7 +154,7 @@ def _bare_lock(locked: bytes, requirements: bytes) -> InspectionSpecification:
 
 
 def script_hints(script: Any, stack: Stack | None) -> tuple[str | None, str | None]:
-    """Return the indicator and component that the script's URL or the stack determines.
+    """Infer the indicator and its component from the script's URL or the stack.
 
     >>> script_hints("https://code.example/performance/master/tensorflow/matmul.py", None)
     ('PiMatmul', 'tensorflow')

@@ -1,4 +1,4 @@
-"""Writes and parses the documents of analyses, canonical JSON that is identified by its digest."""
+"""Writes and parses analysis documents: canonical JSON, identified by its digest."""
 
 from __future__ import annotations
 

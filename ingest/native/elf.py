@@ -1,4 +1,4 @@
-"""Reads the dynamic section of ELF files; checks every number in them before using it.
+"""Reads the dynamic section of ELF files; every number is checked before it is used.
 
 Like a loader, this module reads only program headers and the dynamic section. Section headers may
 be stripped.

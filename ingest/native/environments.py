@@ -57,7 +57,7 @@ class Libraries:
         return max(sorted(counts), key=counts.__getitem__, default=None)
 
     def provides(self, architecture: str) -> Iterator[Interface]:
-        """Return the interfaces for ``architecture``, each from the first library with its name."""
+        """Return the interfaces for ``architecture``; if names repeat, the first library counts."""
         seen = set()
         family = machine_family(architecture)
         for library, names in self.files:

@@ -30,7 +30,7 @@ class Walker(Protocol):
     """A position in a file tree; a step takes the same time at any depth."""
 
     def enter(self, name: str) -> str | None:
-        """Enter the folder ``name``; if it is a link, stay and return its target as written."""
+        """Enter the folder ``name``; if it is a link, stay and return its unresolved target."""
 
     def leave(self) -> None:
         """Go to the parent folder; must not be called at the root."""
@@ -61,7 +61,8 @@ class Tree(Protocol):
 def resolve(tree: Tree, path: str) -> str | None:
     """Resolve the links in ``path`` as if the root of the tree were the root of the system.
 
-    Each part of the path and of its links takes a step, at most some thousand steps.
+    Each part of the path and of its links takes one step. The number of steps is limited to some
+    thousand.
 
     :returns: the resolved path, which need not exist; ``None`` if links are circular or lead deeper
         than :data:`DEEPEST` folders
@@ -194,7 +195,7 @@ BROKEN_STREAM = (gzip.BadGzipFile, zlib.error, EOFError, zstandard.ZstdError)
 
 
 class Bounded(io.RawIOBase):
-    """A stream that can only be read forwards, and refuses decompression bombs.
+    """A forward-only stream that refuses decompression bombs.
 
     ``tarfile`` skips members by seeking, so seeking forwards is supported by reading.
 

@@ -69,7 +69,7 @@ class _Entry:
 
 
 class LayeredTree:
-    """The file tree that a new container with these layers has.
+    """The file tree of a new container with these layers.
 
     :param layers: the lowest layer first
     :raises InvalidDocument: if a layer is broken or a bomb, or has paths outside its root
@@ -224,7 +224,7 @@ class LayeredTree:
 
 
 class _LayeredWalker:
-    """A walker that keeps its path, so that no step starts at the root again."""
+    """A walker that keeps its path, so that each step starts where the last step ended."""
 
     def __init__(self, root: _Entry, on_step: Callable[[], None]) -> None:
         self._path: list[_Entry | None] = [root]
@@ -258,7 +258,7 @@ def _hide(names: dict[str, _Entry], name: str, layer: int) -> None:
 
 
 def _clear(folder: _Entry, layer: int) -> None:
-    """Remove the entries of layers below ``layer`` in a folder, at any depth."""
+    """Remove a folder's entries, at any depth, that come from layers below ``layer``."""
     folders: list[dict[str, _Entry]] = []
     remaining = [folder]
     while remaining:

@@ -177,15 +177,16 @@ def _note(entry: dict[str, Any], name: str) -> str:
 
 
 def _is_image(entry: dict[str, Any]) -> bool:
-    """Whether a manifest is for Linux; the system of attestations is ``unknown``."""
+    """Whether a manifest is for Linux; attestations have the operating system ``unknown``."""
     attests = _note(entry, "vnd.docker.reference.type")
     return not attests and _platform(entry).get("os") in (None, "", "linux")
 
 
 def _refuse_several(entries: list[dict[str, Any]]) -> None:
-    """Refuse entries with different names and digests.
+    """Refuse entries that differ in both their names and their digests.
 
-    Several tags of one image are accepted, and so are images of several architectures with one tag.
+    Several tags of one image are accepted. Images of several architectures that share one tag are
+    accepted, too.
     """
     named = {
         name: str(entry.get("digest"))

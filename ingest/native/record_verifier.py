@@ -1,4 +1,4 @@
-"""Compares analyses of native interfaces with their documents; no advice depends on them."""
+"""Compares analyses of native interfaces with their documents; no advice uses these analyses."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ async def _fetch(
 
 
 def best_wheel(files: Sequence[IndexFile], wanted: Pinned, environment: Environment) -> IndexFile:
-    """Return the wheel of the version whose tag ranks first in the environment.
+    """Return the version's wheel whose tag ranks first in the environment.
 
     :raises InvalidArgument: if none fits, with the reason
     """

@@ -102,7 +102,7 @@ def _file(record: Record, at: str, now: datetime) -> ReleaseFile:
 
 
 def _uploaded_at(record: Record, at: str, now: datetime) -> datetime | None:
-    """Return the upload time; ``None`` if it lies in the future, because a clock was wrong."""
+    """Return the upload time; ``None`` if a wrong clock put it in the future."""
     try:
         return time_of(record, "upload_time", at, now)
     except InvalidDocument as error:
@@ -139,7 +139,7 @@ def _sha256_of(record: Record, key: str, at: str) -> str | None:
 
 
 def yanked_of(record: Record, at: str) -> tuple[bool, str | None]:
-    """Return whether a file is yanked, and why; the reason may stand in place of the flag."""
+    """Return whether and why a file is yanked; a document may give the reason instead of a flag."""
     value = record.get("yanked")
     reason = text_of(record, "yanked_reason", at, _ANY_LENGTH)
     if isinstance(value, str):
@@ -152,10 +152,10 @@ def yanked_of(record: Record, at: str) -> tuple[bool, str | None]:
 
 
 def public_status(status: ProjectStatus) -> ProjectStatus:
-    """Return the state of a project with a reason as of :func:`public_reason`."""
+    """Return the state of a project, with its reason cleaned by :func:`public_reason`."""
     return replace(status, reason=public_reason(status.reason))
 
 
 def public_reason(reason: str | None) -> str | None:
-    """Return the reason of a yank without e-mail addresses and secrets, cut to its limit."""
+    """Return the reason for a yank, cut to its limit, without e-mail addresses and secrets."""
     return scrub_words(reason, _MAX_REASON_LENGTH) or None if reason else None

@@ -1,7 +1,7 @@
 """Parses release documents, which hold what one index says about one release.
 
-:func:`release_of` reads documents of metadata dumps and solvers. A crawl has typed values already
-and calls :func:`checked_release`, which checks and normalises all releases.
+:func:`release_of` reads documents of metadata dumps and solvers. A crawl already has typed values,
+so it calls :func:`checked_release`, which checks and normalises all releases.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9]+")
 
 
 def index_name(index: str | None, field: str = "$.index") -> str | None:
-    """Return the name of an index; the name of a URL is made of its host and path.
+    """Return the name of an index; for a URL, the name consists of its host and path.
 
     User and password of a URL are never part of the name.
 
@@ -168,8 +168,9 @@ def release_of(document: Any, *, now: datetime | None = None) -> Release:
 def checked_release(draft: ReleaseDraft, *, now: datetime | None = None) -> Release:
     """Check and normalise a release.
 
-    An invalid version, requirement or Requires-Python makes the release ``unparsable``. Unknown
-    requirements make it ``unsolvable``, or ``unparsable`` if its ``problem`` is broken metadata.
+    An invalid version, requirement or Requires-Python makes the release ``unparsable``. Without
+    known requirements, the release is ``unsolvable``, or ``unparsable`` if its ``problem`` is
+    broken metadata.
 
     :param now: upper bound of the upload times of files
     :raises InvalidDocument: if a value is invalid; ``field`` is its path in a release document
@@ -261,7 +262,7 @@ def _judged(
     requirements: Iterable[Requirement],
     requires_python: str | None,
 ) -> _Judgement:
-    """Return the state of a release, and why it is not solved."""
+    """Return the state of a release and, if it is not solved, the reason."""
     fault = fault_of(version, requirements, requires_python)
     if fault is not None:
         return ReleaseState.UNPARSABLE, *fault
@@ -317,7 +318,7 @@ def _license_of(text: str | None) -> str | None:
 
 
 def _short(text: str | None, most: int) -> str | None:
-    """Return a text for people without e-mail addresses and secrets, cut to ``most``."""
+    """Return a text for people, cut to ``most``, without e-mail addresses and secrets."""
     return scrub_words(text, most) or None if text else None
 
 

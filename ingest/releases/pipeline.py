@@ -50,7 +50,7 @@ _NO_ADDRESSES: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ParsedRelease:
-    """A release of a document.
+    """A release that a document describes.
 
     :param as_of: when the index described it so, if the document says
     """
@@ -105,7 +105,7 @@ def _releases_in(
 
 
 def _refusal(raw: RawDocument, error: InvalidDocument) -> RefusedDocument:
-    """Refuse a document; message and field may quote private data, which is removed here."""
+    """Refuse a document; remove private data that the message and the field may quote."""
     message, name = scrub_words(error.message, _LONGEST), scrub_words(error.field, _LONGEST)
     return RefusedDocument(
         raw.source, InvalidDocument(error.reason, message, field=name, place=raw.place)
@@ -137,11 +137,11 @@ class ReleaseReport:
 
     @property
     def clean(self) -> bool:
-        """Whether the import found nothing that a person should look at."""
+        """Whether nothing in the import needs the attention of a person."""
         return not (self.quarantined or self.alarms)
 
     def count_batch(self, batch: Batch[ReleaseDelivery], added: ReleasesAdded) -> None:
-        """Count a batch and what it did to the record."""
+        """Add a batch and its effects on the record to the counts."""
         releases = [delivery.release for delivery in batch.deliveries]
         self.read += len(batch)
         self.new += len(added.new)

@@ -1,8 +1,8 @@
 """Compares each part of a stored release with the document that the part comes from.
 
-Several documents may describe a release; for each part, the document with the highest rank counts.
-A differing release is not excluded from evidence, because advice would then miss a version.
-Instead, its differing rows are written again from the document.
+Several documents may describe a release. For each part, the document with the highest rank is
+decisive. A differing release is not excluded from evidence, because advice would then miss a
+version. Instead, its differing rows are written again from the document.
 """
 
 from __future__ import annotations

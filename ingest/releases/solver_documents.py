@@ -61,8 +61,8 @@ class SolverResult:
     def releases(self) -> Iterator[Release | InvalidDocument]:
         """Yield installed releases, then failed releases, then errors for all other entries.
 
-        A release may occur several times. The first success counts or, without a success, the first
-        failure.
+        A release may occur several times. The first success counts; if there is none, the first
+        failure counts.
         """
         seen: set[Purl] = set()
         for release in self._entries():
@@ -152,7 +152,7 @@ def _unresolved(entry: Record, at: str) -> Record:
 
 
 def _within(error: InvalidDocument, at: str) -> InvalidDocument:
-    """Return ``error`` with the path in the solver's document."""
+    """Return ``error`` with a field that is a path in the solver's document."""
     if error.field.startswith(at):
         return error
     inner = error.field.removeprefix("$").lstrip(".")

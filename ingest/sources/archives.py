@@ -129,7 +129,7 @@ def documents_in_archive(
 
 
 def _is_packing(error: OSError) -> bool:
-    """Whether the content is broken, not the disk; gzip raises ``OSError`` in both cases."""
+    """Whether the content rather than the disk is broken; gzip raises ``OSError`` for both."""
     return isinstance(error, gzip.BadGzipFile) or error.errno is None
 
 

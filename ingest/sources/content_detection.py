@@ -1,8 +1,8 @@
 """Distinguishes inspections, results of other benchmarks and other files by their content.
 
 Published inspections often have no file extension, and other benchmarks also publish ``.json``
-files. File names are not enough for their results either: several systems call them
-``result_0.txt`` or ``1``, and users rename files.
+files. File names do not identify the results of other benchmarks either: several systems call their
+results ``result_0.txt`` or ``1``, and users rename files.
 """
 
 from __future__ import annotations
@@ -200,7 +200,8 @@ def other_content(data: bytes) -> str:
 def screened(raw: RawDocument, limits: SourceLimits) -> RawDocument | InvalidDocument | SkippedFile:
     """Return ``raw``, or a skipped file if another benchmark wrote it.
 
-    If another benchmark's file is the whole source, it is refused, because it was named explicitly.
+    If the whole source is a file of another benchmark, the file is refused, because it was named
+    explicitly.
     """
     if not limits.by_content or raw.data is None or is_inspection(raw.data):
         return raw
@@ -230,7 +231,7 @@ def recognised(
 
 
 def skipped_by_name(place: str, *, in_archive: bool = False) -> str | None:
-    """Return the reason to skip a file because of its name; ``None`` if the content must decide."""
+    """Return why a file is skipped by its name; ``None`` if its content must decide."""
     if is_unfinished_part(place):
         return UNFINISHED
     if in_archive and is_archive(place):
@@ -247,7 +248,7 @@ def other_file(
     *,
     in_archive: bool = False,
 ) -> SourceItem:
-    """Read a file whose name is not that of a document.
+    """Read a file that is not named like a document.
 
     :param opened: opens the file; returns ``None`` if it is not a regular file
     :param errors: errors of opening and reading, after which the file is skipped
@@ -268,7 +269,7 @@ def other_file(
 
 
 def or_empty(items: Iterable[SourceItem], place: str, kind: str = "folder") -> Iterator[SourceItem]:
-    """Yield ``items``; if no item is a document, refuse the whole folder or archive at the end."""
+    """Yield ``items``; at the end, refuse the whole folder or archive if no item is a document."""
     skipped: Counter[str] = Counter()
     has_documents = False
     for item in items:

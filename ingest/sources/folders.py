@@ -193,7 +193,7 @@ def _read(path: Path, place: str, limits: SourceLimits) -> bytes:
 
 
 def count_in_folder(source: str, most: int = 200_000) -> int | None:
-    """Count documents beneath a folder by their names; ``None`` beyond ``most`` folders."""
+    """Count documents beneath a folder by name; ``None`` if there are over ``most`` folders."""
     count = 0
     top = source.rstrip(os.sep).count(os.sep)
     for seen, (folder, folders, files) in enumerate(os.walk(source)):

@@ -63,7 +63,7 @@ def is_archive(name: str) -> bool:
 
 
 def is_lines(name: str, limits: SourceLimits) -> bool:
-    """Whether the name of a file is that of JSON lines, and the limits allow JSON lines."""
+    """Whether a file is named like JSON lines, and the limits allow JSON lines."""
     return limits.lines and name.lower().endswith(LINE_SUFFIXES)
 
 
@@ -114,7 +114,7 @@ def of_part(error: InvalidDocument, place: str, part: str) -> InvalidDocument:
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the message of an error without URLs and queries, which may contain secrets."""
+    """Return an error's message without its URLs and queries, which may contain secrets."""
     strerror = getattr(error, "strerror", None)
     parts = [part for part in str(strerror or error).split() if "://" not in part]
     message = re.sub(r"\?\S+", "?…", " ".join(parts))

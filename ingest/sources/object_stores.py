@@ -1,6 +1,6 @@
 """Reads object stores and web servers through fsspec.
 
-Credentials come from the environment, where the object store's own tools look for them, too.
+Credentials come from the environment, as they do for the object store's own tools.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _ObjectStore:
     limits: SourceLimits
 
     def documents(self) -> Iterator[SourceItem]:
-        """Yield the document that the URL names, or everything beneath it."""
+        """Yield the document at the URL or, if the URL is a folder, every item beneath it."""
         info = self.system.info(self.root)
         if info["type"] == "file":
             name = self.source.removesuffix("?…").rstrip("/").rpartition("/")[2]
@@ -201,7 +201,7 @@ class _ObjectStore:
 
 @cache
 def _driver_errors() -> tuple[type[Exception], ...]:
-    """Return ``OSError`` and the errors of installed clients."""
+    """Return ``OSError`` and the exception types of the installed client libraries."""
     errors: list[type[Exception]] = [OSError]
     try:
         from botocore.exceptions import BotoCoreError, ClientError

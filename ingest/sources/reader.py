@@ -40,8 +40,8 @@ def documents_of(
 ) -> Iterator[RawDocument | RefusedDocument]:
     """Yield every document of ``source``, one at a time, in a stable order.
 
-    An unreadable document is yielded as a refusal with its place in ``source``. Whatever a source
-    contains, no error is raised. Documents and refusals name ``stored_source(source)``, which
+    An unreadable document is yielded as a refusal with its place in ``source``. The content of a
+    source never raises an error. Documents and refusals name ``stored_source(source)``, which
     contains no credentials.
 
     :param source: a file, a folder, an archive or an fsspec URL such as ``s3://bucket/prefix``

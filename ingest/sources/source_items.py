@@ -54,7 +54,7 @@ class RefusedDocument:
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A file in a source that is not an inspection.
+    """A file that is not an inspection, found in a source.
 
     :param place: path of the file inside ``source``
     :param reason: why the file is skipped; files are counted by this text, which is equal for files

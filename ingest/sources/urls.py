@@ -35,7 +35,7 @@ def local_path(source: str) -> str | None:
 
 
 def source_argument(source: str) -> str:
-    """Check a source from the command line; a local path is returned as an absolute path.
+    """Check a source from the command line, and return it; a local path becomes absolute.
 
     :raises InvalidArgument: if it is empty, or a local path that does not exist
     """
@@ -49,7 +49,7 @@ def source_argument(source: str) -> str:
 
 
 def stored_source(source: str) -> str:
-    """Return ``source`` as it may be stored and shown, without anything that may be a secret.
+    """Return ``source`` without possible secrets, in a form that may be stored and shown.
 
     >>> stored_source("https://host.example/a.json?signature=0a1b")
     'https://host.example/a.json?…'

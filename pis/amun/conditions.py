@@ -31,7 +31,7 @@ _THERMAL = "cpu[0-9]*/thermal_throttle/*_throttle_count"
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Counters at one moment; all but ``load`` and ``gpu_throttled`` only grow.
+    """Counters at one moment; except for ``load`` and ``gpu_throttled``, they only grow.
 
     :param load: runnable processes, averaged over 1, 5 and 15 minutes
     :param steal_ticks, cpu_ticks: stolen and total time of all processors together
@@ -52,7 +52,7 @@ class Conditions:
 
 
 def busy_share() -> float:
-    """Return the share of all processors' time that is in use, sampled over half a second."""
+    """Return the busy share of the time of all processors, sampled over half a second."""
     return float(psutil.cpu_percent(_SAMPLING_S)) / 100
 
 

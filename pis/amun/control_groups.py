@@ -46,7 +46,7 @@ def throttled_periods(root: Path = _ROOT, own: Path = _OWN) -> int:
 
 
 def _folders(controller: str, root: Path, own: Path) -> Iterator[Path]:
-    """Yield the folders of this process's group and its ancestors that have ``controller``."""
+    """Yield the folders of this process's group and of its ancestors for ``controller``."""
     for line in text_of(own).splitlines():
         number, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")

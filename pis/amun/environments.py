@@ -1,8 +1,8 @@
 """Builds one virtual environment per lock and interpreter, from wheels with locked hashes.
 
 No installed code runs during the installation. Source distributions are never built, because that
-would run their ``setup.py``. The environment's interpreter is not started once wheels are
-installed, because it would run their ``.pth`` files. Finally, the installed packages are compared
+would run their ``setup.py``. After the wheels are installed, the environment's interpreter is not
+started, because it would run their ``.pth`` files. Finally, the installed packages are compared
 with the lock.
 """
 
@@ -190,7 +190,7 @@ def environment_digest(lock: Lock, interpreter: Interpreter) -> str:
 
 
 def _sweep(home: Path) -> None:
-    """Remove incomplete environments of killed runners; a runner that is alive holds a lock."""
+    """Remove incomplete environments of killed runners; a live runner holds a lock."""
     for part in home.glob(f"*{_PART}"):
         lock = FileLock(home / f"{part.name.partition('.')[0]}.lock", timeout=0)
         with contextlib.suppress(Timeout), lock:
@@ -221,7 +221,7 @@ def _existing(path: Path, name: str, log: BuildLog) -> BuiltEnvironment | None:
 def _build(
     lock: Lock, interpreter: Interpreter, path: Path, name: str, settings: Settings, log: BuildLog
 ) -> BuiltEnvironment:
-    """Build in a temporary folder and rename it to ``path``, which is therefore complete."""
+    """Build in a temporary folder and rename it to ``path``, which thus is always complete."""
     temporary = Path(f"{path}.{os.getpid()}{_PART}")
     try:
         freeze = _fill(temporary, lock, interpreter, settings, log)
@@ -318,11 +318,11 @@ def _freeze(packages: Path, log: BuildLog) -> list[str]:
 
 
 def _compile(packages: Path, interpreter: Interpreter, log: BuildLog) -> None:
-    """Compile to bytecode, because otherwise the first job would be slower.
+    """Compile to bytecode; otherwise the first job would be slower.
 
-    The base interpreter compiles, which writes the same files and reads no ``.pth`` file. The
-    compiling process gets none of the runner's variables. Some packages contain files that cannot
-    be compiled.
+    The base interpreter does the compilation: it writes the same files, and reads no ``.pth`` file.
+    The compiling process gets none of the runner's variables. Some packages contain files that
+    cannot be compiled.
     """
     command = [interpreter.path, "-I", "-S", "-m", "compileall", "-q", "-j", "0", str(packages)]
     environment = {"PATH": os.environ.get("PATH", os.defpath)}

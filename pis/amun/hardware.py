@@ -103,7 +103,7 @@ def lscpu() -> dict[str, str]:
 
 
 def host(machine_id: str = "") -> str:
-    """Return a stable identifier of a machine that reveals nothing about it.
+    """Return a stable machine identifier that reveals nothing about the machine.
 
     :param machine_id: machine ID to hash; by default that of this machine
     """
@@ -169,7 +169,7 @@ def _fields(entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 def _caches(listed: Mapping[str, str]) -> dict[str, int]:
-    """Return cache sizes in bytes; the sum of all instances if ``lscpu`` gives the sum."""
+    """Return cache sizes in bytes, summed over all instances if ``lscpu`` reports sums."""
     sizes = {}
     for field, name in _CACHES.items():
         match = re.match(r"([\d.]+)\s*([A-Za-z]*)", listed.get(field, ""))

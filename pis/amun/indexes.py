@@ -1,7 +1,7 @@
 """Package indexes: this machine's default index, and others by their name in the settings.
 
-A specification names indexes but never gives URLs: the operator of a machine decides what it may
-fetch. Credentials stay in this module.
+A specification names indexes but never gives URLs, because the operator of a machine decides what
+the machine may fetch. Credentials stay in this module.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_IN
 
 
 def index_name(name_or_url: str | None, indexes: Mapping[str, str]) -> str:
-    """Return the name of an index; for a URL, the name that settings give to it.
+    """Return the name of an index; for a URL, the name that it has in the settings.
 
     >>> index_name("pypi-org", {}), index_name("https://a.example/simple/", {"a": "https://a.example/simple"})
     ('pypi', 'a')
@@ -68,8 +68,8 @@ def installer_environment(
 ) -> dict[str, str]:
     """Return the environment in which the installer uses ``index``.
 
-    The default index is the one that uv is configured to use on this machine or, if there is none,
-    the one that pip uses.
+    The default index is the index that uv is configured to use on this machine. If there is none,
+    it is the index that pip uses.
 
     :param index: name of the default index, or a key of ``indexes``
     """
@@ -84,7 +84,7 @@ def installer_environment(
 
 
 def _is_kept(name: str) -> bool:
-    """Whether a variable is passed to the installer as it is; pip's variables are translated."""
+    """Whether a variable is passed to the installer unchanged; pip's variables are translated."""
     if name.startswith("UV_"):
         return name in _KEPT_UV or _INDEX_CREDENTIALS.fullmatch(name) is not None
     return name in _KEPT or name.upper() in _PROXIES or name.startswith("XDG_")

@@ -83,7 +83,7 @@ class InspectOptions:
     reference_jobs: int | None = None
 
     def jobs_per_block(self, inspections: int) -> list[int]:
-        """Return the number of jobs of each inspection in a block."""
+        """Return the number of jobs per block for each inspection."""
         if not self.interleaved or inspections < 2:
             return [1] * inspections
         first = self.reference_jobs or reference_jobs(inspections - 1)
@@ -138,7 +138,8 @@ def inspections_of(
 ) -> list[Inspection]:
     """Return the inspections of ``specifications``; their identifiers are reproducible.
 
-    A specification that is given twice makes two inspections, to compare a stack with itself.
+    A specification that is given twice results in two inspections, so that a stack can be compared
+    with itself.
     """
     seen: Counter[str] = Counter()
     inspections = []
@@ -242,7 +243,7 @@ def _plan(inspection: Inspection, folder: Path, per_block: int) -> MissingJobs:
 
 
 def _recorded_per_block(folder: Path) -> int | None:
-    """Return the jobs per block of an earlier run, which a resumed inspection keeps.
+    """Return an earlier run's number of jobs per block, which a resumed inspection keeps.
 
     :returns: ``None`` if only jobs of the first block ran, or if no size fits all jobs
     """
@@ -292,7 +293,7 @@ def _built(
 
 
 def _prepared(launcher: Launcher, inspection: Inspection) -> PreparedInspection:
-    """Let the launcher build; an unexpected error fails this inspection, not the others.
+    """Let the launcher build; an unexpected error makes only this inspection fail.
 
     :raises BuildFailed: for any error of the launcher
     """
@@ -308,7 +309,7 @@ def _prepared(launcher: Launcher, inspection: Inspection) -> PreparedInspection:
 
 
 def _require_same_environment(prepared: PreparedInspection, folder: Path) -> None:
-    """Check that earlier jobs ran in the same environment, as one sample must have one stack.
+    """Check that earlier jobs ran in the same environment; a sample must have one stack.
 
     :raises BuildFailed: if they ran in another one
     """
@@ -370,7 +371,7 @@ def _log_job(job: Job, result: Mapping[str, Any]) -> None:
 
 
 def _run_job(launcher: Launcher, prepared: PreparedInspection, job: Job) -> JobResult:
-    """Run one job; any error of the launcher becomes its result."""
+    """Run one job; any error of the launcher becomes the job's result."""
     started_at = datetime.now(UTC)
     try:
         result = launcher.run(prepared, job)

@@ -31,7 +31,7 @@ _ASIDE = ".old"
 
 @dataclass(frozen=True, slots=True)
 class JobSetup:
-    """How the runner set up a job. The job's output cannot change it.
+    """How the runner set up a job. The job's output cannot change the setup.
 
     :param cpus: number of processors that the job could use
     :param cpu_quota: quota of the control groups, in processors
@@ -61,7 +61,7 @@ class BuildStatus:
 
     @property
     def host_problem(self) -> bool:
-        """Whether the host caused the failure, so that it does not count against the stack."""
+        """Whether the host caused the failure; if so, it does not count against the stack."""
         return self.reason is not None and is_host_build(self.reason, self.message)
 
     @property
@@ -220,7 +220,7 @@ def measured_jobs(folder: Path) -> frozenset[int]:
 
 
 def is_host_result(result: Mapping[str, Any]) -> bool:
-    """Whether the host ended the job, so that the job does not count against the stack."""
+    """Whether the host ended the job; such a job does not count against the stack."""
     exit_code = result.get("exit_code")
     return is_host_end(result.get("ended"), exit_code if isinstance(exit_code, int) else 0)
 
@@ -228,7 +228,7 @@ def is_host_result(result: Mapping[str, Any]) -> bool:
 def environments_of(folder: Path) -> frozenset[str]:
     """Return the digests of the environments that measured jobs ran in.
 
-    Results of earlier releases name no environment.
+    Results from earlier releases of this product name no environment.
     """
     digests = (read_job(folder, number).get("environment") for number in measured_jobs(folder))
     return frozenset(digest for digest in digests if isinstance(digest, str))

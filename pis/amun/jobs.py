@@ -147,7 +147,7 @@ def _not_launched(error: Exception, started_at: datetime, before: Conditions) ->
 
 @dataclass(slots=True)
 class _Output:
-    """The first ``most`` bytes of a pipe, and the number of all bytes."""
+    """The first ``most`` bytes read from a pipe, and the total number of bytes."""
 
     most: int
     kept: bytearray = field(default_factory=bytearray)
@@ -228,7 +228,7 @@ class _RunningJob:
     def _read(
         self, selector: selectors.BaseSelector, pipe: Any, output: _Output, most_reads: int = 16
     ) -> None:
-        """Read what is available, in limited portions: endless output must not stop the clock."""
+        """Read available output in limited portions; endless output must not block the timeout."""
         for _ in range(most_reads):
             data = _available_data(pipe)
             if data is None:
@@ -260,7 +260,7 @@ class _RunningJob:
             os.killpg(self.process.pid, number)
 
     def _drain(self, selector: selectors.BaseSelector) -> None:
-        """Read the rest of the pipes, which a process outside of the group may keep open."""
+        """Read the remaining output; a process outside the group may keep the pipes open."""
         for key in list(selector.get_map().values()):
             if key.data is not None:
                 self._read(selector, key.fileobj, key.data, most_reads=256)

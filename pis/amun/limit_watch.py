@@ -1,4 +1,4 @@
-"""Enforces limits over all processes of a job; the kernel limits each process on its own."""
+"""Enforces limits on the sum of a job's processes; the kernel limits each process separately."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _proportional_bytes(pid: int) -> int:
-    """Return a process's proportional bytes or, if unreadable, the larger resident bytes."""
+    """Return the proportional memory of a process or, if unreadable, the larger resident memory."""
     try:
         match = _PSS.search((_PROC / str(pid) / "smaps_rollup").read_bytes())
     except OSError:

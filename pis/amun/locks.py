@@ -1,7 +1,7 @@
 """Locks of specifications: every package pinned, with the hashes of its wheels.
 
-Only releases that a configured index serves are installed, and only files whose hashes the lock
-lists. Repositories, paths, URLs and version ranges are refused.
+Only releases on a configured index are installed, and only files whose hashes are in the lock.
+Repositories, paths, URLs and version ranges are refused.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class LockedPackage:
         return f"{self.name}{extras}=={self.version}{marker}"
 
     def served_by(self, index: str) -> LockedPackage:
-        """Return the same release from ``index``."""
+        """Return a copy of this package with the index ``index``."""
         return replace(self, index=index)
 
 
@@ -100,7 +100,7 @@ class Lock:
     python_version: str | None = None
 
     def version_of(self, *names: str) -> str | None:
-        """Return the locked version of the first of ``names`` that is in the lock."""
+        """Return the locked version of the first name in ``names`` that the lock contains."""
         versions = {package.name: package.version for package in self.packages}
         return next((versions[name] for name in names if name in versions), None)
 
@@ -146,7 +146,7 @@ def read_requirements(
 def read_pylock(
     text: str, at: str, indexes: Mapping[str, str], python_version: str | None = None
 ) -> tuple[Lock, list[SpecificationProblem]]:
-    """Read a ``pylock.toml`` (PEP 751). The hashes in the lock are used, its URLs are not.
+    """Read a ``pylock.toml`` (PEP 751). The hashes in the lock are used; its URLs are not.
 
     :param indexes: configured indexes, name to URL; any other URL means the default index
     """
@@ -206,7 +206,7 @@ class _Reader:
             self._packages.append((entry.origin, package))
 
     def lock(self, python_version: str | None) -> tuple[Lock, list[SpecificationProblem]]:
-        """Return one entry per package: if it has several, the entry whose marker is true here."""
+        """Return one entry per package; of several, keep the entry whose marker is true here."""
         environment = environment_of(python_version)
         by_name: dict[str, list[tuple[str, LockedPackage]]] = defaultdict(list)
         for at, package in self._packages:
@@ -348,14 +348,15 @@ def _is_marker(text: Any) -> bool:
 
 
 def _is_short(text: str) -> bool:
-    """Whether ``text`` is not too long or too deep for the parser of markers and requirements."""
+    """Whether ``text`` is short and flat enough for the parser of markers and requirements."""
     return len(text) <= _MOST_CHARACTERS and text.count("(") <= _MOST_BRACKETS
 
 
 def environment_of(python_version: str | None) -> dict[str, str]:
     """Return variables for markers before the target interpreter is known.
 
-    For ``3.11``, the patch level is that of the running interpreter if this is a 3.11, else 0.
+    For ``3.11``, the patch level is that of the running interpreter if its version is 3.11;
+    otherwise, it is 0.
     """
     version = _PYTHON.match(python_version or "")
     if version is None:

@@ -1,7 +1,7 @@
 """Builds the metadata of a source distribution with its build backend in the sandbox (PEP 517).
 
-The backend and its requirements are installed outside the sandbox from wheels only, so that none of
-their code runs there. The hooks run inside the sandbox, without a network.
+The backend and its requirements are installed outside the sandbox. Only wheels are used, so that
+none of their code runs outside the sandbox. The hooks run inside the sandbox, without a network.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ class MetadataBuild:
     def _hook(self, hook: str, archive: Path, system: BuildSystem, requires: Sequence[str]) -> Any:
         """Return the result of a hook, which runs in an environment of its own.
 
-        The environment is new for each hook: the installer starts its interpreter, which must not
-        have any packages yet.
+        Each hook gets a new environment, because the installer starts the environment's
+        interpreter, which must not have any packages yet.
         """
         with scratch_folder("build") as folder:
             python = self._install(requires, folder)

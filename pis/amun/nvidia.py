@@ -35,7 +35,7 @@ def throttle_reasons() -> list[str]:
 
 
 def thermal_violations_ns() -> int:
-    """Return how long heat has lowered clocks since the driver was loaded, over all GPUs."""
+    """Return how long heat has lowered clocks since the driver was loaded, summed over all GPUs."""
     nvml = _nvml()
     if nvml is None:
         return 0
@@ -44,7 +44,7 @@ def thermal_violations_ns() -> int:
 
 @cache
 def _nvml() -> Any:
-    """Return the initialised library; ``None`` without it or its driver."""
+    """Return the initialised library; ``None`` if the library or its driver is missing."""
     try:
         import pynvml
 
@@ -55,7 +55,7 @@ def _nvml() -> Any:
 
 
 def _handles(nvml: Any) -> list[Any]:
-    """Return all GPUs; none if the driver reports that one is lost."""
+    """Return all GPUs, or an empty list if the driver reports a lost GPU."""
     try:
         return [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
     except nvml.NVMLError:

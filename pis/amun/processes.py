@@ -19,7 +19,7 @@ _KILL_TIMEOUT_S = 2.0
 
 @contextlib.contextmanager
 def pinned(cpus: Sequence[int] | None) -> Iterator[None]:
-    """Let processes that are started inside the block run on ``cpus`` only."""
+    """Restrict processes that are started inside the ``with`` block to ``cpus``."""
     if not cpus:
         yield
         return
@@ -32,7 +32,7 @@ def pinned(cpus: Sequence[int] | None) -> Iterator[None]:
 
 
 def dying_with_parent(command: Sequence[str]) -> list[str]:
-    """Return ``command`` so that the kernel kills it when this process dies.
+    """Return ``command``, wrapped so that the kernel kills it when this process dies.
 
     Otherwise, a job of a killed runner would disturb the jobs of the next runner.
     """

@@ -1,10 +1,11 @@
-"""Runs submitted scripts in a sandbox of bubblewrap: own processes, files, network and user.
+"""Runs submitted scripts in a bubblewrap sandbox with its own processes, files, network and user.
 
 The sandbox needs no daemon and no set-up: :func:`confined` turns a command into one that runs in
 the sandbox, for root and for ordinary users. ``docs/guides/launchers.md`` lists what the sandbox
-prevents and what it does not. A seccomp filter closes the gaps of namespaces and limits. It forbids
-new user namespaces, in which a job could mount unlimited memory; memory that belongs to no process,
-because it is not counted; and socket families without a namespace.
+prevents and what it does not. A seccomp filter closes the gaps that namespaces and limits leave. It
+forbids new user namespaces, in which a job could mount unlimited memory. It also forbids memory
+that belongs to no process, because such memory is not counted, and socket families without a
+namespace.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _ABSENT_CALLS = {
 
 @dataclass(frozen=True, slots=True)
 class _Machine:
-    """An architecture and its numbers of system calls.
+    """An architecture and its system call numbers.
 
     :param audit: identifier of the architecture, ``AUDIT_ARCH_…`` (linux/audit.h)
     :param refused: calls that fail with ``EPERM``
@@ -152,7 +153,7 @@ _TOPOLOGY = ("/sys/devices/system/cpu", "/sys/devices/system/node")
 def sandbox_options(
     readable: Sequence[Path], devices: Sequence[Path], *, support: Path, disk_bytes: int | None
 ) -> Iterator[str]:
-    """Yield bubblewrap's options: new namespaces, read-only files, limited memory to write to.
+    """Yield bubblewrap's options: new namespaces, read-only files, limited writable memory.
 
     :param support: the folder with the job's ``passwd`` and ``group``
     """
@@ -200,10 +201,10 @@ def _writable(size: int) -> Iterator[str]:
 
 
 def _readable(paths: Sequence[Path]) -> Iterator[str]:
-    """Mount each path at the place that it has outside of the sandbox.
+    """Mount each path at the same place as outside the sandbox.
 
-    The parent folders are made first, because bubblewrap would make them unreadable for the job's
-    user.
+    The parent folders are made first; otherwise, bubblewrap would make them unreadable for the
+    job's user.
     """
     folders = {folder for path in paths for folder in path.parents}
     for folder in sorted(folders, key=lambda folder: len(folder.parts)):
@@ -259,7 +260,7 @@ class CannotConfine(ProjectError):
 
 
 def require_confinement() -> None:
-    """Check that this machine can make the sandbox, by running ``true`` in one.
+    """Check that this machine can make a sandbox, by running ``true`` in it.
 
     :raises CannotConfine: the hint says what to install or to allow
     """
@@ -279,9 +280,9 @@ def require_confinement() -> None:
 def interpreter_folders(python: Path) -> list[Path]:
     """Return the folders that ``python`` reads: its environment, and its installation.
 
-    Only ``bin`` and ``lib`` of the installation are readable, because the installation may be in
-    ``~/.local`` with all its data. The interpreter is not started to find its folders, because
-    packages of the environment would then run unconfined.
+    Only ``bin`` and ``lib`` of the installation are readable, because the installation may share
+    ``~/.local`` with other data. The function finds the folders without starting the interpreter,
+    because packages of the environment would then run unconfined.
     """
     environment, base = python.absolute().parents[1], python.resolve().parents[1]
     own = [environment] if (environment / "pyvenv.cfg").is_file() else []
@@ -306,8 +307,8 @@ def confined(
     code is 128 plus the signal's number (:func:`end_of_job`). :class:`pis.amun.limit_watch.Watch`
     enforces the limits on memory and processes over all processes of the job.
 
-    Start the returned command with the runner's own environment: a variable of the job, such as
-    ``LD_PRELOAD``, must not reach programs outside.
+    Start the returned command with the runner's own environment, because a variable of the job,
+    such as ``LD_PRELOAD``, must not reach programs outside the sandbox.
 
     :param workdir: an empty folder outside, which the job does not see
     :param readable: existing files and folders
@@ -335,7 +336,7 @@ def confined(
 def end_of_job(finished: FinishedJob) -> FinishedJob:
     """Return how the job ended, given how bubblewrap ended.
 
-    Bubblewrap reports a signal as a shell does, as 128 + the signal's number. If a program of the
+    Like a shell, bubblewrap reports a signal as 128 + the signal's number. If a program of the
     sandbox failed, the job was never launched. A script that imitates these messages only harms
     itself: its job counts as not launched.
     """
@@ -399,10 +400,10 @@ def _without_privileges(user: int) -> Iterator[str]:
 def _rlimits(limits: JobLimits, *, gpu: bool) -> Iterator[str]:
     """Yield the kernel's limits, all per process except the limit on the number of processes.
 
-    The watch limits the memory of all processes together; the limit of a process stops a sudden
-    allocation before the watch sees it. The kernel's limit counts reserved memory, of which
-    libraries use only a part; hence the factor. A GPU's driver reserves everything, so jobs on GPUs
-    have no such limit.
+    The watch limits the memory of all processes together. The limit of each process stops a sudden
+    allocation before the watch sees it. The kernel's limit counts reserved memory. Libraries use
+    only a part of it, which is the reason for the factor. The driver of a GPU reserves everything,
+    so this limit does not apply to jobs on GPUs.
     """
     cpu_s = math.ceil(limits.wall_s) * (os.cpu_count() or 1)
     yield from ("--core=0", f"--nofile={_OPEN_FILES}", f"--cpu={cpu_s}")

@@ -34,7 +34,7 @@ class MissingJobs:
 
 
 def reference_jobs(others: int) -> int:
-    """Return how many jobs of the reference per block make the comparisons most precise.
+    """Return the number of reference jobs per block that makes the comparisons most precise.
 
     The number is about √k for k ``others`` (Dunnett 1955, doi:10.1080/01621459.1955.10501294). For
     one or two others, the number is 1, because further jobs would cost more than they gain.

@@ -132,7 +132,7 @@ class Flag(fields.Field[bool]):
 
 
 class Cpus(fields.Field[float]):
-    """Number of processors, as ``2``, ``"1.5"`` or ``"500m"``."""
+    """A number of processors, such as ``2``, ``"1.5"`` or ``"500m"``."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> float:
         match = None if isinstance(value, bool) else _CPU.match(str(value))
@@ -143,7 +143,7 @@ class Cpus(fields.Field[float]):
 
 
 class Memory(fields.Field[int]):
-    """Bytes, as ``1048576``, ``"256Mi"`` or ``"1G"``."""
+    """A number of bytes, such as ``1048576``, ``"256Mi"`` or ``"1G"``."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
         match = None if isinstance(value, bool) else _MEMORY.match(str(value))
@@ -326,7 +326,7 @@ def _message(text: str, schema: Any) -> str:
 
 
 def _schema_of(schema: Any, key: Any) -> Any:
-    """Return the schema of the value of ``key``, or of the items if the value is a list."""
+    """Return the schema of the value of ``key``; for a list, the schema of its items."""
     if not isinstance(schema, Schema) or not isinstance(key, str):
         return schema
     field = next((f for n, f in schema.fields.items() if (f.data_key or n) == key), None)

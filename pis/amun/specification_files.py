@@ -1,7 +1,7 @@
 """Reads specifications from files: strict JSON, with references to other files.
 
 ``{"file": "requirements.txt"}`` in place of a text is replaced by the content of that file, which
-must be in the specification's folder or below it. No other file can be read: the content is
+must be in the specification's folder or below it. No other file can be read, because the content is
 published with the inspection, and the specification may come from a stranger.
 """
 
@@ -92,7 +92,7 @@ def _json(text: str) -> Any:
 
 
 def _whole(digits: str) -> int:
-    """Parse a whole number. Too many digits are cut; the field then rejects the number."""
+    """Parse a whole number. Excess digits are cut off; the field then rejects the number."""
     return int(digits[:_MOST_DIGITS])
 
 

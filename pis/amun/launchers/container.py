@@ -145,7 +145,7 @@ def run_container(
 
 
 def with_image_system(job: JobResult, os_release: Mapping[str, str]) -> JobResult:
-    """Replace the runner's operating system in the result by that of the image."""
+    """In the result, replace the runner's operating system with the image's."""
     result = dict(job.result)
     result["os_release"] = dict(os_release) or None
     result["runtime_environment"] = result["runtime_environment"] | {
@@ -188,7 +188,8 @@ def _state(engine: Engine, name: str) -> Mapping[str, Any]:
 def _end_in_container(finished: FinishedJob, state: Mapping[str, Any]) -> FinishedJob:
     """Return how the job ended, given how the engine's client ended.
 
-    Engines report a signal as 128 plus its number, and some do not report why the kernel sent it.
+    Engines report a signal as 128 plus the signal's number. Some engines do not report why the
+    kernel sent the signal.
     """
     ended, exit_code = finished.ended, finished.exit_code
     if ended is JobEnd.EXITED and state.get("OOMKilled"):

@@ -1,10 +1,10 @@
 """Renders a Containerfile from a specification that may be hostile.
 
-A specification must inject neither instructions nor shell commands. Its only text in the
-Containerfile is the base image, which must match the grammar of references. Package names,
-requirements, files and the script are separate files with fixed names, read as data. Instructions
-with arguments have the JSON form, so no shell interprets them. Environment variables are set when
-a job starts, and are not in the image.
+A specification must not be able to inject instructions or shell commands. The base image is the
+only text of a specification in the Containerfile, and must match the grammar of image references.
+Package names, requirements, files and the script are separate files with fixed names, read as data.
+Instructions with arguments use the JSON form, which no shell interprets. Environment variables are
+set when a job starts, and are not in the image.
 """
 
 from __future__ import annotations

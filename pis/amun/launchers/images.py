@@ -229,7 +229,7 @@ def _by_index(specification: Specification) -> dict[str, list[LockedPackage]]:
 
 
 def _secrets(names: Sequence[str], indexes: Mapping[str, str]) -> dict[str, str]:
-    """Return files for pip in the image to reach the indexes; no layer contains them."""
+    """Return the files that pip in the image needs to reach the indexes; no layer contains them."""
     texts, certificates = {}, ""
     for number, name in enumerate(names):
         configured = installer_environment(name, indexes)

@@ -89,7 +89,7 @@ def _log(core: Any, namespace: str, pod: str, container: str) -> bytes:
 
 
 def _node_info(core: Any, name: str) -> Mapping[str, Any]:
-    """Return ``nodeInfo`` of a node; empty without the permission, which is common."""
+    """Return ``nodeInfo`` of a node; empty without permission to read it, a common case."""
     from kubernetes import client
 
     try:
@@ -99,7 +99,7 @@ def _node_info(core: Any, name: str) -> Mapping[str, Any]:
 
 
 def finished_job_of(pod: Pod, started_at: datetime) -> FinishedJob:
-    """Return how the job ended, according to the kubelet only."""
+    """Return how the job ended; only the kubelet's report counts."""
     state = pod.state
     if not state:
         return failed_to_launch(f"the pod on {pod.node_name} never ran the job", started_at)
@@ -125,7 +125,7 @@ def finished_job_of(pod: Pod, started_at: datetime) -> FinishedJob:
 
 
 def with_node_facts(job: JobResult, pod: Pod) -> JobResult:
-    """Replace the runner's machine in the result by the pod's node."""
+    """In the result, replace the runner's machine with the pod's node."""
     cpuinfo, node = first_processor(pod.cpuinfo), pod.node
     architecture = str(node.get("architecture") or "")
     cpu = {
@@ -292,7 +292,7 @@ def _configure_client() -> str:
 
 @contextlib.contextmanager
 def _temporary_job(namespace: str, name: str, manifest: Mapping[str, Any]) -> Iterator[None]:
-    """Create the Job and its network policy, and delete them after the block."""
+    """Create the Job and its network policy, and delete both when the ``with`` block ends."""
     from kubernetes import client
 
     batch, networking = client.BatchV1Api(), client.NetworkingV1Api()
@@ -313,7 +313,7 @@ def _temporary_job(namespace: str, name: str, manifest: Mapping[str, Any]) -> It
 
 @contextlib.contextmanager
 def _ignoring_absence() -> Iterator[None]:
-    """Ignore that an object to delete no longer exists."""
+    """Suppress the error if an object to delete no longer exists."""
     from kubernetes import client
 
     try:

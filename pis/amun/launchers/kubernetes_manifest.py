@@ -125,7 +125,7 @@ def unmet_by_labels(hardware: HardwareRequest) -> list[str]:
 def literal(text: str) -> str:
     """Escape ``text`` for arguments and variables of a container.
 
-    The kubelet replaces ``$(NAME)`` there, and ``$$`` by ``$``.
+    In them, the kubelet expands ``$(NAME)`` and replaces ``$$`` with ``$``.
     """
     return text.replace("$", "$$")
 

@@ -205,7 +205,7 @@ def _write_files(folder: Path, files: tuple[tuple[str, str], ...]) -> None:
 def _variables(
     specification: Specification, python: Path, cpus: list[int] | None
 ) -> dict[str, str]:
-    """Return the job's variables without its folders; the specification takes precedence."""
+    """Return the job's variables except those of its folders; the specification has precedence."""
     threads = dict.fromkeys(THREAD_VARIABLES, str(len(cpus))) if cpus else {}
     return {
         "PATH": f"{python.parent}:{_SYSTEM_PATH}",

@@ -2,7 +2,7 @@
 
 One actor per node reserves all its processors and GPUs, so that Ray runs no other work beside a
 measurement. The actor uses the same code as the local launcher. All jobs of a block run on the same
-node, because pairs of jobs are only compared on the same host.
+node, because only jobs on the same host are compared in pairs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RayUnavailable(ProjectError):
 
 
 class NodeLost(ProjectError):
-    """A node was lost while it ran a job, because of the machine, the network or its memory."""
+    """The node of a running job was lost because of the machine, the network or its memory."""
 
 
 class Worker:
@@ -102,7 +102,7 @@ class RayLauncher:
         return len(self._nodes)
 
     def prepare(self, inspection: Inspection) -> PreparedInspection:
-        """Build on all nodes concurrently, except those without the requested hardware.
+        """Build concurrently on all nodes that have the requested hardware.
 
         :raises BuildFailed: if the build fails on a node, or no node has the hardware
         """
@@ -127,7 +127,7 @@ class RayLauncher:
         return replace(built[0][1], environment=_common_environment(built), log=log)
 
     def run(self, prepared: PreparedInspection, job: Job) -> JobResult:
-        """Run one job on the node of its slot, among the nodes that have the environment.
+        """Run one job on the node that its slot selects among the nodes with the environment.
 
         :raises NodeLost: if the node is lost meanwhile; the next job uses another one
         """
@@ -145,7 +145,7 @@ class RayLauncher:
     def _usable(self, inspection_id: str) -> list[tuple[Node, PreparedInspection]]:
         """Return nodes that an inspection can use, preferably those that all inspections can use.
 
-        The jobs of a block run on the same node only if all inspections use the same list.
+        The jobs of a block run on the same node only if all inspections use the same list of nodes.
         """
         names = [{node.name for node, _ in built} for built in self._prepared.values()]
         shared = set.intersection(*names)
@@ -184,7 +184,7 @@ def _connect(address: str) -> None:
 
 
 def _require_answer(address: str) -> None:
-    """Check that the address answers, as Ray itself would wait for minutes."""
+    """Check that the address answers; Ray itself would wait for minutes."""
     host, _, port = address.rpartition(":")
     if port.isdigit() and "/" not in host:
         socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
