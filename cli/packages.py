@@ -260,11 +260,11 @@ def import_command(
 ) -> None:
     """Import releases from metadata dumps and solver results.
 
-    FILE has JSON lines (.jsonl, .ndjson, gzipped or not), is a JSON document of releases or of a
-    solver, or is a folder or an archive of such files. Known releases are skipped. Releases that
-    cannot be ingested go to the quarantine with their line number. Exit code 1 if a release cannot
-    be ingested, or if the hash of a file has changed. Run the command again to continue after an
-    interruption.
+    FILE can be a JSON Lines file (.jsonl or .ndjson, optionally gzipped), a JSON document with
+    releases or with the results of a solver, or a folder or archive of such files. Known releases
+    are skipped. Releases that cannot be ingested go to the quarantine with their line number. Exit
+    code 1 if a release cannot be ingested, or if the hash of a file has changed. Run the command
+    again to continue after an interruption.
     """
     from cli.packages_view import print_releases
     from common.index.configuration import configured_indexes

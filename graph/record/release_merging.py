@@ -285,7 +285,7 @@ def _files(
 ) -> tuple[_Files, _Files, dict[str, str]]:
     """Offered files, formerly offered files, and ranks of files that the complete list omits.
 
-    A file counts as offered unless a complete list without it is newer than the last list with it.
+    A file counts as offered until a newer, complete list omits it.
 
     :param complete: rank of the last complete list, including this delivery
     """
