@@ -137,6 +137,7 @@ class IndexResolution:
         await self._follow([it for it in self._roots if self.listed.package(it.name) is None])
         locked = [name for name in self._locked if self.listed.package(name) is not None]
         await asyncio.gather(*map(self._read_locked, locked))
+        await self._read_required_pages()
         self._require_pages()
         rounds = advise_listed(
             self._request, *self._known(), resolver=self._resolver, threads=threads,
@@ -220,7 +221,17 @@ class IndexResolution:
         if self._ended is not None:
             self._drop_unread(self._ended)
             await asyncio.gather(*map(self._page, reads.packages))
-        await asyncio.gather(*map(self._page, {it.name for it in self.listed.required()}))
+        await self._read_required_pages()
+
+    async def _read_required_pages(self) -> None:
+        """Read the pages of all packages that a read version requires.
+
+        Packages from the memory bring versions that were read for earlier requests.
+        """
+        pages: set[str] = set()
+        while new := {it.name for it in self.listed.required()} - pages:
+            await asyncio.gather(*map(self._page, new))
+            pages |= new
 
     def _drop_unread(self, ended: ReadingEnded) -> None:
         """Leave out all unread versions, because reading has ended."""
