@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from adviser.resolver.branch_and_bound import BRANCH_AND_BOUND, branched
 from adviser.resolver.compression import compressed
 from adviser.resolver.objective import value_of
@@ -116,6 +118,32 @@ def _stack(universe: Universe, problem: SelectionProblem, nodes: Nodes) -> Resol
     )
 
 
+def best_stacks(
+    universe: Universe,
+    count: int,
+    steps: int,
+    clock: SearchClock,
+    solve: Callable[[SelectionProblem], SearchResult],
+) -> tuple[Universe, SelectionProblem, SearchResult]:
+    """Search by branch and bound, and by ``solve`` if that takes too many steps.
+
+    If there is no stack, the search is repeated with unread versions that may invite others
+    (:attr:`~adviser.resolver.universe.Universe.unread_invite`).
+
+    :param steps: of branch and bound
+    :returns: the result, with the universe and the problem that it belongs to
+    :raises OutOfTime: if the time limit is reached before a search begins
+    """
+    problem = compressed(universe, count, clock)
+    result = branched(problem, count, steps)
+    if result is None:
+        result = solve(problem)
+    wider = universe.inviting() if status_of(result) is ResolutionStatus.INFEASIBLE else None
+    if wider is None:
+        return universe, problem, result
+    return best_stacks(wider, count, steps, clock, solve)
+
+
 def resolve(universe: Universe, budget: Budget | None = None, *, count: int = 1) -> Resolution:
     """Find the ``count`` best stacks of a universe, or why there is none.
 
@@ -124,22 +152,14 @@ def resolve(universe: Universe, budget: Budget | None = None, *, count: int = 1)
     spend = budget or Budget()
     clock = SearchClock(spend)
 
-    def searched(problem: SelectionProblem) -> SearchResult:
-        result = branched(problem, count, spend.steps)
-        if result is None:
-            # Loading the solver takes longer than most searches.
-            from adviser.resolver.cp_sat_search import search
+    def solve(problem: SelectionProblem) -> SearchResult:
+        # Loading the solver takes longer than most searches.
+        from adviser.resolver.cp_sat_search import search
 
-            result = search(problem, clock.left, count)
-        return result
+        return search(problem, clock.left, count)
 
     try:
-        problem = compressed(universe, count, clock)
-        result = searched(problem)
-        wider = universe.inviting() if status_of(result) is ResolutionStatus.INFEASIBLE else None
-        if wider is not None:
-            universe, problem = wider, compressed(wider, count, clock)
-            result = searched(problem)
+        universe, problem, result = best_stacks(universe, count, spend.steps, clock, solve)
     except OutOfTime:
         return out_of_time(clock)
     conflict = None

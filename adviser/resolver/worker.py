@@ -18,12 +18,11 @@ from time import monotonic
 from types import TracebackType
 from typing import IO, Any
 
-from adviser.resolver.branch_and_bound import branched
-from adviser.resolver.compression import compressed
 from adviser.resolver.conflict_text import conflict_of_roots
 from adviser.resolver.problem import SearchResult, SelectionProblem
 from adviser.resolver.resolve import (
     answer,
+    best_stacks,
     out_of_time,
     status_of,
 )
@@ -140,21 +139,13 @@ class ResolverWorker:
                 self.start()
             limit: SearchLimit | None = None
 
-            def searched(problem: SelectionProblem) -> SearchResult:
+            def solve(problem: SelectionProblem) -> SearchResult:
                 nonlocal limit
-                result = branched(problem, count, spend.steps)
-                if result is None:
-                    result, limit = self._search(problem, clock.left, count)
+                result, limit = self._search(problem, clock.left, count)
                 return result
 
             try:
-                problem = compressed(universe, count, clock)
-                result = searched(problem)
-                infeasible = status_of(result) is ResolutionStatus.INFEASIBLE
-                wider = universe.inviting() if infeasible else None
-                if wider is not None:
-                    universe, problem = wider, compressed(wider, count, clock)
-                    result = searched(problem)
+                universe, problem, result = best_stacks(universe, count, spend.steps, clock, solve)
             except OutOfTime:
                 return out_of_time(clock)
             conflict = None

@@ -31,15 +31,8 @@ def wheel_metadata(file: BinaryIO, filename: str, limit: int) -> bytes:
     :param limit: bytes, compressed and decompressed
     :raises IndexProblem: ``malformed`` or ``too_large``
     """
-    with (
-        broken_archive(filename),
-        zipfile.ZipFile(cast(BinaryIO, _Bounded(file, _TABLE))) as archive,
-    ):
-        info = _member(archive, filename)
-        if max(info.file_size, info.compress_size) > limit:
-            raise too_large(f"METADATA of {filename}", limit)
-        with archive.open(info) as member:
-            return member.read(limit + 1)
+    with _opened(file, filename, limit) as (archive, info), archive.open(info) as member:
+        return member.read(limit + 1)
 
 
 def wheel_span(file: BinaryIO, filename: str, limit: int) -> tuple[int, int]:
@@ -47,6 +40,19 @@ def wheel_span(file: BinaryIO, filename: str, limit: int) -> tuple[int, int]:
 
     :raises IndexProblem: ``malformed`` or ``too_large``
     """
+    with _opened(file, filename, limit) as (archive, info):
+        starts = [it.header_offset for it in archive.infolist()]
+        later = [it for it in (*starts, archive.start_dir) if it > info.header_offset]
+        # A header is 30 bytes, a name and an extra field of at most 65,535 bytes each.
+        longest = info.header_offset + 30 + 2 * 0xFFFF + info.compress_size
+        return info.header_offset, min([*later, longest])
+
+
+@contextmanager
+def _opened(
+    file: BinaryIO, filename: str, limit: int
+) -> Iterator[tuple[zipfile.ZipFile, zipfile.ZipInfo]]:
+    """A wheel and the entry of its METADATA, which is no larger than ``limit``."""
     with (
         broken_archive(filename),
         zipfile.ZipFile(cast(BinaryIO, _Bounded(file, _TABLE))) as archive,
@@ -54,11 +60,7 @@ def wheel_span(file: BinaryIO, filename: str, limit: int) -> tuple[int, int]:
         info = _member(archive, filename)
         if max(info.file_size, info.compress_size) > limit:
             raise too_large(f"METADATA of {filename}", limit)
-        starts = [it.header_offset for it in archive.infolist()]
-        later = [it for it in (*starts, archive.start_dir) if it > info.header_offset]
-        # A header is 30 bytes, a name and an extra field of at most 65,535 bytes each.
-        longest = info.header_offset + 30 + 2 * 0xFFFF + info.compress_size
-        return info.header_offset, min([*later, longest])
+        yield archive, info
 
 
 def _member(archive: zipfile.ZipFile, filename: str) -> zipfile.ZipInfo:
