@@ -13,7 +13,7 @@ from typing import Protocol
 from adviser.resolver.admission import AdmittedPackage, choosable, universe_of
 from adviser.resolver.relaxation import NeededReads, UniverseResolver, resolve_listed
 from adviser.resolver.resolver_request import Budget
-from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
+from adviser.resolver.results import Conflict, Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.universe import Universe
 from adviser.reused_results import ReusedResults
 from adviser.scoring.assess import PackageScores, assess
@@ -52,6 +52,8 @@ class Advice:
         newest version of each package
     :param baseline_settled: whether every search finds this baseline; ``False`` if the search
         reached its limit
+    :param snapshot: with source distributions that are older than this Python, if only they
+        make a stack possible
     :param bounds_dropped: whether inferred bounds do not count, because no stack honours them
     """
 
@@ -170,8 +172,8 @@ def advise_listed(
     baseline, settled = request.locked, True
     # Without measurements there is nothing to compare.
     if baseline is None and evidence.readings:
-        _, known, _, newest = yield from _resolved(
-            known, partial(_newest_universe, request), resolve
+        _, _, known, _, newest = yield from _resolved(
+            known, partial(newest_universe, request), resolve
         )
         baseline = newest.stacks[0].versions() if newest.stacks else None
         settled = is_settled(newest)
@@ -185,16 +187,20 @@ def advise_listed(
         universe = universe_for(request, snapshot, assessment, bounds, shared.admitted)
         return universe, snapshot.packages
 
-    bounds, known, universe, resolution = yield from _resolved(
+    bounds, old_sdists, known, universe, resolution = yield from _resolved(
         known, assessed_universe, resolve, request.options.count
     )
-    return Advice(request, *known, baseline, assessment, universe, resolution, settled, not bounds)
+    snapshot, evidence = _counted(known, old_sdists)
+    return Advice(
+        request, snapshot, evidence, baseline, assessment, universe, resolution, settled, not bounds
+    )
 
 
 #: A universe, and all candidates by name.
 UniverseAndCandidates = tuple[Universe, Mapping[str, Sequence[Candidate]]]
-#: Whether inferred bounds count, what was known in the last round, and its result.
-_Resolved = tuple[bool, SnapshotAndEvidence, Universe, Resolution]
+#: Whether inferred bounds count, whether source distributions count that are older than this
+#: Python, what was known in the last round, and its result.
+_Resolved = tuple[bool, bool, SnapshotAndEvidence, Universe, Resolution]
 
 
 def _resolved(
@@ -205,18 +211,64 @@ def _resolved(
 ) -> Generator[NeededReads, SnapshotAndEvidence, _Resolved]:
     """Resolve with inferred bounds; if no stack satisfies them, resolve without them.
 
+    If no stack is left, source distributions that are older than this Python count, too, again
+    with inferred bounds first. If none is left then either, the result is the one without them,
+    unless they still may be needed; so it depends on what was read, and not on the order.
+
     :param universe_with: the universe of what is known, with or without inferred bounds
     """
-    for bounds in (True, False):
-        known, universe, resolution = yield from resolve_listed(
-            known, partial(universe_with, bounds), resolve, count=count
-        )
-        if resolution.status is not ResolutionStatus.INFEASIBLE or not universe.inferred:
+    old_sdists = False
+    while True:
+        known_before = known
+        for bounds in (True, False):
+            known, universe, resolution = yield from resolve_listed(
+                known, partial(_universe, universe_with, bounds, old_sdists), resolve, count=count
+            )
+            if resolution.status is not ResolutionStatus.INFEASIBLE or not universe.inferred:
+                break
+        if resolution.status is not ResolutionStatus.INFEASIBLE:
             break
-    return bounds, known, universe, resolution
+        if old_sdists:
+            if known is known_before:
+                break
+            # What was read may show that old source distributions cannot help either.
+            old_sdists = False
+        elif _may_need_old_sdists(known[0], resolution.conflict):
+            old_sdists = True
+        else:
+            break
+    return bounds, old_sdists, known, universe, resolution
 
 
-def _newest_universe(
+def _universe(
+    universe_with: Callable[[bool, SnapshotAndEvidence], UniverseAndCandidates],
+    bounds: bool,
+    old_sdists: bool,
+    known: SnapshotAndEvidence,
+) -> UniverseAndCandidates:
+    return universe_with(bounds, _counted(known, old_sdists))
+
+
+def _counted(known: SnapshotAndEvidence, old_sdists: bool) -> SnapshotAndEvidence:
+    snapshot, evidence = known
+    return (snapshot.with_old_sdists(), evidence) if old_sdists else known
+
+
+def _may_need_old_sdists(snapshot: Snapshot, conflict: Conflict | None) -> bool:
+    """Whether a stack is possible if source distributions count that are older than this Python.
+
+    A minimal conflict stays a conflict if the packages of its steps have no further versions.
+    """
+    minimal = conflict is not None and conflict.minimal
+    named = {name for it in conflict.steps for name in (it.name, it.required)} if conflict else ()
+    wider = snapshot.with_old_sdists()
+    return any(
+        wider.packages[name] is not candidates and (name in named or not minimal)
+        for name, candidates in snapshot.packages.items()
+    )
+
+
+def newest_universe(
     request: StackRequest, bounds: bool, known: SnapshotAndEvidence
 ) -> UniverseAndCandidates:
     """A universe in which the first version of each package scores highest.

@@ -13,7 +13,9 @@ from functools import partial
 
 from adviser.advise import Advice, Resolver, in_this_process, universe_for
 from adviser.reports.version_rationale import Rationale, VersionRationales
+from adviser.resolver.admission import missing_extra_text
 from adviser.resolver.results import Conflict, Resolution, ResolutionStatus, ResolvedStack
+from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
 from adviser.scoring.criteria import SCALE, level_names
 from graph.candidates import Dependency
@@ -118,7 +120,8 @@ def _extra_problem(advice: Advice, wanted: Dependency) -> str | None:
     known = advice.snapshot.packages.get(wanted.name, ())
     for extra in wanted.extras:
         if known and not any(extra in it.extras for it in known):
-            return f"no known version of {wanted.name} has an extra {extra!r}"
+            fitting = [it for it in known if admits(wanted.specifier, it.version)] or known
+            return missing_extra_text(wanted.name, extra, fitting)
     return None
 
 
@@ -154,13 +157,16 @@ def why(
         return PackagePresence(name, None)
     rationales = VersionRationales(advice.universe, stack, advice.assessment)
     ask = partial(_without, advice, resolver=resolver, threads=threads)
+    requested = any(it.name == name for it in advice.universe.roots)
     return PackagePresence(
         name=name,
         version=choice.version,
         path=tuple(_path(rationales, name)),
         askers=tuple(rationales.requirement_text(*it) for it in rationales.requirers(name)),
         placing=rationales.rationale(choice),
-        without=ask(Dependency(name), f"no {name}"),
+        without=ForcedStack(f"no {name}", ForcedOutcome.CONFLICT, problem="you ask for it")
+        if requested
+        else ask(Dependency(name), f"no {name}"),
         otherwise=ask(
             Dependency(name, f"=={choice.version}"), f"{name} other than {choice.version}"
         ),

@@ -51,7 +51,7 @@ def set_up_logs(verbose: bool = False, *, as_json: bool = False) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    for room in ("common", "pis", "graph", "ingest", "adviser", "api", "cli"):
+    for room in ("common", "pis", "graph", "ingest", "adviser", "loop", "api", "cli"):
         logging.getLogger(room).setLevel(logging.INFO if verbose else logging.WARNING)
     # The driver reports every query hint as a warning; the tests of the cookbook check them.
     logging.getLogger("neo4j.notifications").setLevel(logging.ERROR)

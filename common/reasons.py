@@ -41,6 +41,7 @@ class Reason(StrEnum):
     ARCHIVE_PATH = "archive_path"
     ELF_BROKEN = "elf_broken"
     INVALID_TOML = "invalid_toml"
+    INVALID_YAML = "invalid_yaml"
     INCLUDE_MISSING = "include_missing"
     INCLUDE_CYCLE = "include_cycle"
     TAMPERED = "tampered"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,7 +23,8 @@ class Settings:
     """Settings of an installation; ``docs/reference/settings.md`` describes them.
 
     ``database_url`` and ``graph_url`` are ``None`` for the embedded stores; ``package_indexes``
-    has names and URLs.
+    has names and URLs, and ``webhooks``, ``webhook_secrets`` and ``notice_targets`` have names and
+    what :mod:`loop.notice_targets` reads.
     """
 
     home: Path
@@ -45,6 +47,7 @@ class Settings:
     index_page_mb: int
     index_archive_mb: int
     index_time_s: float
+    index_page_age_s: float
     advisories: str | None
     image_registry: str | None
     anonymous_scopes: tuple[str, ...]
@@ -58,10 +61,27 @@ class Settings:
     outage_patience_s: float
     keep_requests_days: float | None
     keep_audit_days: float | None
+    keep_events_days: float | None
     cron_refresh: str | None
     cron_nightly: str | None
     cron_advisories: str | None
+    cron_loop: str | None
+    loop_indicators: tuple[str, ...]
+    loop_blocks: int
+    loop_jobs: int
+    loop_minutes: float
+    loop_nights: int
+    loop_backlog: int
+    loop_runner: str
+    loop_image: str | None
+    loop_requests: bool
+    loop_wait_s: float
+    loop_busy_share: float
     nightly_verify_s: float
+    webhooks: tuple[tuple[str, str], ...] = field(repr=False)
+    webhook_secrets: tuple[tuple[str, str], ...] = field(repr=False)
+    webhook_events: str
+    notice_targets: tuple[tuple[str, str], ...] = field(repr=False)
     log_format: str | None
 
     @property
@@ -105,6 +125,7 @@ class Settings:
             index_page_mb=max(1, int(_number(values, "INDEX_PAGE_MB", 64))),
             index_archive_mb=max(1, int(_number(values, "INDEX_ARCHIVE_MB", 64))),
             index_time_s=_number(values, "INDEX_TIME_S", 180.0),
+            index_page_age_s=_number(values, "INDEX_PAGE_AGE_S", 600.0),
             advisories=values.get("ADVISORIES"),
             image_registry=values.get("IMAGE_REGISTRY"),
             anonymous_scopes=_scopes(values, "ANONYMOUS_SCOPES"),
@@ -118,10 +139,28 @@ class Settings:
             outage_patience_s=_number(values, "OUTAGE_PATIENCE_S", 900.0),
             keep_requests_days=_days(values, "KEEP_REQUESTS_DAYS", 90.0),
             keep_audit_days=_days(values, "KEEP_AUDIT_DAYS", 365.0),
+            keep_events_days=_days(values, "KEEP_EVENTS_DAYS", 400.0),
             cron_refresh=_schedule(values, "CRON_REFRESH"),
             cron_nightly=_schedule(values, "CRON_NIGHTLY"),
             cron_advisories=_schedule(values, "CRON_ADVISORIES"),
+            cron_loop=_schedule(values, "CRON_LOOP"),
+            loop_indicators=tuple(values.get("LOOP_INDICATORS", "matmul").split()),
+            loop_blocks=max(5, int(_number(values, "LOOP_BLOCKS", 12))),
+            loop_jobs=int(_number(values, "LOOP_JOBS", 400)),
+            loop_minutes=_number(values, "LOOP_MINUTES", 240.0),
+            loop_nights=max(1, int(_number(values, "LOOP_NIGHTS", 5))),
+            loop_backlog=max(1, int(_number(values, "LOOP_BACKLOG", 200))),
+            loop_runner=_choice(values, "LOOP_RUNNER", "local", "ray", "container", "kubernetes")
+            or "local",
+            loop_image=_loop_image(values, "LOOP_IMAGE"),
+            loop_requests=_flag(values, "LOOP_REQUESTS", default="1"),
+            loop_wait_s=_number(values, "LOOP_WAIT_S", 1800.0),
+            loop_busy_share=_number(values, "LOOP_BUSY_SHARE", 0.2),
             nightly_verify_s=_number(values, "NIGHTLY_VERIFY_S", 600.0),
+            webhooks=_named(values, "WEBHOOKS", "url"),
+            webhook_secrets=_named(values, "WEBHOOK_SECRETS", "secret"),
+            webhook_events=_choice(values, "WEBHOOK_EVENTS", "settled", "all") or "settled",
+            notice_targets=_named(values, "NOTICE_TARGETS", "address"),
             log_format=_choice(values, "LOG_FORMAT", "text", "json"),
         )
 
@@ -138,6 +177,14 @@ def _url(values: Mapping[str, str], name: str, *schemes: str) -> str | None:
         # The value may hold a password, so only the scheme is repeated.
         raise InvalidSettings(f"{name}: scheme {scheme!r} is not one of {', '.join(schemes)}")
     return url
+
+
+def _loop_image(values: Mapping[str, str], name: str) -> str | None:
+    image = values.get(name)
+    runner = values.get("LOOP_RUNNER")
+    if image is None and runner in ("container", "kubernetes"):
+        raise InvalidSettings(f"{name}: LOOP_RUNNER={runner} needs the image to start from")
+    return image
 
 
 def _folder(values: Mapping[str, str], name: str) -> Path | None:
@@ -222,15 +269,34 @@ def _scopes(values: Mapping[str, str], name: str) -> tuple[str, ...]:
     return tuple(scopes)
 
 
-def _indexes(values: Mapping[str, str], name: str) -> tuple[tuple[str, str], ...]:
-    """Names and URLs, written ``name=URL name=URL``."""
-    indexes = {}
+def _pairs(values: Mapping[str, str], name: str, kind: str) -> list[tuple[str, str]]:
+    """Names and values, written ``name=VALUE name=VALUE``.
+
+    :param kind: of the values, for messages
+    """
+    pairs = []
     for place, item in enumerate(values.get(name, "").split(), start=1):
-        key, _, url = item.partition("=")
-        # The URL may hold a password, so the item is named by its place.
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", key) or not url:
-            raise InvalidSettings(f"{name}: item {place} is not written name=URL")
+        key, _, value = item.partition("=")
+        # The value may hold a password, so the item is named by its place.
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", key) or not value:
+            raise InvalidSettings(f"{name}: item {place} is not written name={kind.upper()}")
+        pairs.append((key, value))
+    return pairs
+
+
+def _named(values: Mapping[str, str], name: str, kind: str) -> tuple[tuple[str, str], ...]:
+    """Values with names of their own, sorted by name."""
+    pairs = sorted(_pairs(values, name, kind))
+    for (key, _), (following, _) in pairwise(pairs):
+        if key == following:
+            raise InvalidSettings(f"{name}: {key} is named twice")
+    return tuple(pairs)
+
+
+def _indexes(values: Mapping[str, str], name: str) -> tuple[tuple[str, str], ...]:
+    """Names and URLs, written ``name=URL name=URL``; the last URL of a name counts."""
+    indexes = dict(_pairs(values, name, "url"))
+    for key, url in indexes.items():
         if not re.match(r"(?:https?|file)://", url):
             raise InvalidSettings(f"{name}: {key}: not an http, https or file URL")
-        indexes[key] = url
     return tuple(sorted(indexes.items()))

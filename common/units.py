@@ -16,10 +16,12 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 #: forever and documents may contain any number of them.
 PARAMETERS = (
     "array_mib", "batch", "cell", "channels", "classes", "data_format", "dilation", "dtype",
-    "filter_height", "filter_input_channels", "filter_width", "heads", "hidden_size", "image_size",
-    "input_channels", "input_height", "input_size", "input_width", "k", "layers", "m",
-    "matrix_size", "mini_batch", "mode", "model", "module", "n", "output_channels", "padding",
-    "reps", "seed", "sequence_length", "strides", "threads", "transposes", "vocabulary", "width",
+    "epochs", "filter_height", "filter_input_channels", "filter_width", "form", "frames", "heads",
+    "hidden_size", "image_size", "images", "input_channels", "input_height", "input_size",
+    "input_width", "k", "latency_bound_ms", "layers", "m", "matrix_size", "mini_batch", "mode",
+    "model", "module", "most", "n", "output_channels", "padding", "pass", "phase", "queries",
+    "reps", "scenario", "score", "seed", "sequence_length", "strides", "target", "threads",
+    "transposes", "vocabulary", "width",
 )  # fmt: skip
 
 SECONDS_PER_MS = 1e-3
@@ -38,6 +40,10 @@ class Unit(StrEnum):
     TOKENS_PER_SECOND = "tokens/s"
     #: Starts of a process that imports the library.
     IMPORTS_PER_SECOND = "imports/s"
+    #: Samples of queries, as LoadGen counts them.
+    SAMPLES_PER_SECOND = "samples/s"
+    #: Whole runs of a long task, such as a training or a compilation; mostly below one.
+    RUNS_PER_SECOND = "runs/s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,8 @@ SPOKEN: dict[Unit, Multiple] = {
     Unit.IMAGES_PER_SECOND: Multiple("images/s", 1.0),
     Unit.TOKENS_PER_SECOND: Multiple("tokens/s", 1.0),
     Unit.IMPORTS_PER_SECOND: Multiple("imports/s", 1.0),
+    Unit.SAMPLES_PER_SECOND: Multiple("samples/s", 1.0),
+    Unit.RUNS_PER_SECOND: Multiple("runs/s", 1.0),
 }
 #: Unit by the name of its multiple.
 UNITS: dict[str, Unit] = {multiple.name: unit for unit, multiple in SPOKEN.items()}
@@ -63,7 +71,7 @@ UNITS: dict[str, Unit] = {multiple.name: unit for unit, multiple in SPOKEN.items
 #: A rate above these limits is an error of the benchmark. No single device comes near ten
 #: petaFLOP per second in dense arithmetic of 16 bits or more; the fastest memory moves about
 #: 1e13 B/s, and caches ten times that. Images and tokens are four orders of magnitude above what
-#: small networks reach on one device, and no import takes only a microsecond.
+#: small networks reach on one device, and no import or run takes only a microsecond.
 MAX_RATES: dict[Unit, float] = {
     Unit.FLOP_PER_SECOND: 1e16,
     Unit.OP_PER_SECOND: 1e16,
@@ -71,6 +79,8 @@ MAX_RATES: dict[Unit, float] = {
     Unit.IMAGES_PER_SECOND: 1e10,
     Unit.TOKENS_PER_SECOND: 1e11,
     Unit.IMPORTS_PER_SECOND: 1e6,
+    Unit.SAMPLES_PER_SECOND: 1e10,
+    Unit.RUNS_PER_SECOND: 1e6,
 }
 #: Ten years. No benchmark takes longer; a value in the wrong unit may.
 MAX_ELAPSED_MS = 3.2e11

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from sqlalchemy import Connection
+
 from adviser.advise import Advice, Resolver, advise
 from adviser.answering.target_hardware import TargetHardware, asked_hardware
 from adviser.reports.documents import (
@@ -26,13 +28,16 @@ from adviser.reports.serialization import packed
 from adviser.reports.unfetched_versions import ListedVersions, unfetched_in
 from adviser.stack_request import StackRequest
 from common import __version__
+from common.benchmark_results import ResultContext
 from common.environments import Environment
+from common.errors import StoreUnavailable
 from common.formats.json_documents import digest_bytes
 from graph.advice import StoredAdvice
 from graph.candidates import Dependency
 from graph.engine import GRAPH, Stores
 from graph.evidence import Evidence
 from graph.record.advice import add_advice
+from graph.record.benchmark_links import context_of
 from graph.record.evidence import evidence_for
 from graph.record.freshness import FEW_ENTRIES, lag_of
 from graph.record.release_queries import files_of, unread_of
@@ -172,12 +177,19 @@ def files_known(stores: Stores, advice: Advice, *, all_listed: bool = False) -> 
     """
     purls = {it.purl for stack in advice.resolution.stacks for it in stack.choices}
     with stores.engine.connect() as connection:
-        known = ReleaseKnowledge(files=files_of(connection, purls))
+        known = ReleaseKnowledge(
+            files=files_of(connection, purls), benchmarks=_context(connection, advice.request)
+        )
     conflict = advice.resolution.conflict
     if conflict is None or all_listed:
         return known
     listed = listed_unread(stores, advice.snapshot)
     return replace(known, unread=unfetched_in(conflict, advice.request, advice.snapshot, listed))
+
+
+def _context(connection: Connection, request: StackRequest) -> tuple[ResultContext, ...]:
+    names = {it.name for it in request.requirements}
+    return tuple(context_of(connection, names, request.hardware))
 
 
 def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = None) -> str:
@@ -209,7 +221,11 @@ def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = N
         # Loading the projection takes a tenth of the time of a first advice, which stores many.
         from graph.projection import sync_few
 
-        with watchdog(GRAPH, stores.settings.query_timeout_s * 2):
+        # The answer is stored; the next synchronisation shows it in the graph.
+        with (
+            suppress(StoreUnavailable),
+            watchdog(GRAPH, stores.settings.query_timeout_s * 2),
+        ):
             sync_few(stores.engine, stores.driver, database=stores.database)
     return digest_bytes(stored.report)
 

@@ -44,7 +44,7 @@ def addresses_of(settings: Settings, releases: Collection[Release]) -> dict[str,
 
 
 def pages_of(
-    settings: Settings, wanted: Iterable[tuple[str, str]], max_age_s: float = 600.0
+    settings: Settings, wanted: Iterable[tuple[str, str]], max_age_s: float | None = None
 ) -> Mapping[tuple[str, str], ProjectPage]:
     """Project pages by index and project name; missing projects are left out.
 
@@ -92,7 +92,7 @@ async def _pages(
     settings: Settings,
     indexes: Mapping[str, Index],
     by_index: Mapping[str, list[str]],
-    max_age_s: float,
+    max_age_s: float | None,
 ) -> dict[tuple[str, str], ProjectPage]:
     fetched = {}
     for index, names in by_index.items():
@@ -104,7 +104,7 @@ async def _pages(
     return fetched
 
 
-async def _page(client: IndexClient, name: str, max_age_s: float) -> ProjectPage | None:
+async def _page(client: IndexClient, name: str, max_age_s: float | None) -> ProjectPage | None:
     try:
         return await client.project(name, max_age_s)
     except IndexProblem as error:

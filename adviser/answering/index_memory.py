@@ -18,7 +18,6 @@ from adviser.advise import AdviceReuse, SnapshotAndEvidence
 from adviser.answering.index_snapshot import IndexSnapshot, ListedPackage
 from adviser.stack_request import StackRequest
 from common.environments import Environment
-from common.index.client import PAGE_AGE_S
 from graph.candidate_builder import CandidateBuilder
 from graph.candidates import Dependency
 from graph.engine import Stores
@@ -82,9 +81,11 @@ class RecordKnowledge:
 class IndexMemory:
     """Data that requests resolved from indexes share in one process, for one request at a time.
 
+    :param page_age_s: ``INDEX_PAGE_AGE_S``
     :param limit: maximum number of listed versions between requests
     """
 
+    page_age_s: float = 600.0
     limit: int = KEPT_VERSIONS
     _position: Hashable = None
     _knowledge: RecordKnowledge | None = None
@@ -128,7 +129,7 @@ class IndexMemory:
     def take(self, key: PackageKey) -> ListedPackage | None:
         """Remove and return a package whose page is recent enough."""
         package = self._packages.pop(key, None)
-        if package is None or not 0 <= _age_s(package) < PAGE_AGE_S:
+        if package is None or not 0 <= _age_s(package) < self.page_age_s:
             return None
         return package
 

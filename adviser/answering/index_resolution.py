@@ -30,6 +30,7 @@ from adviser.stack_request import StackRequest
 from common.errors import IndexFault, IndexProblem
 from common.index.client import IndexClient
 from common.index.configuration import configured_indexes
+from common.index.earlier_reads import EarlierReads, PackageReads
 from common.index.file_metadata import MetadataRead
 from common.index.project_pages import IndexFile, ProjectPage
 from common.index.release_metadata import read_release
@@ -47,13 +48,13 @@ from graph.engine import Stores
 from graph.snapshot import with_revision
 
 if TYPE_CHECKING:
-    from adviser.answering.sdist_builds import SdistBuilder
+    from adviser.answering.sdist_builds import OnBuild, SdistBuilder
 
 
 class IndexReader(Protocol):
     """One index; see :class:`common.index.client.IndexClient`."""
 
-    async def project(self, name: str, max_age_s: float = ...) -> ProjectPage: ...
+    async def project(self, name: str, max_age_s: float | None = ...) -> ProjectPage: ...
     async def metadata(self, file: IndexFile) -> MetadataRead: ...
     async def download(self, file: IndexFile, target: Path) -> None: ...
     def kept_metadata(self, key: str) -> str | None: ...
@@ -92,6 +93,7 @@ class IndexResolution:
     :param more: requirements whose packages are read besides those of the request
     :param builder: builds metadata that is uncertain without a build; ``None`` to build none
     :param memory: what earlier requests read
+    :param earlier: what an earlier run of this request read, by package; read first
     """
 
     def __init__(  # noqa: PLR0913 - parts of one resolution
@@ -105,6 +107,7 @@ class IndexResolution:
         *,
         builder: SdistBuilder | None = None,
         memory: RequestMemory | None = None,
+        earlier: Callable[[], Mapping[str, PackageReads]] = dict,
     ) -> None:
         self._request = request
         self._builder = builder
@@ -114,6 +117,7 @@ class IndexResolution:
         self._knowledge = knowledge
         self._resolver = resolver
         self._on_progress = on_progress
+        self._earlier = earlier
         self._memory = memory or IndexMemory().for_request(request, {})
         self.listed = IndexSnapshot(
             self._roots, request.environment, self._kept, self._memory.builder
@@ -134,7 +138,10 @@ class IndexResolution:
         :raises IndexesSilent: if no index gave a page
         """
         # What earlier requests read needs no search for what is likely to be chosen.
-        await self._follow([it for it in self._roots if self.listed.package(it.name) is None])
+        unknown = [it for it in self._roots if self.listed.package(it.name) is None]
+        if unknown:
+            await self._read_earlier()
+        await self._follow(unknown)
         locked = [name for name in self._locked if self.listed.package(name) is not None]
         await asyncio.gather(*map(self._read_locked, locked))
         await self._read_required_pages()
@@ -151,6 +158,32 @@ class IndexResolution:
         except StopIteration as end:
             advice: Advice = end.value
             return advice
+
+    async def _read_earlier(self) -> None:
+        """Read what an earlier run read, so that the first round is likely the last one."""
+
+        async def read(name: str, reads: PackageReads) -> None:
+            await self._page(name)
+            package = self.listed.packages.get(name)
+            if package is None or package.index != reads.index:
+                return
+            listed = [it for it in reads.metadata if it in package.records]
+            if package.page.source.fingerprint != reads.page:
+                await asyncio.gather(*(self._read(name, it) for it in listed))
+                return
+            for version in listed:
+                if version not in package.metadata:
+                    package.learn(version, reads.metadata[version])
+                    self.progress.read += 1
+
+        await asyncio.gather(*(read(name, it) for name, it in self._earlier().items()))
+
+    def reads(self) -> dict[str, PackageReads]:
+        """What was read, by package."""
+        return {
+            name: PackageReads(it.index, it.page.source.fingerprint, it.metadata)
+            for name, it in sorted(self.listed.packages.items())
+        }
 
     async def explain(self, explain: Callable[[Advice, Resolver], T]) -> T:
         """The result of ``explain`` over all listed versions.
@@ -192,6 +225,27 @@ class IndexResolution:
             await asyncio.gather(*(self._read(pinned.name, it) for it in admitted))
 
         await asyncio.gather(*map(read, versions))
+        self._require_pages()
+
+    async def read_down(self, packages: Iterable[Dependency]) -> None:
+        """Read all admitted versions of packages, and for each the newest versions it requires.
+
+        These are read in turn with the newest versions that they require, and so on.
+
+        :raises IndexesSilent: if no index gave a page
+        """
+
+        async def read(wanted: Dependency) -> None:
+            await self._page(wanted.name)
+            admitted = [
+                it.version
+                for it in self.listed.candidates(wanted.name)
+                if admits(wanted.specifier, it.version)
+                and not (it.yanked or it.prerelease or _is_last_resort(it))
+            ]
+            await asyncio.gather(*(self._read_down(wanted.name, it) for it in admitted))
+
+        await asyncio.gather(*map(read, packages))
         self._require_pages()
 
     def _require_pages(self) -> None:
@@ -301,16 +355,17 @@ class IndexResolution:
             await self._read(name, locked)
 
     async def _follow_newest(self, name: str) -> None:
-        newest = self._newest(name, self._wanted[name])
-        if newest is None:
-            return
-        await self._read(name, newest.version)
-        for candidate in self.listed.candidates(name):
-            if candidate.version == newest.version:
-                await self._follow(candidate.requires)
+        # A version that was read and cannot be used is no longer a candidate. Once the time for
+        # reading has ended, reading would fail for each further version.
+        while self._ended is None:
+            newest = self._newest(name, self._wanted[name])
+            if newest is None:
                 return
-        # It was read and cannot be used: the next one is the newest now.
-        await self._follow_newest(name)
+            await self._read(name, newest.version)
+            for candidate in self.listed.candidates(name):
+                if candidate.version == newest.version:
+                    await self._follow(candidate.requires)
+                    return
 
     def _specifier(self, required: Dependency) -> str:
         return self._rules.overrides.get(required.name, required.specifier)
@@ -329,6 +384,7 @@ class IndexResolution:
             if (
                 candidate.yanked
                 or (rules.only_wheels and candidate.sdist_only)
+                or _is_last_resort(candidate)
                 or not all(admits(text, candidate.version) for text in texts)
                 or any(admits(text, candidate.version) for text in excluded)
             ):
@@ -417,6 +473,10 @@ class IndexResolution:
         self._on_progress(self.progress)
 
 
+def _is_last_resort(candidate: Candidate) -> bool:
+    return candidate.wheel_mismatch is ExclusionReason.SDIST_TOO_OLD
+
+
 def _not_found(indexes: Sequence[str]) -> Absence:
     verb = "does" if len(indexes) == 1 else "do"
     return Absence(AbsenceReason.NOT_FOUND, f"{' and '.join(indexes)} {verb} not have it")
@@ -476,13 +536,14 @@ async def _over_indexes(
         return result, resolution
 
 
-def over_indexes(
+def over_indexes(  # noqa: PLR0913 - parts of one resolution
     stores: Stores,
     request: StackRequest,
     use: Callable[[IndexResolution], Awaitable[T]],
     resolver: Resolver,
     *,
     on_progress: OnProgress = lambda _progress: None,
+    on_build: OnBuild = lambda _name, _version: None,
     more: Iterable[Dependency] = (),
     memory: IndexMemory | None = None,
 ) -> tuple[T, IndexResolution]:
@@ -491,6 +552,7 @@ def over_indexes(
     Nothing is stored. Vulnerabilities and measurements come from the record.
 
     :param use: such as :meth:`IndexResolution.advise`
+    :param on_build: called before the metadata of a release is built
     :param more: requirements whose packages are read besides those of the request
     :param memory: what earlier requests read; :meth:`IndexResolution.keep` adds to it
     :raises IndexesSilent: if no index gave a page
@@ -500,8 +562,8 @@ def over_indexes(
     more = tuple(more)
     memory = IndexMemory() if memory is None or request.options.build else memory
     knowledge = memory.knowledge(stores)
-
-    builder = _builder(stores.settings, request) if request.options.build else None
+    earlier = EarlierReads(stores.settings.index_cache, _reading_key(request, more))
+    builder = _builder(stores.settings, request, on_build) if request.options.build else None
 
     def over(
         readers: Mapping[str, IndexReader], progress: OnProgress, urls: Mapping[str, str]
@@ -509,6 +571,7 @@ def over_indexes(
         return IndexResolution(
             request, readers, knowledge, resolver, progress, more,
             builder=builder, memory=memory.for_request(request, urls, more),
+            earlier=dict if request.options.build else earlier.load,
         )  # fmt: skip
 
     outcome: list[tuple[T, IndexResolution]] = []
@@ -519,14 +582,23 @@ def over_indexes(
     # In the main thread, asyncio.run formats the result of its task, which takes half a second for
     # an advice; so this task has none.
     asyncio.run(run())
-    return outcome[0]
+    result, resolution = outcome[0]
+    if not request.options.build:
+        earlier.keep(resolution.reads())
+    return result, resolution
 
 
-def _builder(settings: Settings, request: StackRequest) -> SdistBuilder:
+def _reading_key(request: StackRequest, more: Iterable[Dependency]) -> str:
+    """The same text for requests that mostly read the same versions."""
+    roots = sorted(repr(it) for it in (*request.roots, *more))
+    return repr((roots, request.kind, request.environment, request.options.indexes))
+
+
+def _builder(settings: Settings, request: StackRequest, on_build: OnBuild) -> SdistBuilder:
     # The executor is imported only where something is built.
     from adviser.answering.sdist_builds import SdistBuilder
 
-    return SdistBuilder(settings, request.environment)
+    return SdistBuilder(settings, request.environment, on_build)
 
 
 def named(advice: Advice) -> Advice:

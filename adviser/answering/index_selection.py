@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from adviser.projects.project import Project, ProjectFormat, ProjectIndex
-from adviser.stack_request import RequestIndex
+from adviser.reports.note_codes import NoteCode
+from adviser.stack_request import RequestIndex, StackRequest
 from common.formats.requirements_files import has_variable
 from common.index.configuration import (
     Index,
@@ -53,7 +55,7 @@ def asked_indexes(
     if not named and not any(it.default for it in project.indexes):
         default = known.get(DEFAULT_INDEX)
         indexes.append(RequestIndex(url=default.url if default else ""))
-    if project.format is not ProjectFormat.PYPROJECT:
+    if project.format not in (ProjectFormat.PYPROJECT, ProjectFormat.SCRIPT):
         indexes.sort(key=lambda it: it.name == DEFAULT_INDEX)
     return tuple(indexes)
 
@@ -98,6 +100,17 @@ def foreign_indexes(settings: Settings, project: Project) -> tuple[ProjectIndex,
     locked = (it for it in project.lock_indexes if not it.url.startswith("file:"))
     indexes = dict.fromkeys((*project.indexes, *project.places, *locked))
     return tuple(it for it in indexes if _at(known, it.url) is None)
+
+
+def with_silent_indexes(request: StackRequest) -> StackRequest:
+    """The request with a note that no index answered, which its report shows."""
+    note = {
+        "type": "WARNING",
+        "code": NoteCode.UNREAD.value,
+        "message": "no index answered, so the answer is among the versions in the store",
+    }
+    options = replace(request.options, stack_info=(*request.options.stack_info, note))
+    return replace(request, options=options)
 
 
 def _same(known: Mapping[str, Index], name: str, url: str) -> Index | None:

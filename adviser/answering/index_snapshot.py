@@ -36,8 +36,8 @@ from graph.candidates import (
     KnownVulnerability,
     newest_first,
 )
-from graph.snapshot import Snapshot
-from graph.snapshot_reader import Closure, unnamed_snapshot, with_vulnerabilities
+from graph.snapshot import CandidateTuple, Snapshot
+from graph.snapshot_reader import Closure, unnamed_snapshot, with_known, with_vulnerabilities
 
 #: Problems whose cause is in one file; the others say everything by themselves.
 _OF_FILES = frozenset(
@@ -56,12 +56,15 @@ class BuiltVersions:
     :param versions: candidates and excluded versions, newest first
     :param changed: versions that must be built again
     :param candidates: the same object until something changes; ``None`` if something did
+    :param choices: the candidates, with those that only count as a last resort, newest first
+    :param required: what the choices require
     """
 
     versions: dict[str, Candidate | Excluded] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
     candidates: tuple[Candidate, ...] | None = None
     excluded: tuple[Excluded, ...] = ()
+    choices: tuple[Candidate, ...] = ()
     required: tuple[Dependency, ...] = ()
 
 
@@ -101,7 +104,11 @@ class ListedPackage:
             version: _listed_record(index, purl(version), listed)
             for version, listed in page.listed.items()
         }
-        return cls(page, index, records)
+        package = cls(page, index, records)
+        if page.is_quarantined:
+            cause = f"{index} has put the project into quarantine"
+            package._causes = dict.fromkeys(records, cause)
+        return package
 
     def learn(
         self, version: str, metadata: ReleaseMetadata, built: ReleaseMetadata | None = None
@@ -184,12 +191,16 @@ class ListedPackage:
             built.versions = {it.version: it for it in newest_first(all_built)}
         built.changed.clear()
         versions = built.versions.values()
-        built.candidates = with_vulnerabilities(
-            (it for it in versions if isinstance(it, Candidate)), self.vulnerabilities
+        built.candidates = CandidateTuple(
+            with_vulnerabilities(
+                (it for it in versions if isinstance(it, Candidate)), self.vulnerabilities
+            )
         )
         built.excluded = tuple(self._with_cause(it) for it in versions if isinstance(it, Excluded))
+        old = [it.last_resort for it in built.excluded if it.last_resort is not None]
+        built.choices = tuple(newest_first([*built.candidates, *old])) if old else built.candidates
         built.required = tuple(
-            dict.fromkeys(chain.from_iterable(it.requires for it in built.candidates))
+            dict.fromkeys(chain.from_iterable(it.requires for it in built.choices))
         )
         return built
 
@@ -208,11 +219,11 @@ class ListedPackage:
     def _with_cause(self, excluded: Excluded) -> Excluded:
         version, reason = excluded.version, excluded.reason
         if version not in self._causes:
-            return excluded
+            return with_known(excluded, self.vulnerabilities)
         message = f"{excluded.message}: {self._causes[version]}"
         if version in self._unavailable:
             reason = ExclusionReason.UNAVAILABLE
-        return replace(excluded, reason=reason, message=message)
+        return replace(excluded, reason=reason, message=message, last_resort=None)
 
     def _change(self, *versions: str) -> None:
         if versions:
@@ -256,9 +267,12 @@ class IndexSnapshot:
         self.absences: dict[str, Absence] = {}
 
     def candidates(self, name: str) -> Sequence[Candidate]:
-        """The candidates of a package, newest first; none if it is missing."""
+        """The candidates of a package, newest first; none if it is missing.
+
+        Versions that only count as a last resort are included.
+        """
         package = self.package(name)
-        return (package.build(self._builder).candidates or ()) if package else ()
+        return package.build(self._builder).choices if package else ()
 
     def excluded(self, name: str) -> Sequence[Excluded]:
         """The versions of a package that cannot be installed, newest first."""

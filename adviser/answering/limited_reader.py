@@ -72,7 +72,7 @@ class LimitedReader:
         #: When the index sent the cached pages that are used instead of the current ones, by name.
         self._outdated: dict[str, datetime] = {}
 
-    async def project(self, name: str, max_age_s: float = 600.0) -> ProjectPage:
+    async def project(self, name: str, max_age_s: float | None = None) -> ProjectPage:
         """The page of a project; see :meth:`common.index.client.IndexClient.project`."""
         try:
             if self._silence is not None and not self._has_answered:

@@ -11,7 +11,12 @@ from adviser.stack_request import StackRequest
 from common.packages import version_of
 from graph.candidates import Dependency, ExclusionReason
 from graph.engine import Stores
-from graph.record.indexes import IndexAnswer, answers_of, are_partly_read
+from graph.record.indexes import (
+    IndexAnswer,
+    answers_of,
+    are_partly_read,
+    without_releases,
+)
 from graph.snapshot import Snapshot
 
 #: Last answer of an index, by index and project name.
@@ -98,10 +103,16 @@ def lacks_releases(stores: Stores, request: StackRequest, snapshot: Snapshot) ->
 
 def lacks_releases_of_roots(stores: Stores, request: StackRequest) -> bool:
     """Like :func:`lacks_releases`, for the packages that the request names; needs no snapshot."""
-    if not _configured(stores, request):
+    configured = frozenset(_configured(stores, request))
+    if not configured:
         return False
+    rules = request.resolver_request({})
+    names = {it.name for it in request.roots if it.url is None}
+    of_indexes = {
+        name for name in names if name not in rules.index_of or rules.index_of[name] in configured
+    }
     with stores.engine.connect() as connection:
-        return are_partly_read(connection, [it.name for it in request.roots])
+        return are_partly_read(connection, names) or bool(without_releases(connection, of_indexes))
 
 
 def _configured(stores: Stores, request: StackRequest) -> list[str]:

@@ -68,7 +68,7 @@ def recorded(stores: Stores, advice_id: str) -> StoredAdvice:
 
 
 @contextmanager
-def _followed() -> Iterator[None]:
+def recorded_errors() -> Iterator[None]:
     """Turn errors while evaluating a recorded advice into :class:`InvalidDocument`."""
     try:
         yield
@@ -94,7 +94,7 @@ def replayed(stored: StoredAdvice, threads: int = 1) -> tuple[Advice, bytes]:
     :raises InvalidDocument: if the recorded documents are invalid
     """
     request, snapshot, evidence, known = request_in(stored)
-    with _followed():
+    with recorded_errors():
         metadata = orjson.loads(stored.report)["metadata"]
         with ResolverWorker() as worker:
             advice = advise(request, snapshot, evidence, resolver=worker.resolve, threads=threads)
@@ -106,18 +106,18 @@ def claims_in(stored: StoredAdvice) -> tuple[StackRequest, tuple[Claim, ...]]:
 
     :raises InvalidDocument: if the recorded documents are invalid
     """
-    material = _material(stored)
-    with _followed():
+    material = inputs_in(stored)
+    with recorded_errors():
         assessment = assessed(
             material.request, material.snapshot, material.evidence, material.baseline
         )
     return material.request, assessment.claims
 
 
-def _material(stored: StoredAdvice) -> AdviceInputs:
+def inputs_in(stored: StoredAdvice) -> AdviceInputs:
     """The inputs of an advice, with the baseline that its report names."""
     request, snapshot, evidence, known = request_in(stored)
-    with _followed():
+    with recorded_errors():
         baseline = orjson.loads(stored.report)["result"]["report"]["baseline"]
         versions = request.locked if request.locked is not None else baseline["versions"]
         settled = baseline.get("settled", True)
@@ -133,7 +133,7 @@ def why_it_may_differ(stored: StoredAdvice, again: Advice) -> str | None:
 
     :raises InvalidDocument: if the recorded report is invalid
     """
-    with _followed():
+    with recorded_errors():
         report = orjson.loads(stored.report)
         inner = report["result"]["report"]
         conflict = inner["conflict"]
@@ -230,7 +230,7 @@ def check_stored(stored: StoredAdvice, report: dict[str, Any]) -> ReportCheck:
     :raises InvalidDocument: if the report has another schema version
     """
     expect_schema(report)
-    with _followed():
+    with recorded_errors():
         true = orjson.loads(stored.report)
         author = other_version(true)
         problems = [f"not as recorded: {it}" for it in shortened(differences(report, true))]
@@ -238,7 +238,7 @@ def check_stored(stored: StoredAdvice, report: dict[str, Any]) -> ReportCheck:
             problems.append("the recorded report is not the one that its digest names")
     if author is not None:
         return ReportCheck(tuple(problems), _VERIFIED[:1], (f"{OTHER_VERSION} {author}",))
-    material = _material(stored)
+    material = inputs_in(stored)
     try:
         problems += check_report(report, material)
     except InvalidDocument as error:

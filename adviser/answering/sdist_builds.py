@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -31,6 +31,10 @@ class SdistSource(Protocol):
     def keep_metadata(self, key: str, text: str) -> None: ...
 
 
+#: Called with the name and the version of a package before its metadata is built.
+OnBuild = Callable[[str, str], None]
+
+
 class CannotBuild(ProjectError):
     """Source distributions cannot be built on this machine for this request."""
 
@@ -38,12 +42,18 @@ class CannotBuild(ProjectError):
 class SdistBuilder:
     """Builds metadata for one environment, one source distribution at a time, in the sandbox.
 
+    :param on_build: called before each build, and not for metadata that was built earlier
     :ivar failures: why a build failed, by name and version
     :raises CannotBuild: without a sandbox, or without this Python on this machine
     :raises InvalidArgument: if the environment has another platform than this machine
     """
 
-    def __init__(self, settings: Settings, environment: Environment) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        environment: Environment,
+        on_build: OnBuild = lambda _name, _version: None,
+    ) -> None:
         host = host_environment()
         if _platform_of(environment) != _platform_of(host):
             message = f"--build builds on this machine, for {host.platform}; the request is for "
@@ -58,6 +68,7 @@ class SdistBuilder:
         except BuildFailed as error:
             raise CannotBuild(error.message, hint=error.hint) from error
         self._settings = settings
+        self._on_build = on_build
         self._one = asyncio.Lock()
         self.failures: dict[tuple[str, str], str] = {}
 
@@ -88,19 +99,22 @@ class SdistBuilder:
             self.failures[name, version] = f"it has {file.size_bytes:,} bytes; {most}"
             return read
         try:
-            text = await self._built(file, index, source)
+            text = await self._built(name, version, file, index, source)
         except (BuildFailed, IndexProblem) as error:
             self.failures[name, version] = error.message
             return read
         built = metadata_of_file(name, version, file, MetadataRead(text, SDIST_BUILT))
         return built if built.problem is None else read
 
-    async def _built(self, file: IndexFile, index: str, source: SdistSource) -> str:
+    async def _built(
+        self, name: str, version: str, file: IndexFile, index: str, source: SdistSource
+    ) -> str:
         facts = (file.sha256, self._interpreter.version, self._interpreter.facts["platform"])
         key = hashlib.sha256(repr(facts).encode()).hexdigest()
         if file.sha256 is not None and (kept := source.kept_metadata(key)) is not None:
             return kept
         async with self._one:
+            self._on_build(name, version)
             with tempfile.TemporaryDirectory(prefix="thoth-sdist-") as folder:
                 archive = Path(folder) / file.filename
                 await source.download(file, archive)

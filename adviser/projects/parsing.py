@@ -13,6 +13,7 @@ from adviser.projects.project import Project, ProjectFormat, ProjectRequirement,
 from adviser.projects.pyproject import has_requirements, read_pyproject
 from adviser.projects.requirement_parsing import ParseContext
 from adviser.projects.requirements_files import RequirementList, included, read_requirements
+from adviser.projects.scripts import read_script
 from common.formats.file_fields import refuse, shown
 from common.formats.requirements_files import lines_of, pinned
 from common.reasons import Reason
@@ -55,7 +56,9 @@ def parse_project(
     project = _read(files, name or _manifest(files), context)
     if manifest_hashes and project.format is ProjectFormat.PIPFILE:
         project = replace(project, manifest_hashes=tuple(manifest_hashes))
-    project = _with_constraints(_with_lock(project, files, context), files, context)
+    if project.format is not ProjectFormat.SCRIPT:
+        # Files beside a script belong to another project.
+        project = _with_constraints(_with_lock(project, files, context), files, context)
     _warn_of_duplicates(project, context)
     return replace(project, warnings=tuple(context.warnings))
 
@@ -118,6 +121,8 @@ def _read(files: Mapping[str, bytes], name: str, context: ParseContext) -> Proje
         return read_pipfile(toml_of(name, files[name]), name, context)
     if base == PIPFILE_LOCK or is_pylock(base):
         return _project_of_lock(lock_of(name, files, context), context)
+    if base.endswith(".py"):
+        return read_script(files[name], name, context)
     if base.endswith(".toml"):
         content = toml_of(name, files[name])
         if not has_requirements(content):
@@ -131,8 +136,8 @@ def _refuse_settings(name: str, poetry: bool) -> None:
         Reason.MISSING_FIELD,
         "has neither [project] nor [dependency-groups]",
         f"{name}:$",
-        "Poetry's table [tool.poetry] is not read: move the dependencies to [project], or export a "
-        "requirements file" if poetry else "list the requirements in project.dependencies",
+        "list the requirements in tool.poetry.dependencies or project.dependencies"
+        if poetry else "list the requirements in project.dependencies",
     )  # fmt: skip
 
 

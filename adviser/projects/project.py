@@ -18,6 +18,8 @@ class ProjectFormat(StrEnum):
     PIPFILE = "pipfile"
     PYPROJECT = "pyproject"
     REQUIREMENTS = "requirements"
+    #: A Python script with inline metadata (PEP 723).
+    SCRIPT = "script"
     #: A lock without a manifest: its packages are required in any version.
     LOCK = "lock"
 
@@ -54,6 +56,15 @@ class WarningCode(StrEnum):
     UNVERIFIED_HOST = "unverified_host"
     #: A file is not read because another given file takes precedence.
     FILE_IGNORED = "file_ignored"
+
+
+#: Requirements that no index has data for, by the code of their warning.
+KINDS_OF_REFERENCES = {
+    WarningCode.EDITABLE: "an editable install",
+    WarningCode.LOCAL_PATH: "a local path",
+    WarningCode.REPOSITORY: "a repository",
+    WarningCode.ADDRESS: "a URL",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Read ``pyproject.toml``: ``[project]`` (PEP 621), groups (PEP 735) and ``[tool.uv]``."""
+"""Read ``pyproject.toml``: ``[project]`` (PEP 621), groups (PEP 735), tables of uv and Poetry."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
+from adviser.projects.poetry_table import PoetryTable, has_poetry_requirements, read_poetry
 from adviser.projects.project import Project, ProjectFormat, ProjectRequirement, WarningCode
 from adviser.projects.requirement_parsing import (
     ParseContext,
@@ -41,7 +42,8 @@ DEVELOPMENT = "dev"
 
 def has_requirements(content: Mapping[str, Any]) -> bool:
     """Whether a ``pyproject.toml`` has requirements, not only settings of tools."""
-    return "project" in content or "dependency-groups" in content
+    listed = "project" in content or "dependency-groups" in content
+    return listed or has_poetry_requirements(content)
 
 
 def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext) -> Project:
@@ -53,7 +55,8 @@ def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext)
     """
     project = table_in(content, "project", name)
     uv = read_uv(content, name, context)
-    _warn_of_dynamic(project, name, context)
+    poetry = read_poetry(content, name, context)
+    _warn_of_dynamic(project, name, context, poetry)
     at = f"{name}:project"
     own = canonicalize_name(text_in(project, "name", at) or "")
     optional = table_in(project, "optional-dependencies", at)
@@ -64,7 +67,12 @@ def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext)
         for key in optional
     }
     groups = _groups(table_in(content, "dependency-groups", name), name, context)
-    base = parse_requirement_list(project, "dependencies", at, context)
+    for key, members in poetry.groups.items():
+        groups[key] = (*groups.get(key, ()), *members)
+    extras = {**poetry.extras, **extras}
+    listed = parse_requirement_list(project, "dependencies", at, context)
+    listed = tuple(replace(it, index=poetry.index_of.get(it.name)) for it in listed)
+    base = (*listed, *poetry.requirements)
     expansion = _ExtraExpansion(own, extras, base, f"{at}.optional-dependencies")
     expanded = {
         key: uv.with_indexes(expansion.expand(group), context) for key, group in groups.items()
@@ -84,11 +92,11 @@ def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext)
         overrides=uv.overrides,
         removed=uv.removed,
         published_before=uv.published_before,
-        indexes=uv.indexes,
+        indexes=uv.indexes or poetry.indexes,
         all_prereleases=uv.all_prereleases,
         format=ProjectFormat.PYPROJECT,
         source=name,
-        requires_python=_requires_python(project, at),
+        requires_python=_requires_python(project, at) or poetry.requires_python,
     )
 
 
@@ -191,10 +199,13 @@ def _requires_python(project: Mapping[str, Any], at: str) -> str | None:
         )
 
 
-def _warn_of_dynamic(project: Mapping[str, Any], name: str, context: ParseContext) -> None:
+def _warn_of_dynamic(
+    project: Mapping[str, Any], name: str, context: ParseContext, poetry: PoetryTable
+) -> None:
     at = f"{name}:project.dynamic"
+    known = {"dependencies": poetry.requirements, "optional-dependencies": poetry.extras}
     for key in texts_in(project, "dynamic", f"{name}:project"):
-        if key in ("dependencies", "optional-dependencies"):
+        if key in known and not known[key]:
             context.warn(
                 WarningCode.DYNAMIC,
                 f"{key} are computed by the build and not part of the advice: pass a requirements "

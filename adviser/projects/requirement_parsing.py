@@ -12,6 +12,7 @@ from packaging.markers import UndefinedComparison
 
 from adviser.projects.documents import MAX_REQUIREMENTS
 from adviser.projects.project import (
+    KINDS_OF_REFERENCES,
     NonIndexPackage,
     ProjectRequirement,
     ProjectWarning,
@@ -25,12 +26,6 @@ from common.redaction import holds_user, without_secrets
 from common.releases import Requirement, parse_requirement
 
 _HASH = re.compile(r"[a-z0-9_]{2,16}:[0-9a-f]{2,128}\Z")
-_DESCRIPTIONS = {
-    WarningCode.EDITABLE: "an editable install",
-    WarningCode.LOCAL_PATH: "a local path",
-    WarningCode.REPOSITORY: "a repository",
-    WarningCode.ADDRESS: "a URL",
-}
 #: Environment for a trial evaluation of markers.
 _ANY_ENVIRONMENT = {
     "implementation_name": "cpython", "implementation_version": "3.11.0", "os_name": "posix",
@@ -75,7 +70,7 @@ class ParseContext:
         # The text is already public; a second pass would treat the quote as part of the URL.
         self._add(
             code,
-            f"{shown(public)} is {_DESCRIPTIONS[code]}: it is left as it is, and neither it "
+            f"{shown(public)} is {KINDS_OF_REFERENCES[code]}: it is left as it is, and neither it "
             "nor its dependencies are part of the advice",
             at,
         )

@@ -65,7 +65,8 @@ class UvTable:
             if requirement.name in self.elsewhere:
                 context.leave_out(*self.elsewhere[requirement.name])
             else:
-                kept.append(replace(requirement, index=self.index_of.get(requirement.name)))
+                index = self.index_of.get(requirement.name, requirement.index)
+                kept.append(replace(requirement, index=index))
         return tuple(kept)
 
 

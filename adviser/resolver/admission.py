@@ -32,7 +32,7 @@ from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
 from adviser.reused_results import ReusedResults
 from common.environments import Environment
 from common.packages import Purl
-from graph.candidates import Absence, Candidate, Dependency, Excluded
+from graph.candidates import Absence, Candidate, Dependency, Excluded, newest_first
 
 #: Score of a version by criterion, in the order of the criteria, as fixed-point integers.
 Scores = Mapping[Purl, tuple[int, ...]]
@@ -290,8 +290,11 @@ class _Screen:
         self._constraints = _by_name(request.constraints)
         self._exclusions = _by_name(request.exclusions)
         self._extras: dict[str, set[str]] = {}
-        for it in roots:
-            self._extras.setdefault(it.name, set()).update(it.extras)
+        self._root_specifiers: dict[str, list[str]] = {}
+        for root in roots:
+            self._extras.setdefault(root.name, set()).update(root.extras)
+            specifier = request.overrides.get(root.name, root.specifier)
+            self._root_specifiers.setdefault(root.name, []).append(specifier)
 
     def screened(
         self, name: str, candidates: Sequence[Candidate], source: str | None
@@ -328,13 +331,23 @@ class _Screen:
         self, name: str, candidates: Sequence[Candidate]
     ) -> Iterable[Callable[[Candidate], _Why | None]]:
         """Functions that check whether a version has an extra that the request requires."""
-        for extra in sorted(self._extras.get(name, ())):
+        extras = sorted(self._extras.get(name, ()))
+        fitting = self._fitting(name, candidates) if extras else ()
+        for extra in extras:
             rule = f"only versions of {name} with the extra {extra!r} count"
-            if not any(not it.read or extra in it.extras for it in candidates):
-                known = sorted({offered for it in candidates for offered in it.extras})
-                rule = f"no version of {name} has the extra {extra!r}{_similar(extra, known)}; "
-                rule += f"there are: {', '.join(known)}" if known else "there is none at all"
+            if not any(not it.read or extra in it.extras for it in fitting):
+                rule = missing_extra_text(name, extra, fitting)
             yield partial(_lacks, extra, rule)
+
+    def _fitting(self, name: str, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """The versions that the direct requirements admit, or all versions if they admit none.
+
+        Without pre-releases and yanked versions, unless there are no others.
+        """
+        specifiers = self._root_specifiers[name]
+        within = [it for it in candidates if all(admits(s, it.version) for s in specifiers)]
+        within = within or list(candidates)
+        return [it for it in within if self.plain(it)] or within
 
     def _untimely(self, candidate: Candidate) -> _Why | None:
         after, before = self._request.published_after, self._request.published_before
@@ -408,6 +421,14 @@ def _unbuilt(candidate: Candidate) -> _Why | None:
     if not candidate.sdist_only:
         return None
     return RequestRule.ONLY_WHEELS, "has no wheel for this environment", "with a wheel"
+
+
+def missing_extra_text(name: str, extra: str, fitting: Sequence[Candidate]) -> str:
+    """A message for an extra that no version has, with the extras of the newest that has any."""
+    newest = newest_first([it for it in fitting if it.extras])
+    known = sorted(newest[0].extras) if newest else []
+    rule = f"no version of {name} has the extra {extra!r}{_similar(extra, known)}; "
+    return rule + (f"there are: {', '.join(known)}" if known else "there is none at all")
 
 
 def _similar(extra: str, known: Sequence[str]) -> str:

@@ -5,14 +5,15 @@ solver names assumptions that suffice for a contradiction. Then each of these fa
 turn, deepest first; if the rest still contradicts itself, the fact is dropped. The remaining set is
 minimal. One thread and one seed make the result the same in every run.
 
-Most contradictions are near the request. So only the requirements of the nearest packages count at
-first. Leaving out facts adds no contradictions, so a contradiction that is found this way is real.
+Most contradictions are near the request. So narrowing the versions of required packages comes first
+(:mod:`adviser.resolver.near_conflicts`), and then only the requirements of the nearest packages
+count. Leaving out facts adds no contradictions, so a contradiction that is found this way is real.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ortools.sat.python import cp_model
 
@@ -23,6 +24,7 @@ from adviser.resolver.conflict_text import (
     described_conflict,
     facts_of_roots,
 )
+from adviser.resolver.near_conflicts import NearConflict, near_conflict
 from adviser.resolver.resolver_request import (
     Budget,
     OutOfTime,
@@ -31,6 +33,7 @@ from adviser.resolver.resolver_request import (
 from adviser.resolver.results import Conflict
 from adviser.resolver.specifiers import admits, members, names_prerelease, pins, places
 from adviser.resolver.universe import Universe
+from common.packages import Purl
 from graph.candidates import Candidate, Dependency
 
 #: Literal of the request itself, as the source of requirements.
@@ -56,10 +59,18 @@ class ConflictModel:
     :param most: number of packages, nearest to the request, whose requirements count; the others
         have none, and no version needs an explicit requirement. A contradiction in this part is a
         contradiction of the whole
+    :param part: the versions whose requirements count, by package; no requirement of other packages
+        counts, and no version needs an explicit requirement
     :raises OutOfTime: if the time limit is reached
     """
 
-    def __init__(self, universe: Universe, clock: SearchClock, most: int | None = None) -> None:
+    def __init__(
+        self,
+        universe: Universe,
+        clock: SearchClock,
+        most: int | None = None,
+        part: Mapping[str, frozenset[Purl]] | None = None,
+    ) -> None:
         self._universe = universe
         self._clock = clock
         self.facts: list[Fact] = []
@@ -79,10 +90,16 @@ class ConflictModel:
         self._add_roots()
         expanded = 0
         while self._pending and (most is None or expanded < most):
-            self._expand(self._pending.pop(0))
+            name = self._pending.pop(0)
+            if part is None:
+                self._expand(name)
+            elif name in part:
+                self._expand_part(name, part[name])
             expanded += 1
         #: Whether the requirements of all packages are included.
-        self.whole = not self._pending
+        self.whole = not self._pending and part is None
+        #: Whether only the requirements of given versions are included.
+        self.partial = part is not None
         if self.whole:
             self._require_asking()
 
@@ -162,24 +179,40 @@ class ConflictModel:
             if self._universe.unread_invite and not candidate.read:
                 self._askers.setdefault(self._number(*_ANYTHING), []).append(literal)
             for dependency in sorted(candidate.requires, key=lambda it: it.order):
-                condition = [-literal]
-                if dependency.extra is not None:
-                    condition.append(-self._number("extra", name, dependency.extra))
-                specifier = self._universe.asked(dependency)
-                fact = self._fact(
-                    Fact(
-                        FactKind.REQUIRES,
-                        name,
-                        dependency.name,
-                        specifier,
-                        dependency.extras,
-                        dependency.extra,
-                        dependency.url,
-                    )
-                )
-                for demand in self._asked(dependency, dependency.name == name):
-                    self.clauses.append(Clause((demand, *condition), fact))
-                    self._askers.setdefault(demand, []).append(self._all_of(condition))
+                self._require(candidate, literal, dependency)
+
+    def _expand_part(self, name: str, part: frozenset[Purl]) -> None:
+        """Expand some versions, and the same requirements of all other versions."""
+        versions = list(zip(*self._versions[name], strict=True))
+        shared: set[Fact] = set()
+        # The versions of the part come first, because they decide which requirements count.
+        for candidate, literal in sorted(versions, key=lambda it: it[0].purl not in part):
+            self._clock.check()
+            for dependency in sorted(candidate.requires, key=lambda it: it.order):
+                if candidate.purl in part:
+                    shared.add(self._required_fact(name, dependency))
+                if self._required_fact(name, dependency) in shared:
+                    self._require(candidate, literal, dependency)
+
+    def _require(self, candidate: Candidate, literal: int, dependency: Dependency) -> None:
+        name, condition = candidate.name, [-literal]
+        if dependency.extra is not None:
+            condition.append(-self._number("extra", name, dependency.extra))
+        fact = self._fact(self._required_fact(name, dependency))
+        for demand in self._asked(dependency, dependency.name == name):
+            self.clauses.append(Clause((demand, *condition), fact))
+            self._askers.setdefault(demand, []).append(self._all_of(condition))
+
+    def _required_fact(self, name: str, dependency: Dependency) -> Fact:
+        return Fact(
+            FactKind.REQUIRES,
+            name,
+            dependency.name,
+            self._universe.asked(dependency),
+            dependency.extras,
+            dependency.extra,
+            dependency.url,
+        )
 
     def _require_asking(self) -> None:
         """Add the conditions for pre-releases and yanked versions, after all requirements."""
@@ -284,6 +317,10 @@ def conflict_of(universe: Universe, budget: Budget) -> Conflict:
     """
     clock = SearchClock(budget)
     try:
+        near = near_conflict(universe, clock)
+        smallest = None if near is None else _smallest_near(universe, near, clock)
+        if smallest is not None:
+            return described_conflict(universe, *smallest)
         for most in (*NEAREST, None):
             world = ConflictModel(universe, clock, most)
             smallest = _Smallest(world, clock).facts()
@@ -294,6 +331,14 @@ def conflict_of(universe: Universe, budget: Budget) -> Conflict:
     except OutOfTime:
         pass
     return conflict_of_roots(universe)
+
+
+def _smallest_near(
+    universe: Universe, near: NearConflict, clock: SearchClock
+) -> tuple[list[Fact], bool] | None:
+    """The facts of a conflict in the part of the universe that narrowing found."""
+    world = ConflictModel(replace(universe, roots=near.roots), clock, part=near.versions)
+    return _Smallest(world, clock).facts()
 
 
 class _Smallest:
@@ -368,5 +413,7 @@ class _Smallest:
         solver.parameters.linearization_level = 0
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0
+        # Most time of a part goes into presolve, without a gain.
+        solver.parameters.cp_model_presolve = not self._world.partial
         solver.parameters.max_time_in_seconds = self._clock.left.time_s
         return solver

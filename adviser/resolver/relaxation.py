@@ -27,12 +27,13 @@ from graph.candidates import Candidate, Dependency
 
 #: Versions of a package to read together, by how often it was chosen unread before. The solver
 #: walks down the unread versions of a package whose requirements conflict. A round costs as much as
-#: reading a dozen versions at the same time.
-BATCHES = (4, 24, 31)
+#: reading a dozen versions at the same time. A walk that does not end soon is mostly a long one,
+#: such as through a thousand releases of botocore; so batches double.
+BATCHES = (4, 24, 31, 62, 124, 248)
 #: The same for source distributions, which take longer to read.
 SDIST_BATCHES = (1, 4, 16, 31)
 #: The same if a stack of read versions shows how far the solver can walk down.
-BOUNDED_BATCHES = (8, 31)
+BOUNDED_BATCHES = (8, 31, 31, 62, 124, 248)
 #: Steps of the search for such a stack.
 _STEPS = 10_000
 

@@ -53,7 +53,7 @@ def answer(
     explained = status is ResolutionStatus.INFEASIBLE and conflict is not None and conflict.minimal
     return Resolution(
         status=status,
-        stacks=tuple(_stack(universe, problem, nodes) for nodes in result.stacks),
+        stacks=tuple(resolved_stack(universe, problem, nodes) for nodes in result.stacks),
         objective=result.objective,
         bound=result.bound,
         settled=result.settled or explained,
@@ -89,7 +89,8 @@ def status_of(result: SearchResult) -> ResolutionStatus:
     return ResolutionStatus.INFEASIBLE if result.complete else ResolutionStatus.UNKNOWN
 
 
-def _stack(universe: Universe, problem: SelectionProblem, nodes: Nodes) -> ResolvedStack:
+def resolved_stack(universe: Universe, problem: SelectionProblem, nodes: Nodes) -> ResolvedStack:
+    """The packages and versions of the nodes of a stack."""
     _, atoms = problem.reached(nodes)
     extras: dict[int, list[str]] = {}
     for package, atom, extra in problem.extras:

@@ -141,7 +141,7 @@ class Conflict:
         if not self.minimal:
             texts.append(
                 "   it is proven that nothing meets the request;"
-                " there was no time to find the smallest reason"
+                " there was no time to find the smallest reason (--time-limit allows more time)"
             )
         return texts
 

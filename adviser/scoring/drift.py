@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from adviser.scoring.lazy_numpy import FloatArray, np
@@ -20,12 +22,33 @@ from adviser.scoring.samples import MIN_JOBS
 from common.job_stability import MAD_TO_SD
 
 #: A step must save this number times ``ln n`` times the variance of the noise. BIC suggests two or
-#: three. A false step costs half the data, while a missed small step is within the noise.
-PENALTY = 4.0
+#: three. A false step costs half the data. This value gives a step in at most 1 % of series of 60
+#: steady runs, also if neighbours correlate by 0.3 (``benchmarks/drift.py``).
+PENALTY = 4.3
+
+#: Runs before a series is judged every night: early looks give most of the false alarms.
+FIRST_NIGHT = 20
 
 #: Upper limit of the estimated autocorrelation: a short history estimates it badly, and a step
 #: looks like autocorrelation.
 _MAX_CORRELATION = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Correlation:
+    """Expected autocorrelation of the means of nightly runs.
+
+    :param weight: of the expectation, as a number of values
+    """
+
+    expected: float
+    weight: int
+
+
+_CORRELATION = _Correlation(0.2, 20)
+#: For looks every night. Most false alarms come from series that look less correlated than they
+#: are, so the expectation is higher, and hardly follows a short series.
+_NIGHTLY_CORRELATION = _Correlation(0.3, 200)
 
 #: Values that differ by no more than this are equal.
 _ROUNDING = 1e-12
@@ -40,11 +63,125 @@ def steps(values: Sequence[float], shortest: int = MIN_JOBS) -> list[int]:
     >>> steps([1.0, 1.1, 0.9, 1.0, 1.1, 2.0, 2.1, 1.9, 2.0, 2.1])
     [5]
     """
-    n = len(values)
-    if n < 2 * shortest:
+    if len(values) < 2 * shortest:
         return []
-    penalty = PENALTY * math.log(n) * long_run_sd(values) ** 2
-    return _segmented(np.asarray(values, dtype=np.float64), penalty, shortest)
+    return _steps(values, shortest, PENALTY * math.log(len(values)), _CORRELATION)
+
+
+def nightly_steps(values: Sequence[float]) -> list[int]:
+    """The same for a series that is judged again every night, if any of these looks counts.
+
+    There is none before :data:`FIRST_NIGHT`.
+
+    >>> nightly_steps([1.0, 1.1] * 12), nightly_steps([1.0, 1.1] * 10 + [2.0, 2.1] * 5)
+    ([], [20])
+    """
+    if len(values) < FIRST_NIGHT:
+        return []
+    penalty = _nightly_penalty(len(values))
+    several = _steps(values, MIN_JOBS, _SEVERAL * penalty, _NIGHTLY_CORRELATION)
+    if several:
+        return several
+    clearness, cut = _clearest_cut(np.asarray(values, dtype=np.float64), _coarseness(values))
+    return [cut] if clearness > penalty else []
+
+
+def _clearest_cut(values: FloatArray, coarseness: float) -> tuple[float, int]:
+    """The squared difference of the levels before and after the clearest cut, and its index.
+
+    The unit is the variance of this difference. The mean of a few correlated values varies less
+    than the noise of a long series suggests, so the newest level counts with its own variance.
+    """
+    n = len(values)
+    variance, correlation = _pooled_noise(values, (), MIN_JOBS, _NIGHTLY_CORRELATION)
+    before = np.arange(MIN_JOBS, n - MIN_JOBS + 1)
+    after = n - before
+    error = np.zeros(len(before))
+    for length in (before, after):
+        # The variance of the mean of an autoregression of order one, times its length.
+        fading = correlation * (1 - correlation**length) / (length * (1 - correlation) ** 2)
+        inflated = variance * ((1 + correlation) / (1 - correlation) - 2 * fading)
+        error += np.maximum(np.maximum(inflated, coarseness**2), 1e-18) / length
+    sums = np.cumsum(values - values[0])
+    means = sums[before - 1] / before
+    clearness = (means - (sums[-1] - sums[before - 1]) / after) ** 2 / error
+    best = int(np.argmax(clearness))
+    return float(clearness[best]), int(before[best])
+
+
+def _nightly_penalty(nights: int) -> float:
+    """What a step must save, in variances of the noise, if the series has this number of nights.
+
+    Early looks have badly known noise and need clear steps, as in group sequential tests (O'Brien &
+    Fleming 1979, doi:10.2307/2530245). The factor holds false alarms below 1 % of series of 60
+    nights, also if neighbours correlate by 0.3. Later, the penalty grows slowly.
+
+    >>> [round(_nightly_penalty(n), 1) for n in (20, 30, 60, 365)]
+    [45.1, 29.3, 18.4, 26.5]
+    """
+    early = 1 + _EARLY / (min(nights, 60) - 8)
+    return _NIGHTLY_PENALTY * early * math.log(max(nights, 60)) / math.log(60)
+
+
+#: Penalty of a late look, how much more early looks need, and how much more each of several steps
+#: needs, because two steps can lie at far more places. ``benchmarks/drift.py`` checks all three.
+_NIGHTLY_PENALTY, _EARLY, _SEVERAL = 10.4, 40.0, 1.4
+
+
+def _steps(
+    values: Sequence[float], shortest: int, penalty: float, correlation: _Correlation
+) -> list[int]:
+    """See :func:`steps`.
+
+    :param penalty: what each step must save, in variances of the noise
+    """
+    taken = np.asarray(values, dtype=np.float64)
+    robust = long_run_sd(values)
+    first = _segmented(taken, penalty * robust**2, shortest)
+    variance, likeness = _pooled_noise(taken, first, shortest, correlation)
+    noise = max(variance * (1 + likeness) / (1 - likeness), _coarseness(values) ** 2)
+    return _segmented(taken, penalty * noise, shortest)
+
+
+def _pooled_noise(
+    values: FloatArray, known: Sequence[int], shortest: int, expected: _Correlation
+) -> tuple[float, float]:
+    """Variance of the values around their levels, and their autocorrelation, over all levels.
+
+    The levels are the known ones and one more: the step that is looked for must not count as noise.
+    All values contribute, so the estimate varies far less than one from medians of differences. The
+    autocorrelation is corrected for the fitted means and drawn towards the expected one.
+
+    :param known: indexes at which a known level begins
+    """
+    n = len(values)
+    ends = [0, *known, n]
+    gains = [
+        (_best_cut(values[a:b], shortest), a) for a, b in pairwise(ends) if b - a >= 2 * shortest
+    ]
+    if gains:
+        (_, cut), begin = max(gains)
+        ends = sorted({*ends, begin + cut})
+    rest = np.concatenate([values[a:b] - values[a:b].mean() for a, b in pairwise(ends)])
+    levels = len(ends) - 1
+    squares = float(rest @ rest)
+    if squares == 0.0 or n <= levels:
+        return 0.0, 0.0
+    raw = float(rest[1:] @ rest[:-1]) / squares + (levels + 1) / n
+    correlation = (n * raw + expected.weight * expected.expected) / (n + expected.weight)
+    correlation = min(_MAX_CORRELATION, max(0.0, correlation))
+    return squares / (n - levels), correlation
+
+
+def _best_cut(values: FloatArray, shortest: int) -> tuple[float, int]:
+    """The sum of squares that the best cut saves, and its index."""
+    n = len(values)
+    cuts = np.arange(shortest, n - shortest + 1)
+    sums = np.cumsum(values - values[0])
+    before = sums[cuts - 1]
+    gains = (before / cuts - (sums[-1] - before) / (n - cuts)) ** 2 * cuts * (n - cuts) / n
+    best = int(np.argmax(gains))
+    return float(gains[best]), int(cuts[best])
 
 
 def long_run_sd(values: Sequence[float]) -> float:
@@ -64,10 +201,14 @@ def long_run_sd(values: Sequence[float]) -> float:
     correlation = min(_MAX_CORRELATION, max(0.0, (lag_2 / lag_1) ** 2 - 1)) if lag_1 > 0 else 0.0
     variance = lag_1**2 / (1 - correlation)
     inflated = math.sqrt(variance * (1 + correlation) / (1 - correlation))
-    changes = np.count_nonzero(np.abs(np.diff(taken)) > _ROUNDING)
+    return max(inflated, _coarseness(values))
+
+
+def _coarseness(values: Sequence[float]) -> float:
+    """The rounding error that follows from the resolution of the values."""
+    changes = np.count_nonzero(np.abs(np.diff(np.asarray(values))) > _ROUNDING)
     # If values hardly ever change, the gaps are steps and not the resolution of the clock.
-    coarse = resolution(values) / math.sqrt(3) if changes > max(2, len(values) / 20) else 0.0
-    return max(inflated, coarse)
+    return resolution(values) / math.sqrt(3) if changes > max(2, len(values) / 20) else 0.0
 
 
 def _sd_of_differences(values: FloatArray, lag: int) -> float:

@@ -305,23 +305,37 @@ def _job(reading: Reading, others: Sequence[Reading]) -> MeasuredJob:
     return MeasuredJob(reading.job_id, rate, place, last, tuple(row.observation_id for row in rows))
 
 
-def _last_steps(jobs: Mapping[str, Sequence[MeasuredJob]]) -> dict[str | None, datetime]:
-    """For each host, the time of its last step, if the host's reference stack shows one.
+def reference_runs(
+    jobs: Mapping[str, Sequence[MeasuredJob]],
+) -> dict[str | None, tuple[str, list[list[MeasuredJob]]]]:
+    """For each host, its reference stack and the runs of that stack, oldest first.
 
-    The reference is the stack with the most runs on the host, because every batch runs it. Only the
-    means of this stack's runs are examined, so that a candidate's results never decide which jobs
-    are left out.
+    The reference is the stack with the most runs on the host, because every batch runs it.
+
+    :param jobs: stable jobs by stack digest; jobs without a time are ignored
     """
     runs: dict[str | None, dict[str, set[str | None]]] = defaultdict(lambda: defaultdict(set))
     for stack, stack_jobs in jobs.items():
         for job in stack_jobs:
             if job.seen_at is not None:
                 runs[job.place.host][stack].add(job.place.run)
-    last_steps = {}
+    references = {}
     for host, stacks in runs.items():
         reference = max(stacks, key=lambda it: (len(stacks[it]), len(jobs[it]), it))
         timed = [it for it in jobs[reference] if it.seen_at is not None and it.place.host == host]
-        if (since := _last_step(_by_host(timed)[host])) is not None:
+        references[host] = reference, _by_host(timed)[host]
+    return references
+
+
+def _last_steps(jobs: Mapping[str, Sequence[MeasuredJob]]) -> dict[str | None, datetime]:
+    """For each host, the time of its last step, if the host's reference stack shows one.
+
+    Only the means of this stack's runs are examined, so that a candidate's results never decide
+    which jobs are left out.
+    """
+    last_steps = {}
+    for host, (_, runs) in reference_runs(jobs).items():
+        if (since := _last_step(runs)) is not None:
             last_steps[host] = since
     return last_steps
 

@@ -65,18 +65,41 @@ def next_claims(claims: Sequence[Claim]) -> tuple[Claim, ...]:
     """Undetermined claims about one version on the target, the most useful to measure first.
 
     If a version can no longer be the best of its package in a measurement, that measurement leaves
-    the version out.
+    the version out. So it does if no number of jobs would settle the claim.
+    """
+    possible = (it for it in open_claims(claims) if max(it.jobs_missing, it.baseline_jobs_missing))
+    return tuple(sorted(possible, key=_rank))
+
+
+def open_claims(claims: Sequence[Claim], widening: float = 1.0) -> list[Claim]:
+    """Undetermined claims about one version on the target that may still be the best.
+
+    :param widening: factor on the 95 % intervals that decide this, for whoever looks several times
     """
     best: dict[tuple[str | None, str, str], float] = defaultdict(lambda: -math.inf)
     here = [it for it in claims if it.purl is not None and it.here]
-    for it in here:
-        best[_competition(it)] = max(best[_competition(it)], it.interval_low_pct)
-    undetermined = (it for it in here if max(it.jobs_missing, it.baseline_jobs_missing))
-    return tuple(
-        sorted(
-            (it for it in undetermined if it.interval_high_pct >= best[_competition(it)]), key=_rank
-        )
-    )
+    for claim in here:
+        low = _widened(claim.observed_pct, claim.interval_low_pct, widening)
+        best[_competition(claim)] = max(best[_competition(claim)], low)
+    return [
+        claim
+        for claim in here
+        if not claim.verdict.settled
+        and _widened(claim.observed_pct, claim.interval_high_pct, widening)
+        >= best[_competition(claim)]
+    ]
+
+
+def _widened(observed_pct: float, end_pct: float, widening: float) -> float:
+    """An end of an interval in natural logs, further away from the observed difference.
+
+    >>> round(_widened(0.0, 1.0, 2.0), 4)
+    0.0199
+    """
+    if not math.isfinite(end_pct) or end_pct <= -100:
+        return math.copysign(math.inf, end_pct)
+    observed = math.log1p(observed_pct / 100)
+    return observed + widening * (math.log1p(end_pct / 100) - observed)
 
 
 def _competition(claim: Claim) -> tuple[str | None, str, str]:

@@ -124,6 +124,31 @@ class OpenEffects:
             equal += chance * np.where(within > 0, np.maximum(inside, 0.0), 0.0)
         return different, equal
 
+    def settled_size(self, more: FloatArray, prior: EffectPrior) -> FloatArray:
+        """The expected size of a true difference that further jobs settle, natural log.
+
+        A true difference that stays open counts as zero, and one that is settled with the wrong
+        sign counts as negative.
+
+        :param more: as for :meth:`with_more`
+        """
+        d, error = (it[:, None] for it in _known(self.effects))
+        growth = (self.so_far[:, None] + more) / self.so_far[:, None]
+        later = np.maximum(self.effects.standard_error[:, None], _SMALLEST) / np.sqrt(growth)
+        beyond, _ = self._limits(later, growth)
+        kept = 1 / growth
+        size = np.zeros(later.shape)
+        for chance, mean, variance in _posterior(d, error, prior):
+            expected = kept * d + (1 - kept) * mean
+            moves = np.sqrt((1 - kept) ** 2 * variance + error**2 * kept * (1 - kept))
+            above, below = (beyond - expected) / moves, (beyond + expected) / moves
+            # The partial means of a bivariate normal distribution: the true difference and the
+            # later estimate, whose covariance is (1 - kept) times the variance.
+            shared = (1 - kept) * variance / moves
+            bells = (_exp(-0.5 * above**2) + _exp(-0.5 * below**2)) / math.sqrt(2 * math.pi)
+            size += chance * (mean * (_upper(above) - _upper(below)) + shared * bells)
+        return size
+
     def _limits(self, error: FloatArray, growth: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Two bounds of ``|d|``: a difference is above the first, equivalence below the second."""
         from scipy.special import stdtrit  # slow, and needed only where something was measured

@@ -84,6 +84,10 @@ class MeasuredStackIndex:
         """The measured stack, if any, that equals another except for ``new`` instead of ``old``."""
         return self._by_sum.get((self._sums[digest] - _number(old) + _number(new)) % _MODULUS)
 
+    def without(self, digest: str, purl: Purl) -> int:
+        """A number that identifies the rest of a stack, without one of its versions."""
+        return (self._sums[digest] - _number(purl)) % _MODULUS
+
     def differing(self, first: str, other: str) -> tuple[str, ...]:
         """Names of the packages in which two stacks differ, sorted."""
         return tuple(sorted({name_of(it) for it in self.members[first] ^ self.members[other]}))

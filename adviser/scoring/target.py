@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from graph.changes import PerformanceChange
 from graph.evidence import Series
+
+#: What was measured on one hardware class with one Python version.
+MeasuredOn = Series | PerformanceChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,17 +22,17 @@ class Target:
     hardware: str | None
     python_version: str
 
-    def same_hardware(self, series: Series) -> bool:
+    def same_hardware(self, series: MeasuredOn) -> bool:
         """Whether a series was measured on the target's hardware class."""
         if not self.hardware:
             return False
         bare = series.hardware_digest.rpartition(":")[2]
         return series.hardware_digest.startswith(self.hardware) or bare.startswith(self.hardware)
 
-    def same_python(self, series: Series) -> bool:
+    def same_python(self, series: MeasuredOn) -> bool:
         """Whether a series was measured on the target's Python version."""
         return series.python_version == self.python_version
 
-    def distance(self, series: Series) -> int:
+    def distance(self, series: MeasuredOn) -> int:
         """The number of differences from the target, 0 to 2: hardware class and Python version."""
         return (not self.same_hardware(series)) + (not self.same_python(series))

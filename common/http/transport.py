@@ -143,7 +143,7 @@ class Head:
 
 
 class Transport:
-    """Sends GET requests over few connections, to checked addresses only.
+    """Sends requests over few connections, to checked addresses only; follows no redirects.
 
     A transport uses HTTP/2 if the server offers it, and otherwise HTTP/1.1 with persistent
     connections. It is bound to the event loop of its first request. Proxies from the environment
@@ -182,12 +182,34 @@ class Transport:
         :param receive: may raise :class:`StopReceiving`, or any error to end the transfer
         :raises IndexProblem: if there is no complete response
         """
-        self._loop = asyncio.get_running_loop()
+        return await self._exchange(server, headers, receive, self._proxy_of(server), None)
+
+    async def post(self, server: Server, headers: Mapping[str, str], body: bytes) -> Head:
+        """Send ``body``, and return status and headers; the body of the response is not read.
+
+        A request over plain HTTP uses no proxy, so that its body stays on the way to the server.
+
+        :raises IndexProblem: if there is no response
+        """
+        proxy = self._proxy_of(server) if server.scheme == "https" else None
+        return await self._exchange(server, headers, _stop_receiving, proxy, body)
+
+    def _proxy_of(self, server: Server) -> str | None:
+        """The proxy for a server; looking through the environment takes longer than a request."""
         place = (server.scheme, server.host, server.port)
         if place not in self._proxies:
-            # Looking through the environment takes longer than sending a request.
             self._proxies[place] = proxy_for(*place)
-        proxy = self._proxies[place]
+        return self._proxies[place]
+
+    async def _exchange(
+        self,
+        server: Server,
+        headers: Mapping[str, str],
+        receive: Callable[[Head, bytes], None],
+        proxy: str | None,
+        body: bytes | None,
+    ) -> Head:
+        self._loop = asyncio.get_running_loop()
         addresses: list[str] = []
         if proxy is None:
             addresses = await self._resolve(server.host, server.port)
@@ -199,6 +221,9 @@ class Transport:
             self._loop.create_future(),
         )
         self._prepare(transfer, server, headers, addresses, proxy)
+        if body is not None:
+            transfer.curl.setopt(pycurl.POST, 1)
+            transfer.curl.setopt(pycurl.POSTFIELDS, body)
         try:
             await self._run(transfer, server)
         finally:
@@ -379,6 +404,10 @@ class Transport:
 
     def _now(self) -> float:
         return self._loop.time() if self._loop is not None else 0.0
+
+
+def _stop_receiving(_head: Head, _part: bytes) -> None:
+    raise StopReceiving
 
 
 def _is_failed(task: asyncio.Task[list[str]]) -> bool:

@@ -86,7 +86,7 @@ class IndexCache:
 
     def page(self, project: str) -> KeptPage | None:
         """The last transferred page of a project."""
-        stored = _read(self._page(project))
+        stored = read_packed(self._page(project))
         if stored is None:
             return None
         about, body = stored
@@ -134,7 +134,7 @@ class IndexCache:
 
         Wheel metadata that was stored without import names (before 0.2.0) is ignored.
         """
-        stored = _read(self._metadata(sha256)) if sha256 else None
+        stored = read_packed(self._metadata(sha256)) if sha256 else None
         if stored is None or ("imports" not in stored[0] and stored[0].get("source") in _OF_WHEELS):
             return None
         about, packed = stored
@@ -162,12 +162,8 @@ class IndexCache:
 
     def _write(self, path: Path, about: Mapping[str, Any], packed: bytes) -> None:
         """Replace a file atomically; a full disk is noted in ``write_error`` and raises nothing."""
-        head = orjson.dumps({**about, "sha256": hashlib.sha256(packed).hexdigest()})
-        head = zstandard.compress(head, _LEVEL)
-        digest = hashlib.sha256(head).digest()
         try:
-            _make_private(path.parent, self._root)
-            _replace(path, b"".join((_MARK, digest, len(head).to_bytes(8), head, packed)))
+            write_packed(path, self._root, about, packed)
         except OSError as error:
             self.write_error = f"{self._root}: {error.strerror or error}"
             fields = {"path": str(path), "error": str(error)}
@@ -180,7 +176,22 @@ class IndexCache:
         return self._folder / "metadata" / sha256[:2] / f"{sha256}.metadata"
 
 
-def _read(path: Path) -> tuple[dict[str, Any], bytes] | None:
+def write_packed(path: Path, root: Path, about: Mapping[str, Any], packed: bytes) -> None:
+    """Replace a file of the cache atomically.
+
+    :param root: folder of the cache; folders below it are made for this user only
+    :param about: facts in JSON
+    :param packed: compressed text
+    :raises OSError: if the disk is full, or does not permit it
+    """
+    head = orjson.dumps({**about, "sha256": hashlib.sha256(packed).hexdigest()})
+    head = zstandard.compress(head, _LEVEL)
+    digest = hashlib.sha256(head).digest()
+    _make_private(path.parent, root)
+    _replace(path, b"".join((_MARK, digest, len(head).to_bytes(8), head, packed)))
+
+
+def read_packed(path: Path) -> tuple[dict[str, Any], bytes] | None:
     """Facts and packed text of a file; ``None`` if it is missing or damaged."""
     try:
         data = path.read_bytes()

@@ -43,8 +43,6 @@ _ACCEPTED = (
     "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.5,"
     " text/html;q=0.01"
 )
-#: Cached pages that the index sent or confirmed within this time are used without a request, s.
-PAGE_AGE_S = 600.0
 #: Headers that make the end of a response detectable.
 _LENGTHS = ("content-length", "transfer-encoding", "content-encoding")
 #: Bytes of a page that is parsed at once, without a thread.
@@ -65,6 +63,7 @@ class IndexClient:
         self.limits = limits or FetchLimits(
             page_bytes=settings.index_page_mb << 20, archive_bytes=settings.index_archive_mb << 20
         )
+        self._page_age_s = settings.index_page_age_s
         self._cache = IndexCache(settings.index_cache, index)
         self._fetcher = Fetcher(
             index.url,
@@ -96,12 +95,12 @@ class IndexClient:
         """Close all connections."""
         await self._fetcher.aclose()
 
-    async def project(self, name: str, max_age_s: float = PAGE_AGE_S) -> ProjectPage:
+    async def project(self, name: str, max_age_s: float | None = None) -> ProjectPage:
         """The files of a project.
 
         :param name: in any spelling
         :param max_age_s: a cached page that the index sent or confirmed within this time is used
-            without a request; 0 always sends one
+            without a request, by default ``INDEX_PAGE_AGE_S``; 0 always sends one
         """
         name = canonicalize_name(name)
         if not _NAME.fullmatch(name):
@@ -111,7 +110,8 @@ class IndexClient:
                 folder_page, self.index.url, name, self.limits.page_bytes
             )
         kept = self._cache.page(name)
-        if kept is not None and 0 <= _age_s(kept.page) < max_age_s:
+        limit_s = self._page_age_s if max_age_s is None else max_age_s
+        if kept is not None and 0 <= _age_s(kept.page) < limit_s:
             self.traffic.from_cache += 1
             return kept.page
         return await self._fetch_page(name, kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 import threading
@@ -13,6 +14,7 @@ from datetime import UTC, datetime
 from heapq import nlargest
 from itertools import chain
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
 
 import orjson
 import zstandard
@@ -245,6 +247,11 @@ class JsonPage:
         self._listed = listed
         self._places: Mapping[str, Sequence[int]] | None = None
 
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the compressed text."""
+        return hashlib.sha256(self.compressed).hexdigest()
+
     def read(self, body: bytes) -> ProjectStatus:
         """Check the page and summarise its versions.
 
@@ -373,7 +380,7 @@ def _summaries(
     seen: set[str] = set()
     for place, entry in enumerate(parsed.entries):
         parts = names.parts(entry)
-        if parts is not None and _is_plain(entry):
+        if parts is not None and _is_plain(entry) and _has_plain_details(entry):
             filename, raw = entry["filename"], parts[0]
             if raw not in texts:
                 texts[raw] = spelled.setdefault(*spelling(raw))
@@ -464,6 +471,12 @@ _REST_OF_NAME = re.compile(
     r"\.(?:tar\.(?:bz2|gz|lz|lzma|xz|Z)|tar|tbz|tgz|tlz|txz|zip))",
     re.ASCII,
 )
+#: Endings of distributions that pypi_simple knows. Before the last two, it needs a platform.
+_KNOWN_ENDING = re.compile(
+    r".*\.(?:egg|rpm|whl|tar\.(?:bz2|gz|lz|lzma|xz|Z)|tar|tbz|tgz|tlz|txz|zip)"
+    rf"|.*\.(?:{_PLATFORMS}).*\.(?:exe|msi)",
+    re.ASCII | re.DOTALL,
+)
 #: Names of eggs and packages of systems: project and version.
 _SYSTEM_NAME = re.compile(
     rf"([A-Za-z0-9._]+)-({_VERSION})(?:-py\d+\.\d+(?:-(?:{_PLATFORMS})[-.\w]*)?)?\.egg"
@@ -475,6 +488,8 @@ _UTC_TIME = re.compile(
     r"(?:\.\d{1,6})?Z",
     re.ASCII,
 )
+#: The usual beginnings of URLs: absolute ones, and paths, which many mirrors and proxies send.
+_PLAIN_URL = re.compile(r"https?://|/(?!/)|(?:\.\./)+")
 #: Characters of such a time.
 _LENGTHS = frozenset((20, *range(22, 28)))
 
@@ -526,7 +541,7 @@ def _is_plain(entry: dict[str, Any]) -> bool:
     python, uploaded = get("requires-python"), get("upload-time")
     return (
         type(url) is str
-        and url[:8] == "https://"
+        and _PLAIN_URL.match(url) is not None
         and url.isascii()
         and "[" not in url
         and type(hashes) is dict
@@ -549,9 +564,11 @@ def _entry_of_json(
         return cut(named) if isinstance(named, str) and named else "(an entry without a name)"
     parts = names.parts(entry)
     if parts is not None and _is_plain(entry) and _has_plain_details(entry):
-        file = _plain_file(entry, *parts[:2], api)
+        file = _plain_file(entry, *parts[:2], url, api)
         if file is not None:
             return file
+    if parts is None and not _KNOWN_ENDING.fullmatch(entry["filename"]):
+        return str(entry["filename"])
     # PEP 714 renamed a key. Only the presence of attestations is kept, not their URL.
     fields = {"core-metadata": entry.get("dist-info-metadata")} | entry
     attested = bool(fields.pop("provenance", None))
@@ -561,7 +578,10 @@ def _entry_of_json(
 
 
 def _has_plain_details(entry: dict[str, Any]) -> bool:
-    """Whether the keys that a summary does not use have the usual types."""
+    """Whether the keys that a summary does not use have the usual types.
+
+    If one of them is broken, nothing but :data:`_NEEDED` counts of the entry.
+    """
     size, metadata = entry.get("size"), _metadata_key(entry)
     return (
         (size is None or type(size) is int)
@@ -578,10 +598,12 @@ def _metadata_key(entry: dict[str, Any]) -> Any:
     return entry.get("core-metadata", entry.get("dist-info-metadata"))
 
 
-def _plain_file(entry: dict[str, Any], version: str, kind: str, api: Version) -> IndexFile | None:
+def _plain_file(
+    entry: dict[str, Any], version: str, kind: str, base_url: str, api: Version
+) -> IndexFile | None:
     """Read a file whose keys all have the usual types; ``None`` if its upload time is invalid."""
     yanked, metadata, size = entry.get("yanked", False), _metadata_key(entry), entry.get("size")
-    uploaded = entry.get("upload-time")
+    uploaded, url = entry.get("upload-time"), entry["url"]
     if uploaded and not _UTC_TIME.fullmatch(uploaded):
         return None
     try:
@@ -602,7 +624,7 @@ def _plain_file(entry: dict[str, Any], version: str, kind: str, api: Version) ->
         uploaded_at=uploaded_at,
         metadata_sha256=None if metadata in (None, False) else _sha256_in(digests) or "",
         attested=attested if attested or api >= _ATTESTED_SINCE or "provenance" in entry else None,
-        url=entry["url"],
+        url=url if url.startswith("https://") else urljoin(base_url, url),
     )
 
 

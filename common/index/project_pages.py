@@ -119,6 +119,11 @@ class PageContents:
     skipped: tuple[str, ...] = ()
     conflicts: tuple[tuple[str, str, str, str], ...] = ()
 
+    @property
+    def fingerprint(self) -> str:
+        """The digest."""
+        return self.digest
+
     def listed(self) -> dict[str, ListedVersion]:
         """Summary of each version, in order."""
         return {version: summary_of(version, files) for version, files in self.releases.items()}
@@ -134,6 +139,10 @@ class PageContents:
 
 class PageSource(Protocol):
     """Reads only the requested parts of a page."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal only for pages that say the same about every file; cheap to compute."""
 
     def listed(self) -> Mapping[str, ListedVersion]:
         """Summary of each version, in the page's order."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from adviser.advise import Advice, advise, in_this_process
 from adviser.answering.index_memory import IndexMemory
-from adviser.answering.index_resolution import IndexResolution
+from adviser.answering.index_resolution import IndexResolution, named
 from adviser.answering.index_snapshot import IndexSnapshot
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
@@ -72,8 +72,9 @@ _release = st.fixed_dictionaries(
         "yanked": st.booleans(),
         "broken": st.sampled_from((False, False, False, True)),
         "requires_python": st.sampled_from((">=3.8", ">=3.13")),
-        "wheels": st.sampled_from((["cp311-cp311-win_amd64"], [])),
+        "wheels": st.sampled_from((["cp311-cp311-win_amd64"], ["cp310-cp310-win_amd64"], [])),
         "sdist": st.booleans(),
+        "uploaded_at": st.sampled_from(("2020-01-01T00:00:00Z", "2026-01-01T00:00:00Z")),
     },
 ).map(lambda it: it if it.get("wheels", True) else {**it, "sdist": True})
 _indexes = st.dictionaries(
@@ -106,12 +107,15 @@ def test_the_answer_is_the_one_after_reading_everything(
         assert everything.best is not None
         assert everything.best.uninvited > 0, (index, roots)
         assert advice.best.levels <= everything.best.levels
+    again = advise(request, Snapshot.from_json(named(advice).snapshot.to_json()), NOTHING)
+    assert versions(again) == versions(advice)
+    assert again.resolution.status is advice.resolution.status
 
 
 class RecentIndex(ListedIndex):
     """Pages that were just sent, so that a memory may keep them."""
 
-    async def project(self, name: str, max_age_s: float = 600.0) -> ProjectPage:
+    async def project(self, name: str, max_age_s: float | None = None) -> ProjectPage:
         return replace(await super().project(name, max_age_s), as_of=datetime.now(UTC))
 
 
@@ -156,6 +160,54 @@ def test_what_earlier_requests_read_changes_no_answer(
         assert kept.resolution.status is fresh.resolution.status
 
 
+@settings(max_examples=examples(500))
+@given(_indexes, _roots, _roots, st.sampled_from(list(RecommendationType)))
+def test_beginning_with_what_an_earlier_run_read_changes_no_answer(
+    drawn: dict[tuple[str, str], dict[str, Any]],
+    roots: list[str],
+    others: list[str],
+    kind: RecommendationType,
+) -> None:
+    index: dict[str, dict[str, Any]] = {}
+    for (name, version), release in drawn.items():
+        index.setdefault(name, {})[version] = release
+    request = asked("\n".join(roots) + "\n", kind)
+    fresh, resolution = resolved(request, ListedIndex(index))
+    _, of_others = resolved(asked("\n".join(others) + "\n", kind), ListedIndex(index))
+    for earlier in (resolution.reads(), of_others.reads()):
+        reader = ListedIndex(index)
+        later = IndexResolution(
+            request, {"pypi": reader}, knowledge, in_this_process, earlier=lambda it=earlier: it
+        )
+        advice = asyncio.run(later.advise())
+        assert advice.resolution.status is fresh.resolution.status
+        if earlier == resolution.reads():
+            assert not reader.read
+            assert named(advice).snapshot.revision == named(fresh).snapshot.revision
+        elif versions(advice) != versions(fresh):
+            # A version that the other request needed may invite a pre-release or a yanked one.
+            bests = [it.best for it in (advice, fresh) if it.best is not None]
+            assert any(best.uninvited > 0 for best in bests), (index, roots)
+
+
+def test_an_earlier_run_saves_rounds_even_if_a_page_changed() -> None:
+    index: Index = {
+        "web": {f"{number}.0": {"requires": [f"core=={number}"]} for number in range(1, 101)},
+        "core": {f"{number}.0": {} for number in range(1, 40)},
+    }
+    request = asked("web\n")
+    first, resolution = resolved(request, ListedIndex(index))
+    index["web"]["0.9"] = {"requires": ["core==1"]}
+    reader = ListedIndex(index)
+    later = IndexResolution(
+        request, {"pypi": reader}, knowledge, in_this_process, earlier=resolution.reads
+    )
+    assert versions(asyncio.run(later.advise())) == versions(first)
+    assert (resolution.progress.rounds > 1, later.progress.rounds) == (True, 1)
+    # Metadata belongs to the files of a page, so it is read again if the page changed.
+    assert {it.partition("-")[0] for it in reader.read} == {"web"}
+
+
 def test_a_later_request_reads_nothing_again() -> None:
     index: Index = {"web": {"2.0": {"requires": ["core"]}, "1.0": {}}, "core": {"1.0": {}}}
     reader, memory = RecentIndex(index), IndexMemory()
@@ -189,7 +241,7 @@ def test_versions_in_lock_step_are_read_in_growing_batches() -> None:
 
 def test_a_package_that_the_index_does_not_serve_now_is_missing_with_the_reason() -> None:
     class Failing(ListedIndex):
-        async def project(self, name: str, max_age_s: float = 600.0) -> ProjectPage:
+        async def project(self, name: str, max_age_s: float | None = None) -> ProjectPage:
             if name == "core":
                 raise IndexProblem(IndexFault.HTTP_STATUS, "answered 500")
             return await super().project(name, max_age_s)
@@ -204,7 +256,7 @@ def test_a_package_that_the_index_does_not_serve_now_is_missing_with_the_reason(
 
 def test_indexes_that_give_no_page_at_all_are_named() -> None:
     class Silent(ListedIndex):
-        async def project(self, name: str, max_age_s: float = 600.0) -> ProjectPage:
+        async def project(self, name: str, max_age_s: float | None = None) -> ProjectPage:
             raise IndexProblem(IndexFault.UNREACHABLE, "nobody answers")
 
     with pytest.raises(IndexesSilent, match="nobody answers"):

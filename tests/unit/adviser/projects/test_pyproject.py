@@ -243,4 +243,4 @@ def test_what_is_wrong_is_told_with_its_field_and_a_remedy(text: str, field: str
 def test_poetrys_table_is_named() -> None:
     with pytest.raises(InvalidFile) as caught:
         read("[tool.poetry]\n")
-    assert "Poetry" in (caught.value.hint or "")
+    assert "tool.poetry.dependencies" in (caught.value.hint or "")

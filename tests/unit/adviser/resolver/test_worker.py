@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from adviser.resolver import resolver_request
+from adviser.resolver import conflicts, resolver_request
 from adviser.resolver.admission import universe_of
 from adviser.resolver.checker import check_resolution
 from adviser.resolver.compression import compressed
@@ -216,6 +216,36 @@ def test_what_is_near_the_request_is_contradicted_without_all_the_rest(
         assert [it.kind for it in resolution.conflict.steps] == ["asked", "requires"]
 
 
+def test_a_pin_contradicts_a_requirement_without_the_requirements_of_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Only the pinned package counts: neither the other root nor the other versions are looked at.
+    index: dict[str, dict[str, Any]] = {
+        "boto": {f"1.{n}": {"requires": [f"core>=1.{n},<1.{n + 1}"]} for n in range(60)},
+        "core": {f"1.{n}": {} for n in range(60)},
+        "async": {f"1.{n}": {"requires": [f"core>=1.{n},<1.{n + 9}"]} for n in range(60)},
+    }
+    roots = ["boto==1.34", "core>=1.35", "async"]
+    universe = universe_of(snapshot_of(index, roots), ResolverRequest(), {})
+    required: list[str] = []
+    model = conflicts.ConflictModel
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        world = model(*arguments, **options)
+        required.extend(it.wanted for it in world.facts)
+        return world
+
+    monkeypatch.setattr(conflicts, "ConflictModel", counted)
+    conflict = conflict_of(universe, Budget(DEADLINE_S))
+    assert conflict.minimal
+    assert [it.message for it in conflict.steps] == [
+        "you ask for boto==1.34",
+        "you ask for core>=1.35",
+        "boto 1.34 requires core<1.35,>=1.34",
+    ]
+    assert required == ["boto==1.34", "core>=1.35", "core<1.35,>=1.34"]
+
+
 @pytest.mark.parametrize("elsewhere", [True, False])
 def test_a_conflict_without_time_claims_nothing(elsewhere: bool, worker: ResolverWorker) -> None:
     universe, none = impossible(), Budget(time_s=0)
@@ -224,7 +254,9 @@ def test_a_conflict_without_time_claims_nothing(elsewhere: bool, worker: Resolve
     lines = "\n".join(conflict.lines())
     assert "app 2.0: there was no time to find out why it cannot be chosen" in lines
     assert "nothing that fits with it is left" not in lines
-    assert lines.endswith("there was no time to find the smallest reason")
+    assert lines.endswith(
+        "there was no time to find the smallest reason (--time-limit allows more time)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from pypi_simple import DistributionPackage, UnparsableFilenameError, parse_filename
 
 from common.errors import IndexFault, IndexProblem
 from common.index import page_parsing
@@ -258,3 +259,53 @@ def test_a_quarantined_project_offers_no_files() -> None:
     assert dict(page.listed) == {it: ListedVersion(it) for it in ("1.0", "1.1")}
     assert page.releases == {"1.0": (), "1.1": ()}
     assert (page.files_of("1.1"), page.digest, page.is_quarantined) == ((), NO_FILES, True)
+
+
+@pytest.mark.parametrize(
+    ("filename", "is_listed"),
+    [
+        ("parrot-0.13.1.py2-win-amd64.exe", False),
+        ("parrot-0.13.1.win32-py2.7.exe", True),
+        ("parrot-0.13.1.win-amd64.msi", True),
+        ("parrot-0.13.1.deb", False),
+        ("parrot-0.13.1.tar.lzma", True),
+        ("parrot-0.13.1.tar.gz.asc", False),
+    ],
+)
+def test_only_names_without_a_version_are_skipped(filename: str, is_listed: bool) -> None:
+    """The library that parses odd names takes long to load, and knows no more of the others."""
+    page = json_page(file(filename))
+    assert (list(page.listed), page.skipped) == (
+        (["0.13.1"], ()) if is_listed else ([], (filename,))
+    )
+    if is_listed:
+        assert parse_filename(filename, "parrot")[1] == "0.13.1"
+    else:
+        with pytest.raises(UnparsableFilenameError):
+            parse_filename(filename, "parrot")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://files.example/parrot.zip",
+        "http://files.example:8080/a/../parrot.zip",
+        "/files/./parrot.zip?a=b#sha256=cd",
+        "../../files/../parrot.zip",
+        "//files.example/parrot.zip",
+        "files/parrot.zip",
+        "/files/parrot%2D1.zip ",
+    ],
+)
+def test_urls_of_files_are_relative_to_the_page(url: str) -> None:
+    """Usual entries are read without the library that reads the others."""
+    entry = file("parrot-1.0.zip", url=url)
+    expected = DistributionPackage.from_json_data(entry, "parrot", URL)
+    assert [it.url for it in json_page(entry).files] == [expected.url]
+
+
+@pytest.mark.parametrize("url", ["https://files.example/{}", "/files/{}", "../../files/{}"])
+def test_pages_of_mirrors_are_read_fast(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_parsing, "_package", None)
+    entry = file("parrot-1.0.zip", url=url.format("parrot-1.0.zip"), upload_time=None)
+    assert json_page(entry).files[0].url.startswith("https://")

@@ -1,0 +1,29 @@
+"""Adds what new measurements show to the list of changes; entry point :func:`record_changes`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sqlalchemy import Engine
+
+from adviser.changes.entries import new_entries
+from graph.changes import PerformanceChange
+from graph.record.changes import add_changes, all_changes, change_looks, lock_changes
+from graph.record.evidence import measured_evidence
+
+
+def record_changes(engine: Engine, now: datetime | None = None) -> tuple[PerformanceChange, ...]:
+    """Add the changes that all measurements show now, in one transaction.
+
+    Call this after an ingest. Without new measurements it adds nothing, and it may be interrupted
+    and repeated at any time.
+
+    :param now: the time of the evidence; by default the current time
+    :returns: the new entries
+    """
+    with engine.begin() as connection:
+        lock_changes(connection)
+        evidence = measured_evidence(connection, now or datetime.now(UTC))
+        update = new_entries(evidence, all_changes(connection), change_looks(connection))
+        add_changes(connection, update.entries, update.looks)
+    return update.entries

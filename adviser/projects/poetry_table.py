@@ -1,0 +1,281 @@
+"""Read ``[tool.poetry]``: dependencies, groups, extras and sources, with Poetry's constraints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from adviser.projects.indexes import index_named, required_url
+from adviser.projects.project import ProjectIndex, ProjectRequirement, WarningCode
+from adviser.projects.requirement_parsing import ParseContext, parse_project_requirement
+from common.formats.file_fields import (
+    flag_in,
+    inside,
+    refuse,
+    shown,
+    table_in,
+    tables_in,
+    text_in,
+    texts_in,
+    wrong_type,
+)
+from common.packages import DEFAULT_INDEX
+from common.reasons import Reason
+
+_Requirements = tuple[ProjectRequirement, ...]
+_SOURCES = {
+    "git": WarningCode.REPOSITORY,
+    "path": WarningCode.LOCAL_PATH,
+    "file": WarningCode.LOCAL_PATH,
+    "url": WarningCode.ADDRESS,
+}
+#: A clause of a constraint: an operator and a version.
+_CLAUSE = re.compile(r"(\^|~=|~|===|==|!=|>=|<=|>|<|=)?\s*([^\s,^~=!<>|]+)")
+_SEPARATORS = re.compile(r"[\s,]*")
+
+
+@dataclass(frozen=True, slots=True)
+class PoetryTable:
+    """What ``[tool.poetry]`` says about requirements.
+
+    :param requirements: of the project itself; optional ones only in :attr:`extras`
+    :param groups: requirements by group; ``dev-dependencies`` are the group ``dev``
+    :param index_of: by package, the only index that it may come from
+    """
+
+    requirements: _Requirements = ()
+    extras: Mapping[str, _Requirements] = field(default_factory=dict)
+    groups: Mapping[str, _Requirements] = field(default_factory=dict)
+    indexes: tuple[ProjectIndex, ...] = ()
+    index_of: Mapping[str, str] = field(default_factory=dict)
+    requires_python: str | None = None
+
+
+def has_poetry_requirements(content: Mapping[str, Any]) -> bool:
+    """Whether a ``pyproject.toml`` has a table of Poetry that lists requirements."""
+    tool = content.get("tool")
+    table = tool.get("poetry") if isinstance(tool, Mapping) else None
+    names = ("dependencies", "dev-dependencies", "group")
+    return isinstance(table, Mapping) and any(it in table for it in names)
+
+
+def read_poetry(content: Mapping[str, Any], name: str, context: ParseContext) -> PoetryTable:
+    """Read the table; without one, the result is empty.
+
+    Dependencies that ``[project]`` lists are Poetry's own since version 2; the table then only adds
+    groups and sources.
+
+    :raises InvalidFile: with the path of the entry
+    """
+    at = f"{name}:tool.poetry"
+    table = table_in(table_in(content, "tool", name), "poetry", f"{name}:tool")
+    in_project = "dependencies" in table_in(content, "project", name)
+    main, main_at = table_in(table, "dependencies", at), f"{at}.dependencies"
+    needed: list[ProjectRequirement] = []
+    optional: dict[str, list[ProjectRequirement]] = {}
+    for package, entry, here in _entries({} if in_project else main, main_at):
+        if canonicalize_name(package) == "python":
+            continue
+        requirement = _requirement(package, entry, here, context)
+        if requirement is None:
+            continue
+        if flag_in(entry, "optional", here):
+            optional.setdefault(requirement.name, []).append(requirement)
+        else:
+            needed.append(requirement)
+    extras = {} if in_project else table_in(table, "extras", at)
+    sources = [
+        (canonicalize_name(package), text_in(entry, "source", here))
+        for package, entry, here in _entries(main, main_at)
+    ]
+    return PoetryTable(
+        requirements=tuple(needed),
+        extras={
+            canonicalize_name(key): tuple(
+                requirement
+                for package in texts_in(extras, key, f"{at}.extras")
+                for requirement in optional.get(canonicalize_name(package), ())
+            )
+            for key in extras
+        },
+        groups=_groups(table, at, context),
+        indexes=_indexes(table, at, context),
+        index_of={package: index for package, index in sources if index is not None},
+        requires_python=None if in_project else _python(main, main_at, context),
+    )
+
+
+def _groups(table: Mapping[str, Any], at: str, context: ParseContext) -> dict[str, _Requirements]:
+    groups: dict[str, _Requirements] = {}
+    members = {"dev": (table_in(table, "dev-dependencies", at), f"{at}.dev-dependencies")}
+    named, named_at = table_in(table, "group", at), f"{at}.group"
+    for key in named:
+        here = inside(named_at, key)
+        listed = table_in(table_in(named, key, named_at), "dependencies", here)
+        group = canonicalize_name(key)
+        groups[group] = _all(listed, f"{here}.dependencies", context)
+    for key, (listed, here) in members.items():
+        if listed:
+            groups[key] = (*groups.get(key, ()), *_all(listed, here, context))
+    return groups
+
+
+def _all(table: Mapping[str, Any], at: str, context: ParseContext) -> _Requirements:
+    parsed = (
+        _requirement(package, entry, here, context) for package, entry, here in _entries(table, at)
+    )
+    return tuple(it for it in parsed if it is not None)
+
+
+def _entries(table: Mapping[str, Any], at: str) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    """Names with each of their entries as a table; a package may have several entries."""
+    for package, value in table.items():
+        here = inside(at, package)
+        several = isinstance(value, list)
+        for number, each in enumerate(value if several else [value]):
+            place = f"{here}[{number}]" if several else here
+            entry = {"version": each} if isinstance(each, str) else each
+            if not isinstance(entry, Mapping):
+                wrong_type(entry, "a version or a table", place)
+            yield package, entry, place
+
+
+def _requirement(
+    package: str, entry: Mapping[str, Any], at: str, context: ParseContext
+) -> ProjectRequirement | None:
+    for key, code in _SOURCES.items():
+        if entry.get(key):
+            context.count(at)
+            context.leave_out(code, f"{package} @ {entry[key]}", at, local=key in ("path", "file"))
+            return None
+    version = text_in(entry, "version", at) or "*"
+    extras = ",".join(texts_in(entry, "extras", at))
+    marker = _marker(entry, at)
+    bounds = specifier_of(version, inside(at, "version"))
+    text = f"{package}{f'[{extras}]' if extras else ''}{bounds}{f' ; {marker}' if marker else ''}"
+    requirement = parse_project_requirement(text, at, context)
+    if requirement is None:
+        return None
+    return replace(
+        requirement,
+        index=text_in(entry, "source", at),
+        prereleases=True if flag_in(entry, "allow-prereleases", at) else None,
+    )
+
+
+def specifier_of(constraint: str, at: str) -> str:
+    """The specifier of PEP 440 for a constraint of Poetry; empty for any version.
+
+    >>> specifier_of("^1.2", "pyproject.toml:a"), specifier_of("~1.2.3", "pyproject.toml:a")
+    ('<2,>=1.2', '<1.3,>=1.2.3')
+    >>> specifier_of("^0.0.3", "pyproject.toml:a"), specifier_of("1.5", "pyproject.toml:a")
+    ('<0.0.4,>=0.0.3', '==1.5')
+
+    :raises InvalidFile: if it is not a constraint, or has alternatives (``||``)
+    """
+    text = constraint.strip()
+    if text in ("", "*"):
+        return ""
+    if "|" in text:
+        refuse(
+            Reason.INVALID_REQUIREMENT,
+            f"{shown(text)} has alternatives, which no single specifier expresses",
+            at,
+            "give the package several entries with a `python` or `markers` each, or one range",
+        )
+    try:
+        return str(SpecifierSet(",".join(_clauses(text))))
+    except (InvalidSpecifier, InvalidVersion, ValueError):
+        refuse(
+            Reason.INVALID_REQUIREMENT,
+            f"{shown(text)} is not a version constraint",
+            at,
+            "use the form of Poetry, such as `^1.2`, or of PEP 440, such as `>=1.2,<2`",
+        )
+
+
+def _clauses(text: str) -> Iterator[str]:
+    """Clauses of PEP 440.
+
+    :raises ValueError: at text that is no clause
+    """
+    position = 0
+    while position < len(text):
+        clause = _CLAUSE.match(text, position)
+        if clause is None:
+            raise ValueError(text)
+        operator, version = clause.groups()
+        if operator in ("^", "~"):
+            yield f">={version}"
+            yield f"<{_next(version, caret=operator == '^')}"
+        else:
+            yield f"{'==' if operator in (None, '=') else operator}{version}"
+        separator = _SEPARATORS.match(text, clause.end())
+        position = separator.end() if separator else clause.end()
+
+
+def _next(version: str, *, caret: bool) -> str:
+    """The first version that a caret or a tilde excludes."""
+    release = Version(version).release
+    if caret:
+        # The first number that is not zero may not change.
+        last = next((place for place, it in enumerate(release) if it), len(release) - 1)
+    else:
+        last = min(1, len(release) - 1)
+    return ".".join(map(str, (*release[:last], release[last] + 1)))
+
+
+def _marker(entry: Mapping[str, Any], at: str) -> str:
+    parts = [f"({whole})"] if (whole := text_in(entry, "markers", at)) else []
+    if python := text_in(entry, "python", at):
+        parts += _python_markers(python, inside(at, "python"))
+    if platform := text_in(entry, "platform", at):
+        parts.append(f"sys_platform == {platform!r}")
+    return " and ".join(parts)
+
+
+def _python_markers(constraint: str, at: str) -> Iterator[str]:
+    for specifier in sorted(SpecifierSet(specifier_of(constraint, at)), key=str):
+        version = specifier.version
+        variable = "python_version"
+        if version.removesuffix(".*").count(".") != 1:
+            variable = "python_full_version"
+        yield f"{variable} {specifier.operator} {version!r}"
+
+
+def _python(main: Mapping[str, Any], at: str, context: ParseContext) -> str | None:
+    text = text_in(main, "python", at)
+    if text is not None and "|" in text:
+        context.warn(
+            WarningCode.OPTION_IGNORED,
+            f"the alternatives of {shown(text)} are not supported: every Python is accepted",
+            f"{at}.python",
+        )
+        return None
+    return None if text is None else specifier_of(text, f"{at}.python") or None
+
+
+def _indexes(table: Mapping[str, Any], at: str, context: ParseContext) -> tuple[ProjectIndex, ...]:
+    indexes = []
+    with_public = False
+    for number, source in enumerate(tables_in(table, "source", at)):
+        here = f"{at}.source[{number}]"
+        called = text_in(source, "name", here) or f"source-{number + 1}"
+        if "url" not in source and called.lower() == DEFAULT_INDEX:
+            with_public = True
+            continue
+        priority = text_in(source, "priority", here) or "primary"
+        indexes.append(
+            index_named(
+                called, required_url(source, here), here, context,
+                default=priority in ("default", "primary"), explicit=priority == "explicit",
+            )
+        )  # fmt: skip
+    # A primary source replaces the public index, unless the project names that, too.
+    return tuple(replace(it, default=it.default and not with_public) for it in indexes)

@@ -1,0 +1,194 @@
+"""Results of benchmarks that other programs measured: one record for all systems.
+
+A result has one metric. Metrics are comparable only if their definitions are equal, because systems
+use the same name for different quantities. What a file does not say stays unknown (``None`` or a
+missing key) and is never guessed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from statistics import fmean
+from typing import Any
+
+#: A parameter of a benchmark, such as a batch size or a precision.
+Parameter = str | int | float | bool
+
+#: Software in result files that is the package of the same name on the default index. Other names
+#: may belong to unrelated packages.
+PYTHON_PACKAGES = frozenset(
+    {
+        "accelerate", "bigdl", "executorch", "jax", "jaxlib", "keras", "mxnet", "numpy",
+        "onnxruntime", "onnxruntime-gpu", "openvino", "sacrebleu", "tensorflow",
+        "tensorflow-gpu", "tensorrt", "tf-nightly", "tf-nightly-gpu", "torch", "torchao",
+        "torchaudio", "torchvision", "transformers", "triton", "vllm",
+    }
+)  # fmt: skip
+
+
+class Direction(StrEnum):
+    """Which values of a metric are better; stored values are never renamed."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    #: The file does not say, and the name of the metric is not known.
+    UNKNOWN = "unknown"
+
+
+class Validity(StrEnum):
+    """Whether a result counts by the rules of its system; stored values are never renamed."""
+
+    VALID = "valid"
+    #: The rules of the system were violated, for example a bound on latency.
+    INVALID = "invalid"
+    #: There is no value: a crash, a failed build, an unsupported operation.
+    FAILED = "failed"
+    #: The file does not say.
+    UNKNOWN = "unknown"
+
+
+class Aggregate(StrEnum):
+    """How the value of a result follows from its samples; stored values are never renamed."""
+
+    SINGLE = "single"
+    MEAN = "mean"
+    MEDIAN = "median"
+    MINIMUM = "minimum"
+    MAXIMUM = "maximum"
+    SUM = "sum"
+    #: The mean without the fastest and the slowest run.
+    OLYMPIC_MEAN = "olympic mean"
+    P50 = "p50"
+    P90 = "p90"
+    P99 = "p99"
+    #: A rate over the whole run: all work divided by all time.
+    TOTAL = "total"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A measured quantity.
+
+    :param name: the name that the system uses
+    :param unit: unit of its values; empty for counts and fractions
+    :param definition: name and version of the definition; values of different definitions are
+        never compared
+    """
+
+    name: str
+    unit: str
+    direction: Direction
+    definition: str
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredFile:
+    """A file that a result was read from.
+
+    :param place: path inside the source
+    :param sha256: digest of the file's content
+    """
+
+    place: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkResult:
+    """One value of one metric, with everything that its files say about it.
+
+    :param system: key of the benchmark system
+    :param source: path of the file, or of the folder for a group of files, inside the given source
+    :param benchmark: task, model or operation
+    :param parameters: data set, phase, scenario, division, batch size and the like
+    :param value: ``None`` if nothing was measured; then ``validity`` is never ``valid``
+    :param samples: all samples behind ``value``; empty if the file has only the summary
+    :param validity: judged by the rules of the system
+    :param reason: why the result is not valid, or which of its runs or jobs failed
+    :param hardware: names of the machine's parts, such as ``cpu`` and ``accelerator``
+    :param accelerators: number of accelerators; 0 for a run on processors alone
+    :param software: versions by lower-case name; ``None`` for a version that the file does not say
+    :param measured_at: start of the measurement
+    :param files: what the result was read from, ordered by path
+    """
+
+    system: str
+    source: str
+    benchmark: str
+    metric: Metric
+    value: float | None
+    aggregate: Aggregate
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    samples: Sequence[float] = ()
+    validity: Validity = Validity.UNKNOWN
+    reason: str | None = None
+    hardware: Mapping[str, str] = field(default_factory=dict)
+    accelerators: int | None = None
+    software: Mapping[str, str | None] = field(default_factory=dict)
+    measured_at: datetime | None = None
+    files: Sequence[MeasuredFile] = ()
+
+    def __post_init__(self) -> None:
+        if self.value is not None and not math.isfinite(self.value):
+            raise ValueError(f"{self.metric.name}: {self.value} is not a finite number")
+        if self.value is None and self.validity is Validity.VALID:
+            raise ValueError(f"{self.metric.name}: a valid result needs a value")
+
+
+@dataclass(frozen=True, slots=True)
+class ResultContext:
+    """How many results a benchmark system has that concern a request; they decide nothing.
+
+    :param software: the required package that the results name; ``None`` for any software
+    :param hardware: model of the requested machine's part that they were measured on; ``None`` for
+        any machine
+    """
+
+    system: str
+    results: int
+    software: str | None = None
+    hardware: str | None = None
+
+
+def olympic_mean(values: Sequence[float]) -> float:
+    """The mean without the smallest and the largest value, as MLPerf training scores an entry.
+
+    One or two values are averaged, because nothing would remain.
+
+    :raises ValueError: if there is no value
+
+    >>> olympic_mean([5.0, 1.0, 3.0, 100.0, 4.0])
+    4.0
+    """
+    if not values:
+        raise ValueError("the olympic mean of no values")
+    ordered = sorted(values)
+    return fmean(ordered[1:-1] if len(ordered) > 2 else ordered)
+
+
+def result_document(result: BenchmarkResult) -> dict[str, Any]:
+    """A result as ``thoth benchmarks --json`` and the API give it."""
+    return {
+        "system": result.system,
+        "source": result.source,
+        "benchmark": result.benchmark,
+        "parameters": dict(result.parameters),
+        "metric": result.metric.name,
+        "unit": result.metric.unit,
+        "direction": result.metric.direction.value,
+        "definition": result.metric.definition,
+        "value": result.value,
+        "samples": list(result.samples),
+        "aggregate": result.aggregate.value,
+        "validity": result.validity.value,
+        "reason": result.reason,
+        "hardware": dict(result.hardware),
+        "accelerators": result.accelerators,
+        "software": dict(result.software),
+        "measured_at": None if result.measured_at is None else result.measured_at.isoformat(),
+        "files": [{"place": it.place, "sha256": it.sha256} for it in result.files],
+    }

@@ -1,0 +1,46 @@
+"""Inline metadata of Python scripts (PEP 723)."""
+
+from __future__ import annotations
+
+import pytest
+
+from adviser.projects.parsing import parse_project
+from common.errors import InvalidFile
+
+SCRIPT = """#!/usr/bin/env python
+# /// script
+# requires-python = ">=3.11"
+# dependencies = [
+#   "requests<3",
+#
+#   "rich ; os_name == 'posix'",
+# ]
+# [tool.uv]
+# exclude-newer = "2026-01-31T00:00:00Z"
+# ///
+import requests
+"""
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_script_is_a_project_of_its_own(newline: str) -> None:
+    files = {"tool.py": SCRIPT.replace("\n", newline).encode(), "constraints.txt": b"rich<1\n",
+             "requirements.txt": b"rich==1\n"}  # fmt: skip
+    project = parse_project(files, "tool.py")
+    assert [it.text for it in project.requirements] == [
+        "requests<3", 'rich ; os_name == "posix"',
+    ]  # fmt: skip
+    assert project.requires_python == ">=3.11"
+    assert project.published_before is not None
+    assert not project.constraints
+    assert project.locked is None
+
+
+@pytest.mark.parametrize(
+    "text", ["import requests\n", SCRIPT + SCRIPT, "# /// script\n# dependencies = [\n# ///\n"]
+)
+def test_a_script_without_one_valid_block_is_refused(text: str) -> None:
+    with pytest.raises(InvalidFile) as caught:
+        parse_project({"tool.py": text.encode()}, "tool.py")
+    assert caught.value.place == "tool.py"
+    assert caught.value.hint
