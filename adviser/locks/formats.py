@@ -32,7 +32,7 @@ from adviser.locks.lock_model import (
 )
 from adviser.projects.indexes import public_text
 from adviser.projects.pipfile import pipfile_hash, pipfile_of
-from adviser.projects.project import Project, ProjectRequirement
+from adviser.projects.project import KINDS_OF_REFERENCES, Project, ProjectRequirement
 from common.environments import Environment
 from common.packages import DEFAULT_INDEX
 from common.releases import ReleaseFile
@@ -187,15 +187,26 @@ def pylock_text(stack: Sequence[LockablePackage], options: LockOptions) -> str:
 
 #: Patch releases that a series of Python may have; 3.8, the longest so far, ended with 3.8.20.
 _PATCHES = range(40)
+#: Operators of version specifiers that exclude all older versions.
+_LOWER_BOUNDS = frozenset({">=", ">", "~=", "==", "==="})
 
 
 def _requires_python(stack: Iterable[LockablePackage], series: str) -> SpecifierSet:
-    """The ``requires-python`` of a lock: one series of Python, within the packages' bounds."""
+    """The ``requires-python`` of a lock: from this series of Python on, as its packages allow.
+
+    PEP 751 defines the field as the minimum Python of any supported environment. It has no upper
+    bound of its own, because the marker in ``environments`` already admits this series only, and
+    uv refuses a lock whose marker does not hold. Bounds that all patch releases of the series meet
+    are left out.
+    """
     patches = [Version(f"{series}.{patch}") for patch in _PATCHES]
     texts = {it.requires_python for it in stack if it.requires_python}
     specifiers = {specifier for text in texts for specifier in SpecifierSet(text)}
-    narrower = (str(it) for it in specifiers if not all(map(it.contains, patches)))
-    return SpecifierSet(",".join([f"=={series}.*", *sorted(narrower)]))
+    narrower = {it for it in specifiers if not all(map(it.contains, patches))}
+    bounds = {str(it) for it in narrower}
+    if not any(it.operator in _LOWER_BOUNDS for it in narrower):
+        bounds.add(f">={series}")
+    return SpecifierSet(",".join(sorted(bounds)))
 
 
 def environment_marker(environment: Environment) -> Marker:
@@ -252,7 +263,20 @@ def _file_fields(file: ReleaseFile, chosen: LockablePackage) -> dict[str, Any]:
 _HEADER = "# Made by thoth for {label}."
 
 
-def requirements_text(stack: Sequence[LockablePackage], options: LockOptions) -> str:
+def _left_out_comments(project: Project) -> list[str]:
+    """A comment for each requirement of the project that no index has, so the lock lacks it."""
+    causes = [
+        it.message.partition(": it is left as it is")[0]
+        for it in project.warnings
+        if it.code in KINDS_OF_REFERENCES
+    ]
+    # A line break would end the comment.
+    return [f"# Not in this lock: {' '.join(it.split())}." for it in dict.fromkeys(causes)]
+
+
+def requirements_text(
+    stack: Sequence[LockablePackage], options: LockOptions, project: Project
+) -> str:
     """The text of a ``requirements.txt`` with the hash of every file.
 
     The URL of the default index is not written, since it differs between machines. The hashes
@@ -260,24 +284,49 @@ def requirements_text(stack: Sequence[LockablePackage], options: LockOptions) ->
 
     :raises UnwritableLock: if a package has no file that can be locked, or its index no URL
     """
-    lines = [_HEADER.format(label=options.environment.label), *_index_options(stack, options)]
+    lines = [_HEADER.format(label=options.environment.label), *_left_out_comments(project)]
+    lines += _index_options(stack, options)
     for chosen in stack:
-        hashes = [f"    --hash={value}" for value in hashes_of(chosen, options)]
-        lines.append(" \\\n".join([_pinned(chosen, extras=True), *hashes]))
+        lines.append(_with_hashes(_pinned(chosen, extras=True), hashes_of(chosen, options)))
     return "\n".join(lines) + "\n"
 
 
-def constraints_text(stack: Sequence[LockablePackage], options: LockOptions) -> str:
+def pipfile_lock_requirements(document: Mapping[str, Any]) -> str:
+    """The text of a ``requirements.txt`` with the packages and hashes of a ``Pipfile.lock``.
+
+    The packages of all sections are listed by name. Indexes are not named: the hashes prevent the
+    installation of a package of the same name from another index.
+    """
+    sections = (value for name, value in document.items() if name != "_meta")
+    entries = {name: entry for section in sections for name, entry in section.items()}
+    lines = []
+    for name, entry in sorted(entries.items()):
+        extras, marker = entry.get("extras", ()), entry.get("markers")
+        lines.append(_with_hashes(_pin(name, extras, entry["version"], marker), entry["hashes"]))
+    return "\n".join(lines) + "\n"
+
+
+def constraints_text(
+    stack: Sequence[LockablePackage], options: LockOptions, project: Project
+) -> str:
     """The text of a ``constraints.txt``, without hashes, since constraints install nothing."""
-    lines = [_HEADER.format(label=options.environment.label)]
+    lines = [_HEADER.format(label=options.environment.label), *_left_out_comments(project)]
     lines += [_pinned(it, extras=False) for it in stack]
     return "\n".join(lines) + "\n"
 
 
 def _pinned(chosen: LockablePackage, *, extras: bool) -> str:
-    suffix = f"[{','.join(sorted(chosen.extras))}]" if extras and chosen.extras else ""
-    marker = f" ; {chosen.marker}" if chosen.marker else ""
-    return f"{chosen.name}{suffix}=={chosen.version}{marker}"
+    used = sorted(chosen.extras) if extras else ()
+    return _pin(chosen.name, used, f"=={chosen.version}", chosen.marker)
+
+
+def _pin(name: str, extras: Sequence[str], specifier: str, marker: object) -> str:
+    suffix = f"[{','.join(extras)}]" if extras else ""
+    return f"{name}{suffix}{specifier}" + (f" ; {marker}" if marker else "")
+
+
+def _with_hashes(pin: str, hashes: Iterable[str]) -> str:
+    return " \\\n".join([pin, *(f"    --hash={value}" for value in hashes)])
 
 
 def _index_options(stack: Sequence[LockablePackage], options: LockOptions) -> Iterator[str]:
@@ -316,10 +365,10 @@ def render_lock(
     if format is LockFormat.PIPFILE_LOCK:
         text = pipfile_lock_text(pipfile_lock_document(ordered, project, options))
     elif format is LockFormat.REQUIREMENTS:
-        text = requirements_text(ordered, options)
+        text = requirements_text(ordered, options, project)
     elif format is LockFormat.PYLOCK:
         text = pylock_text(ordered, options)
     else:
-        text = constraints_text(ordered, options)
+        text = constraints_text(ordered, options, project)
     data = text.encode()
     return LockFile(format, _NAMES[format], data, hashlib.sha256(data).hexdigest())

@@ -20,6 +20,7 @@ from adviser.reports.manifests import Files, chosen_of, graph_of, lock_options, 
 from adviser.reports.note_codes import NoteCode
 from adviser.reports.notes import (
     ReportNote,
+    context_notes,
     gap_notes,
     product_notes,
     rationales_of,
@@ -36,6 +37,7 @@ from adviser.scoring.assessment_types import Claim, NoteLevel
 from adviser.scoring.criteria import SCALE, level_names
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.verdicts import family_document
+from common.benchmark_results import ResultContext
 from common.formats.json_documents import canonical_json, digest
 from common.packages import Purl
 
@@ -107,18 +109,21 @@ class ReleaseKnowledge:
     :param files: files of the releases of every stack
     :param urls: URLs of files by name, if an index was queried for them
     :param unread: versions of a conflict's packages that indexes list but that were not read
+    :param benchmarks: results of other systems about the required packages and the machine
     """
 
     files: Files = field(default_factory=dict)
     urls: Mapping[str, str] = field(default_factory=dict)
     unread: tuple[UnfetchedVersions, ...] = ()
+    benchmarks: tuple[ResultContext, ...] = ()
 
 
 def result_document(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
-    """The part of a report that depends only on the request, the snapshot and the evidence."""
+    """The part of a report that depends only on its inputs."""
     written = [locks_of(advice, stack, known) for stack in advice.resolution.stacks]
     notes = [*stack_notes(advice), *gap_notes(advice), *map(unfetched_note, known.unread)]
     notes += _missing_lock_notes(written)
+    notes += context_notes(known.benchmarks)
     failure = written[0].problem if written else failure_of(advice, known)
     report: dict[str, Any] = {
         "products": [
@@ -320,6 +325,7 @@ def _certificate(advice: Advice) -> dict[str, Any]:
         "gap": _listed(resolution.gap),
         "scale": SCALE,
         "bounds_dropped": advice.bounds_dropped,
+        "unread_invitations_ignored": _ignores_unread_invitations(advice),
         "settled": resolution.settled,
         "complete": resolution.complete,
         "limit": resolution.limit and resolution.limit.value,
@@ -328,6 +334,16 @@ def _certificate(advice: Advice) -> dict[str, Any]:
         "snapshot": advice.snapshot.revision,
         "evidence": advice.evidence.revision,
     }
+
+
+def _ignores_unread_invitations(advice: Advice) -> bool:
+    """Whether the proof leaves out pre-releases and yanked versions that only unread versions name.
+
+    Nothing is left out if every version was read, if no stack can score more than the bound, or if
+    there is no stack: a conflict is proven with all invitations.
+    """
+    bound = advice.resolution.bound
+    return bound is not None and any(bound) and advice.universe.inviting() is not None
 
 
 def _listed(values: tuple[int, ...] | None) -> list[int] | None:

@@ -58,6 +58,8 @@ class NoteCode(StrEnum):
     INFERRED_BOUND = "inferred_bound"
     #: No stack honours the inferred bounds, so they do not count.
     BOUNDS_DROPPED = "bounds_dropped"
+    #: Results of another benchmark system, which decide nothing.
+    BENCHMARKS = "benchmarks"
     #: The lock cannot be written.
     NO_LOCK = "no_lock"
     #: The project already has this stack.

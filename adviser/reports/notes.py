@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -31,11 +32,14 @@ from adviser.scoring.justifications import need_text
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.vulnerability_policy import AllowList
+from common.benchmark_results import ResultContext
 from graph.candidate_builder import DYNAMIC_METADATA
 from graph.candidates import Candidate, ExclusionReason
 
 #: Maximum number of open comparisons in a note, and of findings against a newer version.
 _NEXT, _GROUNDS = 3, 2
+#: Maximum number of notes about results of other benchmark systems.
+_CONTEXTS = 5
 #: Maximum number of versions in a message.
 _NAMED = 3
 #: Findings about a newer version that can decide against it.
@@ -590,3 +594,30 @@ def _is_release(refused: RefusedVersion) -> bool:
         and not refused.candidate.prerelease
         and not refused.candidate.yanked
     )
+
+
+def context_notes(contexts: Iterable[ResultContext]) -> Iterator[ReportNote]:
+    """One sentence for each benchmark system with results that concern the request.
+
+    Results with a required package on the requested machine come first.
+    """
+    ordered = sorted(
+        contexts, key=lambda it: (it.software is None, it.hardware is None, -it.results, it.system)
+    )
+    for context in ordered[:_CONTEXTS]:
+        message = f"{_results_of(context)}; see `{_command_of(context)}`"
+        yield ReportNote(NoteCode.BENCHMARKS, NoteLevel.INFO, message, context.software)
+
+
+def _results_of(context: ResultContext) -> str:
+    count = f"{context.results} result{'' if context.results == 1 else 's'}"
+    with_software = f" with {context.software}" if context.software else ""
+    if context.hardware is None:
+        return f"{context.system} has {count}{with_software}, none on this hardware"
+    return f"{context.system} has {count}{with_software} on this hardware ({context.hardware})"
+
+
+def _command_of(context: ResultContext) -> str:
+    options = {"system": context.system, "software": context.software, "hardware": context.hardware}
+    flags = [f"--{name} {shlex.quote(it)}" for name, it in options.items() if it is not None]
+    return " ".join(("thoth benchmarks", *flags))

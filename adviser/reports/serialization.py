@@ -36,8 +36,21 @@ _CONVERTER = _converter()
 
 
 def packed(value: Any) -> bytes:
-    """A dataclass as canonical JSON; equal values give equal bytes."""
-    return canonical_json(plain(value))
+    """A dataclass as canonical JSON; equal values give equal bytes.
+
+    The result is the canonical JSON of :func:`plain`, in a fraction of the time.
+    """
+    written = orjson.dumps(value, default=_json_value, option=_OPTIONS)
+    # Fields of a dataclass are written in their own order.
+    return canonical_json(orjson.loads(written))
+
+
+_OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_NON_STR_KEYS
+
+
+def _json_value(value: Any) -> Any:
+    """A value of a type that orjson does not write, as :func:`plain` converts it."""
+    return plain(value)
 
 
 def plain(value: Any) -> Any:

@@ -170,6 +170,9 @@ def _is_prerelease(text: str) -> bool:
 #: Start of the hint in a message.
 _REMEDY = ": `thoth advise --fetch` reads"
 
+#: The remedy in messages, and that after ``--offline``.
+_OFFLINE_REMEDY = ("`thoth advise --fetch`", "`thoth advise` without `--offline`")
+
 #: Maximum number of names in a message.
 _SHOWN = 10
 
@@ -220,6 +223,19 @@ def without_fetch_hint(message: str) -> str:
     'not in the store: web'
     """
     return message.partition(_REMEDY)[0]
+
+
+def fetch_hint(message: str, *, fetch: bool | None) -> str:
+    """The message with the remedy that fits the options ``--fetch`` and ``--offline``.
+
+    :param fetch: whether indexes were asked; ``False`` after ``--offline``
+
+    >>> fetch_hint("not in the store: web: `thoth advise --fetch` reads them first", fetch=False)
+    'not in the store: web: `thoth advise` without `--offline` reads them first'
+    """
+    if fetch:
+        return without_fetch_hint(message)
+    return message if fetch is None else message.replace(*_OFFLINE_REMEDY)
 
 
 def _commands(request: StackRequest, missing: Iterable[str]) -> Iterator[str]:

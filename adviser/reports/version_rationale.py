@@ -20,6 +20,7 @@ MISMATCHES = {
     ExclusionReason.PLATFORM_TAG: "its wheels are for other platforms",
     ExclusionReason.ABI_TAG: "its wheels are for other builds of this Python",
     ExclusionReason.PYTHON_TAG: "its wheels are for other versions of Python",
+    ExclusionReason.SDIST_TOO_OLD: "it is older than this Python, so the build may fail",
 }
 
 
@@ -94,7 +95,11 @@ class VersionRationales:
         if not plain:
             state = "was yanked" if passed[0].yanked else "is a pre-release, and none was requested"
             text = f"{passed[0].version} {state}"
-            return Rationale(RationaleCode.NOT_INVITED, text, passed[0].version, passed[0].purl)
+            # A requirement that names this pre-release is the reason, not that it is one.
+            held = self._held(choice, passed[0]) if self._chosen[choice.name].prerelease else None
+            return held or Rationale(
+                RationaleCode.NOT_INVITED, text, passed[0].version, passed[0].purl
+            )
         newest = plain[0]
         return (
             self._held(choice, newest)

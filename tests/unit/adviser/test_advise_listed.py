@@ -96,6 +96,43 @@ def test_the_best_of_all_listed_versions_is_proven_by_reading_few_in_few_rounds(
     assert scope in certificate_line(report_of(advice))
 
 
+def test_a_walk_through_a_thousand_releases_takes_few_rounds() -> None:
+    index: Index = {
+        "a": {f"1.{n}": {"requires": ["d<2"]} for n in range(1, 1001)},
+        "d": {"1.0": {}, "2.0": {}},
+    }
+    # The newness of d comes before that of a, so each release of a is a candidate until read.
+    request = asked("d\na\n")
+    pages = Pages(snapshot_for(request, index))
+    advice = advised_from(request, pages)
+    assert advice.best is not None
+    assert advice.best.versions() == {"a": "1.1000", "d": "1.0"}
+    assert len(pages.read) == 1002
+    assert len(pages.rounds) <= 12
+
+
+def certificate_of(manifest: str, index: Index, *, read_all: bool = False) -> dict[str, object]:
+    request = asked(manifest)
+    pages = Pages(snapshot_for(request, index))
+    if read_all:
+        pages.listed.update(index)
+        pages.read.update(it.purl for them in pages.truth.packages.values() for it in them)
+    certificate: dict[str, object] = report_of(advised_from(request, pages))["result"]["report"][
+        "certificate"
+    ]
+    return certificate
+
+
+def test_the_certificate_says_whether_unread_versions_might_invite_a_better_stack() -> None:
+    key = "unread_invitations_ignored"
+    assert certificate_of("web\ntool\n", INDEX)[key] is True
+    assert certificate_of("web\ntool\n", INDEX, read_all=True)[key] is False
+    # The newest version of each package: no stack can be better, whatever is unread.
+    assert certificate_of("web\n", INDEX)[key] is False
+    # A conflict is proven with all invitations.
+    assert certificate_of("web>1.160\ntool\n", INDEX)[key] is False
+
+
 def test_the_last_snapshot_alone_gives_the_same_advice_again() -> None:
     request = asked("web\ntool\n")
     advice = advised_from(request, Pages(snapshot_for(request, INDEX)))

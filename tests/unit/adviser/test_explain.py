@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from adviser.explain import ForcedOutcome, VersionChange, why, why_not
+from adviser.explain import (
+    CriterionLoss,
+    ForcedOutcome,
+    ForcedStack,
+    VersionChange,
+    why,
+    why_not,
+)
 from cli.why import forced_lines
 from graph.candidates import Dependency
 from tests.factories.asked import INDEX, NOTHING, advised, asked
@@ -46,7 +53,7 @@ def test_an_extra_that_nothing_has_cannot_be_had() -> None:
     told = why_not(advised(), Dependency("core", extras=("nope",)))
     assert told.outcome is ForcedOutcome.CONFLICT
     assert list(forced_lines(told)) == [
-        "core[nope]: impossible: no known version of core has an extra 'nope'"
+        "core[nope]: impossible: no version of core has the extra 'nope'; there is none at all"
     ]
 
 
@@ -78,6 +85,7 @@ def test_why_leads_from_the_request_to_the_package() -> None:
     assert set(told.askers) == {"mid 1 requires leaf>=1", "side 1 requires leaf<3"}
     assert told.without is not None
     assert told.without.outcome is ForcedOutcome.CONFLICT
+    assert told.without.problem is None
     assert told.otherwise is not None
     assert told.otherwise.changes == (VersionChange("leaf", "2", "1"),)
     longer = why(advised(asked("app\n"), index), "leaf")
@@ -86,6 +94,21 @@ def test_why_leads_from_the_request_to_the_package() -> None:
         "app 1 requires mid",
         "mid 1 requires leaf>=1",
     )
+
+
+def test_a_package_that_the_project_requires_needs_no_other_reason() -> None:
+    presence = why(advised(asked("web\n")), "web")
+    assert presence.without is not None
+    assert list(forced_lines(presence.without)) == ["no web: impossible: you ask for it"]
+
+
+def test_a_loss_that_rounds_to_zero_is_left_out() -> None:
+    losses = (CriterionLoss("build", 0.0004), CriterionLoss("age", 0.25))
+    forced = ForcedStack("web<2", ForcedOutcome.POSSIBLE, 0.2504, losses)
+    assert list(forced_lines(forced)) == [
+        "web<2: possible, at a loss of 0.250 points",
+        "  age: -0.250 points",
+    ]
 
 
 def test_a_package_that_is_not_in_the_stack_has_no_reason() -> None:

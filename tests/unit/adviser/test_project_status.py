@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from adviser.advise import Advice, advise
+from adviser.answering.index_snapshot import ListedPackage
 from adviser.scoring.assessment_types import JustificationCode
 from adviser.scoring.criteria import RecommendationType
+from common.index.page_parsing import PageText, parse_page
 from common.index.project_pages import ProjectState, ProjectStatus
+from graph.candidate_builder import CandidateBuilder
 from graph.snapshot import Snapshot, with_revision
 from tests.factories.asked import NOTHING, asked, snapshot_for
 from tests.factories.universes import Index
@@ -95,3 +100,21 @@ def test_a_snapshot_keeps_what_its_indexes_say() -> None:
     assert again.statuses == {"stale": {"pypi": ARCHIVED}}
     assert snapshot.revision != world("app\n", None)[0].revision
     assert snapshot.revision != world("app\n", DEPRECATED)[0].revision
+
+
+def test_versions_of_a_quarantined_project_are_excluded_for_that_reason() -> None:
+    document = {
+        "meta": {"api-version": "1.4"},
+        "name": "stale",
+        "project-status": {"status": "quarantined"},
+        "versions": ["1.0"],
+        "files": [],
+    }
+    text = PageText(
+        json.dumps(document).encode(), "application/vnd.pypi.simple.v1+json",
+        "https://index.example/simple/stale/",
+    )  # fmt: skip
+    page = parse_page("stale", text, datetime(2026, 1, 1, tzinfo=UTC))
+    built = ListedPackage.of_page("pypi", page).build(CandidateBuilder(asked("stale").environment))
+    (excluded,) = built.excluded
+    assert excluded.message.endswith("pypi has put the project into quarantine")

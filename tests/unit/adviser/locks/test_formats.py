@@ -214,7 +214,23 @@ def test_a_pylock_requires_the_python_that_its_packages_require() -> None:
     ]
     lock = tomllib.loads(text(LockFormat.PYLOCK, *stack))
     version = LINUX.python_version
-    assert SpecifierSet(lock["requires-python"]) == SpecifierSet(f"=={version}.*,>={version}.5")
+    assert lock["requires-python"] == f">={version}.5"
+
+
+def test_a_pylock_without_bounds_within_the_series_starts_at_the_series() -> None:
+    """The upper end is in ``environments``, where PEP 751 puts it."""
+    stack = [chosen("one", requires_python=">=3.8"), chosen("two")]
+    lock = tomllib.loads(text(LockFormat.PYLOCK, *stack))
+    version = LINUX.python_version
+    assert lock["requires-python"] == f">={version}"
+    assert f'python_version == "{version}"' in lock["environments"][0]
+
+
+def test_a_pylock_has_the_upper_bounds_of_its_packages() -> None:
+    version = LINUX.python_version
+    stack = [chosen("one", requires_python=f"<{version}.9"), chosen("two", requires_python=">=3.8")]
+    lock = tomllib.loads(text(LockFormat.PYLOCK, *stack))
+    assert SpecifierSet(lock["requires-python"]) == SpecifierSet(f">={version},<{version}.9")
 
 
 def test_a_pylock_needs_addresses_of_files_that_fit() -> None:
@@ -278,3 +294,15 @@ def test_a_pylock_names_an_index_that_is_a_folder() -> None:
     options = replace(OPTIONS, indexes={**OPTIONS.indexes, "wheels": "file:///wheels"})
     lock = tomllib.loads(text(LockFormat.PYLOCK, chosen("a", index="wheels"), options=options))
     assert lock["packages"][0]["index"] == "file:///wheels"
+
+
+@pytest.mark.parametrize("format", [LockFormat.REQUIREMENTS, LockFormat.CONSTRAINTS])
+def test_a_lock_names_the_requirements_that_it_does_not_contain(format: LockFormat) -> None:
+    content = b"a\n./localpkg\n-e ./other\nhttps://files.example/b-1.0-py3-none-any.whl\n"
+    project = parse_project({"requirements.in": content})
+    made = render_lock(format, [chosen("a")], project, OPTIONS).data.decode()
+    comments = [it for it in made.splitlines() if it.startswith("# Not in this lock: ")]
+    assert len(comments) == 3
+    for name in ("./localpkg", "./other", "b-1.0-py3-none-any.whl"):
+        assert sum(name in it for it in comments) == 1
+    assert parse_project({"requirements.txt": made.encode()}).requirements[0].name == "a"

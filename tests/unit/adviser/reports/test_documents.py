@@ -18,7 +18,7 @@ from adviser.reports.documents import (
     result_document,
 )
 from adviser.reports.offline_check import check_offline
-from adviser.reports.serialization import packed, unpacked
+from adviser.reports.serialization import packed, plain, unpacked
 from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution, ResolutionStatus, SearchLimit
 from adviser.resolver.universe import Universe
@@ -26,7 +26,7 @@ from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.criteria import SCALE, RecommendationType
 from adviser.stack_request import StackRequest
 from common.errors import InvalidDocument
-from common.formats.json_documents import digest
+from common.formats.json_documents import canonical_json, digest
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 from tests.factories.asked import INDEX, NOTHING, advised, asked, known_for, snapshot_for
@@ -221,6 +221,15 @@ def test_a_request_is_answered_alike_from_its_stored_form_with_any_number_of_thr
         )
     known = unpacked(packed(known_for(first)), ReleaseKnowledge)
     assert report_bytes(report_document(result_document(again, known), METADATA)) == report
+
+
+def test_stored_forms_are_the_canonical_json_of_the_plain_values() -> None:
+    request = asked(
+        "web\ntool\n", count=2, labels={"team": "blue"}, prereleases=frozenset({"web", "core"})
+    )
+    first = advised(request)
+    for value in (request, first.request, known_for(first), {"least": float("-inf")}):
+        assert packed(value) == canonical_json(plain(value))
 
 
 def test_a_request_of_another_shape_is_refused() -> None:

@@ -144,3 +144,21 @@ def test_without_a_file_of_that_age_there_is_no_lock() -> None:
     report = report_of(advice, known_for(advice))["result"]
     assert report["error"] is True
     assert "from before 2025-01-01 is known" in report["error_msg"]
+
+
+@pytest.mark.parametrize("manifest", ["app[asinc]>=3\n", "app[asinc]\n"])
+def test_a_misspelt_extra_with_a_bound_names_the_extras_of_the_newest_version_that_fits(
+    manifest: str,
+) -> None:
+    index: Index = {
+        "app": {
+            "3.1": {"extras": ["async", "dotenv"]},
+            "3.0": {"extras": ["async"]},
+            "2.0": {"extras": ["asinc", "dev"] if ">" in manifest else ["dev"]},
+        }
+    }
+    advice = advised(asked(manifest), index)
+    assert advice.resolution.conflict is not None
+    assert (
+        "no version of app has the extra 'asinc' (did you mean 'async'?); there are: async, dotenv"
+    ) in "\n".join(advice.resolution.conflict.lines())

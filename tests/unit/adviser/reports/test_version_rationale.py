@@ -104,3 +104,13 @@ def test_a_newer_one_that_scores_worse_is_named_with_the_criterion() -> None:
     found = rationale(advised(asked("core\n", RecommendationType.STABLE), index), "core")
     assert (found.place, found.newer) == (RationaleCode.SCORES_BETTER, "2.0")
     assert "maturity" in found.message
+
+
+def test_a_pinned_prerelease_is_held_by_the_pin() -> None:
+    index: Index = {
+        "app": {"1.0": {"requires": ["core==0.1b1"]}},
+        "core": {"0.1b2": {}, "0.1b1": {}},
+    }
+    reason = rationale(advised(asked("app\n"), index), "core")
+    assert reason.place is RationaleCode.HELD_BACK
+    assert reason.message == "app 1.0 requires core==0.1b1"

@@ -1,0 +1,361 @@
+"""The search for a step: measure where a block tells most, then confirm on fresh jobs.
+
+The posterior alone is over-confident near the noise, so it only chooses which releases to measure.
+The claim is decided by the rule for all comparisons (:mod:`adviser.scoring.comparisons`) on blocks
+that ran after the pair of releases was chosen.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from adviser.bisect.posterior import (
+    MeasuredRate,
+    Remainder,
+    StepPosterior,
+    next_block,
+    posterior_of,
+    remainder_of,
+)
+from adviser.scoring.comparisons import Comparison, compare_candidates, smallest_difference
+from adviser.scoring.effects import Effect, effects_of
+from adviser.scoring.lazy_numpy import np
+from adviser.scoring.samples import MIN_JOBS, JobPlace, Sample
+from adviser.scoring.verdicts import ALPHA, judge
+
+#: Chance of a step from which the pair is measured for confirmation. The fresh jobs also inform the
+#: posterior, so a wrong pair costs few jobs: its first look is small.
+STEP_CHANCE = 0.8
+#: Chance of no step from which "no step" is the answer.
+NONE_CHANCE = 0.99
+#: Chance of a further difference from which the rest is reported as not flat.
+REMAINDER_CHANCE = 0.95
+#: "No step" needs a job at this many places between the ends, because a change that is reverted
+#: later cannot be seen at the ends.
+SPREAD_PLACES = 7
+#: Planned looks at fresh jobs. Each has an equal share of the error rate (Bonferroni), so the
+#: rate holds for all looks together, at whichever pairs.
+LOOKS = 8
+#: Blocks at which a pair is looked at, as shares of the number that settles the step almost surely.
+#: Each look costs some error rate, but most steps are settled before the last.
+LOOK_SHARES = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
+#: Blocks of a pair at most, but for the last look.
+MAX_CONFIRMING_BLOCKS = 60
+#: The search stops here if nothing else limits it.
+MAX_JOBS = 200
+
+
+class StackUnavailable(Exception):
+    """A stack cannot be installed or measured; the search goes on without it.
+
+    :param stack: its place in the series
+    """
+
+    def __init__(self, stack: int, reason: str) -> None:
+        super().__init__(stack, reason)
+        self.stack = stack
+        self.reason = reason
+
+
+class SearchStopped(Exception):
+    """A limit was reached before a block started; nothing is lost."""
+
+
+class BlockMeasurer(Protocol):
+    """Measures stacks of a series; planted truths and the executor are interchangeable."""
+
+    def measure(self, stacks: Sequence[int], blocks: int) -> Sequence[MeasuredRate]:
+        """Run ``blocks`` blocks with one job of each stack.
+
+        The search calls this in a sequence that depends only on earlier results, so a measurer
+        that keeps results can replay them.
+
+        :param stacks: different places in the series
+        :raises StackUnavailable: if one of the stacks cannot be measured
+        :raises SearchStopped: if there is no time left
+        """
+
+
+class SearchState(StrEnum):
+    """How a search ended."""
+
+    STEP = "step"
+    NONE = "none"
+    UNCONFIRMED = "unconfirmed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchProgress:
+    """The state of a search after a block.
+
+    :param posterior: ``None`` while nothing usable was measured
+    :param confirming: the pair that is being confirmed
+    """
+
+    jobs: int
+    posterior: StepPosterior | None
+    confirming: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepSearch:
+    """The result of a search.
+
+    :param pair: the releases before and after the step, as places; ``None`` without a step
+    :param comparison: the comparison of the pair on fresh jobs; ``None`` if there was none
+    :param effect: of the step by the posterior, natural log; 0 without a step
+    :param search_jobs: jobs that located the step
+    :param confirming_jobs: jobs that confirmed it
+    :param unusable_jobs: how many of all these jobs failed or were unstable
+    :param unavailable: reason for each place that could not be measured
+    :param remainder: a further difference; see :data:`REMAINDER_CHANCE`
+    :param posterior: the last posterior
+    """
+
+    state: SearchState
+    pair: tuple[int, int] | None
+    comparison: Comparison | None
+    effect: float
+    search_jobs: int
+    confirming_jobs: int
+    unusable_jobs: int
+    unavailable: dict[int, str]
+    remainder: Remainder | None
+    posterior: StepPosterior | None
+
+    @property
+    def jobs(self) -> int:
+        """All jobs that were measured."""
+        return self.search_jobs + self.confirming_jobs
+
+    @property
+    def flat_remainder(self) -> bool:
+        """Whether no further difference was noticed. Few jobs cannot rule one out."""
+        return self.remainder is None or self.remainder.chance < REMAINDER_CHANCE
+
+
+def find_step(
+    measurer: BlockMeasurer,
+    count: int,
+    *,
+    max_jobs: int = MAX_JOBS,
+    progress: Callable[[SearchProgress], None] = lambda _: None,
+) -> StepSearch:
+    """Find the largest step in a series of stacks.
+
+    :param count: number of stacks in the series, at least two
+    :param max_jobs: no block starts that would exceed this number
+    :raises StackUnavailable: if fewer than two stacks can be measured
+    """
+    return _Search(measurer, count, max_jobs, progress).run()
+
+
+@dataclass
+class _Search:
+    measurer: BlockMeasurer
+    count: int
+    max_jobs: int
+    progress: Callable[[SearchProgress], None]
+    jobs: list[MeasuredRate] = field(default_factory=list)
+    fresh: dict[tuple[int, int], list[MeasuredRate]] = field(default_factory=dict)
+    planned: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    unavailable: dict[int, str] = field(default_factory=dict)
+    confirming: int = 0
+    looks: int = 0
+    low: int = 0
+    high: int = 0
+    posterior: StepPosterior | None = None
+
+    def run(self) -> StepSearch:
+        self.high = self.count - 1
+        pair, comparison = None, None
+        try:
+            while True:
+                self._locate()
+                assert self.posterior is not None  # noqa: S101 - set by _locate
+                if self.posterior.none >= NONE_CHANCE:
+                    if self._narrowed_to_bump():
+                        continue
+                    return self._result(SearchState.NONE, None, None)
+                pair = self.posterior.pair()
+                comparison = self._confirm(pair)
+                if comparison is not None and comparison.verdict.different:
+                    return self._result(SearchState.STEP, pair, comparison)
+                if self.looks >= LOOKS:
+                    return self._result(SearchState.UNCONFIRMED, pair, comparison)
+        except SearchStopped:
+            if self.posterior is not None and self.posterior.none < 0.5:
+                pair = self.posterior.pair()
+            return self._result(SearchState.STOPPED, pair, comparison)
+
+    def _releases(self) -> list[int]:
+        return [it for it in range(self.low, self.high + 1) if it not in self.unavailable]
+
+    def _locate(self) -> None:
+        """Measure until the posterior is decided."""
+        while True:
+            releases = self._releases()
+            if len(releases) < 2:
+                last = max(self.unavailable)
+                raise StackUnavailable(last, self.unavailable[last])
+            usable = [job for job in self._within() if job.usable]
+            ends = {releases[0], releases[-1]}
+            if sum(job.release in ends for job in usable) < 4 or not ends <= {
+                job.release for job in usable
+            }:
+                self._measure(sorted(ends), 1)
+                continue
+            self.posterior = posterior = posterior_of(self._within(), releases)
+            self.progress(SearchProgress(len(self.jobs), posterior))
+            if posterior.best_chance >= STEP_CHANCE:
+                return
+            if posterior.none >= NONE_CHANCE:
+                unseen = self._unseen(releases)
+                if not unseen:
+                    return
+                self._measure(unseen[:2], 1)
+                continue
+            self._measure(sorted(next_block(posterior)), 1)
+
+    def _within(self) -> list[MeasuredRate]:
+        return [job for job in self.jobs if self.low <= job.release <= self.high]
+
+    def _unseen(self, releases: Sequence[int]) -> list[int]:
+        """Evenly spread releases without a job near them."""
+        seen = [releases.index(job.release) for job in self._within() if job.release in releases]
+        inner = min(SPREAD_PLACES, len(releases) - 2)
+        gap = (len(releases) - 1) / (inner + 1)
+        wanted = [round(i * gap) for i in range(1, inner + 1)]
+        return [
+            releases[place]
+            for place in wanted
+            if all(abs(place - other) > gap / 2 for other in seen)
+        ]
+
+    def _narrowed_to_bump(self) -> bool:
+        """Narrow the search to the first edge of a stretch that differs; false without one."""
+        remainder = remainder_of(self._within(), None)
+        if remainder.chance < REMAINDER_CHANCE:
+            return False
+        window = self.low, self.high
+        if remainder.first > self._releases()[0]:
+            self.high = remainder.last
+        else:
+            self.low = remainder.last
+        return window != (self.low, self.high)
+
+    def _measure(self, stacks: Sequence[int], blocks: int) -> list[MeasuredRate]:
+        if len(self.jobs) + len(stacks) * blocks > self.max_jobs:
+            raise SearchStopped
+        try:
+            measured = list(self.measurer.measure(stacks, blocks))
+        except StackUnavailable as error:
+            self.unavailable[error.stack] = error.reason
+            return []
+        self.jobs += measured
+        for stack in stacks:
+            own = [job for job in self.jobs if job.release == stack]
+            if len(own) >= MIN_JOBS and not any(job.usable for job in own):
+                self.unavailable[stack] = f"none of its {len(own)} jobs was usable"
+        return measured
+
+    def _confirm(self, pair: tuple[int, int]) -> Comparison | None:
+        """Measure fresh blocks of the pair until its next look, and compare it.
+
+        :returns: ``None`` if one of its stacks is not available
+        """
+        assert self.posterior is not None  # noqa: S101 - set by _locate
+        if pair not in self.planned:  # before its first fresh job, so that no result moves a look
+            effect = float(self.posterior.effect[self.posterior.best])
+            self.planned[pair] = planned_blocks(effect, self.posterior.noise)
+        blocks = self.planned[pair].pop(0)
+        fresh = self.fresh.setdefault(pair, [])
+        affordable = (self.max_jobs - len(self.jobs)) // 2
+        if affordable < min(blocks, MIN_JOBS):
+            raise SearchStopped
+        self.progress(SearchProgress(len(self.jobs), self.posterior, pair))
+        measured = self._measure(pair, min(blocks, affordable))
+        if not measured:
+            return None
+        self.confirming += len(measured)
+        fresh += measured
+        self.looks += 1
+        return compare_pair(pair, fresh, ALPHA / LOOKS)
+
+    def _result(
+        self, state: SearchState, pair: tuple[int, int] | None, comparison: Comparison | None
+    ) -> StepSearch:
+        posterior, remainder = self.posterior, None
+        if posterior is not None and state is not SearchState.STOPPED:
+            remainder = remainder_of(self.jobs, pair[1] if pair else None)
+        effect = 0.0
+        if posterior is not None and pair is not None:
+            effect = float(posterior.effect[posterior.best])
+        return StepSearch(
+            state=state,
+            pair=pair,
+            comparison=comparison,
+            effect=effect,
+            search_jobs=len(self.jobs) - self.confirming,
+            confirming_jobs=self.confirming,
+            unusable_jobs=sum(not job.usable for job in self.jobs),
+            unavailable=dict(sorted(self.unavailable.items())),
+            remainder=remainder,
+            posterior=posterior,
+        )
+
+
+def compare_pair(pair: tuple[int, int], jobs: Sequence[MeasuredRate], alpha: float) -> Comparison:
+    """Compare the release after a step with the one before, by blocks.
+
+    :param alpha: chance of a false claim
+    """
+    samples = []
+    for release in pair:
+        own = [job for job in jobs if job.release == release and job.usable]
+        places = tuple(JobPlace("this machine", job.block, None) for job in own)
+        rates = tuple(job.log_rate for job in own)
+        samples.append(Sample(str(release), rates, "bisect", places))
+    return compare_candidates(samples[0], samples[1:], alpha=alpha)[0]
+
+
+def planned_blocks(effect: float, noise: float) -> list[int]:
+    """Numbers of further blocks until each look at a pair; see :data:`LOOK_SHARES`.
+
+    >>> planned_blocks(math.log(1.05), 0.02), planned_blocks(math.log(1.1), 0.02)
+    ([7, 2, 4, 5, 8, 10, 15, 21], [5, 1, 1, 1, 2, 4, 6, 8])
+    """
+    enough = confirming_blocks(effect, noise)
+    sizes = [0, *(math.ceil(share * enough) for share in LOOK_SHARES)]
+    for look in range(1, len(sizes)):
+        sizes[look] = max(sizes[look], sizes[look - 1] + 1, MIN_JOBS)
+    return [later - earlier for earlier, later in itertools.pairwise(sizes)]
+
+
+def confirming_blocks(effect: float, noise: float) -> int:
+    """Number of blocks with which the rule for comparisons settles ``effect`` almost surely.
+
+    The rule must accept an observed effect that is 1.5 standard errors below the expected one.
+
+    :param effect: natural log
+    :param noise: standard deviation of the jobs of a block, natural log
+
+    >>> confirming_blocks(0.1, 0.02), confirming_blocks(0.0, 0.02)
+    (6, 60)
+    """
+    margin = math.log1p(smallest_difference())
+    for blocks in range(MIN_JOBS, MAX_CONFIRMING_BLOCKS):
+        error = noise * math.sqrt(2 / blocks)
+        observed = Effect(abs(effect) - 1.5 * error, error, blocks - 1.0)
+        judged = judge(
+            effects_of([observed]), np.array([True]), margin, float(blocks - 1), None, ALPHA / LOOKS
+        )
+        if judged.verdict(0).different:
+            return blocks
+    return MAX_CONFIRMING_BLOCKS

@@ -1,0 +1,219 @@
+"""Changes by release: each measured release against the measured release before it.
+
+Two stacks are compared if they differ in the version of one package only. All comparisons that are
+judged together form one family (see :mod:`adviser.scoring.verdicts`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+
+from packaging.version import Version
+
+from adviser.changes.looks import LOOK_ALPHA, MAX_LOOKS, RULE, is_due, next_look
+from adviser.scoring.comparisons import ComparisonFamily, FamilyMember, judge_family
+from adviser.scoring.effects import per_cent, shrunk_effects, true_variance
+from adviser.scoring.estimates import Estimate, pair_estimates
+from adviser.scoring.histories import History, histories_of
+from adviser.scoring.lazy_numpy import FloatArray, np
+from adviser.scoring.stack_pairs import (
+    MeasuredStackIndex,
+    StackPair,
+    name_of,
+    version_of_purl,
+)
+from adviser.scoring.verdicts import Verdict
+from common.formats.json_documents import digest
+from common.packages import Purl, version_of
+from graph.changes import ChangeEvent, ChangeKind, ChangeLook, PerformanceChange
+from graph.evidence import Evidence, Series
+
+
+@dataclass(frozen=True, slots=True)
+class _ReleaseComparison:
+    """A comparison of two adjacent releases.
+
+    :param identifier: see :attr:`graph.changes.PerformanceChange.change_id`
+    """
+
+    identifier: str
+    pair: StackPair
+    history: History
+    estimate: Estimate
+
+    @property
+    def jobs(self) -> int:
+        return min(self.estimate.jobs, self.estimate.baseline_jobs)
+
+
+def release_entries(
+    evidence: Evidence,
+    latest: Mapping[str, PerformanceChange],
+    looks: Mapping[str, ChangeLook],
+) -> tuple[list[PerformanceChange], dict[str, ChangeLook]]:
+    """Entries about releases, and the looks that were taken for them.
+
+    :param latest: the last entry about each announcement, by the identifier of the announcement
+    :param looks: by identifier of the change
+    """
+    due = [
+        it
+        for it in _compared(evidence)
+        if it.estimate.tested and is_due(looks.get(it.identifier), it.jobs)
+    ]
+    if not due:
+        return [], {}
+    members = [FamilyMember(it.estimate, it.history.log_margin, it.pair.series) for it in due]
+    family = judge_family(members, LOOK_ALPHA)
+    shrunk = _shrunk(due, family)
+    taken = {it.identifier: next_look(looks.get(it.identifier), it.jobs) for it in due}
+    entries = []
+    for place, compared in enumerate(due):
+        look = taken[compared.identifier].looks
+        now = _entry(compared, family, place, float(shrunk[place]), look, evidence)
+        if (entry := later_entry(now, latest.get(compared.identifier))) is not None:
+            entries.append(entry)
+    return entries, taken
+
+
+def later_entry(now: PerformanceChange, last: PerformanceChange | None) -> PerformanceChange | None:
+    """The entry to add, given what is known now; ``None`` if there is nothing new to say.
+
+    :param now: an announcement of what is known now, settled or not
+    :param last: the last entry about the same change, if it was announced
+    """
+    settled = now.verdict in (Verdict.FASTER, Verdict.SLOWER)
+    if last is None:
+        return now if settled and now.look <= MAX_LOOKS else None
+    event = _event(now, last, settled=settled)
+    return None if event is None else _following(now, last, event)
+
+
+def _event(now: PerformanceChange, last: PerformanceChange, *, settled: bool) -> ChangeEvent | None:
+    """What is known now about an announced change; ``None`` if there is nothing new to say."""
+    if last.event is ChangeEvent.WITHDRAWN:
+        return None
+    same_sign = (now.observed_pct > 0) == (last.observed_pct > 0)
+    inside = now.interval_low_pct <= last.effect_pct <= now.interval_high_pct
+    event = None
+    if not settled:
+        gone = now.interval_low_pct <= 0 <= now.interval_high_pct or not same_sign
+        event = ChangeEvent.WITHDRAWN if gone or now.verdict == Verdict.EQUIVALENT else None
+    elif not same_sign:
+        event = ChangeEvent.WITHDRAWN
+    elif not inside and abs(now.effect_pct - last.effect_pct) > now.delta_pct:
+        event = ChangeEvent.RESIZED
+    elif last.event is ChangeEvent.ANNOUNCED:
+        event = ChangeEvent.CONFIRMED
+    return event
+
+
+def _following(
+    now: PerformanceChange, last: PerformanceChange, event: ChangeEvent
+) -> PerformanceChange:
+    identifier = digest([last.announcement, event.value, now.look, now.rule])
+    return replace(now, change_id=identifier, event=event, refers_to=last.announcement)
+
+
+def _compared(evidence: Evidence) -> Iterator[_ReleaseComparison]:
+    """All comparisons of adjacent releases, in a stable order."""
+    stacks = MeasuredStackIndex(evidence)
+    for number, history in histories_of(evidence, range(len(evidence.series))).items():
+        pairs = adjacent_releases(stacks, number, history)
+        samples = [(history.sample(it.baseline), history.sample(it.candidate)) for it in pairs]
+        for pair, estimate in zip(pairs, pair_estimates(samples, history.spread), strict=True):
+            identifier = _identifier(history.series, pair)
+            yield _ReleaseComparison(identifier, pair, history, estimate)
+
+
+def adjacent_releases(stacks: MeasuredStackIndex, series: int, history: History) -> list[StackPair]:
+    """Pairs of stacks that differ in one package only, in a release and the one before it.
+
+    "Before" means the next older release that was measured in an otherwise equal stack.
+    """
+    alike: dict[tuple[str, str, int], list[tuple[Version, Purl, str]]] = defaultdict(list)
+    for digest_ in sorted(history.jobs):
+        for purl in sorted(stacks.members.get(digest_, ())):
+            version = version_of(version_of_purl(purl))
+            if version is not None:
+                place = name_of(purl), purl.partition("?")[2], stacks.without(digest_, purl)
+                alike[place].append((version, purl, digest_))
+    pairs = []
+    for (name, _, _), releases in sorted(alike.items()):
+        firsts = [next(it) for _, it in groupby(sorted(releases), key=lambda it: it[0])]
+        for (_, theirs, base), (_, ours, other) in pairwise(firsts):
+            pairs.append(StackPair(series, base, other, (name,), ours, theirs))
+    return sorted(pairs, key=lambda it: (it.differs, it.baseline, it.candidate))
+
+
+def _identifier(series: Series, pair: StackPair) -> str:
+    releases = [pair.baseline_purl, pair.purl]
+    where = [series.comparison_key, series.python_version]
+    kind = ChangeKind.RELEASE.value
+    return digest([kind, *where, *releases, pair.baseline, pair.candidate, RULE])
+
+
+def _shrunk(due: Sequence[_ReleaseComparison], family: ComparisonFamily) -> FloatArray:
+    """The expected effects, natural logs; see :func:`adviser.scoring.effects.shrunk_effects`."""
+    shrunk = np.zeros(len(due))
+    by_series: dict[int, list[int]] = defaultdict(list)
+    for place, it in enumerate(due):
+        by_series[it.pair.series].append(place)
+    for places in by_series.values():
+        alike = family.effects.taken(places)
+        shrunk[places] = shrunk_effects(alike, true_variance(alike))
+    return shrunk
+
+
+def _entry(
+    compared: _ReleaseComparison,
+    family: ComparisonFamily,
+    place: int,
+    shrunk: float,
+    look: int,
+    evidence: Evidence,
+) -> PerformanceChange:
+    pair, series, estimate = compared.pair, compared.history.series, compared.estimate
+    judged = family.judgements
+    low, high, effect, observed = per_cent(
+        np.array([judged.low[place], judged.high[place], shrunk, estimate.effect.d])
+    ).tolist()
+    times = (
+        compared.history.as_of(pair.baseline, estimate.baseline_used),
+        compared.history.as_of(pair.candidate, estimate.used),
+    )
+    return PerformanceChange(
+        change_id=compared.identifier,
+        kind=ChangeKind.RELEASE,
+        event=ChangeEvent.ANNOUNCED,
+        refers_to=None,
+        package=pair.differs[0],
+        host=None,
+        from_version=version_of_purl(pair.baseline_purl or Purl("")),
+        to_version=version_of_purl(pair.purl or Purl("")),
+        from_stack=pair.baseline,
+        to_stack=pair.candidate,
+        indicator=series.indicator,
+        parameters=series.parameters,
+        device=series.device,
+        comparison_key=series.comparison_key,
+        python_version=series.python_version,
+        hardware_digest=series.hardware_digest,
+        hardware_label=evidence.hardware.get(series.hardware_digest, series.hardware_digest),
+        verdict=judged.verdict(place).value,
+        effect_pct=effect,
+        observed_pct=observed,
+        interval_low_pct=low,
+        interval_high_pct=high,
+        delta_pct=100 * math.expm1(compared.history.log_margin),
+        jobs=estimate.jobs,
+        baseline_jobs=estimate.baseline_jobs,
+        comparisons=family.size,
+        look=look,
+        seen_at=max(filter(None, times), default=None),
+        rule=RULE,
+    )

@@ -1,0 +1,96 @@
+"""Specifications of generated stacks, as ``thoth inspect`` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from adviser.locks.lock_model import LockablePackage, LockOptions, fits, hashes_of
+from adviser.monkey.strategies import GeneratedStack
+from adviser.resolver.universe import Universe
+from common.environments import Environment
+from common.errors import ProjectError
+from common.formats.json_documents import digest
+from common.packages import Purl
+from common.releases import ReleaseFile
+from pis.amun.locks import Lock, LockedPackage, pipfile_lock_of
+from pis.amun.schema import InvalidSpecification
+from pis.amun.specification import load_specification
+
+
+@dataclass(frozen=True, slots=True)
+class StackMeasurement:
+    """What to measure on each stack.
+
+    :param indicator: name of an indicator
+    :param jobs: number of jobs of a stack
+    :param image: base image, for launchers that build images
+    """
+
+    indicator: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    jobs: int = 5
+    image: str | None = None
+
+
+class NotInstallable(ProjectError):
+    """A stack cannot be installed for a measurement; the message names the package."""
+
+
+def specification_of(
+    generated: GeneratedStack,
+    universe: Universe,
+    files: Mapping[Purl, tuple[ReleaseFile, ...]],
+    environment: Environment,
+    measurement: StackMeasurement,
+    indexes: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The specification of a stack with the hashes of its wheels for one environment.
+
+    :param files: files of each release of the stack
+    :param indexes: package indexes besides the default one, name to URL
+    :raises NotInstallable: if a package has no fitting wheel with a hash, as only wheels are
+        installed, or if the indicator cannot measure the stack
+    """
+    options = LockOptions(environment, all_files=False)
+    locked = []
+    for choice in generated.stack.choices:
+        (candidate,) = [it for it in universe.packages[choice.name] if it.purl == choice.purl]
+        package = LockablePackage(
+            choice.name, choice.version, candidate.index, files.get(choice.purl, ()), choice.extras
+        )
+        if not any(fits(it, options) and it.sha256 for it in package.files):
+            text = (
+                f"{choice.name} {choice.version} has no wheel with a known hash for this platform"
+            )
+            raise NotInstallable(text)
+        hashes = tuple(hashes_of(package, options))
+        locked.append(
+            LockedPackage(choice.name, choice.version, hashes, None, candidate.index, choice.extras)
+        )
+    python = environment.python_version
+    direct = {
+        name: f"=={generated.pins[name]}" for name in universe.direct if name in generated.pins
+    }
+    specification = {
+        "script": measurement.indicator,
+        **({"parameters": dict(measurement.parameters)} if measurement.parameters else {}),
+        **({"base": measurement.image} if measurement.image is not None else {}),
+        "batch_size": measurement.jobs,
+        "python": {
+            "requirements": {"packages": direct, "requires": {"python_version": python}},
+            "requirements_locked": pipfile_lock_of(Lock(tuple(locked), python)),
+        },
+    }
+    try:
+        load_specification(specification, indexes)
+    except InvalidSpecification as error:
+        raise NotInstallable(str(error)) from error
+    return specification
+
+
+def specification_name(specification: Mapping[str, Any]) -> str:
+    """A file name that is the same for equal specifications; the number of jobs does not count."""
+    content = {name: value for name, value in specification.items() if name != "batch_size"}
+    return f"{specification['script']}-{digest(content).removeprefix('sha256:')[:12]}.json"

@@ -1,0 +1,249 @@
+"""Settled changes of performance: the list, single entries, and feeds of the newest ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+import orjson
+from flask import Response, request, url_for
+from flask.views import MethodView
+from marshmallow import Schema, fields, validate
+
+from adviser.changes.documents import change_text, change_title
+from api.authentication import needs
+from api.errors import not_found
+from api.paging import Cursor, freshness, page
+from api.request_context import reading
+from api.resources.base import Resources, filters, members, package_name, whole_digest
+from api.schema_fields import (
+    FreshnessSchema,
+    PageQuerySchema,
+    PageSchema,
+    StrictSchema,
+    choice,
+    count,
+    filter_choice,
+    filter_moment,
+    filter_text,
+    json_object,
+    moment,
+    number,
+    text,
+)
+from common.releases import as_json_time
+from graph.changes import ChangeEvent, ChangeKind, RecordedChange
+from graph.record import changes as record
+from graph.record.tokens import Scope
+
+_DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
+_KINDS = [it.value for it in ChangeKind]
+_EVENTS = [it.value for it in ChangeEvent]
+#: Namespace of the identifiers in feeds; the digest of an entry follows.
+_URN = "urn:thoth:change:"
+_ATOM = "http://www.w3.org/2005/Atom"
+_TITLE = "Thoth: changes of performance"
+#: Media types of the two feeds (RFC 4287; JSON Feed 1.1).
+ATOM_TYPE, JSON_FEED_TYPE = "application/atom+xml", "application/feed+json"
+
+
+class ChangeQuerySchema(PageQuerySchema):
+    """Filters for changes."""
+
+    since = filter_moment("Only entries from this time on.", "2026-01-01T00:00:00+00:00")
+    package = filter_text("Name of the package.", "numpy")
+    kind = filter_choice("What changed: a release or a machine.", _KINDS)
+    event = filter_choice("What the entry says about the change.", _EVENTS)
+    refers_to = filter_text("Only entries about the change with this identifier.", _DIGEST)
+
+
+class FeedQuerySchema(StrictSchema):
+    """Filters for feeds."""
+
+    package = filter_text("Name of the package.", "numpy")
+    limit = fields.Integer(
+        load_default=50,
+        validate=validate.Range(1, 500),
+        metadata={"description": "Maximum number of entries.", "example": 50},
+    )
+
+
+class ChangeSchema(Schema):
+    """An entry; entries are never edited."""
+
+    change_id = text("Identifier of the entry.", _DIGEST)
+    kind = choice("What changed.", _KINDS)
+    event = choice("What the entry says about the change.", _EVENTS)
+    refers_to = text("Identifier of the announcement; null for an announcement.", null=True)
+    title = text("The change in one line.", "numpy 2.0.2 → 2.3.5: 25.0 % faster in PiConv2D")
+    package = text("Name of the package; null for a machine.", "numpy", null=True)
+    host = text("The machine that changed; null for a release.", null=True)
+    from_version = text("Version before; for a machine, the last run before.", "2.0.2")
+    to_version = text("Version after; for a machine, the first run after.", "2.3.5")
+    from_stack = text("Digest of the stack before.", _DIGEST)
+    to_stack = text("Digest of the stack after.", _DIGEST)
+    indicator = text("Name of the indicator.", "PiConv2D")
+    parameters = json_object("Parameters of the indicator.")
+    device = text("Device that the indicator ran on.", "cpu", null=True)
+    comparison_key = text("Digest of indicator, script, parameters, device and hardware.", _DIGEST)
+    python_version = text("Version of the Python interpreter.", "3.11", null=True)
+    hardware_digest = text("Digest of the hardware class.", _DIGEST)
+    hardware_label = text("Name of the hardware class for people.", "AMD EPYC, 2 processors")
+    verdict = text("The verdict on the version after.", "faster")
+    effect_pct = number("The difference as published: shrunk towards zero, %.", 25.0)
+    observed_pct = number("The observed difference, %.", 25.4)
+    interval_low_pct = number("Lower end of its 95 % interval, %.", 22.9)
+    interval_high_pct = number("Upper end of its 95 % interval, %.", 28.0)
+    delta_pct = number("Differences up to this count as equivalent, %.", 2.0)
+    jobs = count("Number of jobs after; for a machine, of runs.", 7)
+    baseline_jobs = count("Number of jobs before; for a machine, of runs.", 7)
+    comparisons = count("Number of comparisons that shared the error rate.", 3)
+    look = count("How often the comparison was judged so far.", 1)
+    seen_at = moment("Time of the last job; for a machine, of the step.", null=True)
+    rule = text("Version of the rule that decided.", "changes-1")
+    recorded_at = moment("When the entry was recorded.")
+
+
+class ChangePageSchema(PageSchema):
+    """Changes, newest first."""
+
+    items = fields.List(fields.Nested(ChangeSchema), required=True)
+
+
+class ChangeDocumentSchema(FreshnessSchema, ChangeSchema):
+    """One entry."""
+
+
+blueprint = Resources("changes", __name__, description="Settled changes of performance.")
+
+_CHANGES = Cursor("changes", {"number": int})
+
+
+@blueprint.route("/changes")
+class ChangesResource(MethodView):
+    @needs(Scope.READ)
+    @blueprint.arguments(ChangeQuerySchema, location="query")
+    @blueprint.response(200, ChangePageSchema)
+    def get(self, query: dict[str, Any]) -> dict[str, Any]:
+        """List settled changes of performance, newest first.
+
+        An entry is never edited: later evidence makes a new entry that refers to the announcement.
+        """
+        selection = filters(query)
+        if "refers_to" in selection:
+            selection["refers_to"] = whole_digest(selection["refers_to"])
+        with reading() as (connection, progress):
+            find = partial(record.browse_changes, connection, record.ChangeFilter(**selection))
+            entries = page(query, _CHANGES, find, progress)
+            return {**entries, "items": [_item(it) for it in entries["items"]]}
+
+
+@blueprint.route("/changes/<string:change_id>")
+class ChangeResource(MethodView):
+    @needs(Scope.READ)
+    @blueprint.response(200, ChangeDocumentSchema)
+    @blueprint.alt_response(404, "NOT_FOUND")
+    def get(self, change_id: str) -> dict[str, Any]:
+        """Get one entry."""
+        with reading() as (connection, progress):
+            change = record.change_named(connection, whole_digest(change_id))
+        if change is None:
+            raise not_found("change", change_id)
+        return {**_item(change), **freshness(progress)}
+
+
+@blueprint.route("/changes/feed.atom")
+class ChangesAtomResource(MethodView):
+    @needs(Scope.READ)
+    @blueprint.arguments(FeedQuerySchema, location="query")
+    @blueprint.response(200, content_type=ATOM_TYPE)
+    def get(self, query: dict[str, Any]) -> Response:
+        """Get the newest changes as an Atom feed (RFC 4287)."""
+        return _feed(query, _atom, ATOM_TYPE)
+
+
+@blueprint.route("/changes/feed.json")
+class ChangesJsonFeedResource(MethodView):
+    @needs(Scope.READ)
+    @blueprint.arguments(FeedQuerySchema, location="query")
+    @blueprint.response(200, content_type=JSON_FEED_TYPE)
+    def get(self, query: dict[str, Any]) -> Response:
+        """Get the newest changes as a JSON Feed (version 1.1)."""
+        return _feed(query, _json_feed, JSON_FEED_TYPE)
+
+
+def _item(change: RecordedChange) -> dict[str, Any]:
+    return {**members(change), "title": change_title(change)}
+
+
+def _feed(query: dict[str, Any], written: Any, media_type: str) -> Response:
+    package = query.get("package")
+    name = None if package is None else package_name(package)
+    with reading() as (connection, _):
+        wanted = record.ChangeFilter(package=name)
+        listed = record.browse_changes(connection, wanted, limit=query["limit"])
+    response = Response(written(listed), content_type=f"{media_type}; charset=utf-8")
+    response.last_modified = _updated(listed)
+    return response
+
+
+def _updated(listed: Sequence[RecordedChange]) -> datetime:
+    """Time of the newest entry; without entries, the beginning of time, so that tags are stable."""
+    return max((it.recorded_at for it in listed), default=datetime.fromtimestamp(0, UTC))
+
+
+def _page_url(change: RecordedChange) -> str:
+    return url_for("v2-changes.ChangeResource", change_id=change.change_id, _external=True)
+
+
+def _clean(value: str) -> str:
+    """Text without the control characters that XML 1.0 forbids."""
+    return "".join(it for it in value if it in "\t\n" or (it >= " " and it not in "\ufffe\uffff"))
+
+
+def _atom(listed: Sequence[RecordedChange]) -> bytes:
+    feed = Element("feed", xmlns=_ATOM)
+    SubElement(feed, "id").text = request.base_url
+    SubElement(feed, "title").text = _TITLE
+    SubElement(feed, "updated").text = as_json_time(_updated(listed))
+    SubElement(SubElement(feed, "author"), "name").text = "Thoth"
+    SubElement(feed, "link", rel="self", type=ATOM_TYPE, href=request.url)
+    for change in listed:
+        recorded = as_json_time(change.recorded_at)
+        entry = SubElement(feed, "entry")
+        SubElement(entry, "id").text = _URN + change.change_id
+        SubElement(entry, "title").text = _clean(change_title(change))
+        SubElement(entry, "published").text = recorded
+        SubElement(entry, "updated").text = recorded
+        SubElement(entry, "link", rel="alternate", href=_page_url(change))
+        if change.refers_to is not None:
+            SubElement(entry, "link", rel="related", href=_URN + change.refers_to)
+        SubElement(entry, "category", term=change.event.value)
+        SubElement(entry, "content", type="text").text = _clean(change_text(change))
+    document: bytes = tostring(feed, encoding="utf-8", xml_declaration=True)
+    return document
+
+
+def _json_feed(listed: Sequence[RecordedChange]) -> bytes:
+    items = [
+        {
+            "id": _URN + change.change_id,
+            "url": _page_url(change),
+            "title": change_title(change),
+            "content_text": change_text(change),
+            "date_published": as_json_time(change.recorded_at),
+            "tags": [change.kind.value, change.event.value],
+        }
+        for change in listed
+    ]
+    return orjson.dumps(
+        {
+            "version": "https://jsonfeed.org/version/1.1",
+            "title": _TITLE,
+            "feed_url": request.url,
+            "items": items,
+        }
+    )

@@ -1,0 +1,217 @@
+"""Measures the stacks of ``thoth bisect`` with the executor, and replays what was measured before.
+
+A folder of a search contains ``bisect.json`` (the question and its releases), ``stacks`` (one
+specification or refusal per stack) and one inspection folder for each stack and call.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adviser.bisect.posterior import MeasuredRate
+from adviser.bisect.search import SearchStopped, StackUnavailable
+from common.errors import InvalidArgument
+from common.formats.json_documents import digest
+
+if TYPE_CHECKING:
+    from pis.amun.inspect import Observer
+    from pis.amun.launchers import Launcher
+    from pis.amun.outcomes import InspectionOutcome
+
+_STATE = "bisect.json"
+
+
+@dataclass(frozen=True, slots=True)
+class StackSeries:
+    """The stacks that a search measures, in order.
+
+    :param labels: name of each stack for people
+    :param specification_of: returns the specification of a stack, or ``None`` and the reason
+    :param package: the only package whose releases differ; ``None`` between two locks
+    """
+
+    name: str
+    labels: Sequence[str]
+    specification_of: Callable[[int], tuple[dict[str, Any] | None, str]]
+    package: str | None = None
+
+
+@dataclass(frozen=True)
+class SearchFolder:
+    """The folder of one search. Everything that a later run must repeat is stored here."""
+
+    path: Path
+
+    def state(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the stored state, or a new one for this question.
+
+        :raises InvalidArgument: if the folder holds the search of another question
+        """
+        try:
+            state = json.loads((self.path / _STATE).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {"question": dict(question)}
+        except (OSError, ValueError) as error:
+            raise InvalidArgument(f"--out: {self.path / _STATE}: {error}") from None
+        if not isinstance(state, dict) or state.get("question") != dict(question):
+            raise InvalidArgument(
+                f"--out: {self.path} holds the search of another question: give another folder"
+            )
+        return state
+
+    def write_state(self, state: Mapping[str, Any]) -> None:
+        """Write the state atomically."""
+        _write(self.path / _STATE, state)
+
+    def stack(self, requirements: Sequence[str], pin: Callable[[], dict[str, Any]]) -> Any:
+        """Return the stored document of a stack, or make and store it.
+
+        The document has either ``specification`` or ``refusal``.
+
+        :param pin: makes the specification
+        :raises BuildFailed: if the host or the index prevents an answer
+        """
+        from pis.amun.launchers import BuildFailed
+
+        name = digest(sorted(requirements)).removeprefix("sha256:")[:16]
+        path = self.path / "stacks" / f"{name}.json"
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            pass
+        try:
+            document: dict[str, Any] = {"specification": pin()}
+        except BuildFailed as error:
+            if error.host_problem:
+                raise
+            document = {"refusal": error.message}
+        _write(path, document)
+        return document
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+@dataclass(frozen=True)
+class StackPinner:
+    """Locks stacks for one indicator, Python and index, and keeps the locks in a folder."""
+
+    folder: SearchFolder
+    indicator: str
+    parameters: Mapping[str, str]
+    python_version: str | None
+    index: str
+    indexes: Mapping[str, str]
+
+    def specification(self, requirements: Sequence[str]) -> tuple[dict[str, Any] | None, str]:
+        """Return the specification of a stack, or ``None`` and the reason why there is none."""
+        document = self.folder.stack(requirements, lambda: self._pinned(requirements))
+        return document.get("specification"), str(document.get("refusal", ""))
+
+    def is_valid(self, pins: Mapping[str, str]) -> bool:
+        """Whether the resolver accepts exactly these versions."""
+        specification, _ = self.specification(pinned_requirements(pins))
+        return specification is not None and pins_of(specification) == dict(pins)
+
+    def _pinned(self, requirements: Sequence[str]) -> dict[str, Any]:
+        from pis.amun.pinning import pinned_specification
+
+        return pinned_specification(
+            self.indicator, requirements, self.python_version, dict(self.parameters),
+            index=self.index, indexes=self.indexes,
+        )  # fmt: skip
+
+
+def pinned_requirements(pins: Mapping[str, str]) -> list[str]:
+    """Return one exact requirement for each package, by name."""
+    return [f"{name}=={version}" for name, version in sorted(pins.items())]
+
+
+def pins_of(specification: Mapping[str, Any]) -> dict[str, str]:
+    """Return the version of each locked package."""
+    packages = specification["python"]["requirements_locked"]["default"]
+    return {name: entry["version"].removeprefix("==") for name, entry in packages.items()}
+
+
+@dataclass
+class ExecutorMeasurer:
+    """Measures stacks by :func:`pis.amun.inspect.inspect`, one submission for each call.
+
+    :param name: distinguishes the searches of a folder
+    :param specification_of: returns the specification of a stack, or ``None`` and the reason
+    :param deadline: time by ``time.monotonic`` from which no new block starts
+    :ivar folders: folders of all inspections so far
+    """
+
+    name: str
+    folder: SearchFolder
+    launcher: Launcher
+    observer: Observer
+    indexes: Mapping[str, str]
+    specification_of: Callable[[int], tuple[dict[str, Any] | None, str]]
+    deadline: float | None = None
+    folders: list[Path] = field(default_factory=list)
+    _calls: int = 0
+
+    def measure(self, stacks: Sequence[int], blocks: int) -> Sequence[MeasuredRate]:
+        """Run ``blocks`` blocks; what a stored inspection holds is not measured again."""
+        from pis.amun.inspect import InspectOptions, inspect
+        from pis.amun.specification import load_specification
+
+        specifications = []
+        for stack in stacks:
+            document, refusal = self.specification_of(stack)
+            if document is None:
+                raise StackUnavailable(stack, refusal)
+            document = {**document, "batch_size": blocks}
+            specifications.append((stack, load_specification(document, self.indexes)))
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            raise SearchStopped
+        self._calls += 1
+        if self._calls % 2 == 0:  # blocks alternate their order, so that a drift cancels
+            specifications.reverse()
+        options = InspectOptions(
+            self.folder.path, submission=f"bisect {self.name} {self._calls}", reference_jobs=1
+        )
+        outcomes = inspect(
+            [specification for _, specification in specifications],
+            self.launcher, options, self.observer,
+        )  # fmt: skip
+        jobs: list[MeasuredRate] = []
+        for (stack, _), outcome in zip(specifications, outcomes, strict=True):
+            self.folders.append(outcome.folder)
+            if outcome.failure is not None:
+                if outcome.failure.host_problem:
+                    raise outcome.failure
+                raise StackUnavailable(stack, str(outcome.failure))
+            jobs += _rates_of(stack, outcome, blocks)
+        return jobs
+
+
+def _rates_of(stack: int, outcome: InspectionOutcome, blocks: int) -> list[MeasuredRate]:
+    """Read the jobs of an inspection; the rate of several measurements is their geometric mean."""
+    import math
+
+    from adviser.scoring.samples import job_log_rate, mean_of
+    from pis.amun.inspection_folder import read_job
+    from pis.amun.job_output import readings_of
+
+    rates = []
+    for number in range(blocks):
+        result = read_job(outcome.folder, number)
+        readings = readings_of(result)
+        schedule = result.get("schedule") or {}
+        block = f"{schedule.get('run')} {schedule.get('block')}"
+        usable = readings.rates and not any(readings.unstable)
+        log_rate = mean_of([job_log_rate([it]) for it in readings.rates]) if usable else math.nan
+        rates.append(MeasuredRate(stack, block, log_rate))
+    return rates

@@ -1,0 +1,67 @@
+"""``thoth changes``: settled changes of performance, by release and by night."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from cli.console import counted, moment_text, print_json, print_lines
+from cli.options import as_json_option, moment
+from common.settings import Settings
+from common.terminal import printable
+
+_MOST_CHANGES = 10_000
+
+
+@click.command()
+@click.option("--since", metavar="WHEN",
+              help="Only entries from this date on, or of the last days, such as 7d.")  # fmt: skip
+@click.option("--package", metavar="NAME", help="Only entries about this package.")
+@click.option("--update", is_flag=True, help="First add what the measurements show now.")
+@click.option("--limit", type=click.IntRange(1, _MOST_CHANGES), default=100, show_default=True,
+              help="Number of entries to list, newest first.")  # fmt: skip
+@as_json_option
+@click.pass_obj
+def changes(
+    settings: Settings,
+    since: str | None,
+    package: str | None,
+    update: bool,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List settled changes of performance.
+
+    A change is a release that differs from the measured release before it, or a machine whose speed
+    changed overnight. Entries are never edited: later evidence makes a new entry that refers to the
+    first one.
+    """
+    from packaging.utils import canonicalize_name
+
+    from adviser.answering.change_recording import record_changes
+    from adviser.changes.documents import change_document, change_text
+    from graph.migrate import migrated_stores
+    from graph.record.changes import ChangeFilter, browse_changes
+
+    start = moment(since, datetime.now(UTC), "--since")
+    name = None if package is None else canonicalize_name(package)
+    with migrated_stores(settings, graph=False) as stores:
+        if update:
+            added = len(record_changes(stores.engine))
+            click.echo(f"{counted(added, 'new entry', 'new entries')}", err=True)
+        with stores.engine.connect() as connection:
+            wanted = ChangeFilter(since=start, package=name)
+            listed = browse_changes(connection, wanted, limit=limit + 1)
+    listed, truncated = listed[:limit], len(listed) > limit
+    if truncated:
+        click.echo(f"only the newest {limit} are listed; --limit lists more", err=True)
+    if as_json:
+        print_json({"changes": [change_document(it) for it in listed], "truncated": truncated})
+        return
+    if not listed:
+        click.echo("No settled change is recorded. `thoth changes --update` looks for new ones.")
+    print_lines(
+        printable(f"{moment_text(it.recorded_at)}  {it.event.value}: {change_text(it)}")
+        for it in listed
+    )

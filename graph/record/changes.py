@@ -1,0 +1,155 @@
+"""The list of changes of performance: adds entries, which are never edited, and reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from graph.changes import ChangeEvent, ChangeKind, ChangeLook, PerformanceChange, RecordedChange
+from graph.record.events import EventKind, record_event
+from graph.record.postgresql_helpers import AdvisoryLock, lock_transaction, matching
+from graph.tables import ChangeLookRow, ChangeRow
+
+#: Changes in older measurements get no event: ingesting years of them must send no notices.
+_NEWS = timedelta(days=14)
+_NAMES = tuple(field.name for field in fields(PerformanceChange))
+_RECORDED = tuple(field.name for field in fields(RecordedChange))
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFilter:
+    """Filter for changes; a field that is ``None`` matches all of them.
+
+    :param since: only entries that were recorded at this time or later
+    :param refers_to: only entries about the change with this identifier, its announcement included
+    """
+
+    since: datetime | None = None
+    package: str | None = None
+    kind: str | None = None
+    event: str | None = None
+    refers_to: str | None = None
+
+
+def lock_changes(connection: Connection) -> None:
+    """Let only this transaction add changes, so that its view of earlier entries stays complete."""
+    lock_transaction(connection, AdvisoryLock.CHANGES)
+
+
+def add_changes(
+    connection: Connection,
+    entries: Sequence[PerformanceChange],
+    looks: Mapping[str, ChangeLook],
+) -> int:
+    """Add entries and looks; the caller owns the transaction. Known entries are left as they are.
+
+    :returns: number of entries that were new
+    """
+    added = 0
+    for entry in entries:
+        values = {name: getattr(entry, name) for name in _NAMES} | {
+            "kind": entry.kind.value, "event": entry.event.value,
+        }  # fmt: skip
+        statement = (
+            insert(ChangeRow)
+            .values(**values)
+            .on_conflict_do_nothing(index_elements=["change_id"])
+            .returning(ChangeRow.number)
+        )
+        if connection.scalar(statement) is not None:
+            added += 1
+            _record_news(connection, entry)
+    if looks:
+        rows = [{"change_id": key, "looks": it.looks, "jobs": it.jobs} for key, it in looks.items()]
+        upsert = insert(ChangeLookRow)
+        newer = {name: upsert.excluded[name] for name in ("looks", "jobs")}
+        connection.execute(
+            upsert.on_conflict_do_update(index_elements=["change_id"], set_=newer), rows
+        )
+    return added
+
+
+def _record_news(connection: Connection, entry: PerformanceChange) -> None:
+    """Record the event of a new entry, unless it only confirms what is known, or is old."""
+    recent = entry.seen_at is not None and entry.seen_at > datetime.now(UTC) - _NEWS
+    if not recent or entry.event is ChangeEvent.CONFIRMED:
+        return
+    data = {
+        "event": entry.event.value,
+        "refers_to": entry.refers_to,
+        "package": entry.package,
+        "host": entry.host,
+        "from_version": entry.from_version,
+        "to_version": entry.to_version,
+        "indicator": entry.indicator,
+        "hardware": entry.hardware_label,
+        "verdict": entry.verdict,
+        "effect_percent": entry.effect_pct,
+        "interval_percent": [entry.interval_low_pct, entry.interval_high_pct],
+    }
+    record_event(connection, EventKind.CHANGE_RECORDED, entry.change_id, data)
+
+
+def all_changes(connection: Connection) -> list[RecordedChange]:
+    """All entries, oldest first."""
+    return [_change(row) for row in connection.execute(_changes().order_by(ChangeRow.number))]
+
+
+def standing_changes(connection: Connection, packages: Collection[str]) -> list[RecordedChange]:
+    """The last entry about each change in these packages that is not withdrawn, oldest first."""
+    row = ChangeRow
+    announcement = func.coalesce(row.refers_to, row.change_id)
+    latest = (
+        select(func.max(row.number)).where(row.package.in_(packages)).group_by(announcement)
+    ).scalar_subquery()
+    query = _changes().where(row.number.in_(latest), row.event != ChangeEvent.WITHDRAWN.value)
+    return [_change(it) for it in connection.execute(query.order_by(row.number))]
+
+
+def change_looks(connection: Connection) -> dict[str, ChangeLook]:
+    """How often each comparison was judged, by identifier of the change."""
+    row = ChangeLookRow
+    rows = connection.execute(select(row.change_id, row.looks, row.jobs))
+    return {key: ChangeLook(looks, jobs) for key, looks, jobs in rows}
+
+
+def browse_changes(
+    connection: Connection, wanted: ChangeFilter, *, after: int | None = None, limit: int
+) -> list[RecordedChange]:
+    """Entries, newest first.
+
+    :param after: number of the last entry on the previous page
+    """
+    row = ChangeRow
+    values = {row.package: wanted.package, row.kind: wanted.kind, row.event: wanted.event}
+    query = _changes().where(*matching(values))
+    if wanted.since is not None:
+        query = query.where(row.recorded_at >= wanted.since)
+    if wanted.refers_to is not None:
+        query = query.where(func.coalesce(row.refers_to, row.change_id) == wanted.refers_to)
+    if after is not None:
+        query = query.where(row.number < after)
+    return [
+        _change(it) for it in connection.execute(query.order_by(row.number.desc()).limit(limit))
+    ]
+
+
+def change_named(connection: Connection, change_id: str) -> RecordedChange | None:
+    """An entry by its identifier, or ``None``."""
+    row = connection.execute(_changes().where(ChangeRow.change_id == change_id)).one_or_none()
+    return None if row is None else _change(row)
+
+
+def _changes() -> Select[Any]:
+    return select(*(getattr(ChangeRow, name) for name in _RECORDED))
+
+
+def _change(row: Row[Any]) -> RecordedChange:
+    values = dict(row._mapping)
+    kind, event = ChangeKind(values.pop("kind")), ChangeEvent(values.pop("event"))
+    return RecordedChange(kind=kind, event=event, **values)

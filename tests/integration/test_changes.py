@@ -1,0 +1,187 @@
+"""The list of changes in the record, on the command line, over HTTP and in its feeds."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner
+from flask.testing import FlaskClient
+from sqlalchemy import select
+
+from adviser.answering.change_recording import record_changes
+from api.app import create_app
+from api.service import EXTENSION
+from cli.changes import changes
+from cli.ingest import ingest
+from graph.engine import Stores
+from graph.record.changes import ChangeFilter, all_changes, browse_changes
+from graph.tables import ChangeLookRow, ChangeRow
+from tests.factories.inspections import (
+    inspection_files,
+    specification_document,
+    stack_jobs,
+    write,
+)
+
+RATES = [200.0 * (1 + 0.002 * (-1) ** block) for block in range(10)]
+ATOM = {"a": "http://www.w3.org/2005/Atom"}
+
+
+@pytest.fixture
+def measured(stores: Stores, tmp_path: Path) -> Stores:
+    """Three releases of numpy in otherwise equal stacks; the second is a quarter faster."""
+    for turn, (version, factor) in enumerate([("2.0.0", 1.0), ("2.1.0", 1.25), ("2.2.0", 1.25)]):
+        rates = [
+            factor * rate * (1 + 0.001 * (turn - 1) * (-1) ** n) for n, rate in enumerate(RATES)
+        ]
+        name = f"inspection-matmul-0000000{'abc'[turn]}"
+        files = inspection_files(
+            stack_jobs(rates, name, turn), specification_document({"numpy": version})
+        )
+        write(tmp_path / "inspections" / name, files)
+    done = CliRunner().invoke(
+        ingest, ["inspections", str(tmp_path / "inspections")], obj=stores.settings
+    )
+    assert done.exit_code == 0, done.output
+    return stores
+
+
+@pytest.fixture
+def client(measured: Stores) -> Iterator[FlaskClient]:
+    record_changes(measured.engine)
+    app = create_app(measured.settings)
+    yield app.test_client()
+    app.extensions[EXTENSION].close()
+
+
+def rows(stores: Stores) -> list[Any]:
+    with stores.engine.connect() as connection:
+        return [
+            *connection.execute(select(*ChangeRow.__table__.columns).order_by(ChangeRow.number)),
+            *connection.execute(
+                select(*ChangeLookRow.__table__.columns).order_by(ChangeLookRow.change_id)
+            ),
+        ]
+
+
+def test_recording_is_idempotent_also_if_several_record_at_once(measured: Stores) -> None:
+    threads = [
+        threading.Thread(target=record_changes, args=(measured.engine,), daemon=True)
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    before = rows(measured)
+    assert len(before) == 3
+    assert record_changes(measured.engine) == ()
+    assert rows(measured) == before
+
+
+def test_the_filters_of_the_list(measured: Stores) -> None:
+    (entry,) = record_changes(measured.engine)
+    assert (entry.package, entry.from_version, entry.to_version) == ("numpy", "2.0.0", "2.1.0")
+    now = datetime.now(UTC)
+    with measured.engine.connect() as connection:
+        (stored,) = all_changes(connection)
+        for wanted, count in (
+            (ChangeFilter(package="numpy"), 1), (ChangeFilter(package="flask"), 0),
+            (ChangeFilter(since=stored.recorded_at), 1), (ChangeFilter(since=now), 0),
+            (ChangeFilter(kind="machine"), 0), (ChangeFilter(event="announced"), 1),
+            (ChangeFilter(refers_to=stored.change_id), 1), (ChangeFilter(refers_to="sha256:0"), 0),
+        ):  # fmt: skip
+            assert len(browse_changes(connection, wanted, limit=10)) == count, wanted
+
+
+def test_the_command_records_and_lists(measured: Stores) -> None:
+    nothing = CliRunner().invoke(changes, [], obj=measured.settings)
+    assert "--update" in nothing.stdout
+    done = CliRunner().invoke(changes, ["--update", "--json"], obj=measured.settings)
+    assert done.exit_code == 0, done.output
+    (listed,) = json.loads(done.stdout)["changes"]
+    assert listed["title"].startswith("numpy 2.0.0 → 2.1.0: 2")
+    text = CliRunner().invoke(
+        changes, ["--since", "7d", "--package", "NumPy"], obj=measured.settings
+    )
+    assert "announced: numpy 2.0.0 → 2.1.0" in " ".join(text.stdout.split())
+    bad = CliRunner().invoke(changes, ["--since", "yesterday"], obj=measured.settings)
+    assert bad.exit_code != 0
+    assert "--since" in str(bad.exception)
+
+
+def test_the_api_lists_entries_and_finds_one(client: FlaskClient) -> None:
+    page = client.get("/api/v2/changes", query_string={"package": "numpy"}).json
+    assert page is not None
+    (item,) = page["items"]
+    assert page["next"] is None
+    one = client.get(f"/api/v2/changes/{item['change_id']}").json
+    assert one is not None
+    assert {key: one[key] for key in item} == item
+    assert client.get("/api/v2/changes/sha256:00").status_code == 404
+    for since, status in (
+        ("now", 400),
+        ("0001-01-01T00:00:00+14:00", 400),
+        # An offset that PostgreSQL does not accept.
+        ("2026-01-01T00:00:00-20:40", 200),
+    ):
+        answer = client.get("/api/v2/changes", query_string={"since": since})
+        assert answer.status_code == status, since
+
+
+def test_pages_show_what_the_api_lists(client: FlaskClient) -> None:
+    page = client.get("/api/v2/changes").json
+    assert page is not None
+    for address in ("/", "/changes", f"/changes/{page['items'][0]['change_id']}"):
+        content = client.get(address).text
+        assert page["items"][0]["title"] in content
+        assert f"{page['items'][0]['effect_pct']:+.1f} %" in content
+
+
+def test_the_atom_feed_is_well_formed_and_escapes_what_came_from_outside(
+    client: FlaskClient, measured: Stores
+) -> None:
+    with measured.engine.begin() as connection:
+        connection.exec_driver_sql(
+            "UPDATE changes SET hardware_label = '<script>alert(1)</script> & \x01'"
+        )
+    response = client.get("/api/v2/changes/feed.atom")
+    assert response.content_type.startswith("application/atom+xml")
+    assert "<script>" not in response.text
+    feed = ET.fromstring(response.data)
+    assert feed.tag == "{http://www.w3.org/2005/Atom}feed"
+    (entry,) = feed.findall("a:entry", ATOM)
+    assert "<script>alert(1)</script> & " in (entry.findtext("a:content", "", ATOM))
+    assert entry.findtext("a:id", "", ATOM).startswith("urn:thoth:change:sha256:")
+    for name in ("id", "title", "updated"):
+        assert feed.findtext(f"a:{name}", "", ATOM)
+        assert entry.findtext(f"a:{name}", "", ATOM)
+    again = client.get(
+        "/api/v2/changes/feed.atom", headers={"If-None-Match": response.headers["ETag"]}
+    )
+    assert (again.status_code, again.data) == (304, b"")
+    late = {"If-Modified-Since": response.headers["Last-Modified"]}
+    assert client.get("/api/v2/changes/feed.atom", headers=late).status_code == 304
+
+
+def test_the_json_feed_has_the_same_entries(client: FlaskClient) -> None:
+    response = client.get("/api/v2/changes/feed.json")
+    assert response.content_type.startswith("application/feed+json")
+    feed = json.loads(response.data)
+    assert feed["version"] == "https://jsonfeed.org/version/1.1"
+    (item,) = feed["items"]
+    assert {"id", "url", "title", "content_text", "date_published"} <= item.keys()
+    entry = client.get(item["url"]).json
+    assert entry is not None
+    assert item["id"] == f"urn:thoth:change:{entry['change_id']}"
+    unchanged = {"If-None-Match": response.headers["ETag"]}
+    assert client.get("/api/v2/changes/feed.json", headers=unchanged).status_code == 304
+    none = json.loads(client.get("/api/v2/changes/feed.json?package=flask").data)
+    assert none["items"] == []

@@ -1,0 +1,182 @@
+"""``thoth monkey`` as a person runs it, on both stores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from graph.engine import Stores
+from pis.amun.specification import load_specification
+from tests.factories.releases import release
+from tests.services.commands import WHERE, thoth
+from tests.services.index import package_index
+from tests.services.projection import deliver
+
+
+@pytest.fixture
+def known(stores: Stores) -> Stores:
+    """``web`` needs ``numpy``; versions 3 of ``web`` and 1 of ``numpy`` never meet."""
+    deliver(
+        stores,
+        [
+            release("web", "3.0", ["numpy>=2"]),
+            release("web", "2.0", ["numpy>=1"]),
+            release("numpy", "3.0"),
+            release("numpy", "2.0"),
+            release("numpy", "1.0"),
+        ],
+    )
+    return stores
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "requirements.in").write_text("web\nnumpy\n", encoding="utf-8")
+    return folder
+
+
+def monkey(stores: Stores, project: Path, *arguments: str) -> dict[str, Any]:
+    done = thoth(stores.settings, "monkey", str(project), *WHERE, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def test_the_size_of_the_space_is_printed(known: Stores, project: Path) -> None:
+    size = monkey(known, project, "--count")
+    assert size["product_of_direct_requirements"] == "6"
+    assert size["valid_stacks"] == {"exact": True, "number": "5", "low": "5", "high": "5"}
+
+
+def test_a_dry_run_shows_all_stacks_and_writes_nothing(known: Stores, project: Path) -> None:
+    report = monkey(known, project, "--strategy", "all", "--dry-run")
+    assert sorted(tuple(it["packages"].values()) for it in report["stacks"]) == [
+        ("1.0", "2.0"), ("2.0", "2.0"), ("2.0", "3.0"), ("3.0", "2.0"), ("3.0", "3.0"),
+    ]  # fmt: skip
+    assert [it.name for it in project.iterdir()] == ["requirements.in"]
+
+
+def test_specifications_are_written_once_and_a_run_continues(
+    known: Stores, project: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "stacks"
+    arguments = ("--strategy", "newest", "--pi", "import", "--out", str(out))
+    first = monkey(known, project, *arguments, "--stacks", "2")
+    names = [it["specifications"]["import"] for it in first["stacks"]]
+    assert first["stacks"][0]["packages"] == {"numpy": "3.0", "web": "3.0"}
+    written = {name: (out / name).stat().st_mtime_ns for name in names}
+    for name in names:
+        specification = load_specification(json.loads((out / name).read_text("utf-8")))
+        assert specification.script == "import"
+        assert specification.batch_size == 5
+        assert len(specification.lock.packages) == 2
+    more = monkey(known, project, *arguments, "--stacks", "3")
+    assert [it["packages"] for it in more["stacks"][:2]] == [
+        it["packages"] for it in first["stacks"]
+    ]
+    assert {name: (out / name).stat().st_mtime_ns for name in names} == written
+    assert json.loads((out / "monkey.json").read_text("utf-8")) == more
+    done = thoth(known.settings, "monkey", str(project), *WHERE, *arguments, "--seed", "7")
+    assert done.returncode == 2
+    assert "belongs to a run with other options" in done.stderr
+
+
+def test_pairs_that_cannot_occur_are_listed_with_their_proof(known: Stores, project: Path) -> None:
+    report = monkey(known, project, "--strategy", "coverage", "--dry-run")
+    assert len(report["stacks"]) == 5
+    (infeasible,) = report["infeasible"]
+    assert infeasible["versions"] == {"numpy": ["1.0"], "web": ["3.0"]}
+    assert any("web" in line and "numpy>=2" in line for line in infeasible["proof"])
+
+
+def test_other_packages_keep_the_versions_of_a_lock(
+    known: Stores, project: Path, tmp_path: Path
+) -> None:
+    lock = tmp_path / "requirements.txt"
+    lock.write_text("web==2.0\nnumpy==1.0\n", encoding="utf-8")
+    report = monkey(
+        known, project, "--strategy", "all", "--dry-run", "--base", str(lock),
+        "--only-packages", "numpy",
+    )  # fmt: skip
+    versions = [it["packages"] for it in report["stacks"]]
+    assert {it["web"] for it in versions} == {"2.0"}
+    assert {it["numpy"] for it in versions} == {"1.0", "2.0", "3.0"}
+
+
+def test_stacks_are_submitted_once(known: Stores, project: Path, tmp_path: Path) -> None:
+    arguments = ("--strategy", "all", "--pi", "import", "--out", str(tmp_path / "stacks"))
+    first = monkey(known, project, *arguments, "--submit", "queue")
+    again = monkey(known, project, *arguments, "--submit", "queue")
+    inspections = [it["inspections"] for it in first["stacks"]]
+    assert [it["inspections"] for it in again["stacks"]] == inspections
+    assert len({name for it in inspections for name in it.values()}) == 5
+    with known.engine.connect() as connection:
+        jobs = text("SELECT count(*) FROM procrastinate_jobs WHERE queue_name = 'inspections'")
+        assert connection.scalar(jobs) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "--out: name the folder"),
+        (("--out", "x"), "--pi: name an indicator"),
+        (("--dry-run", "--only-packages", "nothing"), "--only-packages: nothing cannot be"),
+        (("--dry-run", "--jobs", "3"), "--jobs and --hours: less than one stack"),
+        (("--dry-run", "--pi", "walk"), "'walk' is not an indicator"),
+        (("--dry-run", "--submit", "queue"), "--submit and --dry-run"),
+    ],
+)
+def test_options_that_cannot_be_used_are_refused(
+    known: Stores, project: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = thoth(known.settings, "monkey", str(project), *WHERE, *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_no_stack_is_exit_code_1_with_the_conflict(known: Stores, project: Path) -> None:
+    done = thoth(
+        known.settings, "monkey", str(project), *WHERE, "--dry-run", "--constraint", "numpy<1",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "a constraint of the request says numpy<1" in done.stderr
+
+
+def test_versions_are_read_from_an_index_with_what_they_require(
+    stores: Stores, project: Path
+) -> None:
+    """``web 1.0`` needs an old ``numpy`` that no newer stack needs."""
+    with package_index(protected=False, json=True, ranges=True, validators=True) as index:
+        index.add_wheel("web", "2.0", metadata="Requires-Dist: numpy>=2\n")
+        index.add_wheel("web", "1.0", metadata="Requires-Dist: numpy<2\n")
+        for version in ("3.0", "2.0", "1.0"):
+            index.add_wheel("numpy", version)
+        (project / "requirements.in").write_text("web\n", encoding="utf-8")
+        done = thoth(
+            stores.settings, "monkey", str(project), *WHERE, "--strategy", "all", "--dry-run",
+            "--json", PACKAGE_INDEXES=f"pypi={index.url}",
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    stacks = sorted(tuple(it["packages"].values()) for it in report["stacks"])
+    assert stacks == [("1.0", "1.0"), ("3.0", "2.0")]
+    assert report["unread_versions"] == {"numpy": 1}
+
+
+def test_informative_says_why_each_stack_was_chosen_and_why_it_stopped(
+    known: Stores, project: Path
+) -> None:
+    report = monkey(known, project, "--strategy", "informative", "--dry-run")
+    reference, *others = report["stacks"]
+    assert reference["packages"] == {"numpy": "3.0", "web": "3.0"}
+    assert {tuple(it["packages"].values()) for it in others} >= {("2.0", "3.0"), ("3.0", "2.0")}
+    assert all("nothing is measured yet" in it["reason"] for it in others)
+    assert "nothing else is worth measuring" in report["sampling"]
+    none = monkey(known, project, "--strategy", "informative", "--dry-run", "--threshold", "1000")
+    assert none["stacks"] == []
+    assert none["sampling"] == "stopped because nothing else is worth measuring"

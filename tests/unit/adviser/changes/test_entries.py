@@ -1,0 +1,190 @@
+"""Which changes are announced, confirmed, resized and withdrawn, and that nothing moves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from adviser.changes.entries import ChangeUpdate, new_entries
+from adviser.changes.looks import LOOK_ALPHA, MAX_LOOKS
+from graph.changes import ChangeEvent, ChangeKind, ChangeLook, PerformanceChange
+from tests.factories.evidence import GAIN, Bench, jobs, series
+
+BEGAN = datetime(2025, 1, 1, tzinfo=UTC)
+
+
+def releases(gains: Sequence[float], count: int = 8, *, rest: str = "rest==1") -> Bench:
+    bench = Bench()
+    for number, gain in enumerate(gains, 1):
+        bench.measure(bench.stack(f"fast=={number}", rest), jobs(gain, count, seed=number))
+    return bench
+
+
+def first(bench: Bench) -> ChangeUpdate:
+    return new_entries(bench.evidence(), [], {})
+
+
+def test_each_release_is_compared_with_the_one_before_it_only() -> None:
+    update = first(releases([0.0, GAIN, GAIN, 0.0]))
+    assert [(it.from_version, it.to_version, it.verdict) for it in update.entries] == [
+        ("1", "2", "faster"), ("3", "4", "slower"),
+    ]  # fmt: skip
+    assert {it.comparisons for it in update.entries} == {3}
+    assert update.entries[0].interval_low_pct > 20
+    assert update.entries[0].interval_high_pct < 40
+
+
+def test_versions_are_ordered_as_releases_and_not_as_text() -> None:
+    bench = Bench()
+    for version, gain in (("9", 0.0), ("10", GAIN)):
+        bench.measure(bench.stack(f"fast=={version}"), jobs(gain))
+    (entry,) = first(bench).entries
+    assert (entry.from_version, entry.to_version) == ("9", "10")
+
+
+def test_stacks_that_differ_in_two_packages_are_not_compared() -> None:
+    bench = Bench()
+    bench.measure(bench.stack("fast==1", "rest==1"), jobs())
+    bench.measure(bench.stack("fast==2", "rest==2"), jobs(GAIN))
+    assert first(bench) == ChangeUpdate((), {})
+
+
+def test_series_of_other_hardware_are_changes_of_their_own() -> None:
+    bench = releases([0.0, GAIN])
+    for number, gain in enumerate([0.0, GAIN], 1):
+        elsewhere = series(hardware="sha256:" + "b" * 64)
+        bench.measure(bench.stack(f"fast=={number}", "rest==1"), jobs(gain), elsewhere)
+    entries = first(bench).entries
+    assert len({it.change_id for it in entries}) == len(entries) == 2
+
+
+def test_equal_evidence_adds_nothing_the_second_time() -> None:
+    evidence = releases([0.0, GAIN]).evidence()
+    update = new_entries(evidence, [], {})
+    assert update.entries
+    assert new_entries(evidence, update.entries, update.looks) == ChangeUpdate((), {})
+
+
+def test_the_identifier_does_not_depend_on_the_results() -> None:
+    some, others = (first(releases([0.0, gain])).entries for gain in (GAIN, 2 * GAIN))
+    assert some[0].change_id == others[0].change_id
+    assert some[0].effect_pct != others[0].effect_pct
+
+
+def after(update: ChangeUpdate, bench: Bench) -> list[PerformanceChange]:
+    return list(new_entries(bench.evidence(), update.entries, update.looks).entries)
+
+
+@pytest.mark.parametrize(
+    ("later", "events"),
+    [
+        (GAIN, [ChangeEvent.CONFIRMED]),
+        (2 * GAIN, [ChangeEvent.RESIZED]),
+        (0.0, [ChangeEvent.WITHDRAWN]),
+        (-GAIN, [ChangeEvent.WITHDRAWN]),
+    ],
+)
+def test_later_evidence_makes_a_new_entry_that_refers_to_the_first(
+    later: float, events: list[ChangeEvent]
+) -> None:
+    update = first(releases([0.0, GAIN]))
+    entries = after(update, releases([0.0, later], 16))
+    assert [it.event for it in entries] == events
+    (entry,) = entries
+    assert entry.refers_to == update.entries[0].change_id != entry.change_id
+    assert entry.look == 2
+
+
+def test_a_few_more_jobs_are_no_new_look() -> None:
+    update = first(releases([0.0, 0.0]))
+    assert update.entries == ()
+    assert after(update, releases([0.0, GAIN], 15)) == []
+    assert [it.event for it in after(update, releases([0.0, GAIN], 16))] == [ChangeEvent.ANNOUNCED]
+
+
+def test_after_the_last_look_nothing_is_announced() -> None:
+    bench = releases([0.0, GAIN], 16)
+    (identifier,) = first(bench).looks
+    for looks, announced in ((MAX_LOOKS - 1, 1), (MAX_LOOKS, 0)):
+        update = new_entries(bench.evidence(), [], {identifier: ChangeLook(looks, 8)})
+        assert len(update.entries) == announced
+        assert update.looks[identifier] == ChangeLook(looks + 1, 16)
+
+
+def test_a_withdrawn_change_stays_withdrawn() -> None:
+    update = first(releases([0.0, GAIN]))
+    (withdrawn,) = after(update, releases([0.0, 0.0], 16))
+    known = [*update.entries, withdrawn]
+    looks = {withdrawn.announcement: ChangeLook(2, 16)}
+    assert new_entries(releases([0.0, GAIN], 40).evidence(), known, looks).entries == ()
+
+
+def test_identical_releases_are_seldom_announced_although_they_are_judged_five_times() -> None:
+    draw, histories, false = np.random.default_rng(11), 150, 0
+    for _ in range(histories):
+        rates = draw.normal(0, 0.03, (4, 160))
+        known: list[PerformanceChange] = []
+        looks: dict[str, ChangeLook] = {}
+        for count in (5, 10, 20, 40, 80, 160):
+            bench = Bench()
+            for number, row in enumerate(rates, 1):
+                bench.measure(bench.stack(f"fast=={number}"), row[:count])
+            update = new_entries(bench.evidence(), known, looks)
+            known += update.entries
+            looks |= update.looks
+        assert {it.looks for it in looks.values()} == {MAX_LOOKS + 1}
+        false += bool(known)
+    # Five looks of a fifth of 5 %; a binomial count of 150 exceeds 14 in 1 of 100 cases at 5 %.
+    assert false <= 14, LOOK_ALPHA
+
+
+def nights(levels: Sequence[float], *, runs: int, begin: int = 0) -> Bench:
+    """Runs of one stack of five jobs each, one a night, with these levels in equal parts."""
+    bench, stack = Bench(), ""
+    stack = bench.stack("fast==1", "rest==1")
+    draw = np.random.default_rng(5)
+    for night in range(runs):
+        level = levels[night * len(levels) // runs] + draw.normal(0, 0.01)
+        when = BEGAN + timedelta(days=begin + night)
+        bench.measure(stack, jobs(level, 5, seed=night), run=f"run {night:03}", begin=when)
+    return bench
+
+
+def test_a_machine_that_slows_down_is_announced_with_night_and_size() -> None:
+    (entry,) = first(nights([0.0, -0.15], runs=40)).entries
+    assert (entry.kind, entry.event) == (ChangeKind.MACHINE, ChangeEvent.ANNOUNCED)
+    assert (entry.host, entry.package, entry.verdict) == ("h1", None, "slower")
+    assert entry.from_stack == entry.to_stack
+    assert entry.seen_at is not None
+    assert abs((entry.seen_at - BEGAN).days - 20) <= 1
+    assert entry.interval_low_pct <= 100 * math.expm1(-0.15) <= entry.interval_high_pct
+
+
+def test_a_steady_machine_has_no_entry() -> None:
+    assert first(nights([0.0], runs=40)).entries == ()
+
+
+def test_a_step_is_confirmed_once_and_is_not_announced_again_if_its_night_moves() -> None:
+    bench = nights([0.0] * 3 + [-0.15], runs=40)
+    whole = bench.evidence()
+    update = new_entries(whole, [], {})
+    (entry,) = update.entries
+    later = new_entries(whole, update.entries, update.looks)
+    assert [it.event for it in later.entries] == [ChangeEvent.CONFIRMED]
+    known = [*update.entries, *later.entries]
+    assert new_entries(whole, known, {}).entries == ()
+    assert entry.seen_at is not None
+    moved = replace(entry, change_id="sha256:moved", seen_at=entry.seen_at - timedelta(days=2))
+    again = new_entries(whole, [moved], {}).entries
+    assert [(it.event, it.refers_to) for it in again] == [(ChangeEvent.CONFIRMED, "sha256:moved")]
+
+
+def test_a_step_that_later_runs_do_not_show_is_withdrawn() -> None:
+    (entry,) = first(nights([0.0, -0.15], runs=40)).entries
+    (gone,) = new_entries(nights([0.0], runs=40).evidence(), [entry], {}).entries
+    assert (gone.event, gone.refers_to) == (ChangeEvent.WITHDRAWN, entry.change_id)

@@ -1,0 +1,71 @@
+"""Plots: where marks are, what they say, and text from outside."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element, fromstring
+
+import pytest
+
+from adviser.plots.canvas import Scale, scale_of, shortened
+from adviser.plots.effects import DrawnEffect, effects_plot
+from adviser.plots.samples import samples_plot
+
+
+def _of(svg: str, name: str, kind: str) -> list[Element]:
+    return [it for it in fromstring(svg).iter(name) if it.get("class") == kind]
+
+
+def test_an_interval_is_drawn_around_its_effect() -> None:
+    svg = effects_plot([DrawnEffect("numpy 2.3.5", 15.0, 10.0, 20.0, "faster", 2.0)], "effects")
+    (line,), (dot,) = _of(svg, "line", "faster"), _of(svg, "circle", "faster")
+    left, right, middle = (
+        float(line.attrib["x1"]),
+        float(line.attrib["x2"]),
+        float(dot.attrib["cx"]),
+    )
+    assert left < middle < right
+    assert middle - left == pytest.approx(right - middle, abs=0.02)
+    (zero,) = _of(svg, "line", "zero")
+    assert float(zero.attrib["x1"]) < left
+    assert dot.findtext("title") == "numpy 2.3.5: +15.0 %, 95 % interval +10.0 to +20.0 %; faster"
+
+
+def test_an_undetermined_effect_has_a_hollow_dot() -> None:
+    svg = effects_plot([DrawnEffect("a", 1.0, None, None, "undetermined")], "effects")
+    (dot,) = _of(svg, "circle", "undetermined open")
+    assert "interval unknown" in (dot.findtext("title") or "")
+    assert _of(svg, "line", "undetermined") == []
+
+
+def test_differences_up_to_delta_are_a_band_around_zero() -> None:
+    svg = effects_plot([DrawnEffect("a", 5.0, -5.0, 15.0, "undetermined", 2.0)], "effects")
+    (band,), (zero,) = _of(svg, "rect", "band"), _of(svg, "line", "zero")
+    middle = float(band.attrib["x"]) + float(band.attrib["width"]) / 2
+    assert middle == pytest.approx(float(zero.attrib["x1"]), abs=0.02)
+
+
+def test_text_from_outside_is_escaped() -> None:
+    hostile = "</text><script>alert(1)</script>"
+    svg = effects_plot([DrawnEffect(hostile, 1.0, 0.0, 2.0, "faster")], hostile)
+    assert "<script" not in svg
+    assert fromstring(svg).get("aria-label") == hostile
+
+
+def test_samples_are_dots_in_order_around_their_median() -> None:
+    svg = samples_plot([3.0, 1.0, 2.0], "seconds", "s")
+    dots = _of(svg, "circle", "mark")
+    assert [it.findtext("title") for it in dots] == ["1: 3 s", "2: 1 s", "3: 2 s"]
+    across = [float(it.attrib["cx"]) for it in dots]
+    assert across == sorted(across)
+    (line,) = _of(svg, "line", "line")
+    assert float(line.attrib["y1"]) == float(dots[2].attrib["cy"])
+
+
+def test_a_scale_of_equal_values_is_widened() -> None:
+    scale = scale_of([5.0, 5.0], 0, 100)
+    assert scale(5.0) == 50
+    assert Scale(0, 1, 100, 0).ticks(2) == [0.0, 0.5, 1.0]
+
+
+def test_long_labels_are_shortened_in_the_middle() -> None:
+    assert shortened("a" * 50 + "b" * 50, 66) == "aaaa…bbbb"

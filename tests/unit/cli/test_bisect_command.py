@@ -1,0 +1,100 @@
+"""``thoth bisect``: arguments that it rejects, its folder and its messages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from adviser.bisect.search import find_step
+from cli.bisect_measurer import SearchFolder, StackSeries
+from cli.bisect_view import print_searches
+from cli.main import run, thoth
+from common.errors import InvalidArgument
+from pis.amun.launchers import BuildFailed
+from tests.factories.planted_steps import PlantedMeasurer, step_levels
+
+SERIES = StackSeries("releases", [f"numpy {n}" for n in range(16)], lambda _: (None, ""), "numpy")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["numpy", "--pi", "nothing"], "nothing"),
+        (["a", "b", "c", "--pi", "matmul"], "one requirement, or two locks"),
+        (["numpy>>1", "--pi", "matmul"], "numpy>>1"),
+        (["numpy[x]", "--pi", "matmul"], "a name and versions only"),
+        (["no.txt", "none.txt", "--pi", "matmul"], "no.txt"),
+        (["numpy", "--pi", "matmul", "-p", "size"], "NAME=VALUE"),
+        (["a.txt", "b.txt", "--with", "c", "--pi", "matmul"], "--with"),
+        (["numpy", "--pi", "matmul", "--max-jobs", "3"], "--max-jobs"),
+    ],
+)
+def test_invalid_arguments_are_rejected_before_anything_runs(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("THOTH_HOME", str(tmp_path))
+    assert run(thoth, ["bisect", *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_belongs_to_one_question(tmp_path: Path) -> None:
+    folder = SearchFolder(tmp_path / "search")
+    state = folder.state({"subjects": ["numpy"]})
+    folder.write_state({**state, "held": {"a": "1"}})
+    assert folder.state({"subjects": ["numpy"]})["held"] == {"a": "1"}
+    with pytest.raises(InvalidArgument, match="another question"):
+        folder.state({"subjects": ["pandas"]})
+
+
+def test_a_broken_state_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bisect.json").write_text("{")
+    with pytest.raises(InvalidArgument, match=r"bisect\.json"):
+        SearchFolder(tmp_path).state({})
+
+
+def test_a_stack_is_locked_once_and_a_refusal_is_kept(tmp_path: Path) -> None:
+    folder, calls = SearchFolder(tmp_path), []
+
+    def refuse() -> dict[str, object]:
+        calls.append(1)
+        raise BuildFailed("no-wheel", "no wheel for this Python")
+
+    for _ in range(2):
+        assert folder.stack(["a==1"], refuse) == {"refusal": "no wheel for this Python"}
+    assert len(calls) == 1
+
+
+def test_an_index_that_does_not_answer_is_no_refusal(tmp_path: Path) -> None:
+    def fail() -> dict[str, object]:
+        raise BuildFailed("index-unreachable", "no answer")
+
+    with pytest.raises(BuildFailed):
+        SearchFolder(tmp_path).stack(["a==1"], fail)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_the_answer_names_the_pair_the_interval_and_what_was_skipped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    measurer = PlantedMeasurer(step_levels(16, {9: -0.2}), 1, missing=frozenset({15}))
+    search = find_step(measurer, 16)
+    print_searches([(SERIES, search)], Path("out"), as_json=False)
+    printed = capsys.readouterr().out
+    assert "numpy 8 → numpy 9: " in printed
+    assert "% slower (95 % interval -" in printed
+    assert "skipped: numpy 15: no wheel" in printed
+    print_searches([(SERIES, search)], Path("out"), as_json=True)
+    document = json.loads(capsys.readouterr().out)["searches"][0]
+    assert (document["state"], document["before"]) == ("step", "numpy 8")
+    assert document["confirmation"]["interval_high_pct"] < 0
+    assert document["jobs"] == document["search_jobs"] + document["confirming_jobs"]
+
+
+def test_no_step_is_printed_as_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    search = find_step(PlantedMeasurer(step_levels(16, {}), 1), 16)
+    print_searches([(SERIES, search)], Path("out"), as_json=False)
+    assert "no step of 3 % or more from numpy 0 to numpy 15" in capsys.readouterr().out
