@@ -1,0 +1,89 @@
+"""``thoth loop``: run a night in the foreground, and show how far releases and projects are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from cli.console import Column, Table, counts_text, print_json, progress_bars
+from cli.help_pages import CommandGroup
+from cli.options import as_json_option
+from common.settings import Settings
+from common.terminal import printable
+
+
+@click.group(cls=CommandGroup)
+def loop() -> None:
+    """Keep the advice of watched projects up to date."""
+
+
+@loop.command("run")
+@click.option("--until-idle", is_flag=True,
+              help="Run nights until no release and no batch waits for another one.")  # fmt: skip
+@as_json_option
+@click.pass_context
+def run_(context: click.Context, until_idle: bool, as_json: bool) -> None:
+    """Run a night now, or continue the night that was interrupted.
+
+    Exit code 1 if the night ended early; the output says why. Run the command again after an
+    interruption: what is finished is not repeated.
+    """
+    from adviser.resolver.worker import ResolverWorker
+    from loop.night import run_night
+    from loop.status import is_idle
+    from pis.amun.processes import interrupted_by_signals
+
+    settings: Settings = context.obj
+    reports, before = [], None
+    with interrupted_by_signals(), ResolverWorker() as worker, progress_bars("jobs") as bars:
+
+        def on_step(step: str, counts: Mapping[str, Any] | None) -> None:
+            if counts is not None:
+                for warning in counts.get("warnings", ()):
+                    click.echo(f"warning: {printable(warning)}", err=True)
+                numbers = {name: it for name, it in counts.items() if isinstance(it, int) and it}
+                click.echo(f"{step:<9} {counts_text(numbers) or 'nothing to do'}", err=True)
+
+        def on_job(done: int, jobs: int) -> None:
+            bars.update("jobs", done, jobs)
+
+        while True:
+            reports.append(run_night(settings, worker.resolve, on_step=on_step, on_job=on_job))
+            idle, waiting = is_idle(settings)
+            if not until_idle or idle or reports[-1].problem or waiting == before:
+                break
+            before = waiting
+    if as_json:
+        print_json({"nights": [
+            {"night": it.night, "problem": it.problem,
+             "steps": {step.step: dict(step.output) for step in it.steps}}
+            for it in reports
+        ]})  # fmt: skip
+    if reports[-1].problem is not None:
+        click.echo(f"the night ended early: {printable(reports[-1].problem)}", err=True)
+        context.exit(1)
+
+
+@loop.command()
+@as_json_option
+@click.pass_obj
+def status(settings: Settings, as_json: bool) -> None:
+    """Show the state of each release and each watched project, and the last nights."""
+    from graph.migrate import migrated_stores
+    from loop.status import status_document
+
+    with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
+        document = status_document(connection)
+    if as_json:
+        print_json(document)
+        return
+    table = Table([Column("what"), Column("state"), Column("jobs", right=True),
+                   Column("reason", wraps=True)])  # fmt: skip
+    for each in (*document["releases"], *document["watches"]):
+        jobs = f"{each['measured_jobs']} of {each['planned_jobs']}" if each["planned_jobs"] else ""
+        table.add(each["subject"], each["state"], jobs, each["reason"] or "")
+    table.print()
+    for night in document["nights"][:1]:
+        click.echo(f"night {night['night']}: {night['state']}")

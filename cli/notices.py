@@ -1,0 +1,105 @@
+"""``thoth notices``: the messages to webhooks and people, and the state of their delivery."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from cli.console import Column, Table, counted, print_json
+from cli.help_pages import CommandGroup
+from cli.options import EnumChoice, as_json_option
+from common.errors import InvalidArgument
+from common.settings import Settings
+
+_MOST = 10_000
+
+
+@click.group(cls=CommandGroup)
+def notices() -> None:
+    """Show and repeat notices; WEBHOOKS and NOTICE_TARGETS name their targets."""
+
+
+@notices.command("list")
+@click.option("--state", type=EnumChoice("graph.record.notices:NoticeState"),
+              help="Only notices in this state.")  # fmt: skip
+@click.option("--limit", type=click.IntRange(1, _MOST), default=100, show_default=True,
+              help="Number of notices to list, newest first.")  # fmt: skip
+@as_json_option
+@click.pass_obj
+def list_(settings: Settings, state: str | None, limit: int, as_json: bool) -> None:
+    """List notices, newest first, with the error of the last attempt."""
+    from graph.migrate import migrated_stores
+    from graph.record.notices import NoticeState, list_notices
+
+    wanted = None if state is None else NoticeState(state)
+    with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
+        rows = list_notices(connection, wanted, limit + 1)  # one more shows whether there are more
+    listed, truncated = rows[:limit], len(rows) > limit
+    if truncated:
+        click.echo(f"only the newest {limit} are listed; --limit lists more", err=True)
+    if as_json:
+        documents = [{**asdict(it), "state": it.state.value} for it in listed]
+        print_json({"notices": documents, "truncated": truncated})
+        return
+    table = Table([
+        Column("notice"), Column("target"), Column("event", wraps=True), Column("state"),
+        Column("attempts", right=True), Column("error", wraps=True),
+    ])  # fmt: skip
+    for each in listed:
+        event = f"{each.subject} ({each.kind})"
+        state, attempts = each.state.value, str(each.attempts)
+        table.add(each.notice_id, each.target, event, state, attempts, each.error or "")
+    table.print()
+
+
+@notices.command()
+@click.argument("notice_ids", nargs=-1, metavar="[ID]...")
+@as_json_option
+@click.pass_obj
+def retry(settings: Settings, notice_ids: tuple[str, ...], as_json: bool) -> None:
+    """Send notices that were given up again: those with an ID, or all.
+
+    They get all attempts again, and workers send them within a minute.
+    """
+    from graph.migrate import migrated_stores
+    from graph.record.notices import retry_notices
+
+    with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
+        number = 0
+        for notice_id in dict.fromkeys(notice_ids) or (None,):
+            retried = retry_notices(connection, notice_id)
+            if notice_id is not None and not retried:
+                raise InvalidArgument(
+                    f"ID: no notice {notice_id!r} was given up; see `thoth notices list`"
+                )
+            number += retried
+    if as_json:
+        print_json({"retried": number})
+    else:
+        click.echo(f"{counted(number, 'notice')} will be sent again")
+
+
+@notices.command("send-test")
+@click.argument("target")
+@as_json_option
+@click.pass_obj
+def send_test(settings: Settings, target: str, as_json: bool) -> None:
+    """Send a test notice to TARGET now, without a retry; nothing is stored.
+
+    Exit code 1 if the target has not acknowledged the notice.
+    """
+    from loop.notice_targets import planned_targets
+    from loop.notice_targets import send_test as send
+
+    names = planned_targets(settings)
+    if target not in names:
+        known = ", ".join(sorted(names)) or "none"
+        raise InvalidArgument(
+            f"TARGET: {target!r} is not in WEBHOOKS or NOTICE_TARGETS; known targets: {known}"
+        )
+    notice_id = send(settings, target)
+    if as_json:
+        print_json({"target": target, "notice_id": notice_id})
+    else:
+        click.echo(f"{target} has acknowledged {notice_id}")

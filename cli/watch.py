@@ -1,0 +1,133 @@
+"""``thoth watch``: the projects and packages that the nightly loop keeps advice up to date for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.console import Column, Table, print_json
+from cli.help_pages import CommandGroup
+from cli.options import advice_request_of, as_json_option, request_options
+from common.errors import InvalidArgument
+from common.settings import Settings
+
+if TYPE_CHECKING:
+    from graph.record.watches import AdviceWatch, NewWatch
+
+
+@click.group(cls=CommandGroup)
+def watch() -> None:
+    """Name the projects and packages that the nightly loop watches."""
+
+
+@watch.command()
+@click.argument("names", nargs=-1, required=True, metavar="PROJECT|PACKAGE...")
+@request_options
+@as_json_option
+@click.pass_obj
+def add(settings: Settings, /, names: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Watch projects and packages.
+
+    PROJECT is the path of a project's folder, or of a file in it; PACKAGE is a name or a
+    requirement, such as 'numpy>=2'. The options are those of `thoth advise`, and every night
+    repeats this request. A name that is watched already gets the new request.
+    """
+    from graph.migrate import migrated_stores
+    from graph.record.watches import add_watch
+
+    wanted = [_new_watch(settings, name, options) for name in names]
+    with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
+        added = [(it, add_watch(connection, it)) for it in wanted]
+    if as_json:
+        print_json({"watches": [
+            {"watch_id": it.watch_id, "kind": it.kind.value, "name": it.name, "new": new}
+            for it, new in added
+        ]})  # fmt: skip
+        return
+    for each, new in added:
+        click.echo(f"{each.name}: {'watched' if new else 'watched already; request replaced'}")
+
+
+@watch.command()
+@click.argument("names", nargs=-1, required=True, metavar="PROJECT|PACKAGE...")
+@as_json_option
+@click.pass_obj
+def remove(settings: Settings, names: tuple[str, ...], as_json: bool) -> None:
+    """Stop watching projects and packages; what was measured stays.
+
+    A project that clients of the service ask about is switched off, and stays off.
+    """
+    from graph.migrate import migrated_stores
+    from graph.record.watches import remove_watches
+    from loop.watching import identifiers_of
+
+    shown = [_name_of(name) for name in names]
+    with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
+        removed = remove_watches(connection, set(identifiers_of(connection, shown).values()))
+    if as_json:
+        print_json({"removed": removed})
+    else:
+        click.echo(f"{len(removed)} removed")
+
+
+@watch.command("list")
+@click.option("--all", "everything", is_flag=True, help="Include watches that are switched off.")
+@as_json_option
+@click.pass_obj
+def list_(settings: Settings, everything: bool, as_json: bool) -> None:
+    """List what is watched, with its state."""
+    from graph.migrate import migrated_stores
+    from graph.record.watches import watches
+
+    with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
+        listed = watches(connection, enabled=not everything)
+    if as_json:
+        print_json({"watches": [watch_document(it) for it in listed]})
+        return
+    table = Table([
+        Column("kind"), Column("name"), Column("weight", right=True), Column("state"),
+        Column("reason", wraps=True),
+    ])  # fmt: skip
+    for each in listed:
+        state = each.state.value if each.enabled else "off"
+        table.add(each.kind.value, each.name, f"{each.weight:g}", state, each.reason or "")
+    table.print()
+
+
+def watch_document(watch: AdviceWatch) -> dict[str, Any]:
+    """A watch as JSON values, without its request."""
+    return {
+        "watch_id": watch.watch_id,
+        "kind": watch.kind.value,
+        "name": watch.name,
+        "source": watch.source.value,
+        "weight": watch.weight,
+        "enabled": watch.enabled,
+        "state": watch.state.value,
+        "reason": watch.reason,
+        "measured_jobs": watch.measured_jobs,
+        "planned_jobs": watch.planned_jobs,
+        "advice_id": watch.advice_id,
+        "versions": watch.versions,
+        "added_at": watch.added_at,
+        "state_at": watch.state_at,
+    }
+
+
+def _new_watch(settings: Settings, name: str, options: dict[str, Any]) -> NewWatch:
+    from loop.watching import package_project, package_watch, project_watch
+
+    path = Path(name)
+    if path.exists():
+        return project_watch(_name_of(name), advice_request_of(settings, path, options))
+    if "/" in name:
+        raise InvalidArgument(f"there is no project at {name}")
+    project = package_project(name)
+    return package_watch(name, advice_request_of(settings, None, options, project=project))
+
+
+def _name_of(name: str) -> str:
+    """The absolute path of a project; other names as they are."""
+    return str(Path(name).absolute()) if Path(name).exists() else name

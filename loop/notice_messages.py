@@ -1,0 +1,125 @@
+"""What a notice says: a JSON body for programs, and plain text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC
+from typing import Any
+
+import orjson
+
+from common.redaction import cut
+from graph.changes import ChangeEvent
+from graph.record.events import Event, EventKind
+
+#: Packages and changes that a text names; the event has all of them.
+_NAMED = 20
+
+
+def notice_body(event: Event) -> bytes:
+    """The body of a webhook: ``type``, ``timestamp`` and ``data``, as Standard Webhooks has them.
+
+    ``docs/reference/webhooks.md`` describes the keys. The body is the same in every attempt.
+    """
+    body = {
+        "type": event.kind.value,
+        "timestamp": event.at.astimezone(UTC).isoformat(timespec="milliseconds"),
+        "data": {
+            "event_id": event.event_id,
+            "subject": event.subject,
+            "text": notice_text(event),
+            "details": dict(event.data),
+        },
+    }
+    return orjson.dumps(body)
+
+
+def notice_title(event: Event) -> str:
+    """The title of a message to people."""
+    return f"Thoth: {_TITLES[event.kind]}"
+
+
+def notice_text(event: Event) -> str:
+    """The event in one or two sentences, with its identifiers."""
+    return _TEXTS[event.kind](cut(event.subject), event.data)
+
+
+def _change_text(change_id: str, data: Mapping[str, Any]) -> str:
+    what = _shown(data, "package") if data.get("package") else f"Machine {_shown(data, 'host')}"
+    steps = f"from {_shown(data, 'from_version')} to {_shown(data, 'to_version')}"
+    text = f"{what}, {steps}: {_shown(data, 'indicator')}"
+    if data.get("event") == ChangeEvent.WITHDRAWN:
+        text += " has not changed, more jobs show; the earlier change is withdrawn"
+    else:
+        text += f" is {_shown(data, 'verdict')}: {_percent(data.get('effect_percent'))}"
+        interval = data.get("interval_percent")
+        if isinstance(interval, list) and len(interval) == 2:
+            text += f" (95 % interval {_percent(interval[0])} to {_percent(interval[1])})"
+    text += f". Change: {change_id}"
+    return f"{text}, about {_shown(data, 'refers_to')}." if data.get("refers_to") else f"{text}."
+
+
+def _percent(value: object) -> str:
+    return f"{value:+.1f} %" if isinstance(value, int | float) else "an unknown share"
+
+
+def _advice_text(project: str, data: Mapping[str, Any]) -> str:
+    text = f"The advice for {project} has changed"
+    steps = list(map(_step, data.get("packages") or ()))
+    text += f": {_listed(steps)}." if steps else "."
+    if data.get("advice_id"):
+        text += f" Advice: {_shown(data, 'advice_id')}."
+    if changes := data.get("change_ids"):
+        text += f" Changes: {_listed(map(cut, changes))}."
+    return text
+
+
+def _step(package: Mapping[str, Any]) -> str:
+    name = _shown(package, "name")
+    if package.get("from_version") is None:
+        return f"{name} {_shown(package, 'to_version')} added"
+    if package.get("to_version") is None:
+        return f"{name} {_shown(package, 'from_version')} removed"
+    return f"{name} {_shown(package, 'from_version')} → {_shown(package, 'to_version')}"
+
+
+def _given_up_text(release: str, data: Mapping[str, Any]) -> str:
+    return f"{release} will not be settled: {_shown(data, 'reason')}."
+
+
+def _state_text(subject: str, data: Mapping[str, Any]) -> str:
+    reason = f": {_shown(data, 'reason')}" if data.get("reason") else ""
+    return f"{subject} has the state {_shown(data, 'state')}{reason}."
+
+
+def _test_text(target: str, _data: Mapping[str, Any]) -> str:
+    return f"This is a test of {target}. Nothing has happened."
+
+
+def _shown(data: Mapping[str, Any], key: str) -> str:
+    value = data.get(key)
+    return "unknown" if value is None else cut(value)
+
+
+def _listed(texts: Iterable[str]) -> str:
+    listed = list(texts)
+    more = len(listed) - _NAMED
+    return ", ".join(listed[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+_TITLES = {
+    EventKind.CHANGE_RECORDED: "a change of speed",
+    EventKind.ADVICE_CHANGED: "advice has changed",
+    EventKind.RELEASE_GIVEN_UP: "a release was given up",
+    EventKind.RELEASE_STATE: "state of a release",
+    EventKind.PROJECT_STATE: "state of a project",
+    EventKind.TEST: "a test",
+}
+_TEXTS: Mapping[EventKind, Callable[[str, Mapping[str, Any]], str]] = {
+    EventKind.CHANGE_RECORDED: _change_text,
+    EventKind.ADVICE_CHANGED: _advice_text,
+    EventKind.RELEASE_GIVEN_UP: _given_up_text,
+    EventKind.RELEASE_STATE: _state_text,
+    EventKind.PROJECT_STATE: _state_text,
+    EventKind.TEST: _test_text,
+}

@@ -1,0 +1,157 @@
+"""Stacks to measure: the reference of a watch, and the same stack with a new release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from adviser.advise import Advice, Resolver, advise, assessed
+from adviser.answering.answers import files_known, knowledge, on_hardware
+from adviser.locks.lock_model import LockFormat
+from adviser.reports.documents import lock_of
+from adviser.resolver.checker import check_stack
+from adviser.scoring.assessment_types import Claim
+from adviser.stack_request import StackRequest
+from common.errors import InvalidArgument, ProjectError
+from graph.candidates import Dependency
+from graph.engine import Stores
+from graph.record.watches import AdviceWatch
+from loop.watching import request_of_watch
+from pis.amun.schema import InvalidSpecification
+from pis.amun.specification import load_specification
+from pis.catalogue import arguments_of, indicator_of
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredIndicator:
+    """An indicator with its parameters, as ``LOOP_INDICATORS`` names it."""
+
+    text: str
+    name: str
+    parameters: Mapping[str, str]
+
+
+class NoSuchStack(ProjectError):
+    """No valid stack has these versions, or it cannot be installed; the message says why."""
+
+
+def indicator_named(text: str) -> MeasuredIndicator:
+    """Parse an indicator such as ``matmul:matrix_size=256,threads=1``.
+
+    :raises InvalidArgument: if there is no such indicator or parameter
+
+    >>> indicator_named("matmul:matrix_size=256").parameters
+    {'matrix_size': '256'}
+    """
+    name, _, rest = text.partition(":")
+    pairs = [it.partition("=") for it in rest.split(",") if it]
+    if any(not value for _, _, value in pairs):
+        raise InvalidArgument(f"LOOP_INDICATORS: {text!r} is not NAME:PARAMETER=VALUE,…")
+    parameters = {key: value for key, _, value in pairs}
+    indicator_of(name)
+    arguments_of(name, parameters)
+    return MeasuredIndicator(text, name, parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchKnowledge:
+    """The request of a watch with what is known for it.
+
+    :param advice: the advice that is due now; it is not stored
+    :param reference: the stack that new releases are compared with, which the project runs today:
+        the lock if there is one, else the last advice
+    :param claims: comparisons with the reference, and settled ones between other versions
+    """
+
+    watch: AdviceWatch
+    advice: Advice
+    reference: Mapping[str, str]
+    claims: tuple[Claim, ...]
+
+    @property
+    def advised(self) -> Mapping[str, str]:
+        """The versions of the advised stack; empty without one."""
+        return {} if self.advice.best is None else self.advice.best.versions()
+
+
+def current_knowledge(stores: Stores, watch: AdviceWatch, resolver: Resolver) -> WatchKnowledge:
+    """Read what is known for a watch, and compute its advice.
+
+    :raises InvalidDocument: if another version of Thoth stored the request
+    """
+    request = request_of_watch(watch)
+    if request.hardware is None:
+        request = on_hardware(stores, request, None)
+    snapshot, evidence = knowledge(stores, request)
+    advice = advise(request, snapshot, evidence, resolver=resolver)
+    advised = {} if advice.best is None else advice.best.versions()
+    reference = request.locked or watch.versions or advised
+    claims = advice.assessment.claims
+    if dict(reference) != dict(advice.baseline or {}):
+        claims = assessed(request, snapshot, evidence, reference).claims
+    return WatchKnowledge(watch, advice, reference, claims)
+
+
+def stack_with(
+    stores: Stores, known: WatchKnowledge, pins: Mapping[str, str], resolver: Resolver
+) -> Advice:
+    """The best valid stack with ``pins``.
+
+    :raises NoSuchStack: with the conflict
+    """
+    request = _pinned(known.advice.request, pins)
+    advice = advise(request, known.advice.snapshot, known.advice.evidence, resolver=resolver)
+    if advice.best is None:
+        conflict = advice.resolution.conflict
+        steps = () if conflict is None else conflict.steps
+        reason = "; ".join(step.message for step in steps) or "no valid stack contains it"
+        raise NoSuchStack(reason)
+    if faults := check_stack(advice.universe, advice.best):
+        raise NoSuchStack(f"the resolver's stack is invalid: {faults[0]}")
+    if any(advice.best.versions().get(name) != version for name, version in pins.items()):
+        raise NoSuchStack("no package of the stack requires it")
+    return advice
+
+
+def specification_of_stack(
+    stores: Stores, advice: Advice, indicator: MeasuredIndicator
+) -> dict[str, Any]:
+    """The specification that measures a stack, with the hashes of its files.
+
+    :raises NoSuchStack: if a file has no hash, so that it cannot be locked, or if the stack lacks
+        the library that the indicator measures
+    """
+    if advice.best is None:
+        raise NoSuchStack("no valid stack contains it")
+    try:
+        lock = lock_of(advice, advice.best, files_known(stores, advice), LockFormat.PIPFILE_LOCK)
+    except ProjectError as error:
+        raise NoSuchStack(str(error)) from error
+    names = [it.name for it in advice.request.roots]
+    image = stores.settings.loop_image
+    document = {
+        "script": indicator.name,
+        **({"base": image} if image is not None else {}),
+        **({"parameters": dict(indicator.parameters)} if indicator.parameters else {}),
+        "python": {
+            "requirements": {
+                "packages": dict.fromkeys(sorted(names), "*"),
+                "requires": {"python_version": advice.request.environment.python_version},
+            },
+            "requirements_locked": orjson.loads(lock.data),
+        },
+    }
+    try:
+        load_specification(document, dict(stores.settings.package_indexes))
+    except InvalidSpecification as error:
+        raise NoSuchStack(str(error)) from error
+    return document
+
+
+def _pinned(request: StackRequest, pins: Mapping[str, str]) -> StackRequest:
+    held = tuple(Dependency(name, f"=={version}") for name, version in sorted(pins.items()))
+    constraints = (*request.options.constraints, *held)
+    return replace(request, options=replace(request.options, constraints=constraints))

@@ -1,0 +1,462 @@
+"""Nights of the loop on real stores, with an index in a folder and real inspections."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sqlalchemy import Engine, select, update
+
+from adviser.projects.parsing import parse_project
+from adviser.resolver.worker import ResolverWorker
+from adviser.scoring.criteria import RecommendationType
+from adviser.scoring.verdicts import Verdict
+from adviser.stack_request import StackRequest
+from api.jobs.queue import QueueName
+from api.jobs.tasks import NAMESPACE, schedules
+from api.jobs.worker import queue_app
+from common.environments import host_environment
+from common.settings import Settings
+from graph.changes import ChangeEvent, ChangeKind, PerformanceChange, RecordedChange
+from graph.engine import Stores
+from graph.record.changes import add_changes, all_changes
+from graph.record.events import EventKind
+from graph.record.loop import (
+    BatchState,
+    LoopState,
+    ReleaseKey,
+    ReleaseSource,
+    add_batch,
+    add_releases_seen,
+    batches_in,
+    batches_of_night,
+    latest_nights,
+    open_night,
+    releases_in,
+    set_release_state,
+)
+from graph.record.tokens import Scope
+from graph.record.watches import AdviceWatch, WatchSource, add_watch, remove_watches, watches
+from graph.tables import EventRow, HardwareRow, WatchRow
+from loop.measuring import measure_batches
+from loop.night import MOST_ATTEMPTS, STEPS, NightReport, run_night
+from loop.stacks import WatchKnowledge, current_knowledge
+from loop.verdicts import announce_releases, changes_behind, settle_releases
+from loop.watching import adopt_requests, project_watch
+from pis.amun.free_machine import MachineBusy, free_machine
+from tests.factories.asked import advised, asked
+from tests.factories.evidence import simulated
+from tests.factories.inspections import (
+    inspection_files,
+    specification_document,
+    stack_jobs,
+    write,
+)
+from tests.services.commands import thoth
+from tests.services.index import Index, package_index
+from tests.services.jobs import client_of, run_jobs
+from tests.services.receiver import receiver
+
+KEY = ReleaseKey("pypi", "app", "2.0")
+
+
+@pytest.fixture
+def index() -> Iterator[Index]:
+    """An index with two releases of a package that needs another."""
+    with package_index(protected=False, json=True) as served:
+        served.add_wheel("app", "1.0", metadata="Requires-Dist: lib>=1\n")
+        served.add_wheel("lib", "1.0")
+        yield served
+
+
+@pytest.fixture
+def night_settings(stores: Stores, index: Index) -> Settings:
+    return replace(
+        stores.settings, package_indexes=(("pypi", index.url),), loop_busy_share=1.0,
+        loop_blocks=5, loop_wait_s=600.0,
+    )  # fmt: skip
+
+
+def night(settings: Settings) -> NightReport:
+    with ResolverWorker() as worker:
+        return run_night(settings, worker.resolve)
+
+
+def watch_app(stores: Stores) -> None:
+    watch(stores, {"requirements.in": b"app\n", "requirements.txt": b"app==1.0\nlib==1.0\n"})
+
+
+def watch(stores: Stores, files: dict[str, bytes], hardware: str | None = None) -> None:
+    request = StackRequest(
+        parse_project(files, None), host_environment(), RecommendationType.PERFORMANCE,
+        hardware=hardware,
+    )  # fmt: skip
+    with stores.engine.begin() as connection:
+        add_watch(connection, project_watch("project", request))
+
+
+def test_a_release_that_no_project_can_install_ends_with_its_reason(
+    stores: Stores, night_settings: Settings, index: Index
+) -> None:
+    watch_app(stores)
+    assert night(night_settings).problem is None
+    index.add_wheel("app", "2.0", metadata="Requires-Dist: lib>=9\n")
+    report = night(night_settings)
+    assert [it.step for it in report.steps] == list(STEPS)
+    with stores.engine.connect() as connection:
+        (release,) = releases_in(connection)
+        events = connection.execute(
+            select(EventRow.kind).where(EventRow.subject == KEY.subject).order_by(EventRow.event_id)
+        )
+        kinds = list(events.scalars())
+    assert (release.key, release.state) == (KEY, LoopState.GIVEN_UP)
+    assert "lib" in (release.reason or "")
+    assert kinds == [EventKind.RELEASE_STATE, EventKind.RELEASE_GIVEN_UP]
+
+
+def test_two_measurements_never_run_on_one_machine() -> None:
+    program = (
+        "import sys, time\n"
+        "from pis.amun.free_machine import free_machine\n"
+        "with free_machine(600, 1):\n"
+        "    print('held', flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(MachineBusy, match="another measurement"), free_machine(0, 1):
+            pytest.fail("the machine was held twice")
+        other.kill()
+        other.wait()
+        with free_machine(600, 1):
+            pass
+
+
+def test_inspect_waits_for_the_machine_and_then_says_how_to_go_on(
+    settings: Settings, tmp_path: Path
+) -> None:
+    specification = tmp_path / "stack.json"
+    specification.write_text(json.dumps(specification_document({"numpy": "2.0.0"})))
+    with free_machine(600):
+        done = thoth(settings, "inspect", str(specification), "--wait", "1")
+    assert done.returncode == 5, done.stderr
+    assert "another measurement runs on this machine: waiting up to 1 s" in done.stderr
+    assert "--share-machine" in done.stderr
+
+
+def test_an_indicator_waits_for_the_machine_unless_it_only_explains_itself(
+    settings: Settings,
+) -> None:
+    with free_machine(600):
+        refused = thoth(settings, "pi", "run", "matmul", "--wait", "0.1")
+        helped = thoth(settings, "pi", "run", "matmul", "--wait", "0.1", "--", "--help")
+    assert refused.returncode == 5, refused.stderr
+    assert "another measurement runs on this machine: waiting up to 0.1 s" in refused.stderr
+    assert "--share-machine" in refused.stderr
+    assert (helped.returncode, "--matrix-size" in helped.stdout) == (0, True)
+
+
+def test_a_night_sends_one_notice_of_each_settled_event(
+    stores: Stores, night_settings: Settings, index: Index
+) -> None:
+    watch_app(stores)
+    with receiver() as server:
+        settings = replace(
+            night_settings, webhooks=(("build", server.url),),
+            webhook_secrets=(("build", f"whsec_{base64.b64encode(bytes(32)).decode()}"),),
+        )  # fmt: skip
+        night(settings)
+        assert server.received == []
+        index.add_wheel("app", "2.0", metadata="Requires-Dist: lib>=9\n")
+        report = night(settings)
+        night(settings)
+    (notice,) = server.received
+    assert notice.document["type"] == "release.given_up"
+    assert notice.document["data"]["subject"] == KEY.subject
+    last = report.steps[-1]
+    assert (last.step, last.output["delivered"]) == ("notify", 1)
+
+
+def test_a_release_that_the_advice_follows_before_it_is_settled_is_compared_with_another(
+    stores: Stores, night_settings: Settings, index: Index
+) -> None:
+    index.add_wheel("numpy", "1.0")
+    watch(stores, {"requirements.txt": b"numpy\n"})
+    night(night_settings)
+    index.add_wheel("numpy", "2.0")
+    with stores.engine.begin() as connection:
+        connection.execute(update(WatchRow).values(versions={"numpy": "2.0"}))
+    assert night(night_settings).problem is None
+    with stores.engine.connect() as connection:
+        (release,) = releases_in(connection)
+        (batch,) = batches_of_night(connection, 2)
+    # These wheels are empty, so no job can run.
+    assert (release.state, release.reason) == (LoopState.RESOLVABLE, "no job of it could be used")
+    assert [(it["label"], it["releases"]) for it in batch.stacks] == [
+        ("reference", []), ("reference again", []), ("numpy==1.0", ["numpy==2.0"])
+    ]  # fmt: skip
+
+
+def test_a_release_that_no_indicator_can_measure_ends_with_its_reason(
+    stores: Stores, night_settings: Settings, index: Index
+) -> None:
+    watch_app(stores)
+    settings = replace(night_settings, loop_nights=1)
+    night(settings)
+    index.add_wheel("lib", "2.0")
+    assert night(settings).problem is None
+    with stores.engine.connect() as connection:
+        (release,) = releases_in(connection)
+    assert release.state is LoopState.GIVEN_UP
+    assert "matmul measures numpy, which the lock does not have" in (release.reason or "")
+
+
+def test_a_night_counts_once_and_a_watch_waits_for_its_releases(
+    stores: Stores, night_settings: Settings
+) -> None:
+    watch_app(stores)
+    night(night_settings)
+    with stores.engine.begin() as connection:
+        add_releases_seen(connection, [KEY], ReleaseSource.REQUEST, backlog=9)
+    with ResolverWorker() as worker:
+        knowns = [current_knowledge(stores, it, worker.resolve) for it in watched(stores)]
+    nights = []
+    for number in (2, 2, 3):  # the first settle step of night 2 was interrupted
+        with stores.engine.begin() as connection:
+            set_release_state(connection, KEY, LoopState.PLANNED)
+        settle_releases(stores, number, knowns)
+        with stores.engine.connect() as connection:
+            nights += [it.nights for it in releases_in(connection)]
+    assert nights == [1, 1, 2]
+    announce_releases(stores, knowns)
+    assert [(it.state, it.reason) for it in watched(stores)] == [
+        (LoopState.RESOLVABLE, "1 release is not settled yet")
+    ]
+    with stores.engine.begin() as connection:
+        set_release_state(connection, KEY, LoopState.GIVEN_UP, "no wheel")
+    announce_releases(stores, knowns)
+    assert [it.state for it in watched(stores)] == [LoopState.ANNOUNCED]
+
+
+def test_a_release_is_settled_at_planned_looks_only(stores: Stores) -> None:
+    index, evidence = simulated(np.random.default_rng(7), 2, 8, 0.01, (0.3,), in_turns=True)
+    advice = advised(asked("fast\n", RecommendationType.PERFORMANCE), index, evidence)
+    watch(stores, {"requirements.txt": b"fast\n"})
+    (stored,) = watched(stores)
+    (claim,) = advice.assessment.claims
+    key = ReleaseKey("pypi", "fast", "1.1")
+    assert (claim.purl, claim.verdict, claim.tested) == (key.purl, Verdict.FASTER, True)
+    with stores.engine.begin() as connection:
+        add_releases_seen(connection, [key], ReleaseSource.REFRESH, backlog=9)
+    seen = []
+    for number, (jobs, p_value) in enumerate(
+        [(8, 0.02), (15, 1e-9), (16, 0.02), (31, 1e-9), (32, 1e-9)], start=1
+    ):
+        with stores.engine.begin() as connection:
+            set_release_state(connection, key, LoopState.PLANNED)
+        now = replace(claim, jobs=jobs, baseline_jobs=jobs + 5, p_value=p_value)
+        known = WatchKnowledge(stored, advice, advice.baseline or {}, (now,))
+        settle_releases(replace_nights(stores, 9), number, [known])
+        with stores.engine.connect() as connection:
+            (release,) = releases_in(connection)
+        seen.append((release.state, release.looks, release.look_jobs))
+    # Verdicts between two looks do not count, and each look has a fifth of the error rate.
+    waits = LoopState.MEASURED
+    assert seen == [
+        (waits, 1, 8), (waits, 1, 8), (waits, 2, 16), (waits, 2, 16), (LoopState.SETTLED, 3, 32)
+    ]  # fmt: skip
+    assert "is faster than" in (release.reason or "")
+
+
+def replace_nights(stores: Stores, nights: int) -> Stores:
+    return replace(stores, settings=replace(stores.settings, loop_nights=nights))
+
+
+def test_an_unexpected_exception_counts_as_an_attempt(
+    stores: Stores, night_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(_running: object) -> dict[str, int]:
+        raise ZeroDivisionError("no jobs")
+
+    monkeypatch.setattr("loop.night.STEPS", {**STEPS, "settle": crash})
+    report = night(night_settings)
+    assert report.problem == "settle: ZeroDivisionError: no jobs"
+    assert [(it.step, it.attempts) for it in report.steps[-2:]] == [
+        ("settle", MOST_ATTEMPTS), ("notify", 0)
+    ]  # fmt: skip
+
+
+def watched(stores: Stores) -> list[AdviceWatch]:
+    with stores.engine.connect() as connection:
+        return watches(connection)
+
+
+def test_a_reported_release_of_a_watched_package_is_noticed_once(
+    stores: Stores, night_settings: Settings
+) -> None:
+    watch_app(stores)
+    night(night_settings)
+    body = {"releases": [{"name": "App", "version": "2.0"}, {"name": "flask", "version": "3"}]}
+    with client_of(night_settings, Scope.INGEST) as client:
+        assert client.post("/api/v2/loop/releases", json=body).status_code == 403
+    with client_of(night_settings, Scope.RELEASES, Scope.READ) as client:
+        first = client.post("/api/v2/loop/releases", json=body)
+        again = client.post("/api/v2/loop/releases", json=body)
+        broken = {"releases": [{"name": "app", "version": "new"}]}
+        refused = client.post("/api/v2/loop/releases", json=broken)
+        shown = client.get("/api/v2/loop").get_json()
+    assert (first.status_code, first.get_json()) == (202, {"noticed": ["app==2.0"], "ignored": 1})
+    assert again.get_json() == {"noticed": [], "ignored": 2}
+    assert refused.status_code == 422
+    assert "releases.0.version" in refused.text
+    assert [(it["subject"], it["state"]) for it in shown["releases"]] == [("app==2.0", "seen")]
+    # A project is private; its name appears in no answer.
+    assert shown["watches"] == []
+
+
+def test_a_settled_difference_becomes_a_change_that_the_notice_of_the_new_advice_names(
+    stores: Stores, night_settings: Settings, index: Index, tmp_path: Path
+) -> None:
+    measure(stores, tmp_path, 0, "2.1.0", 160.0)
+    with stores.engine.connect() as connection:
+        hardware = connection.scalar(select(HardwareRow.digest))
+    files = {"requirements.in": b"numpy\n", "requirements.txt": b"numpy==2.1.0\n"}
+    index.add_wheel("numpy", "2.1.0")
+    watch(stores, files, hardware)
+    with receiver() as server:
+        settings = replace(
+            night_settings, loop_minutes=1e-9, webhooks=(("build", server.url),),
+            webhook_secrets=(("build", f"whsec_{base64.b64encode(bytes(32)).decode()}"),),
+        )  # fmt: skip
+        assert night(settings).problem is None
+        index.add_wheel("numpy", "2.2.0")
+        measure(stores, tmp_path, 1, "2.2.0", 200.0)
+        assert night(settings).problem is None
+    (change,) = recorded_changes(stores)
+    assert (change.from_version, change.to_version, change.verdict) == ("2.1.0", "2.2.0", "faster")
+    notices = [it.document for it in server.received]
+    (changed,) = [it["data"] for it in notices if it["type"] == "advice.changed"]
+    assert changed["details"]["change_ids"] == [change.change_id]
+    assert f"Changes: {change.change_id}." in changed["text"]
+
+
+def recorded_changes(stores: Stores) -> list[RecordedChange]:
+    with stores.engine.connect() as connection:
+        return all_changes(connection)
+
+
+def measure(stores: Stores, folder: Path, turn: int, version: str, rate: float) -> None:
+    """Ingest an inspection of a release of numpy with ten jobs of about this rate, in turns."""
+    name = f"inspection-matmul-0000000{'ab'[turn]}"
+    rates = [rate * (1 + 0.002 * (-1) ** (block + turn)) for block in range(10)]
+    jobs = stack_jobs(rates, name, turn)
+    write(folder / name, inspection_files(jobs, specification_document({"numpy": version})))
+    done = thoth(stores.settings, "ingest", "inspections", str(folder))
+    assert done.returncode == 0, done.stderr
+
+
+def test_changed_advice_names_the_changes_that_speak_for_it(relational: Engine) -> None:
+    up = PerformanceChange(
+        change_id="up", kind=ChangeKind.RELEASE, event=ChangeEvent.ANNOUNCED, refers_to=None,
+        package="numpy", host=None, from_version="2.0.2", to_version="2.3.5", from_stack="a",
+        to_stack="b", indicator="conv2d", parameters={}, device=None, comparison_key="c",
+        python_version="3.11", hardware_digest="sha256:d", hardware_label="Xeon",
+        verdict="faster", effect_pct=16.2, observed_pct=16.5, interval_low_pct=14.0,
+        interval_high_pct=18.0, delta_pct=5.0, jobs=10, baseline_jobs=10, comparisons=1, look=1,
+        seen_at=None, rule="1",
+    )  # fmt: skip
+    entries = [
+        up,
+        replace(up, change_id="down", from_version="2.3.5", to_version="2.4.0", verdict="slower"),
+        replace(up, change_id="elsewhere", hardware_digest="sha256:e"),
+        replace(up, change_id="older", from_version="1.26.4", to_version="2.0.2"),
+        replace(up, change_id="gone"),
+        replace(up, change_id="end", event=ChangeEvent.WITHDRAWN, refers_to="gone"),
+        replace(up, change_id="more", event=ChangeEvent.CONFIRMED, refers_to="up"),
+        replace(up, change_id="flask", package="flask"),
+    ]
+    request = StackRequest(
+        parse_project({"requirements.txt": b"numpy\n"}, None),
+        replace(host_environment(), python_version="3.11"),
+        RecommendationType.PERFORMANCE, hardware="sha256:d",
+    )  # fmt: skip
+
+    def behind(before: str | None, after: str) -> list[str]:
+        move = {"name": "numpy", "from_version": before, "to_version": after}
+        return changes_behind(connection, request, [move])
+
+    with relational.begin() as connection:
+        add_changes(connection, entries, {})
+        assert behind("2.0.2", "2.3.5") == ["up"]
+        assert behind("2.0.2", "2.4.0") == ["up"]
+        assert behind("2.4.0", "2.3.5") == ["down"]
+        assert behind("2.0.2", "2.2.6") == []
+        assert behind(None, "2.3.5") == []
+
+
+def test_batches_wait_for_the_next_night_when_the_minutes_are_over(stores: Stores) -> None:
+    watch(stores, {"requirements.txt": b"numpy\n"})
+    (stored,) = watched(stores)
+    with stores.engine.begin() as connection:
+        night_number = open_night(connection).night
+        add_batch(connection, night_number, stored.watch_id, "matmul", [], 12)
+    for _ in range(stores.settings.loop_nights + 1):
+        counts = measure_batches(stores, lambda _done, _jobs: None, until=0.0)
+        assert counts == {"measured": 0, "jobs": 0, "postponed": 1}
+    with stores.engine.connect() as connection:
+        (batch,) = batches_in(connection, [BatchState.PLANNED])
+    assert (batch.attempts, batch.reason) == (0, "the minutes of the night are over")
+
+
+def test_a_worker_runs_a_night_when_it_is_due(
+    stores: Stores, night_settings: Settings, index: Index
+) -> None:
+    watch_app(stores)
+    settings = replace(night_settings, cron_loop="0 3 * * *")
+    due = [it for it in schedules(settings) if it.task == "cron.loop"]
+    assert [(it.cron, it.queue) for it in due] == [("0 3 * * *", QueueName.INSPECTIONS)]
+    assert not [it for it in schedules(night_settings) if it.task == "cron.loop"]
+
+    async def enqueue() -> None:
+        app = queue_app(settings)
+        async with app.open_async():
+            job = app.configure_task(f"{NAMESPACE}:cron.loop", queue=QueueName.INSPECTIONS.value)
+            await job.defer_async(timestamp=0)
+
+    asyncio.run(enqueue())
+    run_jobs(settings, [QueueName.INSPECTIONS])
+    with stores.engine.connect() as connection:
+        (ran,) = latest_nights(connection)
+    assert (ran.state, ran.reason) == ("finished", None)
+    assert [it.state for it in watched(stores)] == [LoopState.ANNOUNCED]
+
+
+def test_projects_that_clients_ask_about_are_watched_by_their_requests(
+    stores: Stores, night_settings: Settings, index: Index
+) -> None:
+    watch(stores, {"requirements.txt": b"app\n"})
+    night(night_settings)  # the record has app
+    asked_for = {"files": {"requirements.in": "app\n"}, "environment": {"python": "3.11"}}
+    with client_of(night_settings, Scope.ADVISE) as client:
+        for label in ("one", "two"):
+            body = {**asked_for, "labels": {"client": label}}
+            assert client.post("/api/v2/advice?force=true", json=body).status_code == 202
+    run_jobs(night_settings)
+    with stores.engine.begin() as connection:
+        (adopted,) = adopt_requests(connection, night_settings)
+        assert adopt_requests(connection, night_settings) == []
+        remove_watches(connection, [adopted])
+        assert adopt_requests(connection, night_settings) == []
+        listed = {it.watch_id: it for it in watches(connection, enabled=False)}
+    kept = listed[adopted]
+    assert (kept.source, kept.weight, kept.enabled) == (WatchSource.SERVICE, 2.0, False)
+    assert night(replace(night_settings, loop_requests=False)).steps[0].output == {"new": 0}

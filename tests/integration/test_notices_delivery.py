@@ -1,0 +1,380 @@
+"""Notices reach their targets on this machine: signed, once, and in spite of failures."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from sqlalchemy import text
+
+from api.server.certificates import self_signed
+from common.settings import Settings
+from graph.record.events import EventKind, record_event
+from graph.record.notices import (
+    MAX_ATTEMPTS,
+    ListedNotice,
+    NoticeState,
+    list_notices,
+    notice_lag,
+)
+from loop import notice_targets
+from loop.notices import DeliveryPace, deliver_notices
+from tests.services.commands import ROOT, variables
+from tests.services.receiver import Receiver, receiver
+from tests.services.waiting import wait_until
+
+KEY = bytes(range(32))
+SECRET = "whsec_" + base64.b64encode(KEY).decode()
+#: Attempts follow each other at once, and a dead process loses its claim soon.
+HASTY = DeliveryPace((timedelta(),), timedelta(seconds=1), 60.0)
+
+
+def hooked(settings: Settings, url: str, secret: str = SECRET, events: str = "all") -> Settings:
+    return replace(
+        settings, webhooks=(("build", url),), webhook_secrets=(("build", secret),),
+        webhook_events=events,
+    )  # fmt: skip
+
+
+def record(engine: sqlalchemy.Engine, number: int = 1) -> list[int]:
+    with engine.begin() as connection:
+        return [
+            record_event(
+                connection, EventKind.RELEASE_GIVEN_UP, f"flask=={it}", {"reason": "no wheel"}
+            )
+            for it in range(number)
+        ]
+
+
+def listed(engine: sqlalchemy.Engine, state: NoticeState | None = None) -> list[ListedNotice]:
+    with engine.connect() as connection:
+        return list_notices(connection, state, 1000)
+
+
+def delivered_all(engine: sqlalchemy.Engine, settings: Settings) -> bool:
+    deliver_notices(engine, settings, HASTY)
+    with engine.connect() as connection:
+        return notice_lag(connection).waiting == 0
+
+
+def test_a_notice_is_signed_and_says_what_happened(
+    relational: sqlalchemy.Engine, settings: Settings
+) -> None:
+    event_id = record(relational)[0]
+    with receiver() as server:
+        counts = deliver_notices(relational, hooked(settings, f"{server.url}/hook?at=1"))
+    assert (counts.planned, counts.delivered, counts.failed, counts.unusable) == (1, 1, 0, {})
+    request = server.received[0]
+    assert (request.path, request.headers["content-type"]) == ("/hook?at=1", "application/json")
+    moment = request.headers["webhook-timestamp"]
+    content = f"{request.notice_id}.{moment}.".encode() + request.body
+    digest = hmac.new(KEY, content, hashlib.sha256).digest()
+    assert request.headers["webhook-signature"] == f"v1,{base64.b64encode(digest).decode()}"
+    assert request.document["type"] == "release.given_up"
+    assert request.document["data"] == {
+        "event_id": event_id,
+        "subject": "flask==0",
+        "text": "flask==0 will not be settled: no wheel.",
+        "details": {"reason": "no wheel"},
+    }
+    assert [it.notice_id for it in listed(relational, NoticeState.DELIVERED)] == [request.notice_id]
+
+
+def test_attempts_go_on_after_errors_timeouts_and_refused_connections(
+    relational: sqlalchemy.Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notice_targets, "_ATTEMPT_S", 0.5)
+    released = threading.Event()
+
+    def hang(_: BaseHTTPRequestHandler) -> int:
+        released.wait()
+        return 0
+
+    record(relational)
+    errors = []
+    with receiver() as server:
+        port, aim = server.port, hooked(settings, server.url)
+        server.answers = [lambda _: 500, lambda _: 302, lambda _: 0, hang]
+        for _ in range(4):
+            deliver_notices(relational, aim, HASTY)
+            errors.append(listed(relational)[0].error or "")
+        released.set()
+        bodies = {it.body for it in server.received}
+    deliver_notices(relational, aim, HASTY)
+    errors.append(listed(relational)[0].error or "")
+    with receiver(port) as server:
+        counts = deliver_notices(relational, aim, HASTY)
+        bodies |= {it.body for it in server.received}
+    assert counts.delivered == len(server.received) == 1
+    for said, expected in zip(
+        errors, ("500", "302", "closed", "no answer", "connect"), strict=True
+    ):
+        assert expected in said
+    assert len(bodies) == 1
+    notice = listed(relational)[0]
+    assert (notice.state, notice.attempts, notice.error) == (NoticeState.DELIVERED, 6, None)
+
+
+def test_a_response_that_never_ends_is_not_read(
+    relational: sqlalchemy.Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notice_targets, "_ATTEMPT_S", 1.0)
+    released = threading.Event()
+
+    def flood(handler: BaseHTTPRequestHandler) -> int:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\nmore")
+        released.wait()
+        return 0
+
+    def drip(handler: BaseHTTPRequestHandler) -> int:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        with suppress(ConnectionError):
+            while not released.wait(0.05):
+                handler.wfile.write(b"X-More: 1\r\n")
+        return 0
+
+    record(relational, 2)
+    with receiver() as server:
+        server.answers = [flood, drip]
+        counts = deliver_notices(relational, hooked(settings, server.url), HASTY)
+        released.set()
+    assert (counts.delivered, counts.failed) == (1, 1)
+    assert "no answer within 1 s" in [it.error for it in listed(relational)]
+
+
+def test_a_receiver_shows_a_certificate_that_is_trusted(
+    relational: sqlalchemy.Engine,
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    certificate = self_signed(tmp_path)
+    record(relational)
+    with receiver(certificate=certificate) as server:
+        aim = hooked(settings, server.url)
+        assert deliver_notices(relational, aim, HASTY).failed == 1
+        assert "certificate" in (listed(relational)[0].error or "")
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate.path))
+        assert deliver_notices(relational, aim, HASTY).delivered == 1
+    assert len(server.received) == 1
+
+
+def test_attempts_end_and_a_receiver_can_refuse_all_further_ones(
+    relational: sqlalchemy.Engine, settings: Settings
+) -> None:
+    record(relational, 2)
+    with receiver() as server:
+        server.answers = [lambda _: 410, *[lambda _: 500] * MAX_ATTEMPTS]
+        aim = hooked(settings, server.url)
+        given_up = [deliver_notices(relational, aim, HASTY).given_up for _ in range(12)]
+    assert given_up == [1, *[0] * (MAX_ATTEMPTS - 1), 1, 0]
+    assert len(server.received) == 1 + MAX_ATTEMPTS
+    assert {it.state for it in listed(relational)} == {NoticeState.GIVEN_UP}
+
+
+def test_pauses_grow(relational: sqlalchemy.Engine, settings: Settings) -> None:
+    pauses = [DeliveryPace().pause_after(it) for it in range(1, MAX_ATTEMPTS + 1)]
+    assert pauses[-1] is None
+    lengths = [it for it in pauses if it is not None]
+    assert lengths == sorted(lengths)
+    record(relational)
+    with receiver() as server:
+        server.answers = [lambda _: 500]
+        for _ in range(3):
+            deliver_notices(relational, hooked(settings, server.url))
+    assert len(server.received) == 1
+
+
+def test_a_notice_waits_for_a_process_that_knows_its_target(
+    relational: sqlalchemy.Engine, settings: Settings, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    record(relational)
+    with receiver() as server:
+        aim = hooked(settings, server.url, str(secret))
+        counts = deliver_notices(relational, aim)
+        assert counts.planned == 1
+        assert "No such file" in counts.unusable["build"]
+        for _ in range(MAX_ATTEMPTS + 1):
+            deliver_notices(relational, settings)
+        assert listed(relational)[0].attempts == 0
+        secret.write_text(f"{SECRET}\n{SECRET[:-2]}A=\n")
+        deliver_notices(relational, aim)
+    signatures = server.received[0].headers["webhook-signature"].split()
+    assert len(set(signatures)) == 2
+
+
+def test_people_hear_of_settled_events_only(
+    relational: sqlalchemy.Engine, settings: Settings
+) -> None:
+    record(relational)
+    with relational.begin() as connection:
+        record_event(connection, EventKind.RELEASE_STATE, "flask==3", {"state": "planned"})
+    with receiver() as server:
+        deliver_notices(relational, hooked(settings, server.url, events="settled"))
+    assert [it.document["type"] for it in server.received] == ["release.given_up"]
+
+
+KILLED = """
+import os, signal, sys
+from dataclasses import replace
+from datetime import timedelta
+from sqlalchemy import event
+from common.settings import Settings
+from graph.engine import relational_engine
+from loop.notices import DeliveryPace, deliver_notices
+
+settings = Settings.from_env()
+engine = relational_engine(settings)
+commits, last = 0, int(sys.argv[1])
+
+@event.listens_for(engine, "commit")
+def count(_):
+    global commits
+    commits += 1
+    if commits == last:  # before the commit reaches PostgreSQL
+        os.kill(os.getpid(), signal.SIGKILL)
+
+@event.listens_for(engine, "checkin")
+def after(*_):
+    if len(sys.argv) > 2 and commits == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+print("started", flush=True)
+deliver_notices(engine, settings, DeliveryPace((timedelta(),), timedelta(seconds=1), 60.0))
+"""
+
+
+def deliverer(settings: Settings, *arguments: str) -> subprocess.Popen[bytes]:
+    hooks = {
+        "WEBHOOKS": f"build={dict(settings.webhooks)['build']}",
+        "WEBHOOK_SECRETS": f"build={SECRET}",
+        "WEBHOOK_EVENTS": "all",
+    }
+    return subprocess.Popen(
+        [sys.executable, "-c", KILLED, *arguments],
+        env=os.environ | variables(settings, **hooks), cwd=ROOT,
+    )  # fmt: skip
+
+
+#: Before the n-th transaction of a deliverer is committed, and after it. The first two write
+#: notices; then each notice is claimed and marked.
+POINTS = [
+    *[(str(it),) for it in range(1, 9)],
+    *[("99", str(it)) for it in range(1, 9)],
+]
+
+
+def test_a_killed_deliverer_loses_no_notice(
+    relational: sqlalchemy.Engine, settings: Settings
+) -> None:
+    with receiver() as server:
+        aim = hooked(settings, server.url)
+        for point in POINTS:
+            record(relational, 3)
+            assert deliverer(aim, *point).wait() == -signal.SIGKILL, point
+            wait_until(lambda: delivered_all(relational, aim), f"all is delivered after {point}")
+    check_acknowledged(relational, server, 3 * len(POINTS))
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_deliverer_that_is_killed_while_it_sends_loses_no_notice(
+    relational: sqlalchemy.Engine, settings: Settings, moment: str
+) -> None:
+    record(relational, 3)
+    killed = threading.Event()
+    with receiver() as server:
+        aim = hooked(settings, server.url)
+        process = deliverer(aim, "99")
+
+        def kill() -> None:
+            if not killed.is_set():
+                process.kill()
+                process.wait()
+                killed.set()
+
+        def kill_before_answer(_: BaseHTTPRequestHandler) -> int:
+            kill()
+            return 0
+
+        if moment == "before":
+            server.answers = [kill_before_answer]
+        else:
+            server.acknowledged = kill
+        process.wait()
+        wait_until(killed.is_set, "the deliverer is killed")
+        wait_until(lambda: delivered_all(relational, aim), "all is delivered")
+    check_acknowledged(relational, server, 3)
+
+
+def check_acknowledged(engine: sqlalchemy.Engine, server: Receiver, number: int) -> None:
+    """Every event has one notice, and the receiver has acknowledged exactly these."""
+    notices = listed(engine)
+    assert {it.state for it in notices} == {NoticeState.DELIVERED}
+    assert len({it.event_id for it in notices}) == len(notices) == number
+    assert set(server.identifiers()) == {it.notice_id for it in notices}
+    # Repetitions have the identifier and the body of the first attempt.
+    assert len({(it.notice_id, it.body) for it in server.received}) == number
+
+
+def test_processes_side_by_side_send_each_notice_once(
+    relational: sqlalchemy.Engine, settings: Settings
+) -> None:
+    record(relational, 30)
+    with receiver() as server:
+        aim = hooked(settings, server.url)
+        patient = replace(HASTY, lease=timedelta(hours=1))
+        threads = [
+            threading.Thread(target=deliver_notices, args=(relational, aim, patient))
+            for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(server.received) == len(set(server.identifiers())) == 30
+
+
+# A plugin of apprise imports this module of the standard library.
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
+def test_apprise_sends_the_text_and_logs_no_address(
+    relational: sqlalchemy.Engine,
+    settings: Settings,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("apprise", reason="apprise is not installed: pip install thoth[notify]")
+    caplog.set_level(logging.DEBUG)
+    record(relational)
+    with receiver() as server:
+        address = tmp_path / "address"
+        address.write_text(f"json://me:hunter2@127.0.0.1:{server.port}/secret-path/\n")
+        aim = replace(settings, notice_targets=(("team", str(address)),))
+        server.answers = [lambda _: 500, lambda _: 302]
+        failed = [deliver_notices(relational, aim, HASTY).failed for _ in range(3)]
+    assert failed == [1, 1, 0]
+    assert [it.status for it in server.received] == [500, 302, 204]
+    message = server.received[-1].document
+    assert message["title"] == "Thoth: a release was given up"
+    assert "flask==0 will not be settled: no wheel." in message["message"]
+    notice = listed(relational, NoticeState.DELIVERED)[0]
+    assert f"Notice: {notice.notice_id}" in message["message"]
+    with relational.connect() as connection:
+        stored = "".join(map(str, connection.execute(text("TABLE notices"))))
+    for secret in ("hunter2", "secret-path"):
+        assert secret not in caplog.text
+        assert secret not in stored

@@ -1,0 +1,106 @@
+"""Targets of notices: refused settings, and signatures that a receiver can verify."""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from common.errors import InvalidSettings
+from common.settings import Settings
+from loop.notice_targets import load_target, planned_targets, signed_headers
+
+ROOT = Path(__file__).parents[3]
+KEY = bytes(range(24))
+SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
+
+
+def verifier_of_the_docs() -> Callable[[dict[str, str], bytes, str], bool]:
+    text = (ROOT / "docs/reference/webhooks.md").read_text("utf-8")
+    examples = re.findall(r"(?ms)^```python\n(.*?)^```", text)
+    assert len(examples) == 1
+    names: dict[str, Callable[[dict[str, str], bytes, str], bool]] = {}
+    exec(examples[0], names)  # noqa: S102 - our own documentation
+    return names["is_genuine"]
+
+
+def test_the_documented_verification_accepts_genuine_requests_only() -> None:
+    is_genuine, now, body = verifier_of_the_docs(), int(time.time()), b'{"type": "x"}'
+    genuine = signed_headers("msg_1", now, body, [KEY, b"another"])
+    assert is_genuine(genuine, body, SECRET)
+    assert not is_genuine(genuine, b"{}", SECRET)
+    assert not is_genuine({**genuine, "webhook-id": "msg_2"}, body, SECRET)
+    assert not is_genuine(signed_headers("msg_1", now, body, [b"another"]), body, SECRET)
+    assert not is_genuine(signed_headers("msg_1", now - 600, body, [KEY]), body, SECRET)
+
+
+def test_the_signature_is_that_of_standard_webhooks() -> None:
+    """Example of the specification's own libraries."""
+    key = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    headers = signed_headers(
+        "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}', [key]
+    )
+    assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+@pytest.mark.parametrize(
+    ("url", "secret", "reason"),
+    [
+        ("http://build.example/", SECRET, "only receivers on this machine may use http"),
+        ("http://localhost.example/", SECRET, "only receivers on this machine may use http"),
+        ("https://me:hunter2@build.example/", SECRET, "has a user"),
+        ("ftp://build.example/hunter2", SECRET, "not an http or https URL"),
+        ("https://build.example:hunter2/", SECRET, "not an http or https URL"),
+        ("https://build.example/", "hunter2", "24 to 64 bytes"),
+        ("https://build.example/", "whsec_aHVudGVyMg==", "24 to 64 bytes"),
+        ("https://build.example/", SECRET.removeprefix("whsec_"), "24 to 64 bytes"),
+        ("https://build.example/", "/nowhere/secret", "cannot be read"),
+    ],
+)
+def test_a_webhook_that_cannot_be_used_is_refused_without_its_secrets(
+    url: str, secret: str, reason: str
+) -> None:
+    variables = {"WEBHOOKS": f"build={url}", "WEBHOOK_SECRETS": f"build={secret}"}
+    settings = Settings.from_env(variables)
+    with pytest.raises(InvalidSettings, match=f"build: .*{reason}|build.*{reason}") as refused:
+        load_target(settings, "build")
+    assert "hunter2" not in str(refused.value)
+    assert "aHVudGVyMg" not in str(refused.value)
+    assert url not in repr(settings)
+    assert secret not in repr(settings)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_this_machine_may_receive_over_http(host: str) -> None:
+    variables = {"WEBHOOKS": f"build=http://{host}:8000/", "WEBHOOK_SECRETS": f"build={SECRET}"}
+    assert SECRET not in repr(load_target(Settings.from_env(variables), "build"))
+
+
+def test_a_webhook_needs_a_secret() -> None:
+    settings = Settings.from_env({"WEBHOOKS": "build=https://build.example/"})
+    with pytest.raises(InvalidSettings, match="WEBHOOK_SECRETS: the webhook build has no secret"):
+        load_target(settings, "build")
+
+
+@pytest.mark.parametrize("name", ["WEBHOOKS", "WEBHOOK_SECRETS", "NOTICE_TARGETS"])
+@pytest.mark.parametrize(
+    "value", ["hunter2", "=hunter2", "a b=hunter2", "a=1 a=hunter2", "-=hunter2"]
+)
+def test_values_without_a_name_of_their_own_are_refused(name: str, value: str) -> None:
+    with pytest.raises(InvalidSettings, match=name) as refused:
+        Settings.from_env({name: value})
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_name_belongs_to_one_target_and_people_get_settled_events_only() -> None:
+    variables = {"WEBHOOKS": "build=https://build.example/", "NOTICE_TARGETS": "team=json://host"}
+    settings = Settings.from_env(variables)
+    assert planned_targets(settings) == {"build": False, "team": False}
+    settings = Settings.from_env({**variables, "WEBHOOK_EVENTS": "all"})
+    assert planned_targets(settings) == {"build": True, "team": False}
+    with pytest.raises(InvalidSettings, match="NOTICE_TARGETS: build is the name of a webhook"):
+        planned_targets(Settings.from_env({**variables, "NOTICE_TARGETS": "build=json://host"}))
