@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from common.errors import IndexFault, IndexProblem
 from common.index.file_metadata import MetadataRead
 from common.index.project_pages import IndexFile, ProjectPage, contents_of
-from tests.factories.universes import Index, Record
+from tests.factories.universes import Index, Record, moment
 
 _NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -23,7 +23,7 @@ class ListedIndex:
         self._index = index
         self.read: Counter[str] = Counter()
 
-    async def project(self, name: str, max_age_s: float = 600.0) -> ProjectPage:
+    async def project(self, name: str, max_age_s: float | None = None) -> ProjectPage:
         if name not in self._index:
             raise IndexProblem(IndexFault.NOT_FOUND, f"there is no {name}")
         files = [
@@ -56,7 +56,7 @@ def _files(name: str, version: str, release: Record) -> list[IndexFile]:
             sha256=None,
             requires_python=release.get("requires_python"),
             yanked=release.get("yanked", False),
-            uploaded_at=_NOW,
+            uploaded_at=moment(release.get("uploaded_at")) or _NOW,
         )
         for filename, kind in names
     ]

@@ -48,7 +48,7 @@ SAMPLES = {
         b"*.SingleStream.target_latency = 10",
         b'{"system_name": "x", "host_processor_model_name": "y"}',
     ],
-    "tf-cnn-benchmarks": [
+    "tf_cnn_benchmarks": [
         b"Step\tImg/sec\ttotal_loss\n1\timages/sec: 208.7 +/- 0.0 (jitter = 0.0)\t7.9",
         b'{"global_step": 1, "name": "current_examples_per_sec", "value": 102.0}',
     ],
@@ -65,13 +65,16 @@ SAMPLES = {
         b'{"codeURL": "https://code.example", "costPerHour": 1}',
         b"\xef\xbb\xbfhours\tepoch\ttop1Accuracy\r\n0.1\t1\t29.5",
     ],
-    "hpe-dlbs": [b'Running\n__exp.framework__= "tensorflow"', b"__results.time__=[1, 2]"],
+    "hpe-dlcookbook": [b'Running\n__exp.framework__= "tensorflow"', b"__results.time__=[1, 2]"],
     "aiot-bench": [b"device fingerprint:x\nvips:50"],
     "edge-aibench": [b"lane,detection,light,sign\n0.1,0.2,0.3,0.4", NVPROF + b"label_image.py x"],
     "aibench": [b"timeStamp,elapsed,label,responseCode,x", NVPROF + b"train.py"],
     "aiia-dnn": ["processor_name：x\ntest_name：y".encode()],
     "jetson": [b"Model Name: ResNet50 \nFPS:0.00", b"| **Model Name** | **FPS** |"],
     "aiperf": [b"Final Score : 56.1 GFLOPS"],
+    "pytorch-v3": [
+        b'[{"benchmark": {"name": "x"}, "metric": {"name": "y", "benchmark_values": [1]}}]'
+    ],
     "ianvs": [
         b"rank,algorithm,f1_score,paradigm,basemodel",
         b"| rank | algorithm | accuracy | BWT | paradigm | basemodel |",

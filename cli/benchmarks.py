@@ -1,0 +1,184 @@
+"""``thoth benchmarks``: list and export results of other benchmark systems and our own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from cli.console import Column, Table, counted, print_json
+from cli.help_pages import CommandGroup
+from cli.options import as_json_option
+from common.settings import Settings
+from common.terminal import printable
+
+if TYPE_CHECKING:
+    from common.benchmark_results import BenchmarkResult
+    from graph.record.benchmark_results import BenchmarkFilter, ListedResult
+
+#: Rows that the table shows without ``--limit``; ``--json`` prints all rows.
+_TABLE_ROWS = 50
+#: Results that are counted at most, because counting a million takes seconds.
+_COUNTED = 10_000
+#: Software that a row of the table names; ``--json`` names all.
+_SOFTWARE = 4
+
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+#: Options that choose results.
+_FILTERS = (
+    click.option("--system", metavar="KEY", help="Only results of this benchmark system."),
+    click.option("--benchmark", metavar="NAME", help="Only this benchmark, such as resnet50."),
+    click.option("--metric", metavar="NAME", help="Only this metric."),
+    click.option("--hardware", metavar="TEXT", help="Only machines whose parts contain this text."),
+    click.option("--software", metavar="NAME", help="Only results that name this software."),
+    click.option(
+        "--validity",
+        type=click.Choice(["valid", "invalid", "failed", "unknown"]),
+        help="Only results of this validity.",
+    ),
+)
+
+
+def _filtered(command: _Command) -> _Command:
+    """Add the options that choose results to a command."""
+    for option in reversed(_FILTERS):
+        command = option(command)
+    return command
+
+
+@click.group(cls=CommandGroup, invoke_without_command=True)
+@_filtered
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most this many results.")
+@as_json_option
+@click.pass_context
+def benchmarks(
+    context: click.Context, /, limit: int | None, as_json: bool, **chosen: str | None
+) -> None:
+    """List results of other benchmark systems and of our own inspections.
+
+    `thoth ingest benchmarks` reads results of other systems, which never decide advice. `--system
+    thoth` lists our own. Only values with the same definition are comparable.
+    """
+    if context.invoked_subcommand is not None:
+        if limit is not None or as_json or any(chosen.values()):
+            raise click.UsageError(f"give the options after {context.invoked_subcommand}")
+        return
+    _list(context.obj, limit, as_json, chosen)
+
+
+def _list(
+    settings: Settings, limit: int | None, as_json: bool, chosen: dict[str, str | None]
+) -> None:
+    from common.benchmark_results import result_document
+    from graph.record.benchmark_list import benchmark_results, count_results
+    from ingest.record import open_record
+
+    wanted = _filter(chosen)
+    with open_record(settings) as engine, engine.connect() as connection:
+        most = limit or (None if as_json else _TABLE_ROWS)
+        listed = (it.result for it in benchmark_results(connection, wanted, limit=most))
+        if as_json:
+            print_json([result_document(it) for it in listed])
+            return
+        rows = list(listed)
+        total = count_results(connection, wanted, _COUNTED)
+    _print(rows)
+    if not total and not any(chosen.values()):
+        click.echo("No results yet: read some with `thoth ingest benchmarks PATH`.")
+    elif total > len(rows) or total == _COUNTED:
+        least = max(total, len(rows))
+        number = f"at least {least} results" if total == _COUNTED else counted(total, "result")
+        click.echo(f"{len(rows)} of {number}; --limit or --json shows more.")
+    else:
+        click.echo(f"{counted(total, 'result')}.")
+
+
+def _filter(chosen: dict[str, str | None]) -> BenchmarkFilter:
+    from common.benchmark_results import Validity
+    from graph.record.benchmark_results import BenchmarkFilter
+
+    validity = chosen["validity"]
+    texts = {name: it for name, it in chosen.items() if name != "validity"}
+    return BenchmarkFilter(**texts, validity=None if validity is None else Validity(validity))
+
+
+@benchmarks.command()
+@_filtered
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["pytorch-v3", "perfzero"]),
+    required=True,
+    help="Records of the PyTorch OSS benchmark database, version 3, or summaries of PerfZero.",
+)
+@click.pass_obj
+def export(settings: Settings, /, form: str, **chosen: str | None) -> None:
+    """Write results in the form of another benchmark database to standard output.
+
+    pytorch-v3 is a list of records, perfzero a summary on each line. Results without a value are
+    left out and counted on standard error.
+    """
+    from common.formats.json_documents import canonical_json
+    from graph.record.benchmark_list import benchmark_results
+    from ingest.benchmarks.readers.perfzero import perfzero_summaries
+    from ingest.benchmarks.readers.pytorch_v3 import v3_record
+    from ingest.record import open_record
+
+    left_out = 0
+
+    def measured(results: Iterator[ListedResult]) -> Iterator[BenchmarkResult]:
+        nonlocal left_out
+        for listed in results:
+            left_out += listed.result.value is None
+            if listed.result.value is not None:
+                yield listed.result
+
+    with open_record(settings) as engine, engine.connect() as connection:
+        results = measured(benchmark_results(connection, _filter(chosen)))
+        if form == "perfzero":
+            for summary in perfzero_summaries(results):
+                click.echo(canonical_json(summary))
+        else:
+            separator = "["
+            for result in results:
+                click.echo(separator + canonical_json(v3_record(result)).decode())
+                separator = ","
+            click.echo("[]" if separator == "[" else "]")
+    if left_out:
+        click.echo(f"{counted(left_out, 'result')} without a value left out.", err=True)
+
+
+def _print(results: list[BenchmarkResult]) -> None:
+    if not results:
+        return
+    table = Table(
+        [
+            Column("system"), Column("benchmark", wraps=True), Column("metric", wraps=True),
+            Column("value", right=True), Column("unit"), Column("validity"),
+            Column("hardware", wraps=True), Column("software", wraps=True),
+        ]
+    )  # fmt: skip
+    for result in results:
+        value = "-" if result.value is None else f"{result.value:.6g}"
+        table.add(
+            result.system, printable(result.benchmark), printable(result.metric.name), value,
+            result.metric.unit, result.validity.value, printable(_hardware(result)),
+            printable(", ".join(_versions(result))),
+        )  # fmt: skip
+    table.print()
+
+
+def _hardware(result: BenchmarkResult) -> str:
+    name = result.hardware.get("accelerator") or result.hardware.get("cpu") or "unknown"
+    return f"{result.accelerators}x {name}" if result.accelerators else name
+
+
+def _versions(result: BenchmarkResult) -> Iterator[str]:
+    for name, version in islice(result.software.items(), _SOFTWARE):
+        yield f"{name} {version}" if version else name
+    if len(result.software) > _SOFTWARE:
+        yield f"{len(result.software) - _SOFTWARE} more"

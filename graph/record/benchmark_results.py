@@ -1,0 +1,329 @@
+"""Results of other benchmark systems: entries with what they share, and the values of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    func,
+    literal,
+    or_,
+    select,
+    text,
+    true,
+    tuple_,
+)
+
+from common.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    MeasuredFile,
+    Metric,
+    Validity,
+)
+from common.formats.json_documents import digest
+from graph.record.benchmark_links import (
+    add_benchmarks,
+    enqueue_entry,
+    link_hardware,
+    link_software,
+)
+from graph.record.bulk import insert_new
+from graph.tables import (
+    BenchmarkEntryPart,
+    BenchmarkEntryRow,
+    BenchmarkResultRow,
+    HardwarePartRow,
+)
+
+#: Results that are copied at once; this bounds memory.
+_COPIED_AT_ONCE = 5000
+_ENTRY_COLUMNS = (
+    "entry_id",
+    "system",
+    "origin",
+    "source",
+    "hardware",
+    "accelerators",
+    "software",
+    "measured_at",
+    "files",
+)
+_STORED_ENTRY = (*_ENTRY_COLUMNS, "result_count")
+_RESULT_COLUMNS = (
+    "entry_id",
+    "position",
+    "benchmark",
+    "parameters",
+    "metric",
+    "unit",
+    "direction",
+    "definition",
+    "value",
+    "samples",
+    "aggregate",
+    "validity",
+    "reason",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkFilter:
+    """Which results to list; ``None`` does not restrict.
+
+    :param system: key of the benchmark system
+    :param benchmark: name of the benchmark, in any case
+    :param metric: name of the metric
+    :param hardware: part of the name of a processor, an accelerator or a machine, in any case;
+        vendor and punctuation of a processor or an accelerator do not matter
+    :param software: name of software that the result names, in any case
+    :param validity: only results of this validity
+    """
+
+    system: str | None = None
+    benchmark: str | None = None
+    metric: str | None = None
+    hardware: str | None = None
+    software: str | None = None
+    validity: Validity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedResult:
+    """A result and its place in the order of all results.
+
+    :param own: 1 for our own inspections, which follow the results of other systems
+    """
+
+    own: int
+    entry_id: str
+    position: int
+    result: BenchmarkResult
+
+
+def entry_id_of(result: BenchmarkResult) -> str:
+    """Identifier of the entry of a result: a digest of what all its results share.
+
+    It depends on the content of the files and not on their paths, so that a copy of the same files
+    adds nothing.
+    """
+    moment = None if result.measured_at is None else result.measured_at.isoformat()
+    return digest(
+        [
+            result.system,
+            sorted(it.sha256 for it in result.files),
+            result.source.partition("#")[2],
+            dict(result.hardware),
+            result.accelerators,
+            dict(result.software),
+            moment,
+        ]
+    )
+
+
+def add_entry(
+    connection: Connection, origin: str, entry_id: str, results: Iterable[BenchmarkResult]
+) -> int:
+    """Store an entry with all its results, if it is not stored yet; return the number of results.
+
+    Results are streamed. The caller owns the transaction, so that an entry is stored as a whole.
+
+    :param origin: what the user named, without credentials
+    :param results: in the order of the entry's files; at least one
+    """
+    remaining = iter(results)
+    first = next(remaining)
+    entry = (*_entry_values(entry_id, origin, first), 0)
+    if not insert_new(connection, BenchmarkEntryRow, [entry], _STORED_ENTRY, "entry_id"):
+        return 0
+    count = 0
+    benchmarks: set[str] = set()
+    batch: list[BenchmarkResult] = [first]
+    while batch:
+        batch += islice(remaining, _COPIED_AT_ONCE - len(batch))
+        rows = [_result_values(entry_id, count + number, it) for number, it in enumerate(batch)]
+        insert_new(connection, BenchmarkResultRow, rows, _RESULT_COLUMNS)
+        count += len(rows)
+        benchmarks |= {it.benchmark for it in batch}
+        batch = list(islice(remaining, _COPIED_AT_ONCE))
+    connection.execute(_COUNT, {"entry_id": entry_id, "count": count})
+    add_benchmarks(connection, first.system, benchmarks)
+    link_software(connection, entry_id, first.software)
+    link_hardware(connection, entry_id, first.hardware)
+    enqueue_entry(connection, entry_id, count)
+    return count
+
+
+_COUNT = text("UPDATE benchmark_entries SET result_count = :count WHERE entry_id = :entry_id")
+
+
+def _entry_values(entry_id: str, origin: str, result: BenchmarkResult) -> tuple[Any, ...]:
+    files = [{"place": file.place, "sha256": file.sha256} for file in result.files]
+    return (
+        entry_id, result.system, origin, result.source, dict(result.hardware), result.accelerators,
+        dict(result.software), result.measured_at, files,
+    )  # fmt: skip
+
+
+def _result_values(entry_id: str, position: int, result: BenchmarkResult) -> tuple[Any, ...]:
+    return (
+        entry_id, position, result.benchmark, dict(result.parameters), result.metric.name,
+        result.metric.unit, result.metric.direction.value, result.metric.definition,
+        result.value, list(result.samples),
+        result.aggregate.value, result.validity.value, result.reason,
+    )  # fmt: skip
+
+
+def foreign_results(
+    connection: Connection,
+    chosen: BenchmarkFilter,
+    *,
+    after: tuple[str, int] | None = None,
+    limit: int | None = None,
+) -> Iterator[ListedResult]:
+    """Results of other systems, ordered by entry and by position within the entry.
+
+    :param after: entry and position of the last result of the previous page
+    """
+    query = _by_entry(chosen, after, limit) if _names_parts(chosen) else _in_order(chosen, after)
+    if limit is not None:
+        query = query.limit(limit)
+    streamed = query.execution_options(yield_per=_COPIED_AT_ONCE)
+    for row in connection.execute(streamed):
+        yield _listed(row)
+
+
+_OF_ENTRY = tuple(getattr(BenchmarkEntryRow, name) for name in _ENTRY_COLUMNS)
+_OF_RESULT = tuple(getattr(BenchmarkResultRow, name) for name in _RESULT_COLUMNS[1:])
+_PLACE = tuple_(BenchmarkResultRow.entry_id, BenchmarkResultRow.position)
+
+
+def _names_parts(chosen: BenchmarkFilter) -> bool:
+    """Whether few entries match, and no index of results does better."""
+    return chosen.benchmark is None and (chosen.hardware or chosen.software) is not None
+
+
+def _in_order(chosen: BenchmarkFilter, after: tuple[str, int] | None) -> Select[*tuple[Any, ...]]:
+    query = _matching(chosen, *_OF_ENTRY, *_OF_RESULT)
+    query = query.order_by(BenchmarkResultRow.entry_id, BenchmarkResultRow.position)
+    return query if after is None else query.where(after < _PLACE)
+
+
+def _by_entry(
+    chosen: BenchmarkFilter, after: tuple[str, int] | None, limit: int | None
+) -> Select[*tuple[Any, ...]]:
+    """The same rows, read from each matching entry.
+
+    As a plain join, PostgreSQL reads the results of all entries in order until enough match.
+    """
+    entry = BenchmarkEntryRow
+    results = select(*_OF_RESULT).where(
+        BenchmarkResultRow.entry_id == entry.entry_id, *_of_result(chosen)
+    )
+    query = select(*_OF_ENTRY).where(*_of_entry(chosen))
+    if after is not None:
+        results = results.where(after < _PLACE)
+        query = query.where(entry.entry_id >= after[0])
+    inner = results.order_by(BenchmarkResultRow.position).limit(limit).lateral()
+    return (
+        query.add_columns(*inner.c).join(inner, true()).order_by(entry.entry_id, inner.c.position)
+    )
+
+
+def count_foreign(connection: Connection, chosen: BenchmarkFilter, most: int) -> int:
+    """Number of results of other systems that match; counts at most ``most``, if it has to count.
+
+    Entries know how many results they have.
+    """
+    if _of_result(chosen):
+        matching = _matching(chosen, literal(1)).limit(most).subquery()
+        query = select(func.count()).select_from(matching)
+    else:
+        total = func.coalesce(func.sum(BenchmarkEntryRow.result_count), 0)
+        query = select(total).where(*_of_entry(chosen))
+    return min(most, int(connection.execute(query).scalar_one()))
+
+
+def _matching(chosen: BenchmarkFilter, *columns: Any) -> Select[*tuple[Any, ...]]:
+    entry, result = BenchmarkEntryRow, BenchmarkResultRow
+    query = select(*columns).join_from(result, entry, result.entry_id == entry.entry_id)
+    return query.where(*_of_result(chosen), *_of_entry(chosen))
+
+
+def _of_result(chosen: BenchmarkFilter) -> list[ColumnElement[bool]]:
+    result = BenchmarkResultRow
+    conditions: list[ColumnElement[bool]] = []
+    if chosen.benchmark is not None:
+        conditions.append(func.lower(result.benchmark) == chosen.benchmark.lower())
+    if chosen.metric is not None:
+        conditions.append(result.metric == chosen.metric)
+    if chosen.validity is not None:
+        conditions.append(result.validity == chosen.validity.value)
+    return conditions
+
+
+def _of_entry(chosen: BenchmarkFilter) -> list[ColumnElement[bool]]:
+    entry = BenchmarkEntryRow
+    conditions: list[ColumnElement[bool]] = []
+    if chosen.system is not None:
+        conditions.append(entry.system == chosen.system)
+    if chosen.hardware is not None:
+        wanted = pattern_of(chosen.hardware)
+        parts = ("accelerator", "cpu", "description")
+        spelled = (entry.hardware[it].astext.ilike(wanted) for it in parts)
+        conditions.append(or_(entry.entry_id.in_(_having_part(chosen.hardware)), *spelled))
+    if chosen.software is not None:
+        conditions.append(entry.software.has_key(chosen.software.lower()))
+    return conditions
+
+
+def _having_part(name: str) -> Select[*tuple[Any, ...]]:
+    """Entries with a part of this model, however it is spelled: "tesla v100" is "NVIDIA V100"."""
+    model = func.hardware_model(name)
+    part, link = HardwarePartRow, BenchmarkEntryPart
+    query = select(link.entry_id).join(part, part.part_id == link.part_id)
+    return query.where(model != "", part.model.contains(model))
+
+
+def pattern_of(text: str) -> str:
+    """A pattern of ILIKE for texts that contain ``text``.
+
+    >>> pattern_of("50%")
+    '%50\\\\%%'
+    """
+    return f"%{_escaped(text)}%"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def _listed(row: Row[Any]) -> ListedResult:
+    measured_at: datetime | None = row.measured_at
+    result = BenchmarkResult(
+        system=row.system,
+        source=row.source,
+        benchmark=row.benchmark,
+        metric=Metric(row.metric, row.unit, Direction(row.direction), row.definition),
+        value=row.value,
+        aggregate=Aggregate(row.aggregate),
+        parameters=row.parameters,
+        samples=tuple(row.samples),
+        validity=Validity(row.validity),
+        reason=row.reason,
+        hardware=row.hardware,
+        accelerators=row.accelerators,
+        software=row.software,
+        measured_at=measured_at,
+        files=tuple(MeasuredFile(it["place"], it["sha256"]) for it in row.files),
+    )
+    return ListedResult(0, row.entry_id, row.position, result)

@@ -1,0 +1,102 @@
+"""Output of ``nvprof``: how long each kernel ran on the GPU, as CSV or as the default table.
+
+Messages start with ``==``. In CSV, a row of units follows the header, and the units of columns
+differ from file to file; in the table, each time has its unit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from common.benchmark_results import Aggregate, BenchmarkResult, Direction, Metric, Parameter
+from common.errors import InvalidDocument
+from common.reasons import Reason
+from ingest.benchmarks.result_tree import missing_value
+from ingest.benchmarks.text_tables import csv_rows
+from ingest.benchmarks.values import finite_number
+
+_GPU_TIME = Metric("gpu_time", "ms", Direction.LOWER, "nvprof-1")
+_IN_MS = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
+#: Name, share in per cent, and time in milliseconds.
+_Kernel = tuple[str, float, float]
+_TABLE_HEADER = re.compile(r"^ *(?:Type +)?Time\(%\) +Time +Calls +Avg\b.*\n", re.MULTILINE)
+_TABLE_ROW = re.compile(
+    r"[ \t]*(?P<type>[A-Z][A-Za-z]+ \w+:)?[ \t]*(?P<share>[\d.]+)%[ \t]+(?P<time>[\d.]+)"
+    r"(?P<unit>ns|us|ms|s)[ \t]+\d+(?:[ \t]+[\d.]+[num]?s){1,3}[ \t]+(?P<name>\S.*)"
+)
+_MESSAGE = re.compile(r"==\d+==")
+_SCRIPT = re.compile(r"command: .*?([\w.-]+\.py)\b")
+#: How many kernels are listed with their share.
+_LISTED_KERNELS = 10
+_LONGEST_NAME = 120
+
+
+def is_nvprof(text: str) -> bool:
+    """Whether ``text`` is output of ``nvprof``."""
+    return re.search(r"^==\d+== NVPROF is profiling", text, re.MULTILINE) is not None
+
+
+def gpu_time(text: str, place: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
+    """Time of all kernels and copies on the GPU; the shares of the longest are parameters.
+
+    The benchmark is the profiled script. Its other arguments have paths of the machine and are
+    dropped.
+
+    :param common: the fields that all results of the file share
+    :raises InvalidDocument: if there is no table of kernels
+    """
+    script = _SCRIPT.search(text)
+    total = 0.0
+    shares: dict[str, Parameter] = {}
+    table = _TABLE_HEADER.search(text)
+    kernels = _of_table(text[table.end() :]) if table else _of_csv(text, place)
+    for name, share, duration_ms in kernels:
+        total += duration_ms
+        key = f"share of {name[:_LONGEST_NAME]}, %"
+        if key not in shares and len(shares) < _LISTED_KERNELS:
+            shares[key] = share
+    if total <= 0:
+        raise missing_value(place, "Time", "no kernel ran on the GPU")
+    yield BenchmarkResult(
+        benchmark=script[1] if script else "unknown",
+        metric=_GPU_TIME,
+        value=total,
+        aggregate=Aggregate.SUM,
+        parameters=shares,
+        **common,
+    )
+
+
+def _of_table(text: str) -> Iterator[_Kernel]:
+    """Kernels in the table on a console; the calls of the API below them are left out."""
+    for line in text.split("\n"):
+        row = _TABLE_ROW.match(line)
+        if row is None or (row["type"] or "").startswith("API"):
+            return
+        share, duration = finite_number(row["share"]), finite_number(row["time"])
+        if share is not None and duration is not None:
+            yield row["name"].strip(), share, duration * _IN_MS[row["unit"]]
+
+
+def _of_csv(text: str, place: str) -> Iterator[_Kernel]:
+    lines = text.split("\n")
+    rows = csv_rows("\n".join(it for it in lines if not _MESSAGE.match(it)))
+    header: Sequence[str] = ()
+    for header in rows:
+        if {"Time(%)", "Time", "Name"} <= set(header):
+            break
+    else:
+        raise missing_value(place, "Time(%)", "no table of kernels")
+    column = {name: index for index, name in enumerate(header)}
+    units = next(rows, [])
+    scale = _IN_MS.get(units[column["Time"]]) if len(units) == len(header) else None
+    if scale is None:
+        raise InvalidDocument(Reason.UNKNOWN_UNIT, "the time has no known unit", field="Time")
+    for row in rows:
+        if len(row) != len(header) or row[column.get("Type", 0)] == "API calls":
+            continue
+        duration, share = finite_number(row[column["Time"]]), finite_number(row[column["Time(%)"]])
+        if duration is not None and share is not None:
+            yield row[column["Name"]], share, duration * scale

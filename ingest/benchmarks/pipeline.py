@@ -1,0 +1,294 @@
+"""Reads results of other benchmark systems from sources, and stores them.
+
+Personal data never reaches the record: readers take only known fields, and texts are searched for
+e-mail addresses. Each entry is one transaction, so that a run can be interrupted and repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import fsspec
+from sqlalchemy import Engine
+
+from common.benchmark_results import BenchmarkResult, Validity
+from common.errors import InvalidArgument, InvalidDocument
+from common.reasons import Reason
+from common.settings import Settings
+from graph.engine import relational_errors
+from graph.record.benchmark_results import add_entry, entry_id_of
+from graph.record.quarantine import QuarantineReason, add_refusals
+from ingest.benchmarks.result_tree import ResultTree
+from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem
+from ingest.personal_data import scrub_text
+from ingest.sources.archives import unpack_archive
+from ingest.sources.content_detection import HEAD_BYTES, system_of
+from ingest.sources.layout import MAX_DEPTH, empty, is_archive, unreadable
+from ingest.sources.source_items import SourceLimits
+from ingest.sources.urls import check_url, local_path, stored_source
+
+KIND = "benchmark_result"
+
+
+@dataclass(slots=True)
+class BenchmarkReport:
+    """What a run read and stored, as counts.
+
+    :param results: results that were read, by key of the system
+    :param failed: results without a value, which are stored with their reason
+    :param skipped: files that are no result of a known system, by reason
+    """
+
+    files: int = 0
+    entries: int = 0
+    new: int = 0
+    known: int = 0
+    failed: int = 0
+    quarantined: int = 0
+    results: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as ``--json`` prints it."""
+        return {
+            "files": self.files,
+            "entries": self.entries,
+            "new": self.new,
+            "known": self.known,
+            "failed": self.failed,
+            "quarantined": self.quarantined,
+            "results": dict(self.results),
+            "reasons": dict(self.reasons),
+            "skipped": dict(self.skipped),
+        }
+
+
+def known_system(key: str) -> BenchmarkSystem:
+    """The readable system with this key.
+
+    :raises InvalidArgument: if there is none
+    """
+    readable = {it.key: it for it in SYSTEMS if it.module is not None}
+    if key not in readable:
+        raise InvalidArgument(f"{key!r} is not one of {', '.join(sorted(readable))}")
+    return readable[key]
+
+
+def ingest_benchmarks(
+    settings: Settings,
+    engine: Engine,
+    sources: Sequence[str],
+    limits: SourceLimits,
+    *,
+    system: BenchmarkSystem | None = None,
+    on_file: Callable[[], None] = lambda: None,
+    committed: Callable[[], None] = lambda: None,
+) -> BenchmarkReport:
+    """Store every result in ``sources`` once, and quarantine what is refused.
+
+    :param system: reads all files as results of this system, instead of recognising them
+    :param on_file: called for each file that was recognised or skipped
+    :param committed: called after each stored entry
+    :raises StoreUnavailable: if the store is lost; stored entries are kept
+    """
+    report = BenchmarkReport()
+    for source in sources:
+        refusals: list[QuarantineReason] = []
+        for origin, item in _read(source, limits, system, report, on_file):
+            if isinstance(item, InvalidDocument):
+                refusals.append(
+                    QuarantineReason(
+                        KIND, origin, item.place, item.reason, item.field, item.message
+                    )
+                )
+                report.quarantined += 1
+                report.reasons[str(item.reason)] += 1
+            else:
+                entry_id, results = item
+                counted = _counted(results, report)
+                with relational_errors(settings), engine.begin() as connection:
+                    new = add_entry(connection, origin, entry_id, counted)
+                if new:
+                    report.new += new
+                    committed()
+                for _ in counted:  # an entry that is stored already is only counted
+                    pass
+                report.entries += 1
+        with relational_errors(settings), engine.begin() as connection:
+            add_refusals(connection, refusals)
+    report.known = sum(report.results.values()) - report.new
+    return report
+
+
+def _counted(
+    results: Iterable[BenchmarkResult], report: BenchmarkReport
+) -> Iterator[BenchmarkResult]:
+    for result in results:
+        report.results[result.system] += 1
+        report.failed += result.validity is Validity.FAILED
+        yield without_personal_data(result)
+
+
+def without_personal_data(result: BenchmarkResult) -> BenchmarkResult:
+    """``result`` without e-mail addresses in its texts."""
+    if not any("@" in text for text in _texts(result)):
+        return result
+    return replace(
+        result,
+        benchmark=scrub_text(result.benchmark),
+        reason=None if result.reason is None else scrub_text(result.reason),
+        parameters={
+            key: scrub_text(it) if isinstance(it, str) else it
+            for key, it in result.parameters.items()
+        },
+        hardware={key: scrub_text(it) for key, it in result.hardware.items()},
+    )
+
+
+def _texts(result: BenchmarkResult) -> Iterator[str]:
+    yield result.benchmark
+    yield result.reason or ""
+    yield from (it for it in result.parameters.values() if isinstance(it, str))
+    yield from result.hardware.values()
+
+
+_Entry = tuple[str, Iterator[BenchmarkResult]]
+
+
+def _read(
+    source: str,
+    limits: SourceLimits,
+    system: BenchmarkSystem | None,
+    report: BenchmarkReport,
+    on_file: Callable[[], None],
+) -> Iterator[tuple[str, _Entry | InvalidDocument]]:
+    """Entries and refusals of one source; each entry must be used before the next is requested."""
+    origin = stored_source(source)
+    with ExitStack() as stack:
+        try:
+            tree = _tree(source, origin, limits, stack)
+        except InvalidDocument as error:
+            yield origin, error
+            return
+        by_system: dict[str, list[str]] = {}
+        for place in tree.places:
+            report.files += 1
+            try:
+                recognised = system or _recognised(tree, place)
+            except InvalidDocument as error:
+                yield origin, error
+            else:
+                if recognised is None:
+                    report.skipped["not a result of a known benchmark"] += 1
+                elif recognised.module is None:
+                    report.skipped[f"result of {recognised.title}, which is not read"] += 1
+                else:
+                    by_system.setdefault(recognised.key, []).append(place)
+            on_file()
+        if not tree.places:
+            yield origin, empty("", Counter())
+        for key, places in by_system.items():
+            reader = known_system(key).reader
+            if reader is None:
+                continue
+            refused: list[InvalidDocument] = []
+            results = _only_results(reader(tree, places), refused)
+            for entry_id, group in results_by_entry(results):
+                yield origin, (entry_id, group)
+            for refusal in refused:
+                yield origin, refusal
+
+
+def results_by_entry(results: Iterable[BenchmarkResult]) -> Iterator[_Entry]:
+    """Results of one system by entry.
+
+    :raises ScatteredResults: if a reader returns to an entry; its later results would be lost
+    """
+    # Hashes of entries and their places; a copy of the files elsewhere is the same entry.
+    ended: set[int] = set()
+    for (entry_id, source), group in groupby(results, lambda it: (entry_id_of(it), it.source)):
+        key = hash((entry_id, source))
+        if key in ended:
+            raise ScatteredResults(source)
+        ended.add(key)
+        yield entry_id, group
+
+
+class ScatteredResults(RuntimeError):
+    """A reader yields the results of an entry with those of another entry between them."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(f"{source}: the results of an entry must follow each other")
+        self.source = source
+
+
+def _only_results(
+    items: Iterable[BenchmarkResult | InvalidDocument], refused: list[InvalidDocument]
+) -> Iterator[BenchmarkResult]:
+    for item in items:
+        if isinstance(item, InvalidDocument):
+            refused.append(item)
+        else:
+            yield item
+
+
+def _recognised(tree: ResultTree, place: str) -> BenchmarkSystem | None:
+    with tree.opened(place) as stream:
+        return system_of(stream.read(HEAD_BYTES))
+
+
+def _tree(source: str, origin: str, limits: SourceLimits, stack: ExitStack) -> ResultTree:
+    """The files of a source; an archive is unpacked into a folder that ``stack`` removes.
+
+    :raises InvalidDocument: if the source cannot be read
+    """
+    local = local_path(source)
+    if local is None:
+        check_url(source)
+        try:
+            system, root = fsspec.core.url_to_fs(source, use_listings_cache=False)
+            paths = system.find(root)
+        except (OSError, ValueError, ImportError) as error:
+            raise unreadable("", error) from None
+        root = root.rstrip("/")
+        places = sorted(path.removeprefix(root).lstrip("/") for path in paths)
+        return ResultTree(origin, system, root, places, limits)
+    path = Path(local)
+    files = fsspec.filesystem("file")
+    if path.is_file() and is_archive(path.name):
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="thoth-results-")))
+        unpack_archive(path, folder, limits)
+        path = folder
+    if path.is_file():
+        return ResultTree(origin, files, str(path), [""], limits)
+    if not path.is_dir():
+        raise unreadable("", "neither a file nor a folder")
+    return ResultTree(origin, files, str(path), sorted(_files_below(path)), limits)
+
+
+def _files_below(root: Path) -> Iterator[str]:
+    """Paths of regular files below ``root``; links are not followed.
+
+    :raises InvalidDocument: if folders are nested too deep
+    """
+    for name_of_folder, folders, names in os.walk(root):
+        folder = Path(name_of_folder)
+        inner = folder.relative_to(root)
+        if len(inner.parts) > MAX_DEPTH:
+            raise InvalidDocument(
+                Reason.NESTED_TOO_DEEP, f"more than {MAX_DEPTH} folders deep", place=str(inner)
+            )
+        folders.sort()
+        for name in names:
+            path = folder / name
+            if path.is_file() and not path.is_symlink():
+                yield (inner / name).as_posix()

@@ -1,0 +1,390 @@
+"""DeepBench: times of single operations, from workbooks and from console output.
+
+A result sheet has sections (dense and sparse matrix products, convolutions, recurrent layers,
+all-reduce), each with a header of its own. Spellings vary, so columns are recognised by what they
+say. Rates are computed from times with the formulas of the workbooks. A cell without a number is a
+failed result.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Any
+
+from common.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    Metric,
+    Parameter,
+    Validity,
+)
+from common.errors import InvalidDocument
+from common.reasons import Reason
+from ingest.benchmarks.result_tree import (
+    ResultFile,
+    ResultTree,
+    missing_value,
+    results_or_refusal,
+)
+from ingest.benchmarks.software import software_versions
+from ingest.benchmarks.values import (
+    finite_number,
+    measured_or_failed,
+    positive_number,
+    whole_number,
+)
+from ingest.sources.source_items import SourceLimits
+
+SYSTEM = "deepbench"
+#: Title and rows of a sheet.
+_Sheet = tuple[str, Sequence[tuple[Any, ...]]]
+#: Published sheets have fewer than 1,000 rows and 40 columns; a damaged one may claim any number.
+_MOST_ROWS, _MOST_COLUMNS = 20_000, 100
+_DAMAGED = (
+    zipfile.BadZipFile, zlib.error, SyntaxError, ValueError, TypeError, AttributeError, LookupError,
+    OSError, EOFError, RuntimeError, ArithmeticError, AssertionError,
+)  # fmt: skip
+_DEFINITION = "deepbench-1"
+#: Sections by the beginning of their name, and the benchmark that each holds.
+_SECTIONS = {
+    "dense matrix multiplication": "gemm", "sparse matrix multiplication": "sparse_gemm",
+    "convolution": "convolution", "recurrent layers - vanilla": "rnn_vanilla",
+    "recurrent layers - lstm": "rnn_lstm", "recurrent layers - gru": "rnn_gru",
+    "all-reduce": "all_reduce",
+}  # fmt: skip
+_PASSES = (
+    (re.compile(r"(?:backward|wrt).*input", re.IGNORECASE), "backward_inputs"),
+    (re.compile(r"(?:backward|wrt).*(?:weight|param)", re.IGNORECASE), "backward_weights"),
+    (re.compile(r"backward", re.IGNORECASE), "backward"),
+    (re.compile(r"total", re.IGNORECASE), "total"),
+    (re.compile(r"sparse time", re.IGNORECASE), ""),
+    (re.compile(r"dense time", re.IGNORECASE), "dense"),
+    (re.compile(r"forward", re.IGNORECASE), "forward"),
+    (re.compile(r"", re.IGNORECASE), ""),
+)
+#: Benchmark, parameters, and milliseconds by pass of a row on a console.
+_ConsoleRow = tuple[str, dict[str, Parameter], dict[str, float | None]]
+_TIMED_COLUMN = re.compile(r"time \([um]sec\)")
+_COLUMN = re.compile(r"\S+(?: \([um]sec\))?")
+_BENCHMARK_COLUMNS = (
+    ("a_t", "gemm"), ("f_w", "convolution"), ("hidden", "rnn"), ("hidden_size", "rnn"),
+)  # fmt: skip
+_TRANSPOSED = {"a_t": "a_transpose", "b_t": "b_transpose"}
+#: Columns that follow from the others, or name what the library chose.
+_UNREAD = frozenset({"fwd_algo", "pad_kerenels", "GOPS", "TERAFLOPS"})
+#: Names of the console, and those of the workbooks.
+_SHAPES = {
+    "f_w": "s", "f_h": "r", "stride_w": "horizontal_stride", "stride_h": "vertical_stride",
+    "hidden": "hidden_units", "hidden_size": "hidden_units", "batch_size": "n", "N": "n",
+    "time_steps": "timesteps",
+}  # fmt: skip
+_CONSOLE_PASSES = {
+    "fwd_time": "forward", "bwd_time": "backward", "bwd_inputs_time": "backward_inputs",
+    "bwd_params_time": "backward_weights", "total_time": "total",
+}  # fmt: skip
+_INTEL = re.compile(
+    r"^SGEMM\((\w),(\w),(\d{1,9}),(\d{1,9}),(\d{1,9})\)\s+([\d.]+) usec", re.MULTILINE
+)
+#: Passes that have the operations of one convolution each.
+_CONVOLUTIONS = ("forward", "backward_inputs", "backward_weights")
+#: Parts of the titles of columns that are not read: they follow from the others.
+_COMPUTED = ("flops", "speedup", "bytes", "std dev", "algorithm", "application")
+
+
+def _metric(name: str, unit: str, direction: Direction) -> Metric:
+    return Metric(name, unit, direction, _DEFINITION)
+
+
+_TIME = _metric("time", "ms", Direction.LOWER)
+_GEMM_SUM = _metric("gemm_time_sum", "ms", Direction.LOWER)
+_RATE = _metric("rate", "TFLOPS", Direction.HIGHER)
+_BANDWIDTH = _metric("bandwidth", "GB/s", Direction.HIGHER)
+
+
+def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | InvalidDocument]:
+    """Results of each workbook and console log, row by row."""
+    for place in places:
+        yield from results_or_refusal(_results(tree, place), place)
+
+
+def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
+    file = tree.file(place)
+    packed = file.content.startswith(b"PK")
+    yield from _workbook(file, tree.limits) if packed else _console(file)
+
+
+@dataclass(slots=True)
+class _Section:
+    """A part of a result sheet.
+
+    :param columns: lower-case titles by index; empty until the header was read
+    """
+
+    benchmark: str
+    columns: dict[int, str] = field(default_factory=dict)
+
+
+def _workbook(file: ResultFile, limits: SourceLimits) -> Iterator[BenchmarkResult]:
+    sheets = list(_sheets(file, limits))
+    common = {"system": SYSTEM, "files": (file.measured,), **_specs(sheets)}
+    for title, rows in sheets:
+        if not _has_specs(title):
+            yield from _sheet(rows, f"{file.place}#{title}", common)
+
+
+def _sheets(file: ResultFile, limits: SourceLimits) -> Iterator[_Sheet]:
+    """Title and rows of each sheet.
+
+    :raises InvalidDocument: if the file is not a readable workbook
+    """
+    from openpyxl import load_workbook
+
+    try:
+        with zipfile.ZipFile(BytesIO(file.content)) as packed:
+            size = sum(it.file_size for it in packed.infolist())
+        if size > limits.document_bytes:
+            raise InvalidDocument(
+                Reason.ARCHIVE_BOMB, f"the workbook unpacks to {size} bytes", place=file.place
+            )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about styles and extensions, which are not read
+            workbook = load_workbook(BytesIO(file.content), read_only=True, data_only=True)
+            with closing(workbook):
+                for sheet in workbook.worksheets:
+                    rows = sheet.iter_rows(
+                        max_row=_MOST_ROWS, max_col=_MOST_COLUMNS, values_only=True
+                    )
+                    yield sheet.title, list(rows)
+    except InvalidDocument:
+        raise
+    # The parser fails in many ways at a damaged part, for example with a TypeError at an unknown
+    # attribute.
+    except _DAMAGED as error:
+        raise InvalidDocument(
+            Reason.ARCHIVE_BROKEN, f"not a workbook: {type(error).__name__}", place=file.place
+        ) from None
+
+
+def _has_specs(title: str) -> bool:
+    return title.lower().startswith("spec")
+
+
+def _specs(sheets: Sequence[_Sheet]) -> dict[str, Any]:
+    """Hardware and software that the sheet of specifications states."""
+    stated: dict[str, str] = {}
+    for title, rows in sheets:
+        for row in rows if _has_specs(title) else ():
+            if len(row) > 1 and row[0] is not None and row[1] is not None:
+                stated[str(row[0]).strip().lower()] = str(row[1]).replace("\xa0", " ").strip()
+    cpu = stated.get("cpu model") or stated.get("cpu")
+    gpu = stated.get("gpu model") or stated.get("gpu")
+    names = {"cpu": cpu, "accelerator": gpu}
+    versions = [
+        f"{key.removesuffix(' version')} {value}"
+        for key, value in stated.items()
+        if key.endswith("version") or key.endswith("driver")
+    ]
+    return {
+        "hardware": {key: text[:500] for key, text in names.items() if text and text != "-"},
+        "accelerators": 1 if gpu and gpu != "-" else 0 if cpu else None,
+        "software": software_versions(versions),
+    }
+
+
+def _sheet(
+    rows: Sequence[tuple[Any, ...]], place: str, common: Mapping[str, Any]
+) -> Iterator[BenchmarkResult]:
+    precision: str | None = None
+    section: _Section | None = None
+    times: list[float] = []
+    for row in rows:
+        first = str(row[0]).strip().lower() if row and row[0] is not None else ""
+        if first == "precision" and len(row) > 1:
+            precision = str(row[1])[:200] if row[1] is not None else None
+            continue
+        benchmark = next((it for name, it in _SECTIONS.items() if first.startswith(name)), None)
+        if benchmark is not None:
+            section = _Section(benchmark, _titles(row) if _has_header(row) else {})
+            continue
+        if section is None or not any(cell is not None for cell in row):
+            continue
+        if not section.columns:
+            section.columns = _titles(row)
+            continue
+        for result in _row(section, row, place, precision, common):
+            yield result
+            if section.benchmark == "gemm" and result.metric.name == "time" and result.value:
+                times.append(result.value)
+    if times:
+        yield BenchmarkResult(
+            source=place, benchmark="gemm", metric=_GEMM_SUM, value=sum(times),
+            samples=tuple(times), aggregate=Aggregate.SUM, validity=Validity.UNKNOWN,
+            parameters={} if precision is None else {"precision": precision}, **common,
+        )  # fmt: skip
+
+
+def _has_header(row: Sequence[Any]) -> bool:
+    return sum(isinstance(cell, str) for cell in row[1:]) > 1
+
+
+def _titles(row: Sequence[Any]) -> dict[int, str]:
+    return {
+        index: cell.strip().lower()
+        for index, cell in enumerate(row)
+        if index and isinstance(cell, str)
+    }
+
+
+def _row(
+    section: _Section,
+    row: Sequence[Any],
+    place: str,
+    precision: str | None,
+    common: Mapping[str, Any],
+) -> Iterator[BenchmarkResult]:
+    """One result for each time, and its rate where the formula of the operation is known."""
+    parameters: dict[str, Parameter] = {} if precision is None else {"precision": precision}
+    times: list[tuple[str, Any]] = []
+    for index, title in section.columns.items():
+        cell = row[index] if index < len(row) else None
+        if any(it in title for it in _COMPUTED):
+            continue
+        if "msec" in title or title == "total time":
+            times.append((next(name for pattern, name in _PASSES if pattern.search(title)), cell))
+        elif isinstance(cell, int | float | str) and cell != "":
+            name = re.sub(r"\W+", "_", title.partition("(")[0].strip())
+            parameters[name] = int(cell) if isinstance(cell, float) and cell.is_integer() else cell
+    if isinstance(row[1] if len(row) > 1 else None, str):
+        parameters.setdefault("application", row[1])
+    if not any(isinstance(it, int | float) for key, it in parameters.items() if key != "precision"):
+        return  # a note between the rows
+    for name, cell in times:
+        if cell is None:
+            continue
+        duration = positive_number(cell)
+        phase: dict[str, Parameter] = {"pass": name} if name else {}
+        base = {
+            "source": place, "benchmark": section.benchmark, "aggregate": Aggregate.SINGLE,
+            "parameters": {**parameters, **phase}, **common,
+        }  # fmt: skip
+        yield measured_or_failed(duration, f"the cell is {str(cell)[:60]!r}", metric=_TIME, **base)
+        operations = _operations(section.benchmark, parameters, name)
+        if duration is not None and operations is not None:
+            yield measured_or_failed(
+                operations / duration / 1e9, "the rate is zero or too large", metric=_RATE, **base
+            )
+
+
+def _operations(benchmark: str, parameters: Mapping[str, Parameter], phase: str) -> float | None:
+    """Floating-point operations of a row; ``None`` if its formula is not known."""
+    shape = {key: it for key, it in parameters.items() if isinstance(it, int | float)}
+    try:
+        if benchmark in ("gemm", "sparse_gemm"):
+            density = 1.0
+            if benchmark == "sparse_gemm" and phase != "dense":
+                density = 1.0 - float(shape["sparsity"])
+            return 2.0 * shape["m"] * shape["n"] * shape["k"] * density
+        if benchmark == "convolution" and phase in _CONVOLUTIONS:
+            return convolution_operations(shape)
+    except (KeyError, ArithmeticError):  # a size is missing, zero or too large
+        return None
+    return None
+
+
+def convolution_operations(shape: Mapping[str, float]) -> float:
+    """Operations of a convolution: ``2 P Q K C N R S`` for outputs of P × Q.
+
+    :param shape: ``w``, ``h``, ``c``, ``n``, ``k``, ``s``, ``r``, paddings and strides, as the
+        workbooks name them
+    :raises KeyError: if a size is missing
+
+    >>> convolution_operations(
+    ...     dict(w=3, h=3, c=1, n=1, k=1, r=1, s=1, pad_w=0, pad_h=0)
+    ...     | dict(horizontal_stride=1, vertical_stride=1)
+    ... )
+    18.0
+    """
+    columns = 1 + (shape["w"] - shape["s"] + 2 * shape["pad_w"]) // shape["horizontal_stride"]
+    rows = 1 + (shape["h"] - shape["r"] + 2 * shape["pad_h"]) // shape["vertical_stride"]
+    filters = shape["k"] * shape["c"] * shape["r"] * shape["s"]
+    return float(2 * columns * rows * filters * shape["n"])
+
+
+def _console(file: ResultFile) -> Iterator[BenchmarkResult]:
+    common: dict[str, Any] = {
+        "system": SYSTEM, "source": file.place, "aggregate": Aggregate.SINGLE,
+        "files": (file.measured,),
+    }  # fmt: skip
+    count = 0
+    for benchmark, parameters, times in (*_console_rows(file.text), *_intel_rows(file.text)):
+        for name, duration in times.items():
+            count += 1
+            phase: dict[str, Parameter] = {"pass": name} if name else {}
+            base = {**common, "benchmark": benchmark, "parameters": {**parameters, **phase}}
+            milliseconds = positive_number(duration)
+            yield measured_or_failed(milliseconds, "the time is zero", metric=_TIME, **base)
+            operations = _operations(benchmark, parameters, name)
+            if milliseconds is not None and operations is not None:
+                rate = operations / milliseconds / 1e9
+                yield measured_or_failed(
+                    rate, "the rate is zero or too large", metric=_RATE, **base
+                )
+    if not count:
+        raise missing_value(file.place, "$", "no row of matrix products, convolutions or layers")
+
+
+def _console_rows(text: str) -> Iterator[_ConsoleRow]:
+    """Rows of the tables of the programs for NVIDIA, AMD and ARM; each has a header of its own."""
+    names: list[str] = []
+    for line in text.split("\n"):
+        if _TIMED_COLUMN.search(line):
+            names = [re.sub(r" \(", "(", it) for it in _COLUMN.findall(line)]
+            continue
+        cells = line.split()
+        timed = [index for index, name in enumerate(names) if name.endswith("sec)")]
+        if not timed or len(cells) <= timed[-1]:
+            continue
+        row = dict(zip(names, cells, strict=False))
+        benchmark = next((it for column, it in _BENCHMARK_COLUMNS if column in row), None)
+        kind = row.pop("type", None) or row.pop("rnn_type", None)
+        parameters: dict[str, Parameter] = {}
+        for name, cell in row.items():
+            if name in _TRANSPOSED:
+                parameters[_TRANSPOSED[name]] = "T" if cell in "1tT" else "N"
+            elif name == "precision":
+                parameters[name] = cell[:20]
+            elif name not in _UNREAD and not name.endswith("sec)"):
+                number = whole_number(cell)
+                if number is None:
+                    break  # a line of something else
+                parameters[_SHAPES.get(name, name)] = number
+        else:
+            times = {
+                _CONSOLE_PASSES.get(name.partition("(")[0], ""): _milliseconds(row[name], name)
+                for name in (names[index] for index in timed)
+            }
+            if benchmark is not None:
+                yield f"{benchmark}_{kind}" if kind else benchmark, parameters, times
+
+
+def _milliseconds(cell: str, name: str) -> float | None:
+    """A time of a column in microseconds or milliseconds."""
+    number = finite_number(cell)
+    return None if number is None else number / 1000 if name.endswith("(usec)") else number
+
+
+def _intel_rows(text: str) -> Iterator[_ConsoleRow]:
+    for first, second, m, n, k, microseconds in _INTEL.findall(text):
+        parameters: dict[str, Parameter] = {
+            "m": int(m), "n": int(n), "k": int(k), "a_transpose": first.upper(),
+            "b_transpose": second.upper(), "precision": "float",
+        }  # fmt: skip
+        yield "gemm", parameters, {"": _milliseconds(microseconds, "(usec)")}

@@ -1,0 +1,311 @@
+"""NVIDIA Jetson benchmarks: frames a second of models on one board.
+
+The program runs ``trtexec`` for each engine (the GPU, and up to two deep learning accelerators) and
+adds their rates within the time in which all of them ran. It prints 0.00 if an engine is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from posixpath import basename, dirname
+from statistics import fmean
+from typing import Any
+
+from common.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    MeasuredFile,
+    Metric,
+    Parameter,
+)
+from common.errors import InvalidDocument
+from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
+from ingest.benchmarks.text_tables import csv_rows, tables_with_bars
+from ingest.benchmarks.values import (
+    finite_number,
+    measured_or_failed,
+    positive_number,
+    time_of_text,
+)
+
+SYSTEM = "jetson"
+_FPS = Metric("fps", "frames/s", Direction.HIGHER, "jetson-benchmarks-1")
+_LATENCY = Metric("gpu_latency", "ms", Direction.LOWER, "trtexec-1")
+_THROUGHPUT = Metric("throughput", "queries/s", Direction.HIGHER, "trtexec-1")
+_TRTEXEC = re.compile(
+    r"Average on \d+ runs - GPU latency|&&&& (?:RUNNING|FAILED) TensorRT\.trtexec"
+    r"|^(?:\[.*\] )?GPU Compute Time: min = ",
+    re.MULTILINE,
+)
+_COMPUTE_TIME = re.compile(r"GPU Compute Time: min = .*?mean = (\S+) ms")
+_THROUGHPUT_LINE = re.compile(r"\bThroughput: (\S+) qps")
+_BLOCK = re.compile(r"^Model Name: (?P<model>\S.*?)\s*\n+\s*FPS:(?P<fps>\S*)", re.MULTILINE)
+_PRINTED_HEADER = re.compile(r"^ +Model Name +FPS *$", re.MULTILINE)
+_PRINTED_ROW = re.compile(r"^\d+ +(?P<model>\S.*?) +(?P<fps>\S+) *$")
+_BOARD = re.compile(r"^Setting Jetson (?P<board>[\w-]+) in ", re.MULTILINE)
+_BUILD_ERROR = "Error in Build"
+_AVERAGE = re.compile(
+    r"Average on (?P<runs>\d{1,9}) runs - GPU latency: (?P<gpu>[\d.]{1,30}) ms"
+    r"(?:.*?end to end (?P<end>[\d.]{1,30}) ms)?"
+)
+_START = re.compile(r"(\d{2}/\d{2}/\d{4}-\d{2}:\d{2}:\d{2})\].*Starting")
+#: Names of the logs that the program keeps for each engine.
+_ENGINE_FILE = re.compile(
+    r"(?P<model>.+)_b(?P<batch>\d{1,6})_ws(?P<workspace>\w+)_(?P<engine>gpu|dla\d)\.txt"
+)
+_TENSORRT = re.compile(r"TensorRT version: (\d+(?:\.\d+)+)")
+_TENSORRT_CODE = re.compile(r"TensorRT\.trtexec \[TensorRT v(\d{4,6})\]")
+_LOGGED_PARAMETERS = {
+    "precision": re.compile(r"\] Precision: (\S.*)"),
+    "batch_size": re.compile(r"\] Batch: (\d{1,6})\s*$", re.MULTILINE),
+}
+_DEVICE = re.compile(r"\] Selected Device: (\S.*)")
+_INPUT_COLUMNS = {
+    "FrameWork": "model_format", "Devices": "devices", "BatchSizeGPU": "batch_size_gpu",
+    "BatchSizeDLA": "batch_size_dla", "WS_GPU": "workspace_gpu", "WS_DLA": "workspace_dla",
+}  # fmt: skip
+
+
+def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | InvalidDocument]:
+    """Results of each console log, each published table and each group of ``trtexec`` logs."""
+    inputs = {basename(it): it for it in places if it.endswith("-benchmarks.csv")}
+    groups: dict[tuple[str, str], list[str]] = {}
+    for place in places:
+        if place in inputs.values():
+            continue  # the parameters of runs, not their results
+        engine = _ENGINE_FILE.fullmatch(basename(place))
+        if engine:
+            groups.setdefault((dirname(place), engine["model"]), []).append(place)
+        else:
+            yield from results_or_refusal(_results(tree, place, inputs), place)
+    for (folder, model), logs in groups.items():
+        yield from results_or_refusal(_engines(tree, folder, model), logs[0])
+
+
+def _results(tree: ResultTree, place: str, inputs: Mapping[str, str]) -> Iterator[BenchmarkResult]:
+    file = tree.file(place)
+    text = file.text
+    files = [file.measured]
+    if _TRTEXEC.search(text):
+        yield from _trtexec(text, place, files)
+    board = _BOARD.search(text)
+    rows = {}
+    beside = inputs.get(f"{board['board']}-benchmarks.csv") if board else None
+    if beside is not None:
+        table = tree.file(beside)
+        files.append(table.measured)
+        rows = _inputs(table.text)
+    for model, fps, built in _rates(text):
+        yield measured_or_failed(
+            fps,
+            "no rate was printed" if built else "an engine could not be built",
+            system=SYSTEM,
+            source=place,
+            benchmark=model,
+            metric=_FPS,
+            aggregate=Aggregate.SUM,
+            parameters=rows.get(model, {}),
+            hardware={"description": f"Jetson {board['board']}"} if board else {},
+            files=sorted(files, key=lambda it: it.place),
+        )
+
+
+def _rates(text: str) -> Iterator[tuple[str, str, bool]]:
+    """Model, printed rate, and whether no build failed, of each model once."""
+    models: set[str] = set()
+    position = 0
+    for block in _BLOCK.finditer(text):
+        models.add(block["model"])
+        yield block["model"], block["fps"], _BUILD_ERROR not in text[position : block.start()]
+        position = block.end()
+    header = _PRINTED_HEADER.search(text)
+    for line in text[header.end() :].lstrip("\n").split("\n") if header else ():
+        row = _PRINTED_ROW.match(line)
+        if row is None:
+            break
+        if row["model"] not in models:
+            yield row["model"], row["fps"], True
+    for table in tables_with_bars(text):
+        columns = [name.strip("* ").lower() for name in table.header]
+        if columns[:2] == ["model name", "fps"]:
+            for cells in table.rows:
+                yield cells[0], cells[1], True
+
+
+def _inputs(table: str) -> dict[str, dict[str, Parameter]]:
+    """Parameters by model, of the table that tells the program what to run."""
+    parameters = {}
+    names, *rows = list(csv_rows(table)) or [[]]
+    for cells in rows:
+        row = dict(zip(names, cells, strict=False))
+        known: dict[str, Parameter] = {}
+        for column, name in _INPUT_COLUMNS.items():
+            text = row.get(column, "").strip()
+            if text not in ("", "NA", "None"):
+                known[name] = int(text) if re.fullmatch(r"\d{1,9}", text) else text[:100]
+        parameters[row.get("ModelName", "")] = known
+    return parameters
+
+
+@dataclass(frozen=True, slots=True)
+class _EngineLog:
+    """What ``trtexec`` printed for one engine.
+
+    :param ends_s: seconds since the start at which each average was complete
+    :param latencies: mean latency of the GPU or accelerator in each average, ms
+    """
+
+    started_at: datetime | None
+    ends_s: Sequence[float]
+    latencies: Sequence[float]
+    software: Mapping[str, str | None]
+    hardware: Mapping[str, str]
+    parameters: Mapping[str, Parameter]
+
+
+def _engine_log(text: str) -> _EngineLog:
+    ends, latencies, elapsed = [], [], 0.0
+    for line in _AVERAGE.finditer(text):
+        latency = finite_number(line["gpu"])
+        # TensorRT 8.4 and later print no end-to-end latency.
+        end_to_end = finite_number(line["end"] or line["gpu"])
+        if latency is None or end_to_end is None or latency <= 0:
+            continue
+        elapsed += int(line["runs"]) * end_to_end / 1000
+        ends.append(elapsed)
+        latencies.append(latency)
+    parameters: dict[str, Parameter] = {}
+    for name, pattern in _LOGGED_PARAMETERS.items():
+        value = pattern.search(text)
+        if value:
+            parameters[name] = int(value[1]) if value[1].isdecimal() else value[1].strip()[:100]
+    start, device = _START.search(text), _DEVICE.search(text)
+    return _EngineLog(
+        started_at=time_of_text(start[1], "%m/%d/%Y-%H:%M:%S") if start else None,
+        ends_s=ends,
+        latencies=latencies,
+        software={"tensorrt": _tensorrt(text)},
+        hardware={"accelerator": device[1].strip()[:100]} if device else {},
+        parameters=parameters,
+    )
+
+
+def _tensorrt(text: str) -> str | None:
+    """Version of TensorRT; its code has two digits for a part since TensorRT 10.
+
+    >>> _tensorrt("RUNNING TensorRT.trtexec [TensorRT v8201] #")
+    '8.2.1'
+    >>> _tensorrt("RUNNING TensorRT.trtexec [TensorRT v100200] #")
+    '10.2.0'
+    """
+    stated, coded = _TENSORRT.search(text), _TENSORRT_CODE.search(text)
+    if stated:
+        return stated[1]
+    if coded is None:
+        return None
+    code, width = int(coded[1]), 100 if len(coded[1]) > 4 else 10
+    if width == 10:
+        return f"{code // 1000}.{code // 100 % 10}.{code % 100}"
+    return f"{code // 10_000}.{code // 100 % 100}.{code % 100}"
+
+
+def _trtexec(text: str, place: str, files: Sequence[MeasuredFile]) -> Iterator[BenchmarkResult]:
+    """Latency and throughput of one engine; a log without a latency is one of a failed run."""
+    log = _engine_log(text)
+    common: dict[str, Any] = {
+        "system": SYSTEM,
+        "source": place,
+        "benchmark": "unknown",
+        "aggregate": Aggregate.MEAN,
+        "parameters": log.parameters,
+        "hardware": log.hardware,
+        "software": log.software,
+        "measured_at": log.started_at,
+        "files": files,
+    }
+    mean, rate = _COMPUTE_TIME.search(text), _THROUGHPUT_LINE.search(text)
+    yield measured_or_failed(
+        fmean(log.latencies) if log.latencies else mean[1] if mean else None,
+        "trtexec printed no latency",
+        metric=_LATENCY,
+        samples=tuple(log.latencies),
+        **common,
+    )
+    # TensorRT 7 and 8.0 print a rate of zero while they still measure.
+    if rate and positive_number(rate[1]) is not None:
+        yield measured_or_failed(
+            rate[1], metric=_THROUGHPUT, **{**common, "aggregate": Aggregate.TOTAL}
+        )
+
+
+def _engines(tree: ResultTree, folder: str, model: str) -> Iterator[BenchmarkResult]:
+    """The rate of one model from the logs of its engines, also of those without a latency."""
+    files: list[MeasuredFile] = []
+    logs: list[tuple[_EngineLog, str, int]] = []
+    source = folder
+    for place in tree.in_folder(folder):
+        engine = _ENGINE_FILE.fullmatch(basename(place))
+        if engine is None or engine["model"] != model:
+            continue
+        file = tree.file(place)
+        files.append(file.measured)
+        source = place if not logs else folder
+        log = _engine_log(file.text)
+        logs.append((log, engine["engine"], int(engine["batch"])))
+    first = logs[0][0]
+    starts = [log.started_at for log, _, _ in logs if log.started_at is not None]
+    common: dict[str, Any] = {
+        "system": SYSTEM,
+        "source": source,
+        "benchmark": model,
+        "parameters": {
+            **{name: it for name, it in first.parameters.items() if name != "batch_size"},
+            **{f"batch_size_{engine}": batch for _, engine, batch in logs},
+        },
+        "hardware": first.hardware,
+        "accelerators": len(logs),
+        "software": first.software,
+        "measured_at": max(starts, default=None),
+        "files": files,
+    }
+    silent, rates = [], []
+    for mean, (_, name, batch) in zip(
+        _means_together([log for log, _, _ in logs]), logs, strict=True
+    ):
+        if mean is None or batch == 0:
+            silent.append(name)
+        else:
+            rates.append(batch * 1000 / mean)
+    yield measured_or_failed(
+        None if silent else sum(rates),
+        f"no latency of {', '.join(silent)} while all engines ran",
+        metric=_FPS,
+        aggregate=Aggregate.SUM,
+        **common,
+    )
+
+
+def _means_together(logs: Sequence[_EngineLog]) -> list[float | None]:
+    """Mean latency of each engine in the time in which all of them ran, without its limits."""
+    base = min((it.started_at for it in logs if it.started_at is not None), default=None)
+    offsets = [
+        (it.started_at - base).total_seconds() if base is not None and it.started_at else 0.0
+        for it in logs
+    ]
+    if not all(it.ends_s for it in logs):
+        return [None if not it.ends_s else fmean(it.latencies) for it in logs]
+    first = max(offsets)
+    last = min(offset + it.ends_s[-1] for offset, it in zip(offsets, logs, strict=True))
+    means: list[float | None] = []
+    for offset, log in zip(offsets, logs, strict=True):
+        inside = [
+            latency
+            for end, latency in zip(log.ends_s, log.latencies, strict=True)
+            if first < offset + end < last
+        ]
+        means.append(fmean(inside) if inside else None)
+    return means

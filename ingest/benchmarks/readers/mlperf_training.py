@@ -1,0 +1,324 @@
+"""MLPerf Training: minutes from ``run_start`` to ``run_stop``.
+
+A folder with ``result_N.txt`` is an entry; its score is the olympic mean of all runs, aborted runs
+included, as the published tables have it. The machine is described in ``systems/SYSTEM.json``
+(v0.6) or in ``entry.json`` beside the benchmark's folder (v0.5). Since v0.7, lines have JSON with
+milliseconds, and do not say the version of the rules.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from posixpath import basename, dirname, join
+from typing import Any
+
+import orjson
+
+from common.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    MeasuredFile,
+    Metric,
+    Parameter,
+    Validity,
+    olympic_mean,
+)
+from common.errors import InvalidDocument
+from common.reasons import Reason
+from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
+from ingest.benchmarks.software import software_versions
+from ingest.benchmarks.values import finite_number, time_of_epoch, whole_number
+
+_LINE_V6 = re.compile(r":::MLL ([0-9.e+]+) ([A-Za-z_0-9]+): (.*)$", re.MULTILINE)
+_LINE_V7 = re.compile(r":::MLLOG (\{.*\})\s*$", re.MULTILINE)
+_LINE_V5 = re.compile(
+    r":::MLPv0\.5\.0 (\w+) ([0-9.e+]+) \([^)\n]*\) ([A-Za-z_0-9]+)(?:: (.*))?$", re.MULTILINE
+)
+_RUN = re.compile(r"result_\d+\.txt\Z")
+#: Keys of log lines that are parameters of the benchmark.
+_PARAMETERS = (
+    "global_batch_size", "opt_name", "opt_base_learning_rate", "eval_target", "quality_target",
+)  # fmt: skip
+#: Keys of a description that name software.
+_SOFTWARE = ("framework", "libraries", "ml_libraries", "os", "operating_system")
+_STATED_NOTHING = frozenset({"", "-", "na", "n/a", "none", "not public"})
+
+
+@dataclass(slots=True)
+class _Run:
+    """What the log of one run says.
+
+    :param version: of the rules, such as ``v0.6``; ``None`` if the log does not say
+    :param seconds: from the first start to the last stop; ``None`` if the log lacks either
+    :param success: whether the run reached its target; ``None`` if the log does not say
+    """
+
+    version: str | None
+    benchmark: str | None = None
+    began: float | None = None
+    stopped: float | None = None
+    success: bool | None = None
+    accuracy: float | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    score_s: float | None = None
+
+    @property
+    def system(self) -> str:
+        """Key of the system, with the version of the rules."""
+        return f"mlperf-training-{self.version}" if self.version else "mlperf-training"
+
+    @property
+    def seconds(self) -> float | None:
+        """Duration; MiniGo v0.6 logs it in the metadata of its last evaluation."""
+        if self.score_s is not None and self.facts.get("submission_benchmark") == "minigo":
+            return self.score_s
+        if self.began is None or self.stopped is None or self.stopped < self.began:
+            return None
+        return self.stopped - self.began
+
+
+def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | InvalidDocument]:
+    """One result for each folder of runs, and the accuracy that its runs ended with."""
+    folders: dict[str, list[str]] = {}
+    for place in places:
+        if _RUN.search(basename(place)):
+            folders.setdefault(dirname(place), []).append(place)
+    for folder, runs in folders.items():
+        yield from results_or_refusal(_entry(tree, folder, runs), folder)
+
+
+def _entry(tree: ResultTree, folder: str, places: Sequence[str]) -> Iterator[BenchmarkResult]:
+    runs: list[_Run] = []
+    files: list[MeasuredFile] = []
+    for place in places:
+        file = tree.file(place)
+        files.append(file.measured)
+        run = _run_of(file.text)
+        if run is not None:
+            runs.append(run)
+    if not runs:
+        raise InvalidDocument(
+            Reason.UNKNOWN_SCHEMA,
+            "these logs have no lines of the standard form (:::MLLOG, :::MLL or :::MLPv0.5.0)",
+        )
+    first = runs[0]
+    description, described = _description(tree, folder)
+    if described is not None:
+        files.append(described)
+    common = _common(first, folder, description, files)
+    minutes = [it.seconds / 60 for it in runs if it.seconds is not None]
+    failed = sum(it.success is False for it in runs)
+    metric = Metric("time_to_train_olympic_mean", "minutes", Direction.LOWER, first.system)
+    if minutes:
+        validity, reason = _validity(runs, len(places))
+        yield BenchmarkResult(
+            metric=metric, value=olympic_mean(minutes), samples=tuple(minutes),
+            aggregate=Aggregate.OLYMPIC_MEAN, validity=validity, reason=reason, **common,
+        )  # fmt: skip
+        yield from _accelerator_hours(minutes, validity, reason, common, metric)
+    else:
+        reason = "no run has both run_start and run_stop"
+        yield BenchmarkResult(
+            metric=metric, value=None, aggregate=Aggregate.OLYMPIC_MEAN,
+            validity=Validity.FAILED, reason=reason, **common,
+        )  # fmt: skip
+    accuracies = tuple(it.accuracy for it in runs if it.accuracy is not None)
+    if accuracies:
+        accuracy = Metric("eval_accuracy", "", Direction.HIGHER, metric.definition)
+        yield BenchmarkResult(
+            metric=accuracy, value=sorted(accuracies)[len(accuracies) // 2], samples=accuracies,
+            aggregate=Aggregate.MEDIAN, validity=Validity.UNKNOWN,
+            reason=f"{failed} runs missed the target" if failed else None, **common,
+        )  # fmt: skip
+
+
+def _accelerator_hours(
+    minutes: Sequence[float],
+    validity: Validity,
+    reason: str | None,
+    common: Mapping[str, Any],
+    base: Metric,
+) -> Iterator[BenchmarkResult]:
+    """The score in hours of one accelerator, where the number of accelerators is known."""
+    accelerators = common["accelerators"]
+    if accelerators:
+        hours = tuple(it * accelerators / 60 for it in minutes)
+        metric = Metric("accelerator_hours", "hours", Direction.LOWER, base.definition)
+        yield BenchmarkResult(
+            metric=metric, value=olympic_mean(hours), samples=hours,
+            aggregate=Aggregate.OLYMPIC_MEAN, validity=validity, reason=reason, **common,
+        )  # fmt: skip
+
+
+def _validity(runs: Sequence[_Run], logs: int) -> tuple[Validity, str | None]:
+    missing = logs - sum(it.seconds is not None for it in runs)
+    failed = sum(it.success is False for it in runs)
+    silent = sum(it.success is None for it in runs)
+    parts = [
+        f"{missing} of {logs} runs have no duration" if missing else "",
+        f"{failed} of {logs} runs did not reach the target" if failed else "",
+        f"{silent} of {logs} logs do not say whether the target was reached" if silent else "",
+    ]
+    reason = "; ".join(filter(None, parts)) or None
+    if missing or failed or silent:
+        return Validity.UNKNOWN, reason
+    return Validity.VALID, None
+
+
+def _run_of(text: str) -> _Run | None:
+    """The run of a log; ``None`` if no line has a known form.
+
+    Processes repeat lines: the first start and the last stop count.
+    """
+    run: _Run | None = None
+    for match in _LINE_V6.finditer(text):
+        run = run or _Run("v0.6")
+        _take_v6(run, finite_number(match[1]), match[2], _payload(match[3]))
+    if run is not None:
+        return run
+    for match in _LINE_V7.finditer(text):
+        entry = _payload(match[1])
+        if isinstance(entry, dict):
+            run = run or _Run(None)
+            at = finite_number(entry.get("time_ms"))
+            _take_v6(run, None if at is None else at / 1000, str(entry.get("key")), entry)
+    if run is not None:
+        return run
+    for match in _LINE_V5.finditer(text):
+        run = run or _Run("v0.5", benchmark=match[1])
+        _take_v5(run, finite_number(match[2]), match[3], _payload(match[4]))
+    return run
+
+
+def _payload(text: str | None) -> Any:
+    """The value behind a key: JSON, a Python literal as some logs have it, or plain text."""
+    if text is None:
+        return None
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        try:
+            return ast.literal_eval(text.strip()[:10_000])
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return text.strip()
+
+
+def _take_v6(run: _Run, at: float | None, key: str, payload: Any) -> None:
+    record = payload if isinstance(payload, dict) else {"value": payload}
+    metadata = record.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    value = record.get("value")
+    if key == "run_start":
+        run.began = at if run.began is None else run.began
+    elif key == "run_stop":
+        run.stopped = at
+        run.success = metadata.get("status") == "success"
+    elif key in ("eval_accuracy", "eval_result"):
+        run.accuracy = _or_before(value, run.accuracy)
+        run.score_s = _or_before(metadata.get("timestamp"), run.score_s)
+    elif key == "submission_benchmark" or key in _PARAMETERS or key.startswith("submission_"):
+        run.facts.setdefault(key, value)
+
+
+def _or_before(value: object, before: float | None) -> float | None:
+    """``value`` if it is a number, else the one before."""
+    number = finite_number(value)
+    return before if number is None else number
+
+
+def _take_v5(run: _Run, at: float | None, key: str, payload: Any) -> None:
+    if key == "run_start":
+        run.began = at if run.began is None else run.began
+    elif key == "run_stop":
+        run.stopped = at
+        if isinstance(payload, dict) and "success" in payload:
+            run.success = str(payload["success"]).lower() == "true"
+        elif isinstance(payload, bool | str):
+            run.success = str(payload).lower() == "true"
+    elif key == "eval_accuracy" and isinstance(payload, dict):
+        run.accuracy = _or_before(payload.get("value"), run.accuracy)
+    elif key in _PARAMETERS or key == "input_batch_size":
+        run.facts.setdefault(key, payload)
+
+
+def _description(tree: ResultTree, folder: str) -> tuple[dict[str, Any], MeasuredFile | None]:
+    """Return the description of the machine and its file; empty without a readable file."""
+    system = dirname(folder)
+    for place in (
+        join(dirname(dirname(system)), "systems", f"{basename(system)}.json"),
+        join(system, "entry.json"),
+    ):
+        description = tree.description(place)
+        if description is not None:
+            return description
+    return {}, None
+
+
+def _common(
+    run: _Run, folder: str, description: Mapping[str, Any], files: Sequence[MeasuredFile]
+) -> dict[str, Any]:
+    benchmark = run.benchmark or run.facts.get("submission_benchmark") or basename(folder)
+    parameters: dict[str, Parameter] = {"phase": "training"}
+    division = run.facts.get("submission_division") or description.get("division")
+    if isinstance(division, str):
+        parameters["division"] = division
+    for key in (*_PARAMETERS, "input_batch_size"):
+        if isinstance(run.facts.get(key), str | int | float):
+            parameters[key] = run.facts[key]
+    hardware, accelerators = _hardware(description)
+    texts = [description.get(key) for key in _SOFTWARE]
+    parts = [part for text in texts if isinstance(text, str) for part in re.split(r"[,/;]", text)]
+    return {
+        "system": run.system,
+        "source": folder,
+        "benchmark": str(benchmark),
+        "parameters": parameters,
+        "hardware": hardware,
+        "accelerators": accelerators,
+        "software": software_versions(_without_hash(it) for it in parts),
+        "measured_at": time_of_epoch(run.began),
+        "files": sorted(files, key=lambda it: it.place),
+    }
+
+
+def _without_hash(text: str) -> str:
+    """The text before a commit hash, and without underscores that stand for spaces."""
+    return re.split(r"commit", text)[0].replace("_version", "").replace("_", " ").strip()
+
+
+def _hardware(description: Mapping[str, Any]) -> tuple[dict[str, str], int | None]:
+    """Parts of the machine, and the number of accelerators of all nodes."""
+    nodes = description.get("nodes")
+    if isinstance(nodes, list) and nodes and isinstance(nodes[0], dict):
+        node = nodes[0]
+        counts = [
+            (whole_number(it.get("num_nodes")), whole_number(it.get("num_accelerators")))
+            for it in nodes
+            if isinstance(it, dict)
+        ]
+        total = None
+        if all(None not in it for it in counts):
+            total = sum((number or 0) * (each or 0) for number, each in counts)
+        names = {
+            "cpu": node.get("cpu"),
+            "accelerator": node.get("accelerator"),
+            "description": description.get("hardware"),
+        }
+    else:
+        number = whole_number(description.get("number_of_nodes"))
+        each = whole_number(description.get("accelerators_per_node"))
+        total = None if number is None or each is None else number * each
+        names = {
+            "cpu": description.get("host_processor_model_name"),
+            "accelerator": description.get("accelerator_model_name"),
+            "description": description.get("system_name"),
+        }
+    return {
+        key: text[:500]
+        for key, text in names.items()
+        if isinstance(text, str) and text.strip().lower() not in _STATED_NOTHING
+    }, total

@@ -1,0 +1,349 @@
+"""PerfZero: what a benchmark method of TensorFlow reports, with the process that ran it.
+
+Each execution writes one JSON object, alone or within the log of the execution. Published examples
+have comments that begin with ``#``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from common.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    MeasuredFile,
+    Metric,
+    Parameter,
+    Validity,
+)
+from common.errors import InvalidDocument
+from common.formats.fields import as_record, list_of, number_of, record_of, text_of
+from common.formats.json_documents import digest, load_json
+from common.reasons import Reason
+from ingest.benchmarks.metric_names import direction_of, unit_of
+from ingest.benchmarks.result_tree import (
+    ResultFile,
+    as_object,
+    missing_value,
+    reader_of_files,
+)
+from ingest.benchmarks.software import software_versions
+from ingest.benchmarks.values import (
+    finite_number,
+    numbers_of,
+    parsed_values,
+    shown_values,
+    time_of_epoch,
+    time_of_text,
+)
+
+SYSTEM = "perfzero"
+_DEFINITION = "perfzero-1"
+#: ``harness_name`` of the summaries that this product writes.
+_WRITER = "thoth"
+#: Packages that PerfZero calls the framework; the first of them that is known counts.
+_FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "torch", "jax", "onnxruntime", "mxnet", "numpy")
+_WALL_TIME = Metric("wall_time", "s", Direction.LOWER, _DEFINITION)
+_OF_PROCESS = (
+    Metric("max_rss", "bytes", Direction.LOWER, _DEFINITION),
+    Metric("max_vms", "bytes", Direction.LOWER, _DEFINITION),
+    # Neither a busy nor an idle processor is better.
+    Metric("max_cpu_percent", "%", Direction.UNKNOWN, _DEFINITION),
+)
+_STRING_OR_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*+")|#[^\n]*')
+_OBJECT_START = re.compile(r"^ ?\{", re.MULTILINE)
+#: Objects of a log that are tried; an execution writes one.
+_MOST_OBJECTS = 1000
+#: ``wall_time`` of a benchmark that does not report it.
+_NOT_REPORTED = -1
+_REPOSITORY = re.compile(r"([\w.-]+/[\w.-]+?)(?:\.git)?/?\Z")
+_REVISION = re.compile(r"[0-9a-f]{7,64}\Z")
+
+
+@reader_of_files
+def read(file: ResultFile) -> Iterator[BenchmarkResult]:
+    """Results of each execution in a file."""
+    summaries = _summaries(file)
+    for number, summary in enumerate(summaries):
+        source = file.place if len(summaries) == 1 else f"{file.place}#{number}"
+        yield from _of_execution(summary, source, (file.measured,))
+
+
+def _summaries(file: ResultFile) -> list[dict[str, Any]]:
+    """The summaries in a file; comments and other lines of a log are skipped.
+
+    :raises InvalidDocument: if there is none
+    """
+    try:
+        return [file.json_object()]
+    except InvalidDocument as error:
+        text = _STRING_OR_COMMENT.sub(lambda match: match[1] or "", file.text)
+        summaries = list(_objects(text))
+        if not summaries:
+            raise error from None
+        return summaries
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    decoder = json.JSONDecoder()
+    end = 0
+    for tried, start in enumerate(_OBJECT_START.finditer(text)):
+        if tried == _MOST_OBJECTS:
+            return
+        if start.start() < end:
+            continue
+        begin = start.end() - 1
+        try:
+            value, end = decoder.raw_decode(text, begin)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict) and "benchmark_result" in value:
+            # Read again with the rules for stored documents.
+            yield as_object(load_json(text[begin:end].encode())[0], "")
+
+
+def _of_execution(
+    summary: dict[str, Any], source: str, files: Sequence[MeasuredFile]
+) -> Iterator[BenchmarkResult]:
+    if record_of(summary, "benchmark_info", "$").get("harness_name") == _WRITER:
+        yield from _of_own_execution(summary, source, files)
+        return
+    result = record_of(summary, "benchmark_result", "$")
+    name = text_of(result, "name", "$.benchmark_result")
+    if name is None:
+        raise missing_value(source, "$.benchmark_result.name", "the summary names no benchmark")
+    common = _described(summary, source, files)
+    common["benchmark"] = name
+    information = record_of(summary, "benchmark_info", "$")
+    cause = _cause_of_failure(result, information)
+    wall_time = number_of(result, "wall_time", "$.benchmark_result", low=-1.0)
+    reported = None if wall_time == _NOT_REPORTED else wall_time
+    process = record_of(summary, "process_info", "$")
+    values = [
+        (_WALL_TIME, reported, None),
+        *_reported_metrics(result),
+        *(
+            (metric, number_of(process, metric.name, "$.process_info"), None)
+            for metric in _OF_PROCESS
+            if metric.name in process
+        ),
+    ]
+    for metric, value, violation in values:
+        if cause is not None:
+            yield BenchmarkResult(
+                metric=metric, value=None, validity=Validity.FAILED, reason=cause, **common
+            )
+        elif value is None:
+            yield BenchmarkResult(
+                metric=metric, value=None, validity=Validity.UNKNOWN,
+                reason=f"{metric.name} was not reported", **common,
+            )  # fmt: skip
+        else:
+            validity = Validity.UNKNOWN if violation is None else Validity.INVALID
+            yield BenchmarkResult(
+                metric=metric, value=value, validity=validity, reason=violation, **common
+            )
+
+
+def _cause_of_failure(result: Mapping[str, Any], information: Mapping[str, Any]) -> str | None:
+    if information.get("has_exception") is True:
+        return "the benchmark raised an exception"
+    if result.get("succeeded") is False:
+        return "the benchmark did not succeed"
+    return None
+
+
+def _reported_metrics(
+    result: dict[str, Any],
+) -> Iterator[tuple[Metric, float | None, str | None]]:
+    """Metrics of the benchmark method with their values, and why a value does not count."""
+    at = "$.benchmark_result.metrics"
+    for number, entry in enumerate(list_of(result, "metrics", "$.benchmark_result")):
+        if not isinstance(entry, dict):
+            raise InvalidDocument(
+                Reason.WRONG_TYPE, "an object was expected", field=f"{at}[{number}]"
+            )
+        name = text_of(entry, "name", f"{at}[{number}]")
+        if name is None:
+            raise InvalidDocument(
+                Reason.MISSING_FIELD, "the metric has no name", field=f"{at}[{number}].name"
+            )
+        violation = None
+        if entry.get("succeeded") is False:
+            bounds = (entry.get("min_value"), entry.get("max_value"))
+            stated = (str(it) for it in bounds if isinstance(it, int | float))
+            violation = f"the value violates its bounds ({', '.join(stated) or 'not given'})"
+        value = number_of(entry, "value", f"{at}[{number}]", low=-1e15)
+        yield Metric(name, unit_of(name), direction_of(name), _DEFINITION), value, violation
+
+
+def _described(
+    summary: dict[str, Any], source: str, files: Sequence[MeasuredFile]
+) -> dict[str, Any]:
+    system = record_of(summary, "system_info", "$")
+    accelerator = text_of(system, "accelerator_model", "$.system_info")
+    cpu = text_of(system, "cpu_model", "$.system_info")
+    count = system.get("accelerator_count")
+    parameters: dict[str, Parameter] = {
+        key: value
+        for key in ("physical_cpu_count", "logical_cpu_count")
+        if isinstance(value := system.get(key), int)
+    }
+    parts = {"accelerator": accelerator, "cpu": cpu}
+    return {
+        "system": SYSTEM,
+        "source": source,
+        "aggregate": Aggregate.SINGLE,
+        "parameters": parameters,
+        "hardware": {key: value for key, value in parts.items() if value},
+        "accelerators": count if type(count) is int and count >= 0 else None,
+        "software": _software(summary, system),
+        "measured_at": time_of_epoch(summary.get("execution_timestamp")),
+        "files": files,
+    }
+
+
+def _software(summary: dict[str, Any], system: dict[str, Any]) -> dict[str, str | None]:
+    """Framework, driver, and the revisions of the repositories with the benchmarks."""
+    framework = record_of(summary, "ml_framework_info", "$")
+    name = text_of(framework, "name", "$.ml_framework_info")
+    version = text_of(framework, "version", "$.ml_framework_info")
+    versions = software_versions([f"{name} {version}" if version else name]) if name else {}
+    driver = text_of(system, "accelerator_driver_version", "$.system_info")
+    if driver:
+        versions["nvidia-driver"] = driver
+    packages = record_of(record_of(summary, "benchmark_info", "$"), "site_package_info", "$")
+    for package in packages.values():
+        if not isinstance(package, dict):
+            continue
+        repository = _REPOSITORY.search(str(package.get("url")))
+        revision = _REVISION.match(str(package.get("hash")))
+        if repository and revision:
+            versions[repository[1]] = revision[0]
+    return versions
+
+
+def _of_own_execution(
+    summary: dict[str, Any], source: str, files: Sequence[MeasuredFile]
+) -> Iterator[BenchmarkResult]:
+    """The results that :func:`perfzero_summaries` wrote, with all that it wrote of them."""
+    at = "$.benchmark_info.harness_info"
+    result = record_of(summary, "benchmark_result", "$")
+    information = record_of(record_of(summary, "benchmark_info", "$"), "harness_info", at)
+    hardware = record_of(information, "hardware", at)
+    software = record_of(information, "software", at)
+    count = record_of(summary, "system_info", "$").get("accelerator_count")
+    common: dict[str, Any] = {
+        "system": SYSTEM,
+        "source": source,
+        "benchmark": str(result.get("name")),
+        "parameters": parsed_values(record_of(information, "parameters", at)),
+        "hardware": {name: it for name, it in hardware.items() if isinstance(it, str)},
+        "software": {name: it if isinstance(it, str) else None for name, it in software.items()},
+        "accelerators": count if type(count) is int else None,
+        "measured_at": time_of_text(information.get("measured_at")),
+        "files": files,
+    }
+    for number, entry in enumerate(list_of(result, "metrics", "$.benchmark_result")):
+        field = f"$.benchmark_result.metrics[{number}]"
+        extra = record_of(as_record(entry, field), "extra_info", field)
+        try:
+            direction = Direction(str(extra.get("direction")))
+            aggregate, validity = (
+                Aggregate(str(extra.get("aggregate"))),
+                Validity(str(extra.get("validity"))),
+            )
+        except ValueError as error:
+            raise InvalidDocument(Reason.OUT_OF_RANGE, str(error)[:200], field=field) from None
+        value = finite_number(entry.get("value"))
+        if value is None:
+            raise InvalidDocument(Reason.MISSING_FIELD, "a number was expected", field=field)
+        yield BenchmarkResult(
+            metric=Metric(
+                str(entry.get("name")), str(extra.get("unit", "")), direction,
+                str(extra.get("definition")),
+            ),
+            value=value, aggregate=aggregate, validity=validity,
+            samples=numbers_of(extra.get("samples")),
+            reason=extra.get("reason") if isinstance(extra.get("reason"), str) else None,
+            **common,
+        )  # fmt: skip
+
+
+def perfzero_summaries(results: Iterable[BenchmarkResult]) -> Iterator[dict[str, Any]]:
+    """Results in the form of PerfZero, a summary for each group of results that follow each other
+    and differ in the metric only; results without a value are left out.
+
+    PerfZero has no fields for units, definitions and parameters. :func:`read` reads them back from
+    ``extra_info`` and ``harness_info``, so that only system, source and files differ then.
+    """
+    measured = (it for it in results if it.value is not None)
+    for execution, group in groupby(measured, key=_execution):
+        yield _summary(execution, list(group))
+
+
+def _execution(result: BenchmarkResult) -> dict[str, Any]:
+    """What the results of an execution share."""
+    return {
+        "system": result.system, "benchmark": result.benchmark,
+        "parameters": shown_values(result.parameters), "hardware": dict(result.hardware),
+        "accelerators": result.accelerators, "software": dict(result.software),
+        "measured_at": None if result.measured_at is None else result.measured_at.isoformat(),
+        "files": [it.sha256 for it in result.files],
+    }  # fmt: skip
+
+
+def _summary(execution: dict[str, Any], results: Sequence[BenchmarkResult]) -> dict[str, Any]:
+    software, hardware, time = execution["software"], execution["hardware"], results[0].measured_at
+    framework = next((it for it in _FRAMEWORKS if it in software), next(iter(software), ""))
+    wall_time = next(
+        (it.value for it in results if it.metric.name == "wall_time" and it.metric.unit == "s"),
+        _NOT_REPORTED,
+    )
+    summary: dict[str, Any] = {
+        "ml_framework_info": {"name": framework, "version": software.get(framework) or ""},
+        "execution_id": digest(execution).removeprefix("sha256:")[:32]
+        if time is None
+        else f"{time:%Y-%m-%d-%H-%M-%S-%f}",
+        "benchmark_info": {
+            "has_exception": False, "harness_name": _WRITER,
+            "harness_info": {
+                key: execution[key]
+                for key in ("system", "parameters", "hardware", "software", "measured_at")
+            },
+        },
+        "system_info": {
+            "accelerator_count": execution["accelerators"],
+            "accelerator_model": hardware.get("accelerator", ""),
+            "cpu_model": hardware.get("cpu", ""),
+        },
+        "process_info": {},
+        "benchmark_result": {
+            "name": execution["benchmark"], "succeeded": True, "wall_time": wall_time,
+            "metrics": [_written_metric(it) for it in results],
+        },
+    }  # fmt: skip
+    if time is not None:
+        summary["execution_timestamp"] = time.timestamp()
+    return summary
+
+
+def _written_metric(result: BenchmarkResult) -> dict[str, Any]:
+    metric = result.metric
+    extra: dict[str, Any] = {
+        "unit": metric.unit, "direction": metric.direction.value, "definition": metric.definition,
+        "aggregate": result.aggregate.value, "validity": result.validity.value,
+    }  # fmt: skip
+    if result.samples:
+        extra["samples"] = list(result.samples)
+    if result.reason is not None:
+        extra["reason"] = result.reason
+    written: dict[str, Any] = {"name": metric.name, "value": result.value, "extra_info": extra}
+    if result.validity is Validity.INVALID:
+        written["succeeded"] = False
+    return written

@@ -1,0 +1,339 @@
+"""Record v3 of the PyTorch OSS benchmark database, as vLLM, torchbench and torchao write it.
+
+A file has a list of records, one record, or one record on each line. A record has one metric of one
+model. Options of the measured program may contain paths and names of machines, so that only a few
+of them are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from common.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    MeasuredFile,
+    Metric,
+    Parameter,
+    Validity,
+)
+from common.errors import InvalidDocument
+from common.formats.json_documents import canonical_json, load_json
+from common.reasons import Reason
+from graph.record.benchmark_results import entry_id_of
+from ingest.benchmarks.metric_names import direction_of, is_rate_or_time, unit_of
+from ingest.benchmarks.result_tree import ResultFile, reader_of_files
+from ingest.benchmarks.software import software_versions
+from ingest.benchmarks.values import (
+    finite_number,
+    numbers_of,
+    parsed_value,
+    parsed_values,
+    shown_values,
+    time_of_epoch,
+    time_of_text,
+)
+
+SYSTEM = "pytorch-v3"
+#: ``name`` of the records that this product writes.
+_WRITER = "thoth"
+#: Fields of a runner that name parts of the hardware.
+_PARTS = {"description": "type", "cpu": "cpu_info", "accelerator": "gpu_info"}
+#: Options of the measured program that say what was measured.
+_OPTIONS = (
+    "batch_size", "input_len", "output_len", "random_input_len", "random_output_len", "num_prompts",
+    "request_rate", "max_concurrency", "tensor_parallel_size", "pipeline_parallel_size",
+    "quantization", "dtype", "kv_cache_dtype", "max_model_len", "num_iters", "dataset_name",
+    "backend", "async_engine", "enforce_eager",
+)  # fmt: skip
+#: Words in keys whose values may name a person, a machine or a file.
+_PRIVATE = ("user", "author", "mail", "host", "node", "path", "dir", "file", "url", "token", "key")
+_LONGEST = 200
+_MOST_PARAMETERS = 40
+
+
+@reader_of_files
+def read(file: ResultFile) -> Iterator[BenchmarkResult]:
+    """Results of a file, sorted by machine and software."""
+    files = (file.measured,)
+    # Results of one entry must follow each other, and records of several machines may alternate.
+    entries: dict[str, list[BenchmarkResult]] = {}
+    for number, record in enumerate(_records(file)):
+        result = _of_record(record, f"$[{number}]", file.place, files)
+        entries.setdefault(entry_id_of(result), []).append(result)
+    for results in entries.values():
+        yield from results
+
+
+def _records(file: ResultFile) -> list[Any]:
+    try:
+        value = file.json_value()
+    except InvalidDocument as error:
+        lines = [it for it in file.text.split("\n") if it.strip()]
+        # A broken list has `[` on its first line and stays refused as a whole.
+        if len(lines) < 2 or not lines[0].startswith("{") or not lines[1].startswith("{"):
+            raise error from None
+        return [load_json(line.encode())[0] for line in lines]
+    return value if isinstance(value, list) else [value]
+
+
+def _of_record(record: Any, at: str, place: str, files: Sequence[MeasuredFile]) -> BenchmarkResult:
+    if isinstance(record, dict) and record.get("name") == _WRITER:
+        return _of_own_record(record, at, place, files)
+    metric, benchmark = _mapping(record, "metric"), _mapping(record, "benchmark")
+    model = _mapping(record, "model")
+    name, suite = _text(metric, "name"), _text(benchmark, "name")
+    for key, text in (("metric.name", name), ("benchmark.name", suite)):
+        if text is None:
+            raise InvalidDocument(
+                Reason.MISSING_FIELD, "the record is not named", field=f"{at}.{key}"
+            )
+    extra = _mapping(metric, "extra_info")
+    unit = _text(extra, "unit") or unit_of(str(name))
+    stated = _text(extra, "direction")
+    direction = Direction(stated) if stated in set(Direction) else direction_of(str(name))
+    samples, reason = _samples(metric.get("benchmark_values"), unit)
+    return BenchmarkResult(
+        system=SYSTEM,
+        source=place,
+        benchmark=_without_folders(_text(model, "name") or str(suite)),
+        metric=Metric(str(name), unit, direction, _text(extra, "definition") or str(suite)),
+        value=fmean(samples) if samples else None,
+        aggregate=Aggregate.MEAN if len(samples) > 1 else Aggregate.SINGLE,
+        parameters=_parameters(benchmark, model, extra),
+        samples=samples if len(samples) > 1 else (),
+        validity=Validity.UNKNOWN if samples else Validity.FAILED,
+        reason=reason,
+        hardware=_hardware(record, benchmark),
+        accelerators=_accelerators(record, benchmark),
+        software=_software(record),
+        measured_at=time_of_epoch(record.get("timestamp")),
+        files=files,
+    )
+
+
+def _of_own_record(
+    record: Mapping[str, Any], at: str, place: str, files: Sequence[MeasuredFile]
+) -> BenchmarkResult:
+    """The result that :func:`v3_record` wrote, with all that it wrote of it."""
+    metric, benchmark = _mapping(record, "metric"), _mapping(record, "benchmark")
+    extra, runner = _mapping(metric, "extra_info"), next(_runners(record), {})
+    values = metric.get("benchmark_values")
+    numbers = [finite_number(it) for it in (values if isinstance(values, list) else ())]
+    listed = tuple(it for it in numbers if it is not None)
+    if not listed or len(listed) < len(numbers):
+        raise InvalidDocument(
+            Reason.WRONG_TYPE, "finite numbers were expected", field=f"{at}.metric.benchmark_values"
+        )
+    samples = parsed_value(extra.get("samples"))
+    try:
+        aggregate, validity = (
+            Aggregate(str(extra.get("aggregate"))),
+            Validity(str(extra.get("validity"))),
+        )
+        direction = Direction(str(extra.get("direction")))
+    except ValueError as error:
+        raise InvalidDocument(
+            Reason.OUT_OF_RANGE, str(error)[:_LONGEST], field=f"{at}.metric.extra_info"
+        ) from None
+    suite = str(benchmark.get("name"))
+    parameters = parsed_values(_mapping(benchmark, "extra_info"))
+    parameters |= parsed_values({"phase": benchmark["mode"]} if benchmark.get("mode") else {})
+    parameters |= parsed_values({"precision": benchmark["dtype"]} if benchmark.get("dtype") else {})
+    count = runner.get("gpu_count")
+    hardware = {
+        name: runner[key] for name, key in _PARTS.items() if isinstance(runner.get(key), str)
+    }
+    others = _mapping(runner, "extra_info").items()
+    return BenchmarkResult(
+        system=SYSTEM,
+        source=place,
+        benchmark=str(_mapping(record, "model").get("name")),
+        metric=Metric(
+            str(metric.get("name")),
+            str(extra.get("unit", "")),
+            direction,
+            str(extra.get("definition")),
+        ),
+        value=fmean(listed),
+        aggregate=aggregate,
+        parameters={"suite": suite, **parameters},
+        samples=listed if len(listed) > 1 else numbers_of(samples),
+        validity=validity,
+        reason=extra.get("reason") if isinstance(extra.get("reason"), str) else None,
+        hardware=hardware | {key: it for key, it in others if isinstance(it, str)},
+        accelerators=count if type(count) is int else None,
+        software=_versions_of(record),
+        measured_at=time_of_text(extra["measured_at"])
+        if "measured_at" in extra
+        else time_of_epoch(record.get("timestamp")),
+        files=files,
+    )
+
+
+def _versions_of(record: Mapping[str, Any]) -> dict[str, str | None]:
+    """Versions under the names that are written; an empty version is unknown."""
+    dependencies = _mapping(record, "dependencies").items()
+    return {name: _text(it, "version") for name, it in dependencies if isinstance(it, dict)}
+
+
+def _samples(values: Any, unit: str) -> tuple[tuple[float, ...], str | None]:
+    """All values of a metric; none, and the reason, if one of them is no measured number."""
+    listed = values if isinstance(values, list) else []
+    finite = (finite_number(it) for it in listed if not isinstance(it, str))
+    numbers = tuple(it for it in finite if it is not None)
+    if not listed:
+        return (), "there is no value"
+    if len(numbers) < len(listed):
+        return (), f"{len(listed) - len(numbers)} of {len(listed)} values are no numbers"
+    if is_rate_or_time(unit) and min(numbers) <= 0:
+        return (), "a time or a rate is not positive"
+    return numbers, None
+
+
+def _parameters(
+    benchmark: Mapping[str, Any], model: Mapping[str, Any], extra: Mapping[str, Any]
+) -> dict[str, Parameter]:
+    parameters: dict[str, Parameter] = {"suite": str(benchmark["name"])[:_LONGEST]}
+    stated = {"phase": benchmark.get("mode"), "precision": benchmark.get("dtype")}
+    stated |= {"model_type": model.get("type"), "backend": model.get("backend")}
+    described = _mapping(benchmark, "extra_info")
+    options = _mapping(described, "args")
+    stated |= {key: options.get(key) for key in _OPTIONS if key in options}
+    for source in (described, _mapping(model, "extra_info"), extra):
+        for key, value in source.items():
+            if not any(word in key.lower() for word in _PRIVATE):
+                stated.setdefault(key[:_LONGEST], value)
+    for key in ("unit", "direction", "definition", "arch"):
+        stated.pop(key, None)
+    for key, value in stated.items():
+        if len(parameters) < _MOST_PARAMETERS and value is not None and _may_be_stored(value):
+            parameters[key] = value
+    return parameters
+
+
+def _may_be_stored(value: Any) -> bool:
+    """Whether ``value`` is a number or a short text that is no path, no address and no option."""
+    if isinstance(value, str):
+        short = 0 < len(value) <= _LONGEST
+        return short and not value.startswith(("/", "~", ".", "<")) and not {"@", "\\"} & {*value}
+    return isinstance(value, bool) or finite_number(value) is not None
+
+
+def _hardware(record: Mapping[str, Any], benchmark: Mapping[str, Any]) -> dict[str, str]:
+    """Names of the parts, and the type of the runner; its name may be a person's machine."""
+    hardware: dict[str, str] = {}
+    for runner in _runners(record):
+        for name, key in _PARTS.items():
+            value = _text(runner, key)
+            if value is not None and _may_be_stored(value):
+                hardware.setdefault(name, value)
+    described = _mapping(benchmark, "extra_info")
+    arch, device = _text(described, "arch"), _text(described, "device")
+    if arch is not None:
+        hardware.setdefault("cpu" if device == "cpu" else "accelerator", arch)
+    return hardware
+
+
+def _accelerators(record: Mapping[str, Any], benchmark: Mapping[str, Any]) -> int | None:
+    counts = [it.get("gpu_count") for it in _runners(record) if _text(it, "gpu_info") is not None]
+    numbers = [it for it in counts if type(it) is int and it > 0]
+    if counts and len(numbers) == len(counts):
+        return sum(numbers)
+    return 0 if _text(_mapping(benchmark, "extra_info"), "device") == "cpu" else None
+
+
+def _runners(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    runners = record.get("runners")
+    return (it for it in (runners if isinstance(runners, list) else ()) if isinstance(it, dict))
+
+
+def _software(record: Mapping[str, Any]) -> dict[str, str | None]:
+    """Versions of the dependencies; a revision stands for a version that is not given."""
+    versions: dict[str, str | None] = {}
+    for name, dependency in list(_mapping(record, "dependencies").items())[:_MOST_PARAMETERS]:
+        if isinstance(dependency, dict):
+            version = _text(dependency, "version") or _text(dependency, "sha")
+            known = next(iter(software_versions([name])), name.lower()[:_LONGEST])
+            versions[known] = version
+    return versions
+
+
+def _without_folders(name: str) -> str:
+    """The last part of a path; names such as ``meta-llama/Llama-3`` stay whole."""
+    if name.startswith(("/", "~", ".")) or "\\" in name:
+        return name.replace("\\", "/").rstrip("/").rpartition("/")[2] or "unknown"
+    return name
+
+
+def _mapping(record: Any, key: str) -> Mapping[str, Any]:
+    value = record.get(key) if isinstance(record, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _text(record: Mapping[str, Any], key: str) -> str | None:
+    value = record.get(key)
+    return value[:_LONGEST] or None if isinstance(value, str) else None
+
+
+def v3_record(result: BenchmarkResult) -> dict[str, Any] | None:
+    """``result`` as a record v3, or ``None`` if it has no value.
+
+    The database stores additional information as texts. :func:`read` reads what the record has no
+    field for back from there, so that only system, source and files differ then.
+    """
+    if result.value is None:
+        return None
+    parameters = shown_values(result.parameters)
+    phase, precision = parameters.pop("phase", ""), parameters.pop("precision", "")
+    suite = parameters.pop("suite", "") if result.system == SYSTEM else ""
+    metric, samples = result.metric, [float(it) for it in result.samples]
+    # Samples stand for the value only if the database, which takes the mean, gets the same value.
+    averaged = (
+        result.aggregate is Aggregate.MEAN and len(samples) > 1 and fmean(samples) == result.value
+    )
+    extra = {
+        "unit": metric.unit, "direction": metric.direction.value, "definition": metric.definition,
+        "aggregate": result.aggregate.value, "validity": result.validity.value,
+    }  # fmt: skip
+    if result.reason is not None:
+        extra["reason"] = result.reason
+    if samples and not averaged:
+        extra["samples"] = canonical_json(samples).decode()
+    record: dict[str, Any] = {
+        "schema_version": "v3",
+        "name": _WRITER,
+        "benchmark": {
+            "name": suite or result.system, "mode": phase, "dtype": precision,
+            "extra_info": parameters,
+        },
+        "model": {"name": result.benchmark, "origins": [result.system]},
+        "metric": {
+            "name": metric.name,
+            "benchmark_values": samples if averaged else [result.value],
+            "extra_info": extra,
+        },
+        "runners": [_runner(result)],
+        "dependencies": {
+            name: {"version": version or ""} for name, version in result.software.items()
+        },
+    }  # fmt: skip
+    if result.measured_at is not None:
+        record["timestamp"] = int(result.measured_at.timestamp())
+        if result.measured_at.microsecond:
+            extra["measured_at"] = result.measured_at.isoformat()
+    return record
+
+
+def _runner(result: BenchmarkResult) -> dict[str, Any]:
+    stated = {key: result.hardware.get(name) for name, key in _PARTS.items()}
+    runner: dict[str, Any] = {key: text for key, text in stated.items() if text is not None}
+    if result.accelerators is not None:
+        runner["gpu_count"] = result.accelerators
+    others = {name: text for name, text in result.hardware.items() if name not in _PARTS}
+    if others:
+        runner["extra_info"] = others
+    return runner

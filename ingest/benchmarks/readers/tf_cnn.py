@@ -1,0 +1,281 @@
+"""tf_cnn_benchmarks: images a second of convolutional networks, from console output or JSON logs.
+
+The console prints the mean over all steps so far, and the total at the end. ``--benchmark_log_dir``
+writes ``benchmark.log`` (the run) and ``metric.log`` (one JSON object for each value).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from posixpath import basename, dirname, join
+from typing import Any
+
+import orjson
+
+from common.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    MeasuredFile,
+    Metric,
+    Parameter,
+)
+from common.errors import InvalidDocument
+from common.reasons import Reason
+from ingest.benchmarks.result_tree import ResultTree, missing_value, results_or_refusal
+from ingest.benchmarks.text_tables import csv_rows
+from ingest.benchmarks.values import (
+    finite_number,
+    measured_or_failed,
+    time_of_epoch,
+    time_of_text,
+    whole_number,
+)
+
+SYSTEM = "tf_cnn_benchmarks"
+_DEFINITION = "tf_cnn_benchmarks-1"
+_TOTAL = Metric("total_images_per_sec", "images/s", Direction.HIGHER, _DEFINITION)
+_MEAN = Metric("images_per_sec", "images/s", Direction.HIGHER, _DEFINITION)
+_UNCERTAINTY = Metric("uncertainty", "images/s", Direction.LOWER, _DEFINITION)
+_JITTER = Metric("jitter", "images/s", Direction.LOWER, _DEFINITION)
+_AVERAGE = "average_examples_per_sec"
+_LOGGED = {
+    "average_examples_per_sec": Metric(
+        "average_examples_per_sec", "examples/s", Direction.HIGHER, _DEFINITION
+    ),
+    "eval_average_examples_per_sec": Metric(
+        "eval_average_examples_per_sec", "examples/s", Direction.HIGHER, _DEFINITION
+    ),
+    "eval_top_1_accuracy": Metric("eval_top_1_accuracy", "", Direction.HIGHER, _DEFINITION),
+    "eval_top_5_accuracy": Metric("eval_top_5_accuracy", "", Direction.HIGHER, _DEFINITION),
+}
+#: Wrappers put a prefix with ``|`` before each row.
+_STEP = re.compile(
+    r"^(?:.*\|)?[ \t]*(\d+)[ \t]+images/sec: (\S+) \+/- (\S+) \(jitter = ([^)\s]+)\)",
+    re.MULTILINE,
+)
+#: An evaluation prints its accuracies once.
+_ACCURACY = re.compile(r"Accuracy @ 1 = ([\d.]+) Accuracy @ 5 = ([\d.]+)")
+_ACCURACIES = ("eval_top_1_accuracy", "eval_top_5_accuracy")
+_RUN_START = re.compile(r"^(?:.*\|)?[ \t]*TensorFlow: ", re.MULTILINE)
+_TOTAL_LINE = re.compile(r"total images/sec:[ \t]*([\d.]+)")
+_HEADER = re.compile(
+    r"^(?:.*\|)?(TensorFlow|Model|Dataset|Mode|Batch size|Num batches|Devices|Data format"
+    r"|Optimizer|Variables|AllReduce):\s*(.*\S)",
+    re.MULTILINE,
+)
+_PER_DEVICE = re.compile(r"^(?:.*\|)?\s*(\d+) per device", re.MULTILINE)
+_GPU = re.compile(r"^name: (.+?) major: ", re.MULTILINE)
+_UNIX_TIME = re.compile(r"^\s*\d+\s+images/sec: .*\s(\d{9,10})(?:\.\d+)?\s*$", re.MULTILINE)
+_CSV_METADATA = ("name_gpu", "num_gpu")
+
+
+def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | InvalidDocument]:
+    """Results of each console log, each folder of JSON logs and each published table."""
+    for place in places:
+        name = basename(place)
+        if name in ("benchmark.log", "eval.log") and join(dirname(place), "metric.log") in places:
+            continue  # read with metric.log
+        if name == "metric.log":
+            results = _json_logs(tree, place)
+        else:
+            results = _table(tree, place) if name.endswith(".csv") else _console(tree, place)
+        yield from results_or_refusal(results, place)
+
+
+def _console(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
+    """Results of each run in a console log; the head of a run may be missing."""
+    file = tree.file(place)
+    runs = list(_runs(file.text))
+    if not runs:
+        raise missing_value(place, "images/sec", "the log has neither a head nor a rate")
+    for number, text in enumerate(runs):
+        source = place if len(runs) == 1 else f"{place}#{number}"
+        yield from _of_console(text, source, file.measured)
+
+
+def _runs(text: str) -> Iterator[str]:
+    """The text of each run; processes of one run may repeat its head."""
+    starts = [match.start() for match in _RUN_START.finditer(text)]
+    run = ""
+    for start, end in zip([0, *starts], [*starts, len(text)], strict=True):
+        part = text[start:end]
+        ended = _STEP.search(run) or _TOTAL_LINE.search(run)
+        if run and (ended or _head(run) != _head(part)):
+            yield run
+            run = ""
+        # Lines before the first head are output of other programs, unless they have rates.
+        if start in starts or _STEP.search(part) or _TOTAL_LINE.search(part):
+            run += part
+    if run:
+        yield run
+
+
+def _head(text: str) -> dict[str, str]:
+    return {match[1]: match[2] for match in _HEADER.finditer(text)}
+
+
+def _of_console(text: str, source: str, file: MeasuredFile) -> Iterator[BenchmarkResult]:
+    header = _head(text)
+    per_device = _PER_DEVICE.search(text)
+    gpus = _GPU.findall(text)
+    first = _UNIX_TIME.search(text)
+    common: dict[str, Any] = {
+        "system": SYSTEM,
+        "source": source,
+        "benchmark": header.get("Model", "unknown"),
+        "parameters": _console_parameters(header, per_device[1] if per_device else None),
+        "hardware": {"accelerator": gpus[0]} if gpus else {},
+        "accelerators": _devices(header.get("Devices")),
+        "software": {"tensorflow": header.get("TensorFlow")},
+        "measured_at": time_of_epoch(first[1]) if first else None,
+        "files": (file,),
+    }
+    total = _TOTAL_LINE.search(text)
+    yield measured_or_failed(
+        total[1] if total else None, "the run printed no total", metric=_TOTAL,
+        aggregate=Aggregate.TOTAL, **common,
+    )  # fmt: skip
+    accuracy = _ACCURACY.search(text)
+    if accuracy:
+        for name, value in zip(_ACCURACIES, accuracy.groups(), strict=True):
+            yield measured_or_failed(
+                value, zero_counts=True, metric=_LOGGED[name], aggregate=Aggregate.TOTAL, **common
+            )
+    steps = {whole_number(step[1]) or 0: step for step in _STEP.finditer(text)}
+    if steps:
+        step, last = max(steps), steps[max(steps)]
+        common["parameters"] = {**common["parameters"], "step": step}
+        means = tuple(mean for row in steps.values() if (mean := finite_number(row[2])) is not None)
+        for metric, value, series in (
+            (_MEAN, last[2], means), (_UNCERTAINTY, last[3], ()), (_JITTER, last[4], ()),
+        ):  # fmt: skip
+            yield measured_or_failed(
+                value, zero_counts=metric is not _MEAN, metric=metric, samples=series,
+                aggregate=Aggregate.TOTAL, **common,
+            )  # fmt: skip
+
+
+def _console_parameters(header: Mapping[str, str], per_device: str | None) -> dict[str, Parameter]:
+    names = {
+        "Dataset": "data_set", "Mode": "phase", "Data format": "data_format",
+        "Optimizer": "optimizer", "Variables": "variable_update", "AllReduce": "all_reduce",
+    }  # fmt: skip
+    parameters: dict[str, Parameter] = {
+        name: header[key] for key, name in names.items() if key in header
+    }
+    for key, name in (("Batch size", "global_batch_size"), ("Num batches", "batches")):
+        number = whole_number(header.get(key, "").partition(" ")[0])
+        if number is not None:
+            parameters[name] = number
+    each = whole_number(per_device)
+    if each is not None:
+        parameters["batch_size"] = each
+    return parameters
+
+
+def _devices(text: str | None) -> int | None:
+    """Number of accelerators in a list of devices; 0 for processors alone."""
+    return None if text is None else len(re.findall(r"(?:gpu|tpu):\d+", text, re.IGNORECASE))
+
+
+def _json_logs(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
+    folder = dirname(place)
+    file = tree.file(place)
+    files = [file.measured]
+    run: dict[str, Any] = {}
+    description = tree.description(join(folder, "benchmark.log"))
+    if description is not None:
+        run, described_by = description
+        files.append(described_by)
+    common = _described(run, place, files)
+    series: list[float] = []
+    values: dict[str, float] = {}
+    for number, line in enumerate(file.text.split("\n"), 1):
+        if not line.strip():
+            continue
+        entry = _object_of(line, number)
+        name, value = entry.get("name"), finite_number(entry.get("value"))
+        if value is None:
+            continue
+        if name == "current_examples_per_sec":
+            series.append(value)
+        elif name in _LOGGED:
+            values[str(name)] = value
+    # An evaluation logs rates of its own, and no average of the training.
+    expected = _AVERAGE if not any(it.startswith("eval_") for it in values) else ""
+    for name in sorted({*values, expected} - {""}):
+        yield measured_or_failed(
+            values.get(name), "the run logged no average", zero_counts=name.endswith("accuracy"),
+            metric=_LOGGED[name], samples=tuple(series) if name == _AVERAGE else (),
+            aggregate=Aggregate.TOTAL, **common,
+        )  # fmt: skip
+
+
+def _object_of(line: str, number: int) -> dict[str, Any]:
+    try:
+        entry = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        entry = None
+    if not isinstance(entry, dict):
+        raise InvalidDocument(Reason.INVALID_JSON, "not a JSON object", field=f"line {number}")
+    return entry
+
+
+def _described(run: Mapping[str, Any], place: str, files: Sequence[MeasuredFile]) -> dict[str, Any]:
+    stated = run.get("run_parameters")
+    parameters = {
+        it["name"]: next((value for key, value in it.items() if key != "name"), None)
+        for it in (stated if isinstance(stated, list) else ())
+        if isinstance(it, dict) and isinstance(it.get("name"), str)
+    }
+    names = {
+        "batch_size": "global_batch_size", "batch_size_per_device": "batch_size",
+        "data_format": "data_format", "dataset": "data_set", "mode": "phase",
+        "num_batches": "batches", "optimizer": "optimizer", "variable_update": "variable_update",
+    }  # fmt: skip
+    kept: dict[str, Parameter] = {}
+    for key, name in names.items():
+        value = parameters.get(key)
+        if isinstance(value, str | int | float):
+            kept[name] = int(value) if isinstance(value, float) and value.is_integer() else value
+    machine = run.get("machine_config")
+    machine = machine if isinstance(machine, dict) else {}
+    gpu, cpu = machine.get("gpu_info"), machine.get("cpu_info")
+    version = run.get("tensorflow_version")
+    names_of_parts = {
+        "accelerator": gpu.get("model") if isinstance(gpu, dict) else None,
+        "cpu": cpu.get("cpu_info") if isinstance(cpu, dict) else None,
+    }
+    return {
+        "system": SYSTEM,
+        "source": place,
+        "benchmark": str(run.get("model_name") or parameters.get("model") or "unknown"),
+        "parameters": kept,
+        "hardware": {key: it for key, it in names_of_parts.items() if isinstance(it, str) and it},
+        "accelerators": _devices(str(parameters["devices"])) if "devices" in parameters else None,
+        "software": {"tensorflow": version.get("version") if isinstance(version, dict) else None},
+        "measured_at": time_of_text(run.get("run_date")),
+        "files": sorted(files, key=lambda it: it.place),
+    }
+
+
+def _table(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
+    """A published table of rounded rates by machine; a table of batch sizes has no results."""
+    if "throughput" not in basename(place):
+        return
+    file = tree.file(place)
+    names, *rows = list(csv_rows(file.text)) or [[]]
+    for row in (dict(zip(names, cells, strict=False)) for cells in rows):
+        machine = row.get("name_gpu", "")
+        for model, text in row.items():
+            if model in _CSV_METADATA:
+                continue
+            yield measured_or_failed(
+                text, "the cell is empty or zero", system=SYSTEM, source=place, benchmark=model,
+                metric=_TOTAL, aggregate=Aggregate.TOTAL,
+                parameters={"phase": "training", "rounded": True, "machine": machine},
+                hardware={"accelerator": re.sub(r"^\d+x\s*", "", machine)},
+                accelerators=whole_number(row.get("num_gpu")), files=(file.measured,),
+            )  # fmt: skip

@@ -1,0 +1,220 @@
+"""The files of a source by their paths, with bounded reads.
+
+Readers need more than one file at a time: the runs of an entry, the description of its machine.
+Folders and object stores are read in place. An archive is unpacked into a temporary folder first.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from posixpath import dirname
+from typing import Any, BinaryIO, Protocol, cast
+
+from fsspec import AbstractFileSystem
+
+from common.benchmark_results import BenchmarkResult, MeasuredFile
+from common.errors import InvalidDocument
+from common.formats.json_documents import load_json
+from common.reasons import Reason
+from ingest.sources.layout import is_archive, too_large, unreadable
+from ingest.sources.source_items import SourceLimits
+
+#: A JSON object that describes a machine or a run, and its file.
+Description = tuple[dict[str, Any], MeasuredFile]
+_GZIP = b"\x1f\x8b\x08"
+#: Descriptions that are kept, because many results share them.
+_KEPT_DESCRIPTIONS = 64
+#: A text with more than one encoding error in this number of characters is binary data.
+_CHARACTERS_FOR_AN_ERROR = 100
+
+
+@dataclass(slots=True)
+class ResultTree:
+    """Files beneath one root.
+
+    :param source: what the user named, without credentials
+    :param root: path of the root in ``system``
+    :param places: paths of the files below the root, in order; the empty path is the root itself
+    """
+
+    source: str
+    system: AbstractFileSystem
+    root: str
+    places: Sequence[str]
+    limits: SourceLimits
+    _folders: dict[str, list[str]] = field(default_factory=dict)
+    _descriptions: dict[str, Description | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for place in self.places:
+            self._folders.setdefault(dirname(place), []).append(place)
+
+    def in_folder(self, folder: str) -> Sequence[str]:
+        """Paths of the files directly in ``folder``, in order."""
+        return self._folders.get(folder, ())
+
+    @contextmanager
+    def opened(self, place: str) -> Iterator[BinaryIO]:
+        """The content of a file as a stream; logs may be gzipped.
+
+        :raises InvalidDocument: if the file cannot be read or is too large
+        """
+        path = f"{self.root}/{place}" if place else self.root
+        try:
+            with self.system.open(path, "rb") as stream:
+                size = stream.seek(0, io.SEEK_END)
+                if size > self.limits.document_bytes:
+                    raise too_large(place, size, self.limits)
+                stream.seek(0)
+                packed = stream.read(len(_GZIP)) == _GZIP and not is_archive(place)
+                stream.seek(0)
+                yield cast(BinaryIO, gzip.GzipFile(fileobj=stream) if packed else stream)
+        except (OSError, EOFError, zlib.error) as error:
+            raise unreadable(place, error) from None
+
+    def content(self, place: str) -> bytes:
+        """All bytes of a file.
+
+        :raises InvalidDocument: if the file cannot be read or is too large
+        """
+        most = self.limits.document_bytes
+        with self.opened(place) as stream:
+            content = stream.read(most + 1)
+        if len(content) > most:
+            raise too_large(place, len(content), self.limits)
+        return content
+
+    def file(self, place: str) -> ResultFile:
+        """A file with its content.
+
+        :raises InvalidDocument: if the file cannot be read or is too large
+        """
+        return ResultFile(place, self.content(place))
+
+    def description(self, place: str) -> Description | None:
+        """The JSON object at ``place``, which many results may share; ``None`` if it is none."""
+        if place not in self._descriptions:
+            while len(self._descriptions) >= _KEPT_DESCRIPTIONS:
+                del self._descriptions[next(iter(self._descriptions))]
+            self._descriptions[place] = self._described(place)
+        return self._descriptions[place]
+
+    def _described(self, place: str) -> Description | None:
+        if place not in self.in_folder(dirname(place)):
+            return None
+        try:
+            file = self.file(place)
+            return file.json_object(), file.measured
+        except InvalidDocument:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFile:
+    """A file with its content.
+
+    :param place: path inside the source
+    """
+
+    place: str
+    content: bytes
+
+    @property
+    def measured(self) -> MeasuredFile:
+        """The file as results name it."""
+        return MeasuredFile(self.place, sha256(self.content).hexdigest())
+
+    @property
+    def text(self) -> str:
+        """The content as :func:`decoded` text.
+
+        :raises InvalidDocument: if the content is no text
+        """
+        return decoded(self.content, self.place)
+
+    def json_value(self) -> Any:
+        """The content as a JSON value.
+
+        :raises InvalidDocument: if it is not strict JSON
+        """
+        utf16 = self.content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        return load_json(self.text.encode() if utf16 else self.content)[0]
+
+    def json_object(self) -> dict[str, Any]:
+        """The content as a JSON object.
+
+        :raises InvalidDocument: if it is something else
+        """
+        return as_object(self.json_value(), self.place)
+
+
+def decoded(content: bytes, place: str) -> str:
+    """Text with line feeds as line ends, without a byte order mark and without NUL characters.
+
+    Windows consoles write UTF-16. Summaries of LoadGen have NUL characters, which no store takes.
+    Progress bars and names in other encodings do not refuse a log: a few bytes that are not UTF-8
+    become U+FFFD.
+
+    :raises InvalidDocument: if more than a few bytes are not UTF-8
+    """
+    utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = content.decode("utf-16" if utf16 else "utf-8-sig", "replace")
+    if text.count("\ufffd") > len(text) // _CHARACTERS_FOR_AN_ERROR + 1:
+        raise InvalidDocument(Reason.NOT_UTF8, "the file is not UTF-8 text", place=place)
+    return text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def missing_value(place: str, field_name: str, what: str) -> InvalidDocument:
+    """The refusal of a file without the value that makes it a result."""
+    return InvalidDocument(Reason.MISSING_FIELD, what, field=field_name, place=place)
+
+
+def as_object(value: Any, place: str) -> dict[str, Any]:
+    """``value`` if it is a JSON object.
+
+    :raises InvalidDocument: if it is something else
+    """
+    if not isinstance(value, dict):
+        raise InvalidDocument(Reason.WRONG_TYPE, "an object was expected", field="$", place=place)
+    return value
+
+
+def results_or_refusal(
+    results: Iterator[BenchmarkResult], place: str
+) -> Iterator[BenchmarkResult | InvalidDocument]:
+    """Yield ``results``; an error becomes the refusal of the file at ``place``."""
+    try:
+        yield from results
+    except InvalidDocument as error:
+        error.place = error.place or place
+        yield error
+
+
+class ResultReader(Protocol):
+    """Reads the results in all files of one system."""
+
+    def __call__(
+        self, tree: ResultTree, places: Sequence[str]
+    ) -> Iterator[BenchmarkResult | InvalidDocument]: ...
+
+
+def reader_of_files(results: Callable[[ResultFile], Iterator[BenchmarkResult]]) -> ResultReader:
+    """Make a reader of ``results``, for a system whose files are independent of each other."""
+
+    def opened(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
+        yield from results(tree.file(place))
+
+    def read(
+        tree: ResultTree, places: Sequence[str]
+    ) -> Iterator[BenchmarkResult | InvalidDocument]:
+        for place in places:
+            yield from results_or_refusal(opened(tree, place), place)
+
+    return read

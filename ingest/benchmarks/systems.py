@@ -1,0 +1,143 @@
+"""The benchmark systems whose result files are recognised: a new system is one line here.
+
+A system is recognised by the content of its files. Several systems call their results
+``result_0.txt`` or ``1``, and users rename files.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from ingest.benchmarks.result_tree import ResultReader
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkSystem:
+    """A benchmark system whose result files can be recognised.
+
+    :param key: stable code for scripts
+    :param title: displayed name
+    :param content: matches every result file of this system and no result file of another
+    :param module: name of its reader below ``ingest.benchmarks.readers``; ``None`` if its results
+        are recognised but not read
+    """
+
+    key: str
+    title: str
+    content: re.Pattern[bytes]
+    module: str | None = None
+
+    @property
+    def reader(self) -> ResultReader | None:
+        """The function that reads this system's files, imported at first use."""
+        if self.module is None:
+            return None
+        module = import_module(f"ingest.benchmarks.readers.{self.module}")
+        return cast("ResultReader", module.read)
+
+
+def _system(
+    key: str, title: str, *alternatives: bytes, reader: str | None = None
+) -> BenchmarkSystem:
+    return BenchmarkSystem(key, title, re.compile(b"|".join(alternatives), re.MULTILINE), reader)
+
+
+#: Tried in this order; the first match counts.
+SYSTEMS = (
+    _system(
+        "mlperf-training", "MLPerf Training",
+        rb"^:::MLL ", rb"^:::MLPv\d",
+        # LoadGen of MLPerf Inference writes such lines, too, but in its own namespace.
+        rb"^(?:\d+: *)?:::MLLOG (?!.*mlperf::logging)", rb"^MLPerf: \w+ \[", rb'"ml_libraries":',
+        rb'"interconnect":[^{]*"libraries":[^{]*"compilers":',
+        reader="mlperf_training",
+    ),
+    _system(
+        "mlperf-inference", "MLPerf Inference",
+        rb"^:::MLLOG .*mlperf::logging",
+        rb"^MLPerf Results Summary", rb"^No errors encountered during test",
+        rb"^\d+ ERRORS? encountered\. See detailed log", rb"^TestScenario\.\w+ qps=",
+        rb"accuracy=[\d.]+%, good=\d+, total=\d+", rb"^mAP=[\d.]+%", rb"^BLEU: [\d.]+$",
+        rb"^[\w*-]+\.(?:SingleStream|MultiStream|Server|Offline)\.\w+ *=",
+        rb'"starting_weights_filename":', rb'"host_processor_model_name":',
+        rb'"config_name": *"[\w.-]+_(?:SingleStream|MultiStream|Server|Offline)"',
+        reader="mlperf_inference",
+    ),
+    _system(
+        "tf_cnn_benchmarks", "tf_cnn_benchmarks",
+        rb"images/sec: [\d.]+ \+/- ", rb"^total images/sec:", rb'"machine_config":',
+        rb'"\w*examples_per_sec"', rb'"eval_top_[15]_accuracy"', rb"^name_gpu,num_gpu,",
+        reader="tf_cnn",
+    ),
+    _system("perfzero", "PerfZero", rb'"ml_framework_info":', reader="perfzero"),
+    _system(
+        "pytorch-benchmark", "pytorch-benchmark", rb"^machine_info:\r?$(?s:.*)^timing:\r?$",
+        reader="pytorch_benchmark",
+    ),
+    _system(
+        "pytest-benchmark", "pytest-benchmark", rb'"machine_info": *\{(?s:.*)"commit_info": *\{'
+    ),
+    _system(
+        "deepbench", "DeepBench",
+        rb"Dense Matrix Multiplication", rb"Recurrent Layers - ", rb"^ +m +n +k +a_t +b_t ",
+        rb"\bfwd_time \(usec\)",
+        rb"^SGEMM\(\w,\w,\d+", rb"^PERFDUMP,",
+        reader="deepbench",
+    ),
+    _system(
+        "dawnbench", "DAWNBench",
+        rb'"codeURL":', rb"^(?:\xef\xbb\xbf)?(?=[\w\t]*\bhours\b)(?=[\w\t]*\bepoch\b)[\w\t]+\r?$",
+        reader="dawnbench",
+    ),
+    _system(
+        "hpe-dlcookbook", "HPE Deep Learning Benchmarking Suite",
+        rb"^[ \t]*__(?:exp|results)\.[\w.]+__[ \t]*=", rb'"exp\.model_title":',
+        reader="hpe_dlbs",
+    ),
+    _system(
+        "aiot-bench", "AIoT Bench", rb"^device fingerprint:", rb"^v[io]ps:", reader="aiot_bench"
+    ),
+    _system(
+        "edge-aibench", "Edge AIBench",
+        rb"^lane,detection,light,sign", rb"^type,Lane Keeping,", rb"^Validation rate: .*@ FAR=",
+        rb"^==\d+== NVPROF is profiling .*label_image\.py",
+        reader="edge_aibench",
+    ),
+    _system(
+        "aibench", "AIBench",
+        rb"^timeStamp,elapsed,label,responseCode", rb"^==\d+== NVPROF is profiling",
+        rb"^iter: \d+ mle_loss:",
+        reader="aibench",
+    ),
+    _system(
+        "aiia-dnn", "AIIA DNN benchmark",
+        rb"\|\s*Product\s*\|\s*Platform\s*\|\s*Device\s*\|\s*Framework",
+        rb"^#* *processor_name(?::|\xef\xbc\x9a)",  # the second is a full-width colon
+        reader="aiia_dnn",
+    ),
+    _system(
+        "jetson", "NVIDIA Jetson benchmarks",
+        rb"^Model Name: .*\s+FPS:[\d.]+", rb"^\|\s*\*{0,2}Model Name\*{0,2}\s*\|\s*\*{0,2}FPS",
+        rb"^ModelName,FrameWork,Devices,", rb"Average on \d+ runs - GPU latency",
+        rb"&&&& (?:RUNNING|FAILED) TensorRT\.trtexec", rb"^(?:\[.*\] )?GPU Compute Time: min = ",
+        rb"^ +Model Name +FPS *$",
+        reader="jetson",
+    ),
+    _system(
+        "aiperf", "AIPerf", rb"^Final (?:Regulated )?Score *: .*GFLOPS", reader="aiperf"
+    ),
+    _system(
+        "ianvs", "KubeEdge Ianvs",
+        rb"^\|? *(?:rank *[|,] *)?algorithm *[|,](?:.*[|,])? *paradigm *[|,]",
+        rb"^time,paradigm,algorithm,",
+        reader="ianvs",
+    ),
+    _system(
+        "pytorch-v3", "PyTorch OSS benchmark record v3",
+        rb'"metric"\s*:\s*\{[^{}]*"benchmark_values"\s*:', reader="pytorch_v3",
+    ),
+)  # fmt: skip

@@ -1,0 +1,127 @@
+"""Tables in text files: Markdown, boxes of a console, and CSV."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from markdown_it import MarkdownIt
+
+from common.errors import InvalidDocument
+from common.reasons import Reason
+
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
+_HEADING = re.compile(r"#{1,6}\s+(.*\S)")
+_BORDER = re.compile(r"\+(?:[-=]+\+)+")
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """A table with a header.
+
+    :param heading: the last Markdown heading above the table; empty if there is none
+    :param rows: cells without surrounding spaces, as many as the header has
+    """
+
+    heading: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def csv_rows(text: str) -> Iterator[list[str]]:
+    """Rows of a CSV file that are not empty.
+
+    :raises InvalidDocument: if a cell is too long
+    """
+    reader = csv.reader(text.splitlines(keepends=True))
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                yield row
+    except csv.Error as error:
+        raise InvalidDocument(
+            Reason.UNKNOWN_SCHEMA, f"not CSV: {error}", field=f"line {reader.line_num}"
+        ) from None
+
+
+def tables_with_bars(text: str) -> Iterator[TextTable]:
+    """Tables whose columns are separated by ``|``: Markdown, or a box with borders of ``+---+``.
+
+    Other lines may come before, between and after them.
+    """
+    heading, block, boxed = "", list[str](), False
+    for line in [*text.split("\n"), ""]:
+        stripped = line.strip()
+        border = _BORDER.fullmatch(stripped) is not None
+        if border or "|" in stripped:
+            boxed = boxed or border
+            block.append(stripped)
+            continue
+        if block:
+            yield from _boxes(heading, block) if boxed else _markdown(heading, block)
+            block, boxed = [], False
+        title = _HEADING.match(stripped)
+        heading = title[1] if title else heading
+
+
+def _markdown(heading: str, lines: Sequence[str]) -> Iterator[TextTable]:
+    rows: list[list[str]] = []
+    for token in _MARKDOWN.parse("\n".join(lines)):
+        if token.type == "table_open":
+            rows = []
+        elif token.type == "tr_open":
+            rows.append([])
+        elif token.type == "inline" and rows:
+            parts = token.children or ()
+            texts = (it.content for it in parts if it.type in ("text", "code_inline"))
+            rows[-1].append("".join(texts).strip())
+        elif token.type == "table_close" and rows:
+            yield TextTable(heading, rows[0], rows[1:])
+            rows = []
+
+
+def _boxes(heading: str, lines: Sequence[str]) -> Iterator[TextTable]:
+    """Boxes that follow each other; a console wraps long cells into several lines."""
+    groups: list[list[list[str]]] = []
+    for line in [*lines, ""]:
+        if _BORDER.fullmatch(line):
+            groups.append([])
+        elif line and groups:
+            groups[-1].append(line.strip("|").split("|"))
+    filled = [group for group in groups if group]
+    if len(filled) < 2:
+        return
+    header = _joined(filled[0])
+    rows: list[list[str]] = []
+    for group in filled[1:]:
+        wrapped: list[list[str]] = []
+        for cells in group:
+            if len(cells) != len(header):
+                continue
+            if wrapped and not cells[0].strip():
+                wrapped.append(cells)
+                continue
+            if wrapped:
+                rows.append(_joined(wrapped))
+            wrapped = [cells]
+        if wrapped:
+            rows.append(_joined(wrapped))
+    yield TextTable(heading, header, rows)
+
+
+def _joined(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Each cell of a row that was wrapped into ``lines``.
+
+    A piece that fills its column was cut inside a word; a shorter one was cut at a space.
+    """
+    cells = []
+    for column in range(len(lines[0])):
+        text, full = "", True
+        for line in lines:
+            piece = line[column] if column < len(line) else ""
+            text += ("" if full or not piece.strip() else " ") + piece.strip()
+            full = not piece.startswith("  ") and not piece.endswith("  ")
+        cells.append(text)
+    return cells

@@ -1,0 +1,145 @@
+"""Numbers and times in result files, and the outcome of a value that was not measured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from common.benchmark_results import BenchmarkResult, Parameter, Validity
+from common.formats.json_documents import canonical_json
+
+#: Sums of larger numbers overflow; no measurement is larger.
+_LARGEST = 1e30
+_NUMBER = re.compile(r"[+-]?(?:\d{1,300}(?:\.\d{0,300})?|\.\d{1,300})(?:[eE][+-]?\d{1,3})?")
+_LARGEST_COUNT = 2**53
+#: Times before 1980 are clocks that were not set; times after 2100 are no seconds.
+_EARLIEST_S, _LATEST_S = 315_532_800, 4_102_444_800
+
+
+def finite_number(value: object) -> float | None:
+    """A text or a JSON value as a number; ``None`` if it is no number or too large to store.
+
+    >>> finite_number(" 2.50 "), finite_number("N/A"), finite_number("nan"), finite_number("1e999")
+    (2.5, None, None, None)
+    >>> finite_number(7), finite_number(True), finite_number(float("inf")), finite_number(None)
+    (7.0, None, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    if isinstance(value, str):
+        if not _NUMBER.fullmatch(value.strip()):
+            return None
+        value = float(value)
+    # An integer may be too large for a float; NaN is not less than anything.
+    return float(value) if abs(value) <= _LARGEST else None
+
+
+def positive_number(value: object) -> float | None:
+    """A finite number above zero, or ``None``: no time and no rate is zero.
+
+    >>> positive_number("0.00"), positive_number(-1), positive_number("3")
+    (None, None, 3.0)
+    """
+    number = finite_number(value)
+    return number if number is not None and number > 0 else None
+
+
+def whole_number(value: object) -> int | None:
+    """A count from zero on, also if a text or a float states it; ``None`` for other values.
+
+    >>> whole_number("8"), whole_number(8.0), whole_number("8.5"), whole_number("-1")
+    (8, 8, None, None)
+    """
+    number = finite_number(value)
+    if number is None or not number.is_integer() or not 0 <= number <= _LARGEST_COUNT:
+        return None
+    return int(number)
+
+
+def time_of_epoch(seconds: object) -> datetime | None:
+    """The time of ``seconds`` since 1970, or ``None`` if that is no date of a measurement.
+
+    >>> str(time_of_epoch("1700000000")), time_of_epoch("0"), time_of_epoch(1e18)
+    ('2023-11-14 22:13:20+00:00', None, None)
+    """
+    number = finite_number(seconds)
+    if number is None or not _EARLIEST_S <= number <= _LATEST_S:
+        return None
+    return datetime.fromtimestamp(number, UTC)
+
+
+def time_of_text(text: object, form: str | None = None) -> datetime | None:
+    """A time in UTC, or ``None``; a text without a zone is read as UTC.
+
+    :param form: directives of ``strptime`` without a zone; ISO 8601 without ``form``
+
+    >>> str(time_of_text("2020-05-01T10:00:00+02:00")), time_of_text("yesterday")
+    ('2020-05-01 08:00:00+00:00', None)
+    """
+    try:
+        if form is not None:
+            return datetime.strptime(str(text), form).replace(tzinfo=UTC)
+        time = datetime.fromisoformat(str(text))
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def measured_or_failed(
+    value: object,
+    failure: str = "the value is missing, zero or no number",
+    *,
+    zero_counts: bool = False,
+    **fields: Any,
+) -> BenchmarkResult:
+    """A result with ``value`` if that is a number above zero, and else a failed one.
+
+    :param failure: reason of a failed result
+    :param zero_counts: for quantities that can be zero, such as an accuracy
+    :param fields: the other fields of the result, for a measured value
+    """
+    number = finite_number(value) if zero_counts else positive_number(value)
+    if number is None or number < 0:
+        fields |= {"validity": Validity.FAILED, "reason": failure, "samples": ()}
+        number = None
+    return BenchmarkResult(value=number, **fields)
+
+
+def shown_values(values: Mapping[str, Parameter]) -> dict[str, str]:
+    """Parameters as texts, from which :func:`parsed_values` makes the same parameters.
+
+    >>> shown_values({"batch_size": 8, "data_set": "CIFAR10", "label": "8"})
+    {'batch_size': '8', 'data_set': 'CIFAR10', 'label': '"8"'}
+    """
+    return {
+        name: value
+        if isinstance(value, str) and parsed_value(value) == value
+        else canonical_json(value).decode()
+        for name, value in values.items()
+    }
+
+
+def parsed_values(texts: Mapping[str, object]) -> dict[str, Parameter]:
+    """Parameters by name; values other than numbers, texts and booleans are left out."""
+    parsed = {name: parsed_value(text) for name, text in texts.items()}
+    return {name: it for name, it in parsed.items() if isinstance(it, str | int | float | bool)}
+
+
+def parsed_value(text: object) -> Any:
+    """The value of a JSON text, or the text itself if it is not JSON."""
+    if not isinstance(text, str):
+        return None
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+
+
+def numbers_of(values: object) -> tuple[float, ...]:
+    """The finite numbers of a list; empty for everything else."""
+    numbers = (finite_number(it) for it in (values if isinstance(values, list) else ()))
+    return tuple(it for it in numbers if it is not None)

@@ -1,0 +1,304 @@
+"""Results of other benchmark systems in the record: stored once, listed, without personal data."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+import sqlalchemy
+
+from api.app import create_app
+from api.service import EXTENSION
+from common.settings import Settings
+from graph.engine import Stores
+from tests.factories.benchmark_files import (
+    DAWNBENCH_ENTRY,
+    DAWNBENCH_TABLE,
+    DLBS_LOG,
+    TF_CNN_LOG,
+    VLLM_RECORDS,
+    write_files,
+)
+from tests.factories.inspections import (
+    inspection_files,
+    specification_document,
+    stack_jobs,
+    write,
+)
+from tests.services.commands import thoth, thoth_json
+from tests.services.object_store import object_store
+
+DATA = Path(
+    os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[2].parent / "shared" / "data"
+)
+REAL = pytest.mark.skipif(
+    not (DATA / "golden.csv").is_file(),
+    reason="no real documents here; THOTH_REAL_DATA names a folder that has them",
+)
+FILES = {
+    "dlbs/a.log": DLBS_LOG,
+    "dawn/CIFAR10/train/a.json": DAWNBENCH_ENTRY,
+    "dawn/CIFAR10/train/a.tsv": DAWNBENCH_TABLE,
+    "tf/1": TF_CNN_LOG,
+    "notes.md": "nothing of interest\n",
+}
+
+
+def ingest(settings: Settings, *paths: Path) -> dict[str, object]:
+    return thoth_json(settings, "ingest", "benchmarks", *map(str, paths))
+
+
+def listed(settings: Settings, *options: str) -> list[dict[str, object]]:
+    done = thoth(settings, "benchmarks", "--json", *options)
+    assert done.returncode == 0, done.stderr
+    rows: list[dict[str, object]] = json.loads(done.stdout)
+    return rows
+
+
+def test_results_are_stored_once_whatever_their_path(stores: Stores, tmp_path: Path) -> None:
+    write_files(tmp_path / "one", FILES)
+    first = ingest(stores.settings, tmp_path / "one")
+    assert first["results"] == {"hpe-dlcookbook": 2, "dawnbench": 2, "tf_cnn_benchmarks": 4}
+    assert (first["new"], first["known"], first["quarantined"]) == (8, 0, 0)
+    assert first["skipped"] == {"not a result of a known benchmark": 1}
+    with tarfile.open(tmp_path / "copy.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "one", "elsewhere")
+    again = ingest(stores.settings, tmp_path / "copy.tar.gz")
+    assert (again["new"], again["known"]) == (0, 8)
+    assert len(listed(stores.settings)) == 8
+
+
+def test_rows_can_be_filtered(stores: Stores, tmp_path: Path) -> None:
+    write_files(tmp_path, FILES)
+    ingest(stores.settings, tmp_path)
+    (row,) = listed(stores.settings, "--system", "dawnbench", "--metric", "time_to_accuracy")
+    assert (row["value"], row["unit"], row["direction"]) == (1.5, "hours", "lower")
+    assert row["hardware"] == {"description": "1 K80 / 30 GB / 8 CPU", "accelerator": "K80"}
+    assert {it["system"] for it in listed(stores.settings, "--hardware", "k80")} == {"dawnbench"}
+    assert listed(stores.settings, "--hardware", "%") == []
+    assert len(listed(stores.settings, "--benchmark", "RESNET50")) == 6
+
+
+def test_a_refused_file_is_quarantined_and_holds_up_no_other(
+    stores: Stores, tmp_path: Path
+) -> None:
+    write_files(tmp_path, {**FILES, "broken.log": "__exp.framework__=1\n"})
+    done = thoth(stores.settings, "ingest", "benchmarks", str(tmp_path))
+    assert done.returncode == 1
+    assert "1 missing_field; see `thoth ingest quarantine`" in done.stdout
+    (entry,) = thoth_json(stores.settings, "ingest", "quarantine")
+    assert (entry["place"], entry["field"]) == ("broken.log", "exp.model")
+    assert len(listed(stores.settings)) == 8
+
+
+def test_an_unknown_system_is_refused_with_those_there_are(
+    settings: Settings, tmp_path: Path
+) -> None:
+    write_files(tmp_path, FILES)
+    done = thoth(settings, "ingest", "benchmarks", str(tmp_path), "--system", "dawn")
+    assert done.returncode == 2
+    assert "'dawn' is not one of " in done.stderr
+    assert "dawnbench, deepbench, " in done.stderr
+
+
+def test_exported_records_can_be_read_again(stores: Stores, tmp_path: Path) -> None:
+    write_files(tmp_path / "one", {**FILES, "vllm.json": VLLM_RECORDS})
+    ingest(stores.settings, tmp_path / "one")
+    done = thoth(stores.settings, "benchmarks", "export", "--format", "pytorch-v3")
+    assert (done.returncode, done.stderr) == (0, "1 result without a value left out.\n")
+    assert len(json.loads(done.stdout)) == 10
+    write_files(tmp_path / "two", {"records.json": done.stdout})
+    report = ingest(stores.settings, tmp_path / "two")
+    assert (report["results"], report["quarantined"]) == ({"pytorch-v3": 10}, 0)
+    (row,) = listed(stores.settings, "--system", "pytorch-v3", "--metric", "time_to_accuracy")
+    assert (row["value"], row["unit"], row["direction"]) == (1.5, "hours", "lower")
+    assert row["definition"] == "dawnbench-1"
+    none = thoth(stores.settings, "benchmarks", "export", "--format", "pytorch-v3", "--system", "x")
+    assert json.loads(none.stdout) == []
+
+
+def test_exported_summaries_can_be_read_again(stores: Stores, tmp_path: Path) -> None:
+    write_files(tmp_path / "one", FILES)
+    ingest(stores.settings, tmp_path / "one")
+    done = thoth(stores.settings, "benchmarks", "export", "--format", "perfzero")
+    assert (done.returncode, done.stderr) == (0, "")
+    write_files(tmp_path / "two", {"perfzero.log": done.stdout})
+    report = ingest(stores.settings, tmp_path / "two")
+    assert (report["results"], report["quarantined"]) == ({"perfzero": 8}, 0)
+    (row,) = listed(stores.settings, "--system", "perfzero", "--metric", "time_to_accuracy")
+    assert (row["value"], row["unit"], row["definition"]) == (1.5, "hours", "dawnbench-1")
+
+
+def test_own_inspections_are_in_the_same_list(stores: Stores, tmp_path: Path) -> None:
+    write_files(tmp_path / "others", FILES)
+    ingest(stores.settings, tmp_path / "others")
+    name = "inspection-matmul-00000001"
+    files = inspection_files(
+        stack_jobs([100.0, 300.0, 200.0], name, 0), specification_document({"numpy": "2.1.0"})
+    )
+    write(tmp_path / "own" / name, files)
+    thoth_json(stores.settings, "ingest", "inspections", str(tmp_path / "own"))
+    everything = listed(stores.settings)
+    own = listed(stores.settings, "--system", "thoth")
+    assert len(everything) == 8 + len(own)
+    assert everything[8:] == own
+    assert [it["metric"] for it in own] == ["median_elapsed", "median_rate"]
+    rate = own[1]
+    assert (rate["unit"], rate["direction"], rate["aggregate"]) == ("GFLOPS", "higher", "median")
+    assert rate["value"] == pytest.approx(200.0, rel=0.01)
+    assert [round(it) for it in rate["samples"]] == [100, 300, 200]
+    assert (rate["validity"], rate["benchmark"], rate["source"]) == ("valid", "PiMatmul", name)
+    assert rate["software"]["numpy"] == "2.1.0"
+    assert rate["hardware"]["cpu"] == "Example CPU"
+    assert rate["accelerators"] == 0
+    assert listed(stores.settings, "--software", "NumPy", "--hardware", "example") == own
+    assert listed(stores.settings, "--software", "numpy", "--metric", "median_rate") == [rate]
+    assert listed(stores.settings, "--benchmark", "pimatmul", "--validity", "failed") == []
+    done = thoth(
+        stores.settings, "benchmarks", "export", "--format", "pytorch-v3", "--system", "thoth"
+    )
+    assert [it["metric"]["name"] for it in json.loads(done.stdout)] == [
+        "median_elapsed", "median_rate",
+    ]  # fmt: skip
+
+
+def test_the_service_has_the_rows_of_the_command_in_pages(stores: Stores, tmp_path: Path) -> None:
+    write_files(tmp_path / "others", FILES)
+    ingest(stores.settings, tmp_path / "others")
+    name = "inspection-matmul-00000001"
+    files = inspection_files(
+        stack_jobs([100.0, 300.0], name, 0), specification_document({"numpy": "2.1.0"})
+    )
+    write(tmp_path / "own" / name, files)
+    thoth_json(stores.settings, "ingest", "inspections", str(tmp_path / "own"))
+    app = create_app(stores.settings)
+    try:
+        client = app.test_client()
+        for options in ({}, {"hardware": "K80"}, {"software": "tensorflow"}, {"system": "thoth"}):
+            flags = [it for name, value in options.items() for it in (f"--{name}", value)]
+            rows: list[Any] = []
+            url: str | None = f"/api/v2/benchmarks?{urlencode({**options, 'limit': 3})}"
+            while url is not None:
+                response = client.get(url)
+                assert response.status_code == 200, response.json
+                rows += response.json["items"]
+                url = response.json["next"]
+            expected = listed(stores.settings, *flags)
+            assert rows == expected
+            assert rows
+        refused = client.get("/api/v2/benchmarks?validity=perhaps")
+        assert refused.status_code == 400
+        assert "validity" in refused.json["errors"]["query"]
+        assert client.get("/api/v2/benchmarks?after=x").status_code == 400
+    finally:
+        app.extensions[EXTENSION].close()
+
+
+def test_a_bucket_is_read_like_a_folder(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with object_store(monkeypatch) as bucket:
+        for place, content in FILES.items():
+            bucket.pipe_file(f"knowledge/results/{place}", content.encode())
+        report = thoth_json(stores.settings, "ingest", "benchmarks", "s3://knowledge/results")
+        assert (report["new"], report["quarantined"]) == (8, 0)
+        write_files(tmp_path, FILES)
+        assert ingest(stores.settings, tmp_path)["new"] == 0
+        done = thoth(stores.settings, "ingest", "benchmarks", "s3://no-such-bucket/x", "--json")
+        assert (done.returncode, json.loads(done.stdout)["reasons"]) == (1, {"unreadable": 1})
+    assert "dlbs/a.log" in {it["source"] for it in listed(stores.settings)}
+
+
+def test_filters_of_the_export_come_after_its_name(settings: Settings) -> None:
+    done = thoth(settings, "benchmarks", "--system", "x", "export", "--format", "pytorch-v3")
+    assert done.returncode == 2
+    assert "give the options after export" in done.stderr
+
+
+@REAL
+def test_real_files_give_the_values_that_were_computed_independently(stores: Stores) -> None:
+    done = thoth(stores.settings, "ingest", "benchmarks", str(DATA))
+    assert done.returncode == 1  # a submission in another form is refused
+    rows = {(it["source"], it["metric"]): it for it in listed(stores.settings)}
+    wrong = []
+    with (DATA / "golden.csv").open() as stream:
+        golden = [it for it in csv.DictReader(stream) if it["system"] != "thoth"]
+    for line in golden:
+        row = rows.get((line["path"], line["metric"]))
+        value = None if row is None else row["value"]
+        if not line["value"]:
+            wrong += [line] if value is not None else []
+        elif (
+            row is None
+            or value != pytest.approx(float(line["value"]), rel=1e-4)
+            or row["system"] != line["system"]
+        ):
+            wrong.append(line)
+    assert len(golden) == 216
+    assert wrong == []
+    assert personal_data(stores) == []
+
+
+@REAL
+def test_own_inspections_give_their_golden_values(stores: Stores) -> None:
+    source = str(DATA / "thoth" / "inspections")
+    thoth_json(stores.settings, "ingest", "inspections", source)
+    rows = {(it["source"], it["metric"]): it for it in listed(stores.settings)}
+    with (DATA / "golden.csv").open() as stream:
+        golden = [it for it in csv.DictReader(stream) if it["system"] == "thoth"]
+    assert len(golden) == len(rows) == 6
+    for line in golden:
+        row: dict[str, Any] = rows[line["path"].rpartition("/")[2], line["metric"]]
+        assert row["value"] == pytest.approx(float(line["value"]), rel=1e-9)
+        assert (row["system"], row["unit"], row["benchmark"]) == (
+            "thoth", line["unit"], line["note"],
+        )  # fmt: skip
+        assert len(row["samples"]) == int(line["n"])
+
+
+_MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}\b", re.IGNORECASE)
+_FOLDER_OF_PERSON = re.compile(r"/(?:home|Users)/\w+|[A-Z]:\\+Users")
+_NAMED = re.compile(r'"(?:author|poc_name|poc_email|authorEmail)" *: *"([^"]+)"')
+#: Organisations, which paths of entries name; `source` is such a path.
+_PUBLIC = {"Google", "Google Cloud TPU", "HaifanData"}
+
+
+def personal_data(stores: Stores) -> list[str]:
+    """Texts in any column of any table, or in any property of the graph, that name a person."""
+    files = [it for it in DATA.rglob("*") if it.is_file() and it.stat().st_size < 2**20]
+    names = {
+        name
+        for path in files
+        for name in _NAMED.findall(path.read_text(encoding="utf-8", errors="replace"))
+    } - _PUBLIC
+    assert len(names) > 2
+    secrets = {it.lower() for it in names} | {"authoremail", "poc_", "@cornell"}
+
+    def reveals(text: str) -> bool:
+        given = text.replace(str(DATA), "")
+        matches = _MAIL.search(given) or _FOLDER_OF_PERSON.search(given)
+        return bool(matches) or any(it in given.lower() for it in secrets)
+
+    return [it for it in (*texts_of_tables(stores), *texts_of_graph(stores)) if reveals(it)]
+
+
+def texts_of_tables(stores: Stores) -> Iterator[str]:
+    with stores.engine.connect() as connection:
+        for table in sqlalchemy.inspect(connection).get_table_names():
+            for (row,) in connection.exec_driver_sql(f"SELECT t::text FROM {table} t"):
+                yield f"{table}: {row}"
+
+
+def texts_of_graph(stores: Stores) -> Iterator[str]:
+    with stores.driver.session(database=stores.database) as session:
+        for query in ("MATCH (n) RETURN properties(n)", "MATCH ()-[n]->() RETURN properties(n)"):
+            for (properties,) in session.run(query):
+                yield f"graph: {properties}"

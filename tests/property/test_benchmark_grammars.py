@@ -1,0 +1,266 @@
+"""Damaged result files of other benchmark systems give results or refusals, and never a crash."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import math
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import openpyxl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.benchmark_results import BenchmarkResult, Validity
+from tests.factories import benchmark_files as files
+from tests.factories import benchmark_tables as tables
+
+#: Files by their paths, by system and number of the sample.
+SAMPLES: dict[str, Mapping[str, str]] = {
+    "mlperf-training-v06": {
+        "a/results/s/resnet/result_0.txt": files.training_log(1_560_000_000, 1_560_003_600),
+        "a/results/s/resnet/result_1.txt": files.training_log(1_560_010_000, 1_560_013_000),
+        "a/systems/s.json": '{"framework": "TensorFlow 1.14", "number_of_nodes": 2, '
+        '"accelerators_per_node": "8", "accelerator_model_name": "Example GPU"}',
+    },
+    "mlperf-training-v05": {
+        "a/s/ssd/result_0.txt": ":::MLPv0.5.0 ssd 1544237576.8 (ssd.py:3) run_start\n"
+        ':::MLPv0.5.0 ssd 1544237976.8 (ssd.py:3) eval_accuracy: {"epoch": 1, "value": 0.21}\n'
+        ':::MLPv0.5.0 ssd 1544238576.8 (ssd.py:3) run_stop: {"success": true}\n',
+        "a/s/entry.json": '{"nodes": [{"num_nodes": 1, "num_accelerators": 8}], "os": "x"}',
+    },
+    "mlperf-training-json": {"a/s/ssd/result_0.txt": files.TRAINING_JSON_LOG},
+    "mlperf-inference-summary": {
+        "c/results/m/resnet/Server/performance/run_1/mlperf_log_summary.txt":
+            files.LOADGEN_SUMMARY.format(rate=100.5, verdict="VALID", constraints="Yes"),
+        "c/systems/m.json": '{"framework": "TensorRT 6.0, CUDA 10.1", "number_of_nodes": 1}',
+    },
+    "mlperf-inference-console": {
+        "a.txt": "TestScenario.Offline qps=44.11, mean=2.3486, time=2.49, queries=110, tiles=50:2\n"
+        "Accuracy qps=48.12, mean=0.12, acc=87.50, queries=8, t=80:0.2\n",
+    },
+    "mlperf-inference-accuracy": {"accuracy.txt": "accuracy=76.034%, good=38017, total=50000\n"},
+    "tf_cnn_benchmarks": {"1": files.TF_CNN_LOG},
+    "tf_cnn_benchmarks-json": {
+        "benchmark.log": '{"model_name": "resnet50", "run_date": "2020-01-01T00:00:00Z", '
+        '"machine_config": {"gpu_info": {"count": 1, "model": "x"}}, "run_parameters": '
+        '[{"name": "batch_size", "long_value": 32}]}',
+        "metric.log": '{"name": "current_examples_per_sec", "value": 102.0, "global_step": 1}\n'
+        '{"name": "average_examples_per_sec", "value": 101.5, "global_step": 9}\n',
+    },
+    "tf_cnn_benchmarks-table": {
+        "train-throughput.csv": "name_gpu,num_gpu,resnet50,vgg16\n2x V100,2,350.5,\nT4,1,0,N/A\n"
+    },
+    "tf_cnn_benchmarks-runs": {"1": files.TF_CNN_RUNS},
+    "pytorch-benchmark": {"a.txt": files.PYTORCH_BENCHMARK_CONSOLE},
+    "perfzero": {"a.txt": files.PERFZERO_SUMMARY},
+    "aiot-bench": {"a.txt": files.AIOT_BENCH_LOG},
+    "aiperf": {"a.txt": files.AIPERF_REPORT},
+    "pytorch-v3": {"a.txt": files.VLLM_RECORDS},
+    "pytorch-v3-lines": {"a.txt": files.TORCHAO_RECORDS},
+    "deepbench": {"a.txt": files.DEEPBENCH_CONSOLE},
+    "deepbench-convolution": {"a.txt": files.DEEPBENCH_CONVOLUTIONS},
+    "deepbench-layers": {"a.txt": files.DEEPBENCH_LAYERS},
+    "deepbench-intel": {"a.txt": "SGEMM(N,T,512,32,512) 24.6 usec 682.47345 GFlop/sec\n"},
+    "dawnbench": {
+        "CIFAR10/train/a.json": files.DAWNBENCH_ENTRY,
+        "CIFAR10/train/a.tsv": files.DAWNBENCH_TABLE,
+    },
+    "dawnbench-inference": {
+        "SQuAD/inference/a.json": '{"framework": "TensorFlow 1.9", "model": "BiDAF", '
+        '"hardware": "2 * V100", "latency": 20.5, "cost": 0.02, "f1Score": 0.75}'
+    },
+    "hpe-dlcookbook": {"a.log": files.DLBS_LOG},
+    "hpe-dlcookbook-json": {
+        "a.json": '{"data": [{"exp.model_title": "ResNet50", "results.time": 10.5, '
+        '"exp.num_gpus": 2, "results.time_data": [10, 11]}]}'
+    },
+    "jetson": {"a.txt": tables.JETSON_CONSOLE, "nx-benchmarks.csv": tables.JETSON_INPUTS},
+    "jetson-summary": {"a.txt": tables.TRTEXEC_SUMMARY},
+    "jetson-engines": {
+        "m/net_b4_ws2048_gpu.txt": tables.trtexec_log("10:00:00", [8.0, 9.0, 10.0]),
+        "m/net_b1_ws1024_dla1.txt": tables.trtexec_log("10:00:01", [5.0, 5.0], 5.0),
+    },
+    "ianvs": {"rank/all_rank.csv": tables.IANVS_CSV, "benchmarkingjob.yaml": tables.IANVS_JOB},
+    "ianvs-markdown": {"a.md": tables.IANVS_MARKDOWN},
+    "ianvs-box": {"a.txt": tables.IANVS_BOX},
+    "edge-aibench": {"data.csv": tables.FRAMES},
+    "edge-aibench-faces": {"a.txt": tables.FACES},
+    "edge-aibench-kernels": {"a.log": tables.NVPROF.format(script="label_image.py")},
+    "aibench": {"a.jtl": tables.jmeter_log([5, 6, 7], failed=1)},
+    "aibench-table": {"a.log": tables.NVPROF_TABLE},
+    "aibench-kernels": {"a.log": tables.NVPROF.format(script="train.py")},
+    "aibench-rouge": {
+        "a.log": "iter: 1 mle_loss: 2.5 reward: 0.0\n"
+        "m.tar scores: {'rouge-1': {'f': 0.44, 'p': 0.4, 'r': 0.5}}\n"
+    },
+    "aiia-dnn": {"a.md": tables.AIIA_TABLE},
+    "aiia-dnn-block": {"a.txt": tables.AIIA_BLOCK},
+}  # fmt: skip
+_SYSTEMS = (
+    "mlperf-training", "mlperf-inference", "tf_cnn_benchmarks", "pytorch-benchmark", "perfzero",
+    "aiot-bench", "aiperf", "pytorch-v3", "deepbench", "dawnbench", "hpe-dlcookbook", "jetson",
+    "ianvs", "edge-aibench", "aibench", "aiia-dnn",
+)  # fmt: skip
+PIECES = st.sampled_from(
+    ["", "\n", "-1", "0", "0.00", "nan", "-inf", "1e999", "1.2.3", "null", "[]", "{", '"', "#",
+     ": ", "- ", ",", "\t", "|", "9" * 400, "\x00", "µ", "²", "\u3000", "\ud83d"]
+) | st.text(max_size=8)  # fmt: skip
+
+
+def system_of_sample(sample: str) -> str:
+    return max((it for it in _SYSTEMS if sample.startswith(it)), key=len)
+
+
+def read(sample: str, contents: Mapping[str, bytes]) -> list[BenchmarkResult]:
+    with tempfile.TemporaryDirectory() as folder:
+        results, _ = files.read_files(Path(folder), system_of_sample(sample), contents)
+    for result in results:
+        assert result.value is None or math.isfinite(result.value)
+        assert all(math.isfinite(it) for it in result.samples)
+        assert result.validity is not Validity.FAILED or (result.value is None and result.reason)
+        assert result.value is not None or result.reason
+        assert "\0" not in repr(result)
+        repr(result).encode()
+    return results
+
+
+def encoded(sample: str, encoding: str = "utf-8") -> dict[str, bytes]:
+    return {place: text.encode(encoding) for place, text in SAMPLES[sample].items()}
+
+
+def without_files(results: Sequence[BenchmarkResult]) -> list[BenchmarkResult]:
+    return sorted((replace(it, files=()) for it in results), key=repr)
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_each_sample_has_a_value(sample: str) -> None:
+    assert any(it.value is not None for it in read(sample, encoded(sample)))
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+@given(data=st.data())
+def test_a_damaged_file_gives_results_or_refusals(sample: str, data: st.DataObject) -> None:
+    place = data.draw(st.sampled_from(sorted(SAMPLES[sample])))
+    text = SAMPLES[sample][place]
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(len(text), start + 40)))
+        text = text[:start] + data.draw(PIECES) + text[end:]
+    read(sample, {**encoded(sample), place: text.encode("utf-8", "replace")})
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+@given(data=st.data())
+def test_a_number_may_be_anything(sample: str, data: st.DataObject) -> None:
+    place = data.draw(st.sampled_from(sorted(SAMPLES[sample])))
+    text = SAMPLES[sample][place]
+    digits = [at for at, it in enumerate(text) if it.isdigit() and not text[at - 1].isdigit()]
+    start = data.draw(st.sampled_from(digits))
+    end = start
+    while end < len(text) and (text[end].isdigit() or text[end] == "."):
+        end += 1
+    text = text[:start] + data.draw(PIECES) + text[end:]
+    read(sample, {**encoded(sample), place: text.encode("utf-8", "replace")})
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+@given(data=st.data())
+def test_a_file_may_end_at_any_byte(sample: str, data: st.DataObject) -> None:
+    contents = encoded(sample)
+    place = data.draw(st.sampled_from(sorted(contents)))
+    end = data.draw(st.integers(0, len(contents[place])))
+    read(sample, {**contents, place: contents[place][:end]})
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+@given(data=st.data())
+def test_lines_in_another_order_give_results_or_refusals(sample: str, data: st.DataObject) -> None:
+    place = data.draw(st.sampled_from(sorted(SAMPLES[sample])))
+    lines = data.draw(st.permutations(SAMPLES[sample][place].split("\n")))
+    read(sample, {**encoded(sample), place: "\n".join(lines).encode()})
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.parametrize("spelling", ["line ends", "byte order mark", "utf-16", "zeros"])
+def test_spellings_of_a_text_give_the_same_results(sample: str, spelling: str) -> None:
+    contents = encoded(sample)
+    expected = without_files(read(sample, contents))
+    match spelling:
+        case "line ends":
+            spelled = {
+                key: it.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+                for key, it in contents.items()
+            }
+        case "byte order mark":
+            spelled = {key: codecs.BOM_UTF8 + it for key, it in contents.items()}
+        case "utf-16":
+            spelled = encoded(sample, "utf-16")
+        case _:
+            spelled = {key: it + b"\0" for key, it in contents.items()}
+            if any(it.lstrip()[:1] in (b"{", b"[") for it in contents.values()):
+                pytest.skip("a NUL character behind a JSON value refuses it")
+    actual = without_files(read(sample, spelled))
+    # Without a description, Ianvs takes the digest of the file as the name of the scenario.
+    assert [it.value for it in actual] == [it.value for it in expected]
+    assert [it.benchmark for it in actual] == [it.benchmark for it in expected]
+
+
+def workbook() -> bytes:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet.title = "Results FP32"
+    for row in (
+        ("Precision", "Single"),
+        ("Dense Matrix Multiplication", "Application", "M", "N", "K", "A Transpose", "Time (msec)"),
+        (None, "Speech", 1760, 16, 1760, "N", 0.038),
+        (None, "Speech", 1760, 32, 1760, "N", "N/A*"),
+        (None, "Speech", 1760, 64, 1760, "N", "#VALUE!"),
+        (None, "Speech", 1760, 128, 1760, "N", 0),
+    ):
+        sheet.append(row)
+    packed = io.BytesIO()
+    book.save(packed)
+    return packed.getvalue()
+
+
+def test_cells_without_a_number_are_failures() -> None:
+    results = read("deepbench", {"a.xlsx": workbook()})
+    times = [it for it in results if it.metric.name == "time"]
+    assert [it.value for it in times] == [0.038, None, None, None]
+    assert [it.reason for it in times[1:]] == [
+        "the cell is 'N/A*'", "the cell is '#VALUE!'", "the cell is '0'",
+    ]  # fmt: skip
+
+
+@given(data=st.data())
+def test_a_damaged_workbook_gives_results_or_a_refusal(data: st.DataObject) -> None:
+    content = workbook()
+    start = data.draw(st.integers(0, len(content)))
+    kept = data.draw(st.integers(start, len(content)))
+    piece = data.draw(st.binary(max_size=9))
+    read("deepbench", {"a.xlsx": b"PK\3\4" + (content[:start] + piece + content[kept:])[4:]})
+
+
+@given(data=st.data())
+def test_a_damaged_part_of_a_workbook_gives_results_or_a_refusal(data: st.DataObject) -> None:
+    packed = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(workbook())) as source,
+        zipfile.ZipFile(packed, "w") as damaged,
+    ):
+        chosen = data.draw(st.sampled_from(source.namelist()))
+        for name in source.namelist():
+            part = source.read(name)
+            if name == chosen:
+                start = data.draw(st.integers(0, len(part)))
+                piece = data.draw(st.sampled_from([b"", b"<", b"&a;", b'"', b"9" * 9, b"\xff"]))
+                part = part[:start] + piece + part[start + data.draw(st.integers(0, 30)) :]
+            damaged.writestr(name, part)
+    read("deepbench", {"a.xlsx": packed.getvalue()})

@@ -1,0 +1,34 @@
+"""Results of one system by entry: copies are told from entries that a reader returns to."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingest.benchmarks.pipeline import ScatteredResults, results_by_entry
+from tests.factories.foreign_results import foreign_result
+
+
+def test_results_that_follow_each_other_are_one_entry() -> None:
+    results = [foreign_result(1.0, source="a"), foreign_result(2.0, source="a"),
+               foreign_result(3.0, source="b")]  # fmt: skip
+    values = [[it.value for it in group] for _, group in results_by_entry(results)]
+    assert values == [[1.0, 2.0], [3.0]]
+
+
+def test_a_copy_of_the_files_is_an_entry_of_its_own() -> None:
+    """Its identifier is the same, so that it is stored once."""
+    original = foreign_result(1.0, source="a")
+    copy = foreign_result(1.0, source="b", files=original.files)
+    entries = [
+        (key, [it.source for it in group]) for key, group in results_by_entry([original, copy])
+    ]
+    assert [sources for _, sources in entries] == [["a"], ["b"]]
+    assert entries[0][0] == entries[1][0]
+
+
+def test_a_reader_that_returns_to_an_entry_is_an_error() -> None:
+    """Its later results would be lost, because the entry is stored already."""
+    scattered = [foreign_result(1.0, source="a"), foreign_result(2.0, source="b"),
+                 foreign_result(3.0, source="a")]  # fmt: skip
+    with pytest.raises(ScatteredResults, match="a: the results of an entry must follow each other"):
+        list(results_by_entry(scattered))

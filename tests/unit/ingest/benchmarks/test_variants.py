@@ -1,0 +1,207 @@
+"""Forms of result files that differ from the published samples: other releases, other captures."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from common.benchmark_results import Validity
+from ingest.sources.content_detection import system_of
+from tests.factories.benchmark_files import (
+    DEEPBENCH_CONVOLUTIONS,
+    DEEPBENCH_LAYERS,
+    DLBS_LOG,
+    LOADGEN_SUMMARY,
+    TF_CNN_RUNS,
+    TRAINING_JSON_LOG,
+    read_files,
+)
+from tests.factories.benchmark_tables import NVPROF_TABLE, TRTEXEC_SUMMARY
+
+
+def test_runs_in_one_console_are_told_apart(tmp_path: Path) -> None:
+    results, _ = read_files(tmp_path, "tf_cnn_benchmarks", {"log": TF_CNN_RUNS})
+    totals = [it for it in results if it.metric.name == "total_images_per_sec"]
+    assert [(it.source, it.benchmark, it.value) for it in totals] == [
+        ("log#0", "vgg16", None), ("log#1", "resnet50", 312.5), ("log#2", "resnet50", 900.25),
+    ]  # fmt: skip
+    assert totals[0].reason == "the run printed no total"
+    accuracies = {it.metric.name: it.value for it in results if "accuracy" in it.metric.name}
+    assert accuracies == {"eval_top_1_accuracy": 0.764, "eval_top_5_accuracy": 0.931}
+    (jitter,) = (it for it in results if it.metric.name == "jitter")
+    assert (jitter.value, jitter.validity) == (None, Validity.FAILED)
+
+
+def test_processes_repeat_the_head_of_a_run(tmp_path: Path) -> None:
+    head = "TensorFlow:  1.15\nModel:       resnet50\n"
+    text = "Some output\n" + 4 * head + "total images/sec: 10.5\n"
+    (total,), _ = read_files(tmp_path, "tf_cnn_benchmarks", {"log": text})
+    assert (total.source, total.value) == ("log", 10.5)
+
+
+def test_rates_without_a_head_are_of_an_unknown_model(tmp_path: Path) -> None:
+    (total,), refusals = read_files(
+        tmp_path, "tf_cnn_benchmarks", {"log": "total images/sec: 991.92\n"}
+    )
+    assert refusals == []
+    assert (total.benchmark, total.value, total.accelerators) == ("unknown", 991.92, None)
+
+
+def test_convolutions_on_a_console_have_a_time_for_each_pass(tmp_path: Path) -> None:
+    results, _ = read_files(tmp_path, "deepbench", {"log": DEEPBENCH_CONVOLUTIONS})
+    times = {it.parameters["pass"]: it.value for it in results if it.metric.name == "time"}
+    assert times == {
+        "forward": 0.1, "backward_inputs": None, "backward_weights": 0.3, "total": 0.4,
+    }  # fmt: skip
+    (rate, _) = (it for it in results if it.metric.name == "rate")
+    # 341 columns and 79 rows of outputs; see the definition of the workbooks.
+    assert rate.value == pytest.approx(2 * 341 * 79 * 32 * 1 * 5 * 20 * 4 / 0.1 / 1e9)
+    assert rate.parameters["horizontal_stride"] == 2
+
+
+def test_a_stride_of_zero_gives_no_rate(tmp_path: Path) -> None:
+    text = DEEPBENCH_CONVOLUTIONS.replace("2         2        float", "0         2        float")
+    results, _ = read_files(tmp_path, "deepbench", {"log": text})
+    assert {it.metric.name for it in results} == {"time"}
+
+
+def test_layers_on_a_console(tmp_path: Path) -> None:
+    results, _ = read_files(tmp_path, "deepbench", {"log": DEEPBENCH_LAYERS})
+    assert [(it.benchmark, it.parameters["pass"], it.value) for it in results] == [
+        ("rnn_vanilla", "forward", 8.197), ("rnn_vanilla", "backward", 9.0),
+        ("rnn_lstm", "forward", 1.5), ("rnn_lstm", "backward", None),
+    ]  # fmt: skip
+    assert results[0].parameters["hidden_units"] == 1760
+    assert {it.metric.name for it in results} == {"time"}
+
+
+def test_a_summary_of_trtexec_without_averages(tmp_path: Path) -> None:
+    results, _ = read_files(tmp_path, "jetson", {"log": TRTEXEC_SUMMARY})
+    assert {it.metric.name: it.value for it in results} == {
+        "gpu_latency": 7.35, "throughput": 2545.21,
+    }  # fmt: skip
+    assert results[0].software == {"tensorrt": "8.4.1"}
+
+
+def test_a_failed_run_of_trtexec_has_no_latency(tmp_path: Path) -> None:
+    text = TRTEXEC_SUMMARY.partition("[07/25/2022-19:02:56]")[0] + "&&&& FAILED TensorRT.trtexec\n"
+    (result,), _ = read_files(tmp_path, "jetson", {"log": text})
+    assert (result.value, result.reason) == (None, "trtexec printed no latency")
+
+
+def test_the_default_table_of_nvprof(tmp_path: Path) -> None:
+    (result,), refusals = read_files(tmp_path, "aibench", {"log": NVPROF_TABLE})
+    assert refusals == []
+    assert result.value == pytest.approx(400)
+    assert result.parameters == {
+        "share of volta_sgemm(float*, int), %": 75.0, "share of [CUDA memcpy HtoD], %": 25.0,
+    }  # fmt: skip
+
+
+def test_training_logs_with_json_lines(tmp_path: Path) -> None:
+    results, _ = read_files(tmp_path, "mlperf-training", {"s/ssd/result_0.txt": TRAINING_JSON_LOG})
+    values = {it.metric.name: it.value for it in results}
+    assert values == {"time_to_train_olympic_mean": 10.0, "eval_accuracy": 0.231}
+    assert {(it.system, it.metric.definition) for it in results} == {("mlperf-training",) * 2}
+
+
+def test_gzipped_logs_are_recognised_and_read(tmp_path: Path) -> None:
+    results, refusals = read_files(
+        tmp_path, "hpe-dlcookbook", {"a.log.gz": gzip.compress(DLBS_LOG.encode())}
+    )
+    assert refusals == []
+    assert [it.value for it in results] == [96.3, 166.1]
+
+
+def test_a_damaged_gzipped_log_is_refused(tmp_path: Path) -> None:
+    packed = gzip.compress(DLBS_LOG.encode())[:-20]
+    results, (refusal,) = read_files(tmp_path, "hpe-dlcookbook", {"a.log.gz": packed})
+    assert (results, refusal.reason) == ([], "unreadable")
+
+
+@pytest.mark.parametrize(
+    "folder", ["audit/m/resnet/Server/TEST01", "results/m/resnet/Server/test_4a"]
+)
+def test_audit_runs_are_left_out(folder: str, tmp_path: Path) -> None:
+    text = LOADGEN_SUMMARY.format(rate=5, verdict="VALID", constraints="Yes")
+    place = f"{folder}/performance/run_1/mlperf_log_summary.txt"
+    assert read_files(tmp_path, "mlperf-inference", {place: text}) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "system"),
+    [
+        (TF_CNN_RUNS, "tf_cnn_benchmarks"),
+        (DEEPBENCH_CONVOLUTIONS, "deepbench"),
+        (DEEPBENCH_LAYERS, "deepbench"),
+        (TRTEXEC_SUMMARY, "jetson"),
+        (NVPROF_TABLE, "aibench"),
+        (TRAINING_JSON_LOG, "mlperf-training"),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_variants_are_recognised(text: str, system: str, encoding: str) -> None:
+    recognised = system_of(text.encode(encoding))
+    assert recognised is not None
+    assert recognised.key == system
+
+
+def test_a_description_may_spell_the_name_of_its_machine_differently(tmp_path: Path) -> None:
+    text = LOADGEN_SUMMARY.format(rate=5, verdict="VALID", constraints="Yes")
+    files = {
+        "c/I/results/ICL-I3-1005G1_OpenVINO-Windows/resnet/Server/performance/run_1/"
+        "mlperf_log_summary.txt": text,
+        "c/I/systems/ICL-i31005G1_openvino.json": '{"host_processor_model_name": "i3-1005G1"}',
+        "c/I/systems/ICL.json": '{"host_processor_model_name": "another"}',
+    }
+    results, _ = read_files(tmp_path, "mlperf-inference", files)
+    assert {it.hardware["cpu"] for it in results} == {"i3-1005G1"}
+
+
+@pytest.mark.parametrize(
+    ("status", "validity"),
+    [
+        (': {"success": true}', Validity.VALID),
+        (': "true"', Validity.VALID),
+        (': {"success": "true"}', Validity.VALID),
+        ("", Validity.UNKNOWN),
+        (': {"success": false}', Validity.UNKNOWN),
+    ],
+)
+def test_runs_of_v05_state_their_success_in_several_ways(
+    status: str, validity: Validity, tmp_path: Path
+) -> None:
+    log = (
+        ":::MLPv0.5.0 ssd 1544237576.0 (ssd.py:3) run_start\n"
+        f":::MLPv0.5.0 ssd 1544238176.0 (ssd.py:3) run_stop{status}\n"
+    )
+    (result,), _ = read_files(tmp_path, "mlperf-training", {"s/ssd/result_0.txt": log})
+    assert (result.value, result.validity) == (10.0, validity)
+    assert (result.reason is None) == (validity is Validity.VALID)
+
+
+def test_the_score_of_minigo_is_in_its_last_evaluation(tmp_path: Path) -> None:
+    log = (
+        ':::MLL 0.0 submission_benchmark: {"value": "minigo"}\n'
+        ":::MLL 1560000000.0 run_start: {'value': None, 'metadata': {'lineno': 1}}\n"
+        ":::MLL 1560000100.0 eval_result: "
+        "{'value': 0.4, 'metadata': {'iteration': 1, 'timestamp': 90.0}}\n"
+        ":::MLL 1560000700.0 eval_result: "
+        "{'value': 0.51, 'metadata': {'iteration': 2, 'timestamp': 600.0}}\n"
+        ":::MLL 1560000900.0 run_stop: {'value': None, 'metadata': {'status': 'success'}}\n"
+    )
+    results, _ = read_files(tmp_path, "mlperf-training", {"s/minigo/result_0.txt": log})
+    assert {it.metric.name: it.value for it in results} == {
+        "time_to_train_olympic_mean": 10.0, "eval_accuracy": 0.51,
+    }  # fmt: skip
+
+
+def test_a_table_of_dawnbench_may_have_another_order_and_a_byte_order_mark(tmp_path: Path) -> None:
+    table = "\ufeffhours\tepoch\ttop5Accuracy\r\n0.25\t1\t80.5\r\n0.5\t2\t93.01\r\n"
+    recognised = system_of(table.encode())
+    assert recognised is not None
+    assert recognised.key == "dawnbench"
+    (result,), _ = read_files(tmp_path, "dawnbench", {"ImageNet/train/a.tsv": table})
+    assert result.value == 0.5
