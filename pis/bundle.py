@@ -132,13 +132,19 @@ def _body(module: str, *, entry: bool) -> str:
     lines = _without_comments(source).splitlines()
     tree = ast.parse(source)
     for node in tree.body:
-        guard = isinstance(node, ast.If) and "__main__" in ast.unparse(node.test)
-        if isinstance(node, (ast.Import, ast.ImportFrom)) or (guard and not entry):
+        if isinstance(node, (ast.Import, ast.ImportFrom)) or (_starts(node) and not entry):
             _blank(lines, node)
     for node in _docstrings(tree):
         _blank(lines, node)
     kept = [line.rstrip() for line in lines if line.strip()]
     return "\n".join([f"# {module}", *kept, ""])
+
+
+def _starts(node: ast.stmt) -> bool:
+    """Whether a statement declares or runs an indicator, which only the entry does."""
+    if isinstance(node, ast.Assign):
+        return [ast.unparse(target) for target in node.targets] == ["INDICATOR"]
+    return isinstance(node, ast.If) and "__main__" in ast.unparse(node.test)
 
 
 def _blank(lines: list[str], node: ast.stmt) -> None:

@@ -25,6 +25,19 @@ INDICATORS: dict[str, str] = {
     "import": "pis.indicators.import_time",
     "train": "pis.indicators.train",
     "infer": "pis.indicators.infer",
+    "deepbench-conv": "pis.indicators.deepbench_conv",
+    "deepbench-rnn": "pis.indicators.deepbench_rnn",
+    "attention": "pis.indicators.attention",
+    "generate": "pis.indicators.generate",
+    "compile": "pis.indicators.compile_time",
+    "cnn-throughput": "pis.indicators.cnn_throughput",
+    "batch-latency": "pis.indicators.batch_latency",
+    "batch-sweep": "pis.indicators.batch_sweep",
+    "frame-latency": "pis.indicators.frame_latency",
+    "vips": "pis.indicators.valid_images",
+    "time-to-accuracy": "pis.indicators.time_to_accuracy",
+    "automl": "pis.indicators.automl",
+    "loadgen": "pis.indicators.loadgen",
 }
 
 #: Upper bounds below those of the scripts, as each thread is started and measured.

@@ -65,7 +65,7 @@ def combination_problems(
     if framework is None:
         return
     if lock is not None and not _has(lock, framework):
-        message = f"{indicator.name} measures {framework}, which the lock lacks: lock it"
+        message = f"{indicator.name} measures {framework}, which the lock does not have: add it"
         yield SpecificationProblem(paths["framework"], message)
     for name, value in _UNSUPPORTED_BY_NUMPY if framework == "numpy" else ():
         if chosen.get(name) == value:

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from pis.indicators.errors import WrongResult
+from pis.indicators.long_runs import RUNS, SAMPLES
 from pis.indicators.peak import Peak
 from pis.indicators.results import RATE_UNITS, result_of
 from pis.indicators.timing import Timing
@@ -58,6 +59,8 @@ def test_a_checksum_that_is_no_number_is_an_error() -> None:
         ("images", "images/s", 2e9),
         ("tokens", "tokens/s", 2e9),
         ("imports", "imports/s", 2e9),
+        (SAMPLES, "samples/s", 2e9),
+        (RUNS, "runs/s", 2e9),
     ],
 )
 def test_each_amount_has_its_unit_of_rate(unit: str, shown: str, rate: float) -> None:

@@ -1,0 +1,386 @@
+"""The metrics of indicators, in the vocabulary of results of other benchmark systems.
+
+The statistics of this project compare rates. A metric is what a person reads: it has a name, a
+unit, a direction and a definition, and its value follows from the durations of a job's repetitions.
+An indicator and a foreign system have the same definition only if they measure the same quantity
+in the same way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import fmean, median, pstdev
+from typing import Any
+
+from common.benchmark_results import Aggregate, Direction, Metric
+from common.units import SPOKEN, Unit
+from pis.catalogue import INDICATORS, indicator_of
+
+#: The value of a metric from the amount of work in a call and the seconds per call of each
+#: repetition.
+Formula = Callable[[float, Sequence[float]], float]
+
+#: Definitions of other systems, as the readers of their results name them.
+_DEEPBENCH = "deepbench-1"
+_TF_CNN = "tf_cnn_benchmarks-1"
+_PYTORCH_BENCHMARK = "pytorch-benchmark-1"
+_AIIA = "aiia-dnn-1"
+_EDGE_AIBENCH = "edge-aibench-2"
+_AIOT_BENCH = "aiot-bench-1"
+_MLPERF_INFERENCE = "mlperf-inference-v0.5"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredMetric:
+    """A metric that an indicator measures.
+
+    :param benchmark: name of the benchmark, equal to that of foreign results if their definition is
+    :param aggregate: how the value follows from the repetitions
+    """
+
+    benchmark: str
+    metric: Metric
+    aggregate: Aggregate
+    formula: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class MetricValue:
+    """The value of a metric in one job.
+
+    :param samples: the values of the repetitions, if the value is a summary of such values
+    """
+
+    declared: DeclaredMetric
+    value: float
+    samples: tuple[float, ...] = ()
+
+
+def metrics_of(
+    name: str, parameters: Mapping[str, Any] | None = None, unit: Unit | None = None
+) -> tuple[DeclaredMetric, ...]:
+    """The metrics of the indicator ``name``, the one that comparisons use first.
+
+    :param parameters: those of one measurement; some indicators measure several quantities
+    :param unit: of the measurement's rate; by default that of the indicator's default parameters
+    :raises UnknownIndicator: if there is no such indicator
+
+    >>> [it.metric.name for it in metrics_of("deepbench-conv", {"pass": "forward"})]
+    ['time', 'rate']
+    >>> metrics_of("gemm")[0].metric.definition
+    'thoth-gemm-1'
+    """
+    indicator_of(name)
+    return _DECLARED.get(name, _own)(name, parameters or {}, unit or _default_unit(name))
+
+
+def _default_unit(name: str) -> Unit:
+    return _DEFAULT_UNITS.get(name, Unit.FLOP_PER_SECOND)
+
+
+@cache
+def names_by_title() -> dict[str, str]:
+    """Names of the indicators by their titles in documents, such as ``PiMatmul``."""
+    return {indicator_of(name).title: name for name in INDICATORS}
+
+
+def metric_values(
+    title: str,
+    parameters: Mapping[str, Any],
+    unit: Unit,
+    rate: float,
+    elapsed_s: float,
+    repetitions_s: Sequence[float] = (),
+) -> Iterator[MetricValue]:
+    """The value of each metric in one measurement of a job; none for a script of a user.
+
+    :param title: of the indicator in the document
+    :param rate: in ``unit``
+    :param elapsed_s: seconds per call
+    :param repetitions_s: seconds per call of each repetition; empty if the document has none
+
+    >>> values = metric_values("PiMatmul", {}, Unit.FLOP_PER_SECOND, 4e9, 0.5, (0.25, 0.5, 1.0))
+    >>> [(it.value, it.samples) for it in values]
+    [(4.0, (8.0, 4.0, 2.0))]
+    """
+    name = names_by_title().get(title)
+    if name is None:
+        return
+    amount, seconds = rate * elapsed_s, tuple(repetitions_s) or (elapsed_s,)
+    for declared in metrics_of(name, parameters, unit):
+        samples: tuple[float, ...] = ()
+        if declared.aggregate in _OF_SAMPLES and len(seconds) > 1:
+            samples = tuple(declared.formula(amount, (sample,)) for sample in seconds)
+        yield MetricValue(declared, declared.formula(amount, seconds), samples)
+
+
+#: Units of the rates with default parameters, where they are not FLOP/s.
+_DEFAULT_UNITS = {
+    "memory": Unit.BYTES_PER_SECOND,
+    "import": Unit.IMPORTS_PER_SECOND,
+    "generate": Unit.TOKENS_PER_SECOND,
+    **dict.fromkeys(
+        ("train", "infer", "compile", "cnn-throughput", "batch-latency", "batch-sweep"),
+        Unit.IMAGES_PER_SECOND,
+    ),
+}
+
+#: Rules whose samples are values of the same metric.
+_OF_SAMPLES = frozenset(
+    {Aggregate.MEAN, Aggregate.MEDIAN, Aggregate.P50, Aggregate.P90, Aggregate.P99,
+     Aggregate.MAXIMUM, Aggregate.MINIMUM}
+)  # fmt: skip
+
+
+def median_rate(factor: float = 1.0) -> Formula:
+    """Work over the median time, divided by ``factor``.
+
+    >>> median_rate()(6.0, (1.0, 2.0, 9.0))
+    3.0
+    """
+    return lambda amount, seconds: amount / median(seconds) / factor
+
+
+def mean_rate(factor: float = 1.0) -> Formula:
+    """Work over the mean time: all work over all time.
+
+    >>> mean_rate()(6.0, (1.0, 2.0, 9.0))
+    1.5
+    """
+    return lambda amount, seconds: amount / fmean(seconds) / factor
+
+
+def mean_of_rates(amount: float, seconds: Sequence[float]) -> float:
+    """The mean of the repetitions' rates.
+
+    >>> mean_of_rates(6.0, (1.0, 2.0, 3.0))
+    3.6666666666666665
+    """
+    return fmean(amount / sample for sample in seconds)
+
+
+def median_time(factor: float = 1.0) -> Formula:
+    """The median time, multiplied by ``factor``.
+
+    >>> median_time(1e3)(6.0, (1.0, 2.0, 9.0))
+    2000.0
+    """
+    return lambda amount, seconds: median(seconds) * factor
+
+
+def mean_time(factor: float = 1.0) -> Formula:
+    """The mean time, multiplied by ``factor``."""
+    return lambda amount, seconds: fmean(seconds) * factor
+
+
+def time_percentile(per_cent: int, factor: float = 1.0) -> Formula:
+    """The time at index ``floor(p n)`` of ``n`` ordered times, at most the last one.
+
+    >>> time_percentile(50)(1.0, (4.0, 1.0, 3.0, 2.0)), time_percentile(99)(1.0, (4.0, 1.0))
+    (3.0, 4.0)
+    """
+
+    def of(amount: float, seconds: Sequence[float]) -> float:
+        ordered = sorted(seconds)
+        return ordered[min(len(ordered) * per_cent // 100, len(ordered) - 1)] * factor
+
+    return of
+
+
+def rate_uncertainty(amount: float, seconds: Sequence[float]) -> float:
+    """Standard deviation of the rates (that of a population) over the root of their number.
+
+    >>> rate_uncertainty(4.0, (1.0, 2.0, 1.0, 2.0))  # rates 4, 2, 4, 2: deviation 1
+    0.5
+    """
+    rates = [amount / sample for sample in seconds]
+    return pstdev(rates) / math.sqrt(len(rates))
+
+
+def rate_jitter(amount: float, seconds: Sequence[float]) -> float:
+    """1.4826 times the median absolute deviation of the rates.
+
+    >>> rate_jitter(4.0, (1.0, 2.0, 4.0))  # rates 4, 2, 1: deviations 2, 0, 1
+    1.4826
+    """
+    rates = [amount / sample for sample in seconds]
+    middle = median(rates)
+    return 1.4826 * median(abs(rate - middle) for rate in rates)
+
+
+def _own(name: str, parameters: Mapping[str, Any], unit: Unit) -> tuple[DeclaredMetric, ...]:
+    """The median rate, by a definition of this project."""
+    multiple = SPOKEN[unit]
+    metric = Metric("rate", multiple.name, Direction.HIGHER, f"thoth-{name}-1")
+    return (DeclaredMetric(name, metric, Aggregate.MEDIAN, median_rate(multiple.factor)),)
+
+
+def _time(benchmark: str, definition: str) -> DeclaredMetric:
+    metric = Metric("time", "ms", Direction.LOWER, definition)
+    return DeclaredMetric(benchmark, metric, Aggregate.MEDIAN, median_time(1e3))
+
+
+def _gemm(name: str, parameters: Mapping[str, Any], unit: Unit) -> tuple[DeclaredMetric, ...]:
+    """The rate counts k - 1 additions per result, DeepBench's counts k: only times are equal."""
+    return (*_own(name, parameters, unit), _time("gemm", _DEEPBENCH))
+
+
+def _convolution(
+    name: str, parameters: Mapping[str, Any], unit: Unit
+) -> tuple[DeclaredMetric, ...]:
+    metric = Metric("rate", "TFLOPS", Direction.HIGHER, _DEEPBENCH)
+    rate = DeclaredMetric("convolution", metric, Aggregate.MEDIAN, median_rate(1e12))
+    return (_time("convolution", _DEEPBENCH), rate)
+
+
+def _recurrent(name: str, parameters: Mapping[str, Any], unit: Unit) -> tuple[DeclaredMetric, ...]:
+    """DeepBench's formulas count the products with the state only: only times are equal."""
+    cell = str(parameters.get("cell", "rnn"))
+    time = _time("rnn_vanilla" if cell == "rnn" else f"rnn_{cell}", _DEEPBENCH)
+    return (time, *_own(name, parameters, unit))
+
+
+def _compilation(
+    name: str, parameters: Mapping[str, Any], unit: Unit
+) -> tuple[DeclaredMetric, ...]:
+    metric = Metric("compile_time", "s", Direction.LOWER, f"thoth-{name}-1")
+    time = DeclaredMetric(name, metric, Aggregate.MEDIAN, median_time())
+    if parameters.get("phase") in ("cold", "warm"):
+        return (time,)
+    rate = _own(name, parameters, unit)
+    return rate if parameters.get("phase") == "call" else (time, *rate)
+
+
+def _throughput(name: str, parameters: Mapping[str, Any], unit: Unit) -> tuple[DeclaredMetric, ...]:
+    """The quantities of tf_cnn_benchmarks, for steps that are timed one by one."""
+    if unit is not Unit.IMAGES_PER_SECOND:
+        return _own(name, parameters, unit)
+    rules: tuple[tuple[str, Direction, Aggregate, Formula], ...] = (
+        ("total_images_per_sec", Direction.HIGHER, Aggregate.TOTAL, mean_rate()),
+        ("images_per_sec", Direction.HIGHER, Aggregate.MEAN, mean_rate()),
+        ("uncertainty", Direction.LOWER, Aggregate.SINGLE, rate_uncertainty),
+        ("jitter", Direction.LOWER, Aggregate.SINGLE, rate_jitter),
+    )
+    return tuple(
+        DeclaredMetric(name, Metric(metric, "images/s", direction, _TF_CNN), aggregate, formula)
+        for metric, direction, aggregate, formula in rules
+    )
+
+
+def _batch_latency(
+    name: str, parameters: Mapping[str, Any], unit: Unit
+) -> tuple[DeclaredMetric, ...]:
+    latency = Metric("seconds_per_batch", "s", Direction.LOWER, _PYTORCH_BENCHMARK)
+    declared = DeclaredMetric(name, latency, Aggregate.MEAN, mean_time())
+    if unit is not Unit.IMAGES_PER_SECOND:
+        return (declared,)
+    rate = Metric("images_per_second", "images/s", Direction.HIGHER, _PYTORCH_BENCHMARK)
+    return (declared, DeclaredMetric(name, rate, Aggregate.MEAN, mean_of_rates))
+
+
+def _batch_sweep(
+    name: str, parameters: Mapping[str, Any], unit: Unit
+) -> tuple[DeclaredMetric, ...]:
+    latency = Metric("latency", "ms", Direction.LOWER, _AIIA)
+    declared = DeclaredMetric(name, latency, Aggregate.MEAN, mean_time(1e3))
+    if unit is not Unit.IMAGES_PER_SECOND:
+        return (declared,)
+    rate = Metric("throughput", "frames/s", Direction.HIGHER, _AIIA)
+    return (declared, DeclaredMetric(name, rate, Aggregate.MEAN, mean_rate()))
+
+
+def _frame_latency(
+    name: str, parameters: Mapping[str, Any], unit: Unit
+) -> tuple[DeclaredMetric, ...]:
+    """Latencies of single frames; the form ``tail`` has one percentile for each group of frames."""
+    if parameters.get("form") == "tail":
+        metric = Metric("frame_latency_p99", "s", Direction.LOWER, f"thoth-{name}-1")
+        return (DeclaredMetric(name, metric, Aggregate.MEDIAN, median_time()),)
+    rules = (
+        ("mean", Aggregate.MEAN, mean_time()),
+        ("p50", Aggregate.P50, time_percentile(50)),
+        ("p90", Aggregate.P90, time_percentile(90)),
+        ("p99", Aggregate.P99, time_percentile(99)),
+        ("max", Aggregate.MAXIMUM, time_percentile(100)),
+    )
+    return tuple(
+        DeclaredMetric(
+            name,
+            Metric(f"frame_latency_{suffix}", "s", Direction.LOWER, _EDGE_AIBENCH),
+            aggregate,
+            formula,
+        )
+        for suffix, aggregate, formula in rules
+    )
+
+
+def _valid_images(
+    name: str, parameters: Mapping[str, Any], unit: Unit
+) -> tuple[DeclaredMetric, ...]:
+    score = "vops" if parameters.get("score") == "vops" else "vips"
+    spoken = "FLOP/s" if score == "vops" else "images/s"
+    metric = Metric(score, spoken, Direction.HIGHER, _AIOT_BENCH)
+    return (DeclaredMetric(name, metric, Aggregate.MEDIAN, median_rate()),)
+
+
+def _time_to_accuracy(
+    name: str, parameters: Mapping[str, Any], unit: Unit
+) -> tuple[DeclaredMetric, ...]:
+    metric = Metric("time_to_accuracy", "s", Direction.LOWER, f"thoth-{name}-1")
+    return (DeclaredMetric(name, metric, Aggregate.MEDIAN, median_time()),)
+
+
+def _search(name: str, parameters: Mapping[str, Any], unit: Unit) -> tuple[DeclaredMetric, ...]:
+    """AIPerf's formula; its rules also demand an hour, its data set and an accuracy."""
+    metric = Metric("score", "GFLOPS", Direction.HIGHER, f"thoth-{name}-1")
+    return (DeclaredMetric(name, metric, Aggregate.MEDIAN, median_rate(1e9)),)
+
+
+def _load(name: str, parameters: Mapping[str, Any], unit: Unit) -> tuple[DeclaredMetric, ...]:
+    """The headline of a scenario, by LoadGen's name for it.
+
+    The scenario multi stream of v0.5 had another definition: the most samples per query.
+    """
+    latency, rate = Direction.LOWER, Direction.HIGHER
+    scenario = str(parameters.get("scenario", ""))
+    headlines: dict[str, tuple[Metric, Formula]] = {
+        "single-stream": (
+            Metric("90th percentile latency (ns)", "ns", latency, _MLPERF_INFERENCE),
+            median_time(1e9),
+        ),
+        "multi-stream": (
+            Metric("99th percentile latency (ns)", "ns", latency, f"thoth-{name}-1"),
+            median_time(1e9),
+        ),
+        "server": (
+            Metric("Scheduled samples per second", "samples/s", rate, _MLPERF_INFERENCE),
+            median_rate(),
+        ),
+        "offline": (
+            Metric("Samples per second", "samples/s", rate, _MLPERF_INFERENCE),
+            median_rate(),
+        ),
+    }
+    if scenario not in headlines:
+        return tuple(it for each in headlines for it in _load(name, {"scenario": each}, unit))
+    metric, formula = headlines[scenario]
+    return (DeclaredMetric(name, metric, Aggregate.MEDIAN, formula),)
+
+
+_DECLARED: dict[str, Callable[[str, Mapping[str, Any], Unit], tuple[DeclaredMetric, ...]]] = {
+    "gemm": _gemm,
+    "deepbench-conv": _convolution,
+    "deepbench-rnn": _recurrent,
+    "compile": _compilation,
+    "cnn-throughput": _throughput,
+    "batch-latency": _batch_latency,
+    "batch-sweep": _batch_sweep,
+    "frame-latency": _frame_latency,
+    "vips": _valid_images,
+    "time-to-accuracy": _time_to_accuracy,
+    "automl": _search,
+    "loadgen": _load,
+}
