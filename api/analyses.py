@@ -20,13 +20,15 @@ from api.service import service
 from common.errors import StoreUnavailable
 from common.formats.json_documents import digest
 from graph.record import analyses
-from graph.record.analyses import Analysis, AnalysisKind, AnalysisState, NewAnalysis
+from graph.record.analyses import Analysis, AnalysisKind, NewAnalysis
 from graph.record.tokens import Scope
 
 #: How long a submission waits for a quick result, s; then the client has to poll.
 PATIENCE_S = 0.3
-#: First pause between two polls, s; each is 1.5 times as long as the one before.
-_PAUSE_S = 0.008
+#: Longest time that a request for a result may wait for it, s.
+LONGEST_WAIT_S = 10.0
+#: First pause between two polls, s; each is 1.5 times as long as the one before, up to the longest.
+_PAUSE_S, _LONGEST_PAUSE_S = 0.008, 0.05
 #: Task and queue of the job for each kind of analysis.
 _JOBS = {
     AnalysisKind.ADVICE: ("advice.make", QueueName.PEOPLE),
@@ -82,7 +84,7 @@ def submit(
             earlier = analyses.earlier_than(connection, new)
         if earlier is not None:
             wrote_nothing()
-            return _soon_ended(earlier), True
+            return _awaited(earlier, PATIENCE_S), True
     with stores.writing() as connection:
         accepted, cached = analyses.accept(connection, stores.settings, new, force=force)
         if not cached:
@@ -93,7 +95,7 @@ def submit(
             stores.queue.enqueue(connection, job)
     if cached:
         wrote_nothing()
-    return _soon_ended(accepted), cached
+    return _awaited(accepted, PATIENCE_S), cached
 
 
 def existing(analysis_id: str, kind: AnalysisKind) -> Analysis:
@@ -112,13 +114,20 @@ def existing(analysis_id: str, kind: AnalysisKind) -> Analysis:
     return analysis
 
 
-def result(analysis: Analysis) -> bytes:
+def result(analysis: Analysis, wait_s: float = 0.0) -> bytes:
     """The stored result of an analysis.
 
+    :param wait_s: how long to wait until it ends; not at all if as many clients as may wait do
     :raises ApiError: 202 while it is not finished, 400 if it ended without a result
     """
     # Clients of the original service expect the state in `status`; in RFC 9457 that is a number.
     name = "status" if request.path.startswith(COMPATIBLE) else "analysis"
+    waiters = service().waiters
+    if wait_s > 0 and not analysis.state.is_terminal and waiters.acquire(blocking=False):
+        try:
+            analysis = _awaited(analysis, wait_s)
+        finally:
+            waiters.release()
     status = {name: status_document(analysis)}
     if not analysis.state.is_terminal:
         message = "the analysis is not finished: try again"
@@ -165,18 +174,15 @@ def log_document(analysis: Analysis) -> dict[str, Any]:
     return {"parameters": {"analysis_id": analysis.analysis_id}, "log": log or None}
 
 
-def _soon_ended(analysis: Analysis) -> Analysis:
-    """Poll an analysis for up to :data:`PATIENCE_S` until it ends.
+def _awaited(analysis: Analysis, wait_s: float) -> Analysis:
+    """Poll an analysis for up to ``wait_s`` until it ends.
 
     The analysis is already accepted, so an unavailable store ends only the wait, not the analysis.
     """
-    until, pause = time.monotonic() + PATIENCE_S, _PAUSE_S
-    while (
-        analysis.state in (AnalysisState.PENDING, AnalysisState.RUNNING)
-        and time.monotonic() + pause < until
-    ):
+    until, pause = time.monotonic() + wait_s, _PAUSE_S
+    while not analysis.state.is_terminal and time.monotonic() + pause < until:
         time.sleep(pause)
-        pause *= 1.5
+        pause = min(pause * 1.5, _LONGEST_PAUSE_S)
         try:
             with service().glancing() as connection:
                 analysis = analyses.analysis_of(connection, analysis.analysis_id) or analysis

@@ -10,7 +10,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from api import audit, authentication, errors, health, metrics, request_context, security_headers
 from api.amun import blueprints as inspecting
 from api.openapi import OpenApi
-from api.pages.docs import blueprint as docs
+from api.pages import blueprints as pages
 from api.rate_limits import RequestLimits
 from api.resources import blueprints as own
 from api.server import access_log
@@ -64,7 +64,8 @@ def create_app(
     api = OpenApi(app)
     for blueprint in (*compatible(), *inspecting(), *own()):
         api.register_blueprint(blueprint)
-    app.register_blueprint(docs)
+    for page in pages():
+        app.register_blueprint(page)
     return app
 
 

@@ -1,4 +1,4 @@
-"""Authentication and scopes: bearer tokens, which clients send in the Authorization header."""
+"""Authentication and scopes: bearer tokens in the Authorization header, and sessions of pages."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from flask import Flask, g, request
+from flask import Flask, current_app, g, request
 
 from api.errors import ApiError, ProblemType
 from api.service import service
 from api.token_throttle import TokenThrottle
-from graph.record.tokens import Scope, Token, digest_of, token_shown
+from graph.record.tokens import Scope, Token, digest_of, session_token, token_shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 #: Query parameter in which old clients send their token.
 _IN_QUERY = "token"
+#: WSGI key that pages set in their own requests to the API: the client's token, or ``None``.
+PAGE_TOKEN = "thoth.page_token"  # noqa: S105
+#: Cookie with the secret of a session, which only pages accept.
+SESSION_COOKIE = "thoth_session"
+#: How the names of the blueprints of pages begin.
+PAGES = "pages-"
+#: Key of the throttle in ``app.extensions``.
+_GUESSES = "thoth-token-throttle"
 #: Endpoints that are open to everybody, even with an invalid token.
 OPEN = frozenset({"livez", "readyz", "liveness", "readiness"})
 
@@ -28,11 +36,15 @@ def register(app: Flask, guesses: TokenThrottle) -> None:
     :param guesses: counts invalid tokens and refuses addresses that send too many
     """
 
+    app.extensions[_GUESSES] = guesses
+
     @app.before_request
     def _identify() -> None:
         g.token = None
-        if request.endpoint not in OPEN:
-            g.token = _shown(guesses)
+        if PAGE_TOKEN in request.environ:
+            g.token = request.environ[PAGE_TOKEN]
+        elif request.endpoint not in OPEN:
+            g.token = _shown(guesses) or _of_session()
 
 
 def token() -> Token | None:
@@ -85,19 +97,12 @@ def require_token() -> Token:
     return client
 
 
-def _shown(guesses: TokenThrottle) -> Token | None:
-    """The token of this request; ``None`` if it has none.
+def token_of(secret: str) -> Token:
+    """The valid token with this secret.
 
-    :raises ApiError: 401 if it is invalid, 429 if its address sent too many invalid ones
+    :raises ApiError: 401 if there is none, 429 if the address sent too many invalid ones
     """
-    try:
-        secret = _secret()
-    except ApiError:
-        guesses.check("")
-        guesses.refused()
-        raise
-    if secret is None:
-        return None
+    guesses: TokenThrottle = current_app.extensions[_GUESSES]
     digest = digest_of(secret)
     guesses.check(digest)
     with service().writing() as connection:
@@ -109,6 +114,29 @@ def _shown(guesses: TokenThrottle) -> Token | None:
         )
     guesses.accepted(digest)
     return client
+
+
+def _shown(guesses: TokenThrottle) -> Token | None:
+    """The token of this request; ``None`` if it has none.
+
+    :raises ApiError: 401 if it is invalid, 429 if its address sent too many invalid ones
+    """
+    try:
+        secret = _secret()
+    except ApiError:
+        guesses.check("")
+        guesses.refused()
+        raise
+    return None if secret is None else token_of(secret)
+
+
+def _of_session() -> Token | None:
+    """The token of the session of a page; ``None`` without a session that is still open."""
+    secret = request.cookies.get(SESSION_COOKIE)
+    if secret is None or not (request.blueprint or "").startswith(PAGES):
+        return None
+    with service().reading() as connection:
+        return session_token(connection, secret)
 
 
 def _secret() -> str | None:

@@ -15,7 +15,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from sqlalchemy import Connection
 
-from api.authentication import require
+from api.authentication import PAGE_TOKEN, require
 from api.jobs.queue import QueueName
 from api.metrics_files import files
 from api.rate_limits import UNLIMITED
@@ -23,6 +23,7 @@ from api.service import ServiceStores, service
 from common.errors import ProjectError
 from graph.record.analyses import states, times, workers
 from graph.record.freshness import COUNTED, lag_of
+from graph.record.notices import notice_lag
 from graph.record.tokens import Scope
 
 #: A worker without a heartbeat for this long is not counted.
@@ -59,6 +60,19 @@ class StoreMetrics(Collector):
         yield GaugeMetricFamily(
             "thoth_outbox_age_seconds", "How long the oldest of them has waited.",
             value=behind.oldest_s,
+        )  # fmt: skip
+        notices = notice_lag(connection)
+        yield GaugeMetricFamily(
+            "thoth_notices_waiting", "Notices that wait for their first or next attempt.",
+            value=notices.waiting,
+        )  # fmt: skip
+        yield GaugeMetricFamily(
+            "thoth_notices_age_seconds", "How long the oldest of them has waited.",
+            value=notices.oldest_s,
+        )  # fmt: skip
+        yield GaugeMetricFamily(
+            "thoth_notices_given_up", "Notices that were given up within a day.",
+            value=notices.given_up,
         )  # fmt: skip
         yield GaugeMetricFamily(
             "thoth_workers", "Workers with a heartbeat within 20 seconds.",
@@ -147,7 +161,7 @@ def _begin() -> None:
 
 
 def _count(response: Response) -> Response:
-    if request.endpoint in UNLIMITED:
+    if request.endpoint in UNLIMITED or PAGE_TOKEN in request.environ:
         return response
     route = request.url_rule.rule if request.url_rule else "none"
     method = request.method if request.method in _METHODS else "other"

@@ -8,7 +8,7 @@ from limits.errors import ConfigurationError
 from limits.storage import storage_from_string
 from limits.strategies import FixedWindowRateLimiter
 
-from api.authentication import OPEN, token
+from api.authentication import OPEN, PAGE_TOKEN, token
 from api.client_addresses import is_loopback
 from api.errors import ApiError, ProblemType
 from api.request_bodies import BoundedRequest
@@ -55,6 +55,8 @@ class RequestLimits:
         self._app.before_request(self._count)
 
     def _count(self) -> None:
+        if PAGE_TOKEN in request.environ:
+            return  # the request for the page is counted
         shown = token()
         if request.endpoint in OPEN or (request.endpoint in UNLIMITED and (shown or _is_near())):
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 from marshmallow import EXCLUDE, INCLUDE, RAISE, Schema, ValidationError, fields, validate
@@ -55,6 +55,24 @@ def moment(description: str, *, null: bool = False) -> fields.AwareDateTime:
     metadata = described(description, "2026-01-01T00:00:00+00:00")
     return fields.AwareDateTime(
         format="iso", default_timezone=UTC, required=True, allow_none=null, metadata=metadata
+    )
+
+
+class FilterMoment(fields.AwareDateTime):
+    """A time in a query, in UTC: PostgreSQL refuses offsets of more than 15:59 hours."""
+
+    def _deserialize(self, *arguments: Any, **more: Any) -> datetime:
+        value: datetime = super()._deserialize(*arguments, **more)
+        try:
+            return value.astimezone(UTC)
+        except OverflowError as error:
+            raise ValidationError("is outside of the years 1 to 9999 in UTC") from error
+
+
+def filter_moment(description: str, example: str) -> FilterMoment:
+    """A time by which a list is filtered; without an offset, it is in UTC."""
+    return FilterMoment(
+        format="iso", default_timezone=UTC, metadata=described(description, example)
     )
 
 

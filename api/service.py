@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from typing import cast
 
 import sqlalchemy
@@ -55,6 +55,8 @@ class ServiceStores:
             settings, statement_timeout_s, connections
         )
         self.queue = Queue(self.engine, settings.queue_limit)
+        #: Limits clients that wait for a result, so that half the threads answer other requests.
+        self.waiters = BoundedSemaphore(max(1, (connections or 0) // 2))
         self._lock = Lock()
         self._opened: _Opened | None = None
 

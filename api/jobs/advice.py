@@ -20,7 +20,7 @@ from adviser.answering.answers import (
     store,
 )
 from adviser.answering.index_resolution import IndexResolution, named
-from adviser.answering.missing_packages import lacks_releases
+from adviser.answering.missing_packages import lacks_releases, lacks_releases_of_roots
 from adviser.answering.recorded_advice import recorded, replayed, request_in, why_it_may_differ
 from adviser.answering.target_hardware import recorded_target
 from adviser.explain import ForcedStack, why_not
@@ -34,9 +34,9 @@ from api.jobs.request_run import log_for_client, store_result
 from api.jobs.uploads import PROJECT_SOON
 from api.jobs.worker_context import WorkerContext
 from common.formats.json_documents import digest_bytes
-from graph.candidates import IndexesSilent
+from graph.candidates import Absence, IndexesSilent
 from graph.engine import Stores
-from graph.evidence import RecordedHardware
+from graph.evidence import Evidence, RecordedHardware
 from graph.record.advice import report_document_of
 from graph.record.analyses import Analysis, supersede
 from graph.record.hardware import jobs_on, recorded_hardware
@@ -85,19 +85,34 @@ def _answered(
 
     :param may_fetch: whether releases that the store lacks are read from the indexes
     """
-    roots = [it.text for it in request.requirements]
-    known = worker.kept_knowledge(stores, roots, request.environment)
-    if may_fetch and lacks_releases(stores, request, known[0]):
+    known: tuple[Snapshot, Evidence] | None = None
+    # Reading the graph would be in vain.
+    fetch = may_fetch and lacks_releases_of_roots(stores, request)
+    if not fetch:
+        known = _kept_knowledge(worker, stores, request)
+        fetch = may_fetch and lacks_releases(stores, request, known[0])
+    absences: Mapping[str, Absence] = {}
+    if fetch:
         began = perf_counter()
         listed = read_over_indexes(worker, stores, analysis, request, IndexResolution.advise)
         if not isinstance(listed, IndexesSilent):
             timings, advice_id = {"indexes_s": perf_counter() - began}, analysis.analysis_id
             return reported(stores, named(listed), timings, all_listed=True, advice_id=advice_id)
-        known = with_absences(known[0], listed.absences), known[1]
+        absences = listed.absences
+    snapshot, evidence = known or _kept_knowledge(worker, stores, request)
+    if fetch:
+        snapshot = with_absences(snapshot, absences)
     return answer(
         stores, request, worker.resolver.resolve,
-        reader=lambda *_: known, advice_id=analysis.analysis_id,
+        reader=lambda *_: (snapshot, evidence), advice_id=analysis.analysis_id,
     )  # fmt: skip
+
+
+def _kept_knowledge(
+    worker: WorkerContext, stores: Stores, request: StackRequest
+) -> tuple[Snapshot, Evidence]:
+    roots = [it.text for it in request.requirements]
+    return worker.kept_knowledge(stores, roots, request.environment)
 
 
 def _log_outcome(answered: Answer, *, debug: bool) -> None:

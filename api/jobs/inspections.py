@@ -7,13 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from api.jobs.queue import Queue, QueueJob, QueueName
 from api.jobs.request_run import log_for_client, store_result
 from api.jobs.uploads import take_in
 from api.jobs.worker_context import WorkerContext
 from common.errors import AlreadyRunning
 from common.settings import Settings
-from graph.record.analyses import Analysis
-from pis.amun.inspect import InspectOptions, inspect
+from graph.engine import Stores
+from graph.record.analyses import Analysis, AnalysisKind, NewAnalysis, accept, analysis_of
+from graph.record.postgresql_helpers import lock_name
+from pis.amun.free_machine import free_machine
+from pis.amun.inspect import InspectOptions, inspect, inspections_of
 from pis.amun.launchers import BuildFailed, Inspection, Job
 from pis.amun.launchers.local import LocalLauncher
 from pis.amun.outcomes import InspectionOutcome
@@ -35,6 +39,39 @@ def options_of(settings: Settings, submission: str) -> InspectOptions:
     :param submission: random, so that the same specification can be measured again
     """
     return InspectOptions(folder_of(settings).absolute(), submission=submission)
+
+
+def enqueue_inspection(
+    stores: Stores, queue: Queue, value: Mapping[str, Any], submission: str
+) -> tuple[str, bool]:
+    """Accept a specification of this machine, and enqueue its run; safe to repeat.
+
+    :param submission: an equal specification with an equal submission is the same inspection
+    :returns: the identifier of the inspection, and whether it is new
+    :raises InvalidSpecification: if the specification is invalid
+    :raises Overloaded: if too many jobs wait; then nothing is stored
+    """
+    settings = stores.settings
+    specification = load_specification(value, dict(settings.package_indexes))
+    (inspection,) = inspections_of([specification], "local", options_of(settings, submission))
+    document = inspection.specification.document
+    parameters = {k: v for k, v in document.items() if k not in ("script", "files", "python")}
+    new = NewAnalysis(
+        inspection.inspection_id,
+        AnalysisKind.INSPECTION,
+        {"specification": dict(value), "submission": submission},
+        {**parameters, "script_sha256": inspection.script.sha256},
+        submission,
+    )
+    with stores.engine.begin() as connection:
+        lock_name(connection, new.analysis_id)
+        if analysis_of(connection, new.analysis_id) is not None:
+            return new.analysis_id, False
+        queue.admit(connection, QueueName.INSPECTIONS)
+        accept(connection, settings, new, force=True)
+        job = QueueJob("inspections.run", QueueName.INSPECTIONS, {"analysis_id": new.analysis_id})
+        queue.enqueue(connection, job)
+    return new.analysis_id, True
 
 
 def run_inspection(worker: WorkerContext, analysis: Analysis, request: dict[str, Any]) -> str:
@@ -72,15 +109,16 @@ def _in_turn(
     until = time.monotonic() + _PATIENCE_S
     launcher = LocalLauncher(settings)
     try:
-        while True:
-            try:
-                (outcome,) = inspect([specification], launcher, options, _LogProgress())
-            except AlreadyRunning:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(_PAUSE_S)
-            else:
-                return outcome
+        with free_machine(_PATIENCE_S, on_wait=log_for_client):
+            while True:
+                try:
+                    (outcome,) = inspect([specification], launcher, options, _LogProgress())
+                except AlreadyRunning:
+                    if time.monotonic() > until:
+                        raise
+                    time.sleep(_PAUSE_S)
+                else:
+                    return outcome
     finally:
         launcher.close()
 

@@ -52,7 +52,7 @@ _ENDED = text("SELECT procrastinate_finish_job_v1(:job, 'aborted', true)")
 class QueueName(StrEnum):
     """Names of queues. A worker takes jobs from its assigned queues. The values are stored."""
 
-    #: Jobs that people wait for.
+    #: Jobs that people wait for, and notices, which take seconds.
     PEOPLE = "people"
     #: Jobs that nobody waits for: uploads, requested fetches, nightly runs.
     BULK = "bulk"

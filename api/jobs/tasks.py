@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, cast
 
@@ -13,7 +13,7 @@ from procrastinate import Blueprint, JobContext, RetryDecision
 from procrastinate.jobs import Job
 from procrastinate.retry import BaseRetryStrategy
 
-from api.jobs.queue import NAMESPACE, QueueName
+from api.jobs.queue import NAMESPACE, QueueJob, QueueName
 from api.jobs.request_run import (
     LONGEST_PAUSE_S,
     MAX_ATTEMPTS,
@@ -34,6 +34,12 @@ P = ParamSpec("P")
 #: Limits after which a job must be hanging, because a store does not answer. A search may take a
 #: minute, the jobs of an inspection a day, and building them some hours.
 _ADVICE_S, _BULK_S, _INSPECTION_S, _NIGHT_S = 1800.0, 4 * 3600.0, 36 * 3600.0, 24 * 3600.0
+#: Far longer than a round of deliveries.
+_NOTICES_S = 600.0
+#: Sends the notices of events that a job has recorded. A round takes seconds, and a bulk job hours.
+NOTICES = QueueJob(
+    "cron.notices", QueueName.PEOPLE, {"timestamp": 0}, key="cron.notices", priority=-10
+)
 #: Key under which tasks get the context of their worker.
 CONTEXT = "worker"
 
@@ -191,6 +197,30 @@ def sync_advisories(context: JobContext, timestamp: int) -> None:
     _tell("advisories", outcome.as_json(advisories=outcome.report.as_json()), timestamp)
 
 
+@_task("cron.loop", _NIGHT_S)
+def run_loop(context: JobContext, timestamp: int) -> None:
+    """Run a night of the loop, as ``thoth loop run`` does."""
+    from loop.night import run_night
+
+    worker = _worker(context)
+    report = run_night(worker.settings, worker.resolver.resolve)
+    counts = {it.step: dict(it.output) for it in report.steps}
+    _tell("loop", {"night": report.night, "problem": report.problem, **counts}, timestamp)
+
+
+@_task("cron.notices", _NOTICES_S)
+def send_notices(context: JobContext, timestamp: int) -> None:
+    """Write the notices of new events, and send those that are due."""
+    from loop.notices import deliver_notices
+
+    worker = _worker(context)
+    counts = deliver_notices(worker.service.engine, worker.settings)
+    for target, reason in counts.unusable.items():
+        _LOG.error("notice_target_unusable", extra={"target": target, "error": reason})
+    if counts.planned or counts.delivered or counts.failed or counts.given_up:
+        _tell("notices", asdict(counts), timestamp)
+
+
 @blueprint.task(name="cron.prune", pass_context=True)
 async def prune(context: JobContext, timestamp: int) -> None:
     """Delete what has expired: ended jobs, ingested uploads, old requests."""
@@ -234,6 +264,11 @@ def schedules(settings: Settings) -> Iterator[Schedule]:
     ):
         if cron is not None:
             yield Schedule(task, cron, QueueName.BULK)
+    if settings.webhooks or settings.notice_targets:
+        yield Schedule(NOTICES.task, "* * * * *", NOTICES.queue)
+    if settings.cron_loop is not None:
+        # The night measures, so it must not run beside submitted inspections.
+        yield Schedule("cron.loop", settings.cron_loop, QueueName.INSPECTIONS)
 
 
 def register_schedules(app: procrastinate.App, settings: Settings) -> None:

@@ -20,7 +20,7 @@ from graph.engine import relational_errors
 from graph.record import analyses
 from graph.record.analyses import AnalysisState
 from graph.record.documents import UPLOAD, forget_body, forget_documents
-from graph.record.retention import forget_analyses, forget_writes
+from graph.record.retention import forget_analyses, forget_events, forget_writes
 
 #: A worker without a heartbeat for this long is dead, and its jobs return to the queue, s.
 DEAD_AFTER_S = 20.0
@@ -155,6 +155,9 @@ def _forget_old(worker: WorkerContext) -> None:
     if writes is not None:
         age = timedelta(days=writes)
         _in_batches(worker, "write", lambda it: forget_writes(it, age, BATCH))
+    if settings.keep_events_days is not None:
+        past = timedelta(days=settings.keep_events_days)
+        _in_batches(worker, "event", lambda it: forget_events(it, past, BATCH))
 
 
 def _in_batches(

@@ -102,7 +102,7 @@ class WorkerContext:
         self.service = ServiceStores(settings)
         self.resolver = ResolverWorker()
         self.watch = JobTimeouts()
-        self.index_memory = IndexMemory()
+        self.index_memory = IndexMemory(settings.index_page_age_s)
         self._known: OrderedDict[object, _KeptKnowledge] = OrderedDict()
 
     def kept_knowledge(

@@ -1,1 +1,46 @@
-"""HTML pages. Entry point: :data:`api.pages.docs.blueprint`."""
+"""Web pages: each shows what the API answers; rendered whole on the server.
+
+Entry point: :func:`blueprints`.
+"""
+
+from __future__ import annotations
+
+from flask import Blueprint
+
+
+def _static_files() -> Blueprint:
+    return Blueprint("pages-static", __name__, static_folder="static", static_url_path="/static")
+
+
+def blueprints() -> tuple[Blueprint, ...]:
+    """The blueprints of all pages."""
+    from api.pages.advice import blueprint as advice
+    from api.pages.ask import blueprint as ask
+    from api.pages.benchmarks import blueprint as benchmarks
+    from api.pages.changes import blueprint as changes
+    from api.pages.docs import blueprint as docs
+    from api.pages.hardware import blueprint as hardware
+    from api.pages.home import blueprint as home
+    from api.pages.inspections import blueprint as inspections
+    from api.pages.loop import blueprint as loop
+    from api.pages.packages import blueprint as packages
+    from api.pages.sessions import blueprint as sessions
+    from api.pages.stacks import blueprint as stacks
+    from api.pages.trust import blueprint as trust
+
+    return (
+        _static_files(),
+        docs,
+        sessions,
+        home,
+        ask,
+        advice,
+        benchmarks,
+        changes,
+        packages,
+        inspections,
+        hardware,
+        stacks,
+        loop,
+        trust,
+    )

@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from flask import Blueprint, Response, current_app, redirect, render_template, request, url_for
+from flask import Response, current_app, render_template, request
 from markupsafe import Markup, escape
 
-#: Nothing but the page's own style sheet is loaded.
-_POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'"
+from api.pages.site import Pages, render
 
-blueprint = Blueprint(
-    "docs",
-    __name__,
-    template_folder="templates",
-    static_folder="static",
-    static_url_path="/docs/static",
-)
+blueprint = Pages("docs", __name__)
 
 
 @blueprint.app_template_filter("words")
@@ -34,28 +27,22 @@ def words(text: str) -> Markup:
     )
 
 
-@blueprint.get("/")
-def root() -> Any:
-    """Redirect to the page."""
-    return redirect(url_for("docs.page"))
-
-
 @blueprint.get("/docs")
 def page() -> Response:
     """Render every operation with its parameters, bodies and responses."""
     # The document does not change after the application is created.
     cache = current_app.extensions.setdefault("docs", {})
-    if "page" not in cache:
+    if "operations" not in cache:
         document = _document()
-        cache["page"] = render_template(
-            "docs.html",
-            info=document["info"],
+        cache["info"] = document["info"]
+        content = render_template(
+            "operations.html",
             tags=[it for it in document["tags"] if it["name"] in _by_tag(document)],
             operations=_by_tag(document),
             schemas=sorted(document["components"]["schemas"].items()),
         )
-    response = Response(cache["page"], mimetype="text/html")
-    response.headers["Content-Security-Policy"] = _POLICY
+        cache["operations"] = Markup(content)  # noqa: S704 - Jinja escaped it
+    response = render("docs.html", **cache)
     response.add_etag()
     response.make_conditional(request)
     return response

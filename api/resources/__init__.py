@@ -12,9 +12,13 @@ def blueprints() -> tuple[Blueprint, ...]:
     """The blueprints of ``/api/v2``."""
     from api.resources.accepted_requests import blueprint as requests
     from api.resources.advice_requests import blueprint as advising
+    from api.resources.benchmarks import blueprint as benchmarks
+    from api.resources.changes import blueprint as changes
     from api.resources.cypher import blueprint as cypher
     from api.resources.inspections import blueprint as inspections
     from api.resources.inspections import observation_routes as observations
+    from api.resources.ledger import blueprint as ledger
+    from api.resources.loop import blueprint as loop
     from api.resources.packages import blueprint as packages
     from api.resources.packages import fetch_routes as fetches
     from api.resources.recorded_advice import blueprint as advice
@@ -24,5 +28,18 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.resources.uploads import blueprint as uploads
     from api.resources.vulnerabilities import blueprint as vulnerabilities
 
-    reads = packages, releases, vulnerabilities, stacks, inspections, observations, advice, status
+    reads = (
+        packages,
+        releases,
+        vulnerabilities,
+        stacks,
+        inspections,
+        observations,
+        advice,
+        benchmarks,
+        changes,
+        status,
+        loop,
+        ledger,
+    )
     return *reads, advising, requests, uploads, fetches, cypher

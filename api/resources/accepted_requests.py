@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from flask import Response, url_for
 from flask.views import MethodView
-from marshmallow import Schema, fields
+from marshmallow import Schema, fields, validate
 
 from api import analyses
 from api.authentication import require
@@ -18,6 +18,7 @@ from api.schema_fields import (
     StrictSchema,
     choice,
     count,
+    described,
     filter_flag,
     flag,
     json_object,
@@ -35,6 +36,20 @@ class ForceQuerySchema(StrictSchema):
     """Controls the cache."""
 
     force = filter_flag("Do not answer from the cache.")
+
+
+class WaitQuerySchema(StrictSchema):
+    """Whether to wait for a result."""
+
+    wait = fields.Float(
+        load_default=0.0,
+        validate=validate.Range(0, analyses.LONGEST_WAIT_S),
+        metadata=described(
+            "Wait for the result for up to so many seconds. If many clients wait already, the"
+            " answer is sent at once.",
+            10.0,
+        ),
+    )
 
 
 class IndexProgressSchema(Schema):
@@ -104,11 +119,13 @@ class RequestResource(MethodView):
 
 @blueprint.route("/requests/<string:analysis_id>/result")
 class RequestResultResource(MethodView):
+    @blueprint.arguments(WaitQuerySchema, location="query")
     @blueprint.response(200, {"type": "object"})
     @blueprint.alt_response(202, description="Not finished: try again.")
-    def get(self, analysis_id: str) -> Response:
+    def get(self, query: dict[str, Any], analysis_id: str) -> Response:
         """Get the result of a request; 202 if it is not finished."""
-        return Response(analyses.result(_analysis(analysis_id)), mimetype="application/json")
+        body = analyses.result(_analysis(analysis_id), query["wait"])
+        return Response(body, mimetype="application/json")
 
 
 @blueprint.route("/requests/<string:analysis_id>/log")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from flask.views import MethodView
@@ -131,8 +132,8 @@ class EffectSchema(Schema):
     tau = number("Standard deviation of the effect between hosts, natural log.", null=True)
 
 
-class ComparisonItemSchema(Schema):
-    """Comparison of two stacks by one comparison key."""
+class MeasuredAlikeSchema(Schema):
+    """What all measurements with one comparison key have in common."""
 
     comparison_key = text("Digest of indicator, script, parameters, device and hardware.", _DIGEST)
     indicator = text("Name of the indicator.", "PiMatmul")
@@ -143,6 +144,11 @@ class ComparisonItemSchema(Schema):
     python_version = text("Version of the Python interpreter.", "3.11", null=True)
     hardware = fields.Nested(HardwareNameSchema, required=True)
     delta_pct = number("Differences up to this count as equivalent, %.", 2.0)
+
+
+class ComparisonItemSchema(MeasuredAlikeSchema):
+    """Comparison of two stacks by one comparison key."""
+
     baseline = fields.Nested(ComparedStackSchema, required=True)
     candidate = fields.Nested(ComparedStackSchema, required=True)
     effect = fields.Nested(EffectSchema, required=True)
@@ -154,10 +160,61 @@ class ComparisonPageSchema(PageSchema):
     items = fields.List(fields.Nested(ComparisonItemSchema), required=True)
 
 
+class GroupQuerySchema(PageQuerySchema):
+    """Filters for groups of comparable stacks."""
+
+    limit = fields.Integer(
+        load_default=10,
+        validate=validate.Range(1, 50),
+        metadata={"description": "Maximum number of groups on the page.", "example": 10},
+    )
+    indicator = filter_text("Name of the indicator.", "PiMatmul")
+    hardware = filter_text("Digest of the hardware class.", _DIGEST)
+    package = filter_text("Package that the indicator measures.", "numpy")
+
+
+class GroupBaselineSchema(Schema):
+    """The stack that the others of its group are compared with."""
+
+    stack_digest = text("Digest of the stack.", _DIGEST)
+    reason = text("Why this stack is the baseline.", "newest numpy")
+
+
+class GroupStackSchema(ComparedStackSchema):
+    """A stack of a group."""
+
+    comparison = fields.Nested(EffectSchema, required=True, allow_none=True)
+
+
+class NextJobsSchema(Schema):
+    """Jobs that would help most."""
+
+    label = text("The stack.", "numpy 2.4.6 (1f2e3d4c)")
+    jobs = count("Further jobs of the stack.", 3)
+    baseline_jobs = count("Further jobs of the baseline.", 3)
+    chance = number("Probability that they settle the comparison.", 0.81)
+
+
+class GroupSchema(MeasuredAlikeSchema):
+    """Stacks that were measured under one comparison key."""
+
+    baseline = fields.Nested(GroupBaselineSchema, required=True, allow_none=True)
+    stacks = fields.List(fields.Nested(GroupStackSchema), required=True)
+    unknown_stacks = fields.List(fields.Nested(GroupStackSchema), required=True)
+    next_jobs = fields.List(fields.Nested(NextJobsSchema), required=True)
+
+
+class GroupPageSchema(PageSchema):
+    """Groups, in the order of `thoth stacks`."""
+
+    items = fields.List(fields.Nested(GroupSchema), required=True)
+
+
 blueprint = Resources("stacks", __name__, description="Measured and recommended stacks.")
 
 _STACKS = Cursor("stacks", {"digest": str})
 _COMPARISONS = Cursor("comparisons", {"comparison_key": str})
+_GROUPS = Cursor("comparison-groups", {"place": int})
 
 
 @blueprint.route("/stacks")
@@ -218,6 +275,41 @@ class ComparisonsResource(MethodView):
             keys = page(query, _COMPARISONS, find, progress, lambda key: (key,))
             compared = _compared(connection, stacks, keys["items"], **selection)
             return {**keys, "items": list(compared)}
+
+
+@blueprint.route("/comparison-groups")
+class ComparisonGroupsResource(MethodView):
+    @needs(Scope.READ)
+    @blueprint.arguments(GroupQuerySchema, location="query")
+    @blueprint.response(200, GroupPageSchema)
+    def get(self, query: dict[str, Any]) -> dict[str, Any]:
+        """List measured stacks by comparison key, each compared with the baseline of its group.
+
+        The comparisons are those of `thoth stacks` with the same indicator and hardware.
+        """
+        selection = filters(query)
+        package = selection.pop("package", None)
+        with reading() as (connection, progress):
+            groups = stacks_document(
+                compare_stacks(measured_observations(connection, **selection))
+            )["groups"]  # fmt: skip
+            chosen = [
+                (place, group)
+                for place, group in enumerate(groups)
+                if package is None or _measures(group, package)
+            ]
+
+            def find(after: int | None, limit: int) -> list[tuple[int, dict[str, Any]]]:
+                following = (it for it in chosen if after is None or it[0] > after)
+                return list(islice(following, limit))
+
+            groups_page = page(query, _GROUPS, find, progress, lambda it: (it[0],))
+            return {**groups_page, "items": [group for _, group in groups_page["items"]]}
+
+
+def _measures(group: Mapping[str, Any], package: str) -> bool:
+    stacks = (*group["stacks"], *group["unknown_stacks"])
+    return any(it["component"] == package for it in stacks)
 
 
 def _visibility() -> record.StackVisibility:

@@ -1,0 +1,130 @@
+"""Recorded advice: the stack with its reasons, its lock, and questions about it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flask import Response, redirect, request, url_for
+from werkzeug.wrappers import Response as BaseResponse
+
+from adviser.locks.formats import pipfile_lock_requirements, pipfile_lock_text
+from adviser.plots.effects import DrawnEffect, effects_plot
+from api.errors import not_found
+from api.pages.api_client import ApiDocument, read, write
+from api.pages.site import Pages, plot, render
+
+blueprint = Pages("advice", __name__)
+
+
+@blueprint.get("/advice/<advice_id>")
+def advice(advice_id: str) -> Response:
+    """The best stack of an advice, or why there is none."""
+    recorded, report = _report(advice_id)
+    result = report["result"]
+    inner = result["report"]
+    products = inner["products"]
+    best = products[0] if products else None
+    locked = _locked(products)
+    return render(
+        "advice.html", recorded, report, advice=recorded.body, result=result, inner=inner,
+        metadata=report["metadata"], best=best, others=products[1:],
+        sentence=_sentence(inner, best), lock=locked and pipfile_lock_requirements(locked),
+        drawing=best and _drawing(best), notes=_notes(inner, best),
+    )  # fmt: skip
+
+
+@blueprint.get("/advice/<advice_id>/<any('requirements.txt', 'Pipfile.lock'):name>")
+def lock(advice_id: str, name: str) -> Response:
+    """The lock of the best stack, as a file."""
+    _, report = _report(advice_id)
+    document = _locked(report["result"]["report"]["products"])
+    if document is None:
+        raise not_found("lock", name)
+    text = (
+        pipfile_lock_text(document)
+        if name == "Pipfile.lock"
+        else pipfile_lock_requirements(document)
+    )
+    response = Response(text, mimetype="text/plain")
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+@blueprint.post("/advice/<advice_id>/why-not")
+def ask_why_not(advice_id: str) -> BaseResponse:
+    """Ask what a requirement would change, and show the state of the question."""
+    requirement = request.form.get("requirement", "").strip()
+    accepted = write(f"/api/v2/advice/{advice_id}/why-not", requirement=requirement or " ")
+    return redirect(url_for("pages-ask.state", analysis_id=accepted["analysis_id"]), 303)
+
+
+@blueprint.get("/why-not/<analysis_id>")
+def why_not(analysis_id: str) -> Response:
+    """The answer to a why-not question."""
+    state = read(f"/api/v2/requests/{analysis_id}")
+    answer = read(f"/api/v2/requests/{analysis_id}/result")
+    return render(
+        "why_not.html", state, answer, answer=answer.body, requirement=state["parameters"],
+    )  # fmt: skip
+
+
+@blueprint.post("/advice/<advice_id>/replay")
+def replay(advice_id: str) -> BaseResponse:
+    """Answer the request again with the data of that time."""
+    accepted = write(f"/api/v2/advice/{advice_id}/replay")
+    return redirect(url_for("pages-ask.state", analysis_id=accepted["analysis_id"]), 303)
+
+
+def _report(advice_id: str) -> tuple[ApiDocument, ApiDocument]:
+    return read(f"/api/v2/advice/{advice_id}"), read(f"/api/v2/advice/{advice_id}/report")
+
+
+def _locked(products: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The lock of the best stack, as a ``Pipfile.lock``; ``None`` if there is none."""
+    return (products[0]["project"]["requirements_locked"] or None) if products else None
+
+
+def _sentence(inner: Mapping[str, Any], best: Mapping[str, Any] | None) -> str:
+    """The advice in one sentence."""
+    if best is None:
+        return "No stack meets the requirements."
+    packages = best["packages"]
+    changed = [it for it in packages if it["yours"] not in (None, it["version"])]
+    older = [it for it in packages if it["why"]["code"] not in ("newest", "stay")]
+    parts = [f"{len(packages)} packages"]
+    if any(it["yours"] for it in packages):
+        parts.append(f"{len(changed)} of them in another version than yours" if changed
+                     else "all in your versions")  # fmt: skip
+    parts.append(
+        f"{len(older)} of them not in the newest version" if older else "each in its newest version"
+    )
+    status = inner["certificate"]["status"]
+    ending = "no stack scores better" if status == "optimal" else f"the search ended {status}"
+    return f"{', '.join(parts)}; {ending}."
+
+
+def _drawing(best: Mapping[str, Any]) -> object:
+    effects = [
+        DrawnEffect(
+            f"{claim['purl'].removeprefix('pkg:pypi/')} ({claim['indicator']})",
+            claim["effect_pct"], claim["interval_low_pct"], claim["interval_high_pct"],
+            claim["verdict"], claim["delta_pct"],
+        )
+        for claim in best["claims"]
+        if claim["effect_pct"] is not None
+    ]  # fmt: skip
+    if not effects:
+        return None
+    return plot(effects_plot(effects, "Measured differences to the baseline, with intervals"))
+
+
+def _notes(
+    inner: Mapping[str, Any], best: Mapping[str, Any] | None
+) -> dict[str, list[Mapping[str, Any]]]:
+    """Notes about the request and the stack by package; those about all come first, under ''."""
+    notes: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for note in (*inner["stack_info"], *((best or {}).get("justification") or ())):
+        notes[note.get("package_name") or ""].append(note)
+    return notes

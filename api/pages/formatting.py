@@ -1,0 +1,119 @@
+"""How pages write values: numbers, percentages, times, digests and units."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+#: Decimal prefixes of units, largest first.
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number with thousands separators, and at most ``digits`` significant ones if it has a part.
+
+    >>> number(1652), number(0.12345), number(12345.678), number(None)
+    ('1,652', '0.123', '12,346', '–')
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, int) or abs(value) >= 10**digits:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A signed percentage.
+
+    >>> percent(15.23), percent(-3.0), percent(None)
+    ('+15.2 %', '-3.0 %', '–')
+    """
+    return "–" if value is None else f"{value:+.{digits}f} %"
+
+
+def share(value: float | None) -> str:
+    """A share as a percentage without sign.
+
+    >>> share(0.951), share(None)
+    ('95.1 %', '–')
+    """
+    return "–" if value is None else f"{value * 100:.1f} %"
+
+
+def quantity(value: float | None, unit: str | None = None) -> str:
+    """A value with a unit and its decimal prefix.
+
+    >>> quantity(9.42e10, "FLOP/s"), quantity(12.0, "images/s"), quantity(None, "s")
+    ('94.2 GFLOP/s', '12 images/s', '–')
+    """
+    if value is None:
+        return "–"
+    if unit and unit.startswith("FLOP"):
+        for factor, prefix in _PREFIXES:
+            if abs(value) >= factor:
+                return f"{value / factor:.3g} {prefix}{unit}"
+    return f"{number(value)} {unit or ''}".rstrip()
+
+
+def digest(value: str | None, length: int = 12) -> str:
+    """The first characters of a digest, without the algorithm.
+
+    >>> digest("sha256:1f2e3d4c5b6a79880f1e2d3c"), digest(None)
+    ('1f2e3d4c5b6a', '–')
+    """
+    return "–" if value is None else value.removeprefix("sha256:")[:length]
+
+
+def moment(value: str | datetime | None) -> str:
+    """A time in UTC, to the minute.
+
+    >>> moment("2026-11-23T13:41:25.940629+00:00"), moment(None)
+    ('2026-11-23 13:41 UTC', 'never')
+    """
+    if value is None:
+        return "never"
+    time = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def day(value: str | datetime | None) -> str:
+    """The day of a time in UTC.
+
+    >>> day("2026-11-23T13:41:25+00:00")
+    '2026-11-23'
+    """
+    return "–" if value is None else moment(value)[:10]
+
+
+def visible(value: object) -> str:
+    """Text from outside, with control and direction characters made visible.
+
+    >>> visible("a\\x1b[31mb\\u202ec")
+    'a\\\\x1b[31mb\\\\u202ec'
+    """
+    return "".join(map(_visible, str(value)))
+
+
+def _visible(character: str) -> str:
+    if character in "\n\t" or unicodedata.category(character) not in {"Cc", "Cf", "Cs"}:
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+def parameters(value: Mapping[str, Any] | None) -> str:
+    """Parameters of an indicator in one line.
+
+    >>> parameters({"matrix_size": 512, "dtype": "float32"})
+    'dtype=float32, matrix_size=512'
+    """
+    return ", ".join(f"{name}={item}" for name, item in sorted((value or {}).items()))
+
+
+#: Filters of templates by name.
+FILTERS: Mapping[str, Callable[..., str]] = {
+    "number": number, "percent": percent, "share": share, "quantity": quantity, "digest": digest,
+    "moment": moment, "day": day, "visible": visible, "parameters": parameters,
+}  # fmt: skip

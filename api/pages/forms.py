@@ -1,0 +1,47 @@
+"""Protection of forms against other sites: a random value in a cookie and in every form.
+
+Another site can make a browser send a form, but can read neither value (OWASP: double submit
+cookie). The cookie is also ``SameSite=Strict``.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+
+from flask import after_this_request, g, request
+from werkzeug.wrappers import Response
+
+from api.errors import ApiError, ProblemType
+
+#: Name of the cookie and of the field.
+FORM_TOKEN = "form_token"  # noqa: S105
+
+
+def form_token() -> str:
+    """The value for the hidden field of a form; sets the cookie if there is none."""
+    if "form_token" not in g:
+        g.form_token = request.cookies.get(FORM_TOKEN) or secrets.token_urlsafe(16)
+        if FORM_TOKEN not in request.cookies:
+            after_this_request(_with_cookie)
+    return str(g.form_token)
+
+
+def check_form() -> None:
+    """Refuse a form that does not come from a page of this service.
+
+    :raises ApiError: 403 if the field and the cookie differ
+    """
+    if request.method != "POST":
+        return
+    sent, cookie = request.form.get(FORM_TOKEN, ""), request.cookies.get(FORM_TOKEN, "")
+    if not cookie or not hmac.compare_digest(sent, cookie):
+        detail = "the form is too old or comes from another site: load the page again"
+        raise ApiError(403, ProblemType.FORBIDDEN, detail)
+
+
+def _with_cookie(response: Response) -> Response:
+    response.set_cookie(
+        FORM_TOKEN, g.form_token, httponly=True, samesite="Strict", secure=request.is_secure
+    )
+    return response

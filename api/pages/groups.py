@@ -1,0 +1,82 @@
+"""Groups of comparable stacks, as pages show them: a sentence, a drawing and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from adviser.plots.effects import DrawnEffect, effects_plot
+from api.pages.formatting import quantity
+from api.pages.site import plot
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """One group.
+
+    :param group: as the API returns it
+    :param sentence: which stack is fastest, and how surely
+    :param drawing: effects of all stacks with an estimate, or ``None``
+    """
+
+    group: Mapping[str, Any]
+    sentence: str
+    drawing: Markup | None
+
+
+def group_views(groups: Iterable[Mapping[str, Any]]) -> list[GroupView]:
+    """The groups with sentence and drawing."""
+    return [GroupView(it, _sentence(it), _drawing(it)) for it in groups]
+
+
+def _sentence(group: Mapping[str, Any]) -> str:
+    stacks, base = group["stacks"], group["baseline"]
+    if base is None or len(stacks) < 2:
+        only = stacks[0] if stacks else None
+        rate = only and quantity(only["median_rate"], group["unit"])
+        return f"One stack was measured: {only['label']}, {rate}." if only else "No known stack."
+    baseline = next(it["label"] for it in stacks if it["stack_digest"] == base["stack_digest"])
+    faster = [it for it in stacks if _verdict(it) == "faster"]
+    slower = [it for it in stacks if _verdict(it) == "slower"]
+    if faster:
+        best = max(faster, key=lambda it: it["comparison"]["interval_low_pct"])
+        effect = best["comparison"]
+        return (
+            f"{best['label']} is settled to be faster than {baseline}: by "
+            f"{effect['difference_pct']:.1f} %, at least {effect['interval_low_pct']:.1f} %."
+        )
+    if slower:
+        return f"No stack is settled to be faster than {baseline}; {len(slower)} are slower."
+    return f"No difference to {baseline} is settled."
+
+
+def _verdict(stack: Mapping[str, Any]) -> str:
+    comparison = stack["comparison"]
+    return str(comparison["verdict"]) if comparison else "baseline"
+
+
+def _drawing(group: Mapping[str, Any]) -> Markup | None:
+    compared = (stack for stack in group["stacks"] if stack["comparison"])
+    rows = ((stack["label"], stack["comparison"], group["delta_pct"]) for stack in compared)
+    return comparisons_plot(rows, "Differences to the baseline, with 95 % intervals")
+
+
+def comparisons_plot(
+    rows: Iterable[tuple[str, Mapping[str, Any], float]], title: str
+) -> Markup | None:
+    """Draw comparisons of the API; ``None`` if no difference is known.
+
+    :param rows: label, effect, and δ in %
+    """
+    effects = [
+        DrawnEffect(
+            label, effect["difference_pct"], effect["interval_low_pct"],
+            effect["interval_high_pct"], effect["verdict"], delta,
+        )
+        for label, effect, delta in rows
+        if effect["difference_pct"] is not None
+    ]  # fmt: skip
+    return plot(effects_plot(effects, title)) if effects else None

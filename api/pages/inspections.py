@@ -1,0 +1,58 @@
+"""Inspections and their jobs, down to the raw samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Response, request
+
+from adviser.plots.samples import samples_plot
+from api.pages.api_client import read
+from api.pages.site import Pages, next_page, plot, render
+
+blueprint = Pages("inspections", __name__)
+
+
+@blueprint.get("/inspections")
+def inspections() -> Response:
+    """All inspections, last ingested first."""
+    listed = read("/api/v2/inspections", **request.args)
+    return render(
+        "inspections.html", listed, inspections=listed["items"], following=next_page(listed),
+        selected=request.args,
+    )  # fmt: skip
+
+
+@blueprint.get("/inspections/<document_id>")
+def inspection(document_id: str) -> Response:
+    """One inspection with its jobs."""
+    known = read(f"/api/v2/inspections/{document_id}")
+    after = request.args.get("after")
+    jobs = read("/api/v2/observations", inspection=known["document_id"], limit=100, after=after)
+    rates = [(it["job_id"].removeprefix("sha256:")[:8], it) for it in jobs["items"] if it["rate"]]
+    drawing = rates and samples_plot(
+        [it["rate"] for _, it in rates], "Rate of each job in order", rates[0][1]["unit"]
+    )
+    return render(
+        "inspection.html", known, jobs, inspection=known.body, jobs=jobs["items"],
+        following=next_page(jobs), drawing=drawing and plot(drawing),
+    )  # fmt: skip
+
+
+@blueprint.get("/jobs/<observation_id>")
+def job(observation_id: str) -> Response:
+    """One job with its samples and conditions."""
+    known = read(f"/api/v2/observations/{observation_id}")
+    samples = known["repetitions_s"]
+    drawing = samples and samples_plot(samples, "Seconds of each repetition, in order", "s")
+    return render(
+        "job.html", known, job=known.body, samples=samples, drawing=drawing and plot(drawing),
+        excluded=_exclusion(known.body),
+    )  # fmt: skip
+
+
+def _exclusion(job: Mapping[str, Any]) -> str | None:
+    """Why comparisons leave the job out; ``None`` if they do not."""
+    reason = job["quarantine_reason"] or job["unstable_reason"] or job["failure_reason"]
+    return None if reason is None else str(reason)

@@ -1,0 +1,48 @@
+"""Packages: their releases, what was measured of them, and their vulnerabilities."""
+
+from __future__ import annotations
+
+from flask import Response, request
+
+from api.pages.api_client import read, read_if_any
+from api.pages.groups import group_views
+from api.pages.site import Pages, next_page, render
+
+blueprint = Pages("packages", __name__)
+
+
+@blueprint.get("/packages")
+def packages() -> Response:
+    """All packages that the store knows, by name."""
+    listed = read("/api/v2/packages", **request.args)
+    return render(
+        "packages.html", listed, packages=listed["items"], following=next_page(listed),
+        selected=request.args,
+    )  # fmt: skip
+
+
+@blueprint.get("/packages/<name>")
+def package(name: str) -> Response:
+    """One package."""
+    known = read(f"/api/v2/packages/{name}")
+    versions = read(f"/api/v2/packages/{name}/versions", limit=50, after=request.args.get("after"))
+    changes = read("/api/v2/changes", package=name, limit=20)
+    groups = read("/api/v2/comparison-groups", package=name)
+    return render(
+        "package.html", known, versions, changes, groups, package=known.body,
+        versions=versions["items"], following=next_page(versions), changes=changes["items"],
+        groups=group_views(groups["items"]),
+    )  # fmt: skip
+
+
+@blueprint.get("/packages/<name>/versions/<version>")
+def version(name: str, version: str) -> Response:
+    """One release of a package."""
+    address = f"/api/v2/packages/{name}/versions/{version}"
+    release = read(address)
+    harms = read(f"{address}/vulnerabilities")
+    files = read_if_any(f"{address}/files")
+    return render(
+        "version.html", *filter(None, (release, harms, files)), release=release.body,
+        vulnerabilities=harms["items"], files=files["items"] if files else [],
+    )  # fmt: skip

@@ -1,0 +1,111 @@
+"""What all pages share: the blueprint class, the layout's values, problems and headers."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from flask import Blueprint, Response, make_response, render_template, request, url_for
+from markupsafe import Markup
+
+from api.authentication import token
+from api.errors import ApiError, title
+from api.pages.api_client import ApiDocument, ApiProblem
+from api.pages.formatting import FILTERS
+from api.pages.forms import check_form, form_token
+
+#: Pages load only what this service serves, and send forms only to it.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+#: The menu: endpoint and label.
+_MENU = (
+    ("pages-home.home", "What changed"),
+    ("pages-ask.form", "Ask"),
+    ("pages-packages.packages", "Packages"),
+    ("pages-inspections.inspections", "Measurements"),
+    ("pages-stacks.stacks", "Stacks"),
+    ("pages-benchmarks.benchmarks", "Benchmarks"),
+    ("pages-loop.loop", "Loop"),
+    ("pages-trust.trust", "Trust"),
+    ("pages-docs.page", "API"),
+)
+
+
+class Pages(Blueprint):
+    """Pages of one subject."""
+
+    def __init__(self, name: str, import_name: str) -> None:
+        super().__init__(f"pages-{name}", import_name, template_folder="templates")
+        self.before_request(check_form)
+        self.after_request(_protect)
+        self.register_error_handler(ApiProblem, _of_api)
+        self.register_error_handler(ApiError, _of_page)
+        for filter_name, function in FILTERS.items():
+            self.add_app_template_filter(function, filter_name)
+
+
+def render(template: str, *documents: ApiDocument, status: int = 200, **values: Any) -> Response:
+    """Render a page.
+
+    :param documents: what it shows; the foot links to them and shows the time of their data
+    """
+    times = [it.body["as_of"] for it in documents if it.body.get("as_of")]
+    content = render_template(
+        template,
+        menu=_MENU,
+        client=token(),
+        form_token=form_token,
+        as_of=max(times, default=None),
+        sources=[it.url for it in documents],
+        **values,
+    )
+    return make_response(content, status)
+
+
+def plot(svg: str) -> Markup:
+    """A drawing of :mod:`adviser.plots`, whose texts are escaped already."""
+    return Markup(svg)  # noqa: S704
+
+
+def other_url(**changed: Any) -> str:
+    """The address of this page with other values of some query parameters; ``None`` drops one."""
+    query = {**request.args.to_dict(), **changed}
+    filled = {name: value for name, value in query.items() if value not in (None, "")}
+    return url_for(request.endpoint or "", **(request.view_args or {}), **filled)
+
+
+def next_page(document: ApiDocument) -> str | None:
+    """The address of the page that shows the next part of a list; ``None`` at its end."""
+    following = document.body.get("next")
+    if following is None:
+        return None
+    return other_url(after=parse_qs(urlsplit(following).query)["after"][0])
+
+
+def _protect(response: Response) -> Response:
+    response.headers["Content-Security-Policy"] = POLICY
+    return response
+
+
+def _of_api(problem: ApiProblem) -> Response:
+    response = render(
+        "problem.html", status=problem.status, problem=problem.body,
+        sign_in=problem.status == 401 and url_for("pages-sessions.sign_in", next=_here()),
+    )  # fmt: skip
+    if "Retry-After" in problem.headers:
+        response.headers["Retry-After"] = problem.headers["Retry-After"]
+    return response
+
+
+def _of_page(error: ApiError) -> Response:
+    body = {"title": title(error.problem), "detail": error.detail, "status": error.status}
+    return _of_api(ApiProblem(error.status, body, error.headers))
+
+
+def _here() -> str:
+    """Where to return after signing in: this page, if it can be read again."""
+    if request.method != "GET":
+        return url_for("pages-home.home")
+    return request.full_path.rstrip("?")

@@ -1,0 +1,69 @@
+"""Stacks, what was measured of them, and comparisons of two."""
+
+from __future__ import annotations
+
+from flask import Response, request
+
+from api.pages.api_client import ApiDocument, read
+from api.pages.groups import comparisons_plot, group_views
+from api.pages.site import Pages, next_page, render
+
+_SETTLED = frozenset({"faster", "slower", "equivalent"})
+
+blueprint = Pages("stacks", __name__)
+
+
+@blueprint.get("/stacks")
+def stacks() -> Response:
+    """Measured stacks by what is comparable: which is fastest, and how surely."""
+    query = {name: value for name, value in request.args.items() if value}
+    groups = read("/api/v2/comparison-groups", **query)
+    return render(
+        "stacks.html", groups, groups=group_views(groups["items"]), following=next_page(groups),
+        selected=request.args,
+    )  # fmt: skip
+
+
+@blueprint.get("/stacks/<digest>")
+def stack(digest: str) -> Response:
+    """One stack with its packages and inspections."""
+    known = read(f"/api/v2/stacks/{digest}")
+    inspections = read("/api/v2/inspections", stack=known["digest"], limit=50)
+    return render(
+        "stack.html", known, inspections, stack=known.body, inspections=inspections["items"],
+    )  # fmt: skip
+
+
+@blueprint.get("/compare")
+def compare() -> Response:
+    """Two stacks side by side: settled differences first."""
+    names = [request.args.get(name, "").strip() for name in ("baseline", "candidate")]
+    if not all(names):
+        measured = read("/api/v2/stacks", measured="true", limit=100)
+        return render("compare_form.html", measured, stacks=measured["items"])
+    both = [read(f"/api/v2/stacks/{it}") for it in names]
+    compared = read("/api/v2/comparisons", **request.args)
+    settled = [it for it in compared["items"] if it["effect"]["verdict"] in _SETTLED]
+    open_ones = [it for it in compared["items"] if it["effect"]["verdict"] not in _SETTLED]
+    rows = (
+        (f"{item['indicator']} on {item['hardware']['label']}", item["effect"], item["delta_pct"])
+        for item in compared["items"]
+    )
+    drawing = comparisons_plot(rows, "Differences, with 95 % intervals")
+    return render(
+        "compare.html", compared, baseline=both[0].body, candidate=both[1].body,
+        settled=settled, undetermined=open_ones, drawing=drawing,
+        following=next_page(compared), changes=_changes(*both),
+    )  # fmt: skip
+
+
+def _changes(
+    baseline: ApiDocument, candidate: ApiDocument
+) -> list[tuple[str, str | None, str | None]]:
+    """Packages that differ: name, version in the baseline, version in the candidate."""
+    before, after = (
+        {it["name"]: it["version"] for it in one["packages"]} for one in (baseline, candidate)
+    )
+    names = sorted(before.keys() | after.keys())
+    rows = ((name, before.get(name), after.get(name)) for name in names)
+    return [row for row in rows if row[1] != row[2]]

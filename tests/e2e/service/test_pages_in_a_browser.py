@@ -1,0 +1,152 @@
+"""The pages in a real browser: on the samples, with and without scripts, on a small screen."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from tests.requirements import needs
+from tests.services.commands import ROOT
+from tests.services.served import Served, serving
+
+pytestmark = needs("chromium")
+
+_PAGES = ("/", "/ask", "/packages", "/packages/numpy", "/stacks", "/compare", "/inspections",
+          "/benchmarks", "/changes", "/loop", "/trust", "/sign-in")  # fmt: skip
+_TIMEOUT_MS = 120_000
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Served]:
+    """A service with the bundled samples."""
+    home = Path(tempfile.mkdtemp(prefix="thoth-pages-"))
+    try:
+        with serving(home) as served:
+            samples = ROOT / "samples"
+            for arguments in (
+                ("ingest", "inspections", str(samples / "inspections.tar.gz")),
+                ("packages", "import", str(samples / "packages.jsonl.gz")),
+            ):
+                done = served.thoth(*arguments)
+                assert done.returncode == 0, done.stderr
+            yield served
+    finally:
+        shutil.rmtree(home)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        program = shutil.which("chromium")
+        yield playwright.chromium.launch(executable_path=program, args=options)
+
+
+def _context(browser: Browser, **options: object) -> BrowserContext:
+    context = browser.new_context(ignore_https_errors=True, **options)  # type: ignore[arg-type]
+    context.set_default_timeout(_TIMEOUT_MS)
+    return context
+
+
+def _problems(page: Page, origin: str) -> list[str]:
+    """A list that fills with whatever goes wrong on a page."""
+    problems: list[str] = []
+    page.on("console", lambda it: problems.append(it.text) if it.type != "log" else None)
+    page.on("pageerror", lambda it: problems.append(str(it)))
+    page.on("requestfailed", lambda it: problems.append(f"failed: {it.url}"))
+    page.on(
+        "request",
+        lambda it: None if it.url.startswith((origin, "data:")) else problems.append(it.url),
+    )
+    return problems
+
+
+def _paths(site: Served) -> list[str]:
+    """The pages, and one of each object."""
+    with site.client() as client:
+        job = client.get("/api/v2/observations", params={"limit": 1, "outcome": "measured"}).json()
+        stacks = client.get("/api/v2/comparison-groups", params={"package": "numpy"}).json()
+    (observation,), group = job["items"], stacks["items"][0]
+    candidate = next(it for it in group["stacks"] if it["comparison"])["stack_digest"]
+    return [
+        *_PAGES, f"/jobs/{observation['observation_id']}",
+        f"/inspections/{observation['document_id']}", f"/stacks/{candidate}",
+        f"/hardware/{observation['hardware_digest']}",
+        f"/compare?baseline={group['baseline']['stack_digest']}&candidate={candidate}",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_pages_load_without_errors_on_a_small_dark_screen(
+    site: Served, browser: Browser, scripts: bool
+) -> None:
+    context = _context(
+        browser, java_script_enabled=scripts, color_scheme="dark",
+        viewport={"width": 320, "height": 640},
+    )  # fmt: skip
+    page = context.new_page()
+    problems = _problems(page, site.base_url)
+    for path in _paths(site):
+        response = page.goto(site.base_url + path)
+        assert response is not None
+        assert response.status == 200, path
+        assert page.locator("h1").count() == 1, path
+        if scripts:
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        assert problems == [], path
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_have_no_serious_barriers(site: Served, browser: Browser, scheme: str) -> None:
+    context = _context(browser, bypass_csp=True, color_scheme=scheme)
+    page = context.new_page()
+    # The dark scheme has other colours, and nothing else.
+    options = {"runOnly": ["color-contrast"]} if scheme == "dark" else None
+    for path in _paths(site):
+        page.goto(site.base_url + path)
+        violations = Axe().run(page, options=options).response["violations"]
+        serious = [it["id"] for it in violations if it["impact"] in {"serious", "critical"}]
+        assert serious == [], path
+    context.close()
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_newcomer_gets_a_lock_and_asks_why_not(
+    site: Served, browser: Browser, scripts: bool
+) -> None:
+    context = _context(browser, java_script_enabled=scripts)
+    page = context.new_page()
+    problems = _problems(page, site.base_url)
+    page.goto(site.base_url)
+    page.get_by_role("link", name="Ask", exact=True).click()
+    page.get_by_label("Requirements").first.fill("flask>=3\nnumpy\n")
+    page.get_by_label("Optimised for").select_option("performance")
+    page.get_by_text("Environment and rules").click()
+    page.get_by_label("Python").fill("3.11")
+    page.get_by_label("Platform").fill("manylinux_2_28_x86_64")
+    page.get_by_label("Hardware").select_option(label="AMD EPYC, 2 CPUs")
+    page.get_by_role("button", name="Ask").click()
+    page.wait_for_url("**/advice/*")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="requirements.txt").click()
+    lock = download.value.path().read_text("utf-8")
+    assert "numpy==" in lock
+    assert "--hash=sha256:" in lock
+    page.get_by_label("Requirement", exact=True).fill("numpy==2.0.2")
+    page.get_by_role("button", name="Why not?").click()
+    page.wait_for_url("**/why-not/*")
+    assert "A stack has it" in page.locator(".lead").inner_text()
+    page.get_by_role("link", name="Stacks", exact=True).click()
+    page.get_by_text("stacks, batch=").first.click()
+    page.get_by_role("link", name="compare", exact=True).first.click()
+    assert page.locator("h2", has_text="Packages that differ").count() == 1
+    assert problems == []
+    context.close()

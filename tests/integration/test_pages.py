@@ -1,0 +1,154 @@
+"""The pages on the bundled samples and on an empty record: every page, and what protects it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from sqlalchemy import delete
+
+from api.authentication import SESSION_COOKIE
+from api.pages.site import POLICY
+from graph.engine import Stores
+from graph.record.tokens import Scope, create_token, revoke_token
+from graph.tables import PageSessionRow, TokenRow
+from tests.services.jobs import client_of
+
+#: Pages that need no object of the record.
+_LISTS = (
+    "/", "/ask", "/packages", "/inspections", "/stacks", "/compare", "/changes", "/benchmarks",
+    "/loop", "/trust", "/sign-in",
+)  # fmt: skip
+#: How many links of a kind are followed.
+_EACH = 3
+_HOSTILE = "<script>alert(1)</script>\"'><svg onload=alert(1)>\u202e\x1b[31m"
+
+
+@pytest.fixture(scope="module")
+def browser(filled_app: Flask) -> FlaskClient:
+    return filled_app.test_client()
+
+
+@pytest.fixture
+def empty(stores: Stores) -> Iterator[FlaskClient]:
+    with client_of(stores.settings) as client:
+        yield client
+
+
+def _page(client: FlaskClient, address: str, status: int = 200) -> str:
+    response = client.get(address)
+    assert response.status_code == status, response.get_data(as_text=True)
+    assert response.mimetype == "text/html"
+    assert response.headers["Content-Security-Policy"] == POLICY
+    return response.get_data(as_text=True)
+
+
+def _links(content: str) -> set[str]:
+    return {it.replace("&amp;", "&") for it in re.findall(r'href="(/[^"#]*)"', content)}
+
+
+def test_an_empty_record_has_pages(empty: FlaskClient) -> None:
+    for address in _LISTS:
+        assert "<h1>" in _page(empty, address)
+
+
+def test_links_lead_somewhere(browser: FlaskClient) -> None:
+    waiting, seen, kinds = list(_LISTS), set(_LISTS), Counter[str]()
+    while waiting:
+        address = waiting.pop()
+        with browser.get(address) as response:
+            assert response.status_code == 200, address
+            content = response.get_data(as_text=True)
+        if response.mimetype != "text/html" or address.startswith("/docs"):
+            continue
+        for link in sorted(_links(content) - seen):
+            seen.add(link)
+            kind = re.sub(r"[^/]*\d[^/]*", "N", link.partition("?")[0])
+            kinds[kind] += 1
+            if kinds[kind] <= _EACH:
+                waiting.append(link)
+    assert {"/inspections/N", "/jobs/N", "/hardware/N", "/stacks/N", "/compare"} <= kinds.keys()
+    assert {"/packages/flask", "/packages/flask/versions/N"} <= kinds.keys()
+
+
+def test_the_foot_links_to_the_same_data(browser: FlaskClient) -> None:
+    content = _page(browser, "/packages/numpy")
+    sources = [it for it in _links(content) if it.startswith("/api/v2/")]
+    assert "/api/v2/packages/numpy" in sources
+    (groups,) = (it for it in sources if it.startswith("/api/v2/comparison-groups"))
+    document = browser.get(groups).get_json()
+    for group in document["items"]:
+        for stack in group["stacks"]:
+            assert stack["label"] in content
+            if stack["comparison"]:
+                assert f"{stack['comparison']['difference_pct']:+.1f} %" in content
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/inspections?indicator={0}", "/changes?package={0}", "/stacks?package={0}",
+        "/packages/{0}", "/jobs/{0}", "/compare?baseline={0}&candidate={0}", "/ask?text={0}",
+        "/advice/{0}", "/requests/{0}", "/sign-in?next={0}", "/hardware/{0}", "/packages?after={0}",
+    ],
+)  # fmt: skip
+def test_what_the_address_says_is_escaped(browser: FlaskClient, address: str) -> None:
+    response = browser.get(address.format(quote(_HOSTILE, safe="")))
+    content = response.get_data(as_text=True)
+    assert response.status_code in {200, 400, 404}
+    assert "<script>alert" not in content
+    assert "<svg onload" not in content
+    assert "\x1b" not in content
+
+
+def test_a_problem_of_the_api_is_a_page(browser: FlaskClient) -> None:
+    assert "no package is called" in _page(browser, "/packages/there-is-none", 404)
+    assert "not a cursor of this list" in _page(browser, "/packages?after=x", 400)
+
+
+def test_a_form_from_another_site_is_refused(empty: FlaskClient) -> None:
+    response = empty.post("/ask", data={"text": "flask\n", "form_token": "guessed"})
+    assert response.status_code == 403
+    empty.get("/ask")
+    response = empty.post("/ask", data={"text": "flask\n"})
+    assert response.status_code == 403
+
+
+def test_a_session_has_the_scopes_of_its_token_until_it_is_closed(
+    stores: Stores, empty: FlaskClient
+) -> None:
+    with stores.engine.begin() as connection:
+        token, secret = create_token(connection, "a page", [Scope.READ], None)
+    try:
+        form = _form_token(empty.get("/sign-in"))
+        refused = empty.post("/sign-in", data={"form_token": form, "token": "thoth_wrong"})
+        assert refused.status_code == 401
+        assert empty.get_cookie(SESSION_COOKIE) is None
+        data = {"form_token": form, "token": secret, "next": "//elsewhere.example/"}
+        opened = empty.post("/sign-in", data=data)
+        assert (opened.status_code, opened.location) == (303, "/")
+        cookie = opened.headers.getlist("Set-Cookie")[-1]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        assert secret not in cookie
+        assert "Sign out a page" in _page(empty, "/")
+        # The cookie opens pages only, never the API, where no form token protects writes.
+        assert empty.get("/api/v2/advice").status_code == 401
+        with stores.engine.begin() as connection:
+            revoke_token(connection, token.token_id)
+        assert "Sign out" not in _page(empty, "/")
+    finally:
+        with stores.engine.begin() as connection:
+            connection.execute(delete(PageSessionRow))
+            connection.execute(delete(TokenRow))
+
+
+def _form_token(response: object) -> str:
+    match = re.search(r'name="form_token" value="([^"]+)"', response.get_data(as_text=True))  # type: ignore[attr-defined]
+    assert match is not None
+    return match[1]
