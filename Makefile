@@ -7,7 +7,7 @@ WORKERS ?= 2
 DEV    := embedded,server,ray,kubernetes,dev
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # Compiled at installation, since some systems keep Python from doing so when a command starts.
-ROOMS  := adviser api cli common graph ingest pis
+ROOMS  := adviser api cli common graph ingest loop pis
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 # Install Thoth, editable, so that a change of the code needs no new install. pip shows its progress.
@@ -25,7 +25,7 @@ endef
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-rest test-all test-bare lint bench up down clean
+.PHONY: help demo night setup test test-rest test-all test-bare lint bench up down clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,10 +33,13 @@ help: ## show this list
 demo: $(VENV)/.embedded ## the main job, from nothing: samples in, knowledge out
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh samples/demo.sh
 
+night: $(VENV)/.embedded ## nights of the loop, on real releases of NumPy
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh samples/night.sh
+
 setup: $(VENV)/.dev ## everything that developers need, in .venv
 
 test: $(VENV)/.dev ## the tests, on real stores, from nothing
-	@echo "Running the tests in $(WORKERS) processes: about 12 minutes on two processors."
+	@echo "Running the tests in $(WORKERS) processes: about 15 minutes on two processors."
 	$(PYTEST) -m 'not slow'
 
 test-rest: $(VENV)/.dev ## what `make test` leaves out: slow tests, all examples, PyTorch and TensorFlow
@@ -73,5 +76,5 @@ $(VENV)/.embedded: setup.cfg constraints.txt | $(VENV)/bin/python
 	$(call install,embedded,240 MB,0.8 GB)
 
 $(VENV)/.dev: setup.cfg constraints.txt | $(VENV)/bin/python
-	$(call install,$(DEV),430 MB,1.7 GB)
+	$(call install,$(DEV),480 MB,1.8 GB)
 	@touch $(VENV)/.embedded

@@ -6,7 +6,10 @@ import sys
 
 from benchmarks import (
     advice,
+    benchmark_results,
+    bisect,
     closures,
+    drift,
     faults,
     fetching,
     honesty,
@@ -15,6 +18,7 @@ from benchmarks import (
     indicators,
     ingest,
     interruptions,
+    monkey,
     packages,
     record,
     resolver,
@@ -32,7 +36,9 @@ MEASUREMENTS = {
     "resolver": resolver.main,
     "scoring": scoring.main,
     "honesty": honesty.main,
+    "drift": drift.main,
     "interruptions": interruptions.main,
+    "monkey": monkey.main,
     "indicators": indicators.main,
     "identical": identical.main,
     "service": service.main,
@@ -41,6 +47,8 @@ MEASUREMENTS = {
     "fetching": fetching.main,
     "advice": advice.main,
     "index_service": index_service.main,
+    "bisect": bisect.main,
+    "benchmark_results": benchmark_results.main,
 }
 
 

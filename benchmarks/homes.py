@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from benchmarks.commands import FinishedCommand, run_command
 from common.settings import Settings
@@ -56,12 +58,20 @@ def fresh_home() -> Iterator[Home]:
     """Start empty stores, apply the migrations, and remove everything afterwards."""
     path = Path(tempfile.mkdtemp(prefix="thoth-bench-"))
     home = Home(path)
+    # By default, SIGTERM ends Python without running what follows, and the stores keep running.
+    former = signal.signal(signal.SIGTERM, _exit)
     try:
         home.thoth("migrate")
         yield home
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         subprocess.run([THOTH, "down"], env=home.environ, capture_output=True, check=False)
         shutil.rmtree(path, ignore_errors=True)
+        signal.signal(signal.SIGTERM, former)
+
+
+def _exit(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def time_command(home: Home, *arguments: str) -> FinishedCommand:

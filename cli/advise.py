@@ -114,7 +114,8 @@ def advise(
         if output is not None:
             keep_manifest(output, path or Path(), request.project)
         chosen_format = LockFormat(lock_format or _format_of(output, request.project))
-        with migrated_stores(settings) as stores:
+        # An advice over all listed versions does not read the graph.
+        with migrated_stores(settings, graph_on_use=True) as stores:
             request = on_hardware(stores, request, options["hardware"])
             urls = with_lock and chosen_format is LockFormat.PYLOCK
             answered, fetched = _answered(stores, request, worker.resolve, options, urls=urls)
@@ -131,7 +132,8 @@ def advise(
     elif lock is not None and output is None:
         click.echo(lock.data.decode(), nl=False)
     else:
-        print_report(answered.report, fetched=fetched, verbose=verbose)
+        offline = options["fetch"] is False
+        print_report(answered.report, fetched=fetched, offline=offline, verbose=verbose)
     if advice.best is None:
         context.exit(3 if unread_texts(advice.snapshot) else 1)
 
@@ -149,7 +151,9 @@ def _answered(
     :param urls: ask the indexes for the URLs of files
     """
     from adviser.answering.answers import answer, knowledge, reported
+    from adviser.answering.index_selection import with_silent_indexes
     from adviser.answering.missing_packages import lacks_releases, lacks_releases_of_roots
+    from cli.graph_lag import catch_up_graph, require_projected
     from graph.candidates import IndexesSilent
     from graph.snapshot import with_absences
 
@@ -158,6 +162,7 @@ def _answered(
         # Reading the graph would be in vain.
         fetch = lacks_releases_of_roots(stores, request)
         if not fetch:
+            catch_up_graph(stores)
             known = knowledge(stores, request)
             fetch = lacks_releases(stores, request, known[0])
     if fetch:
@@ -168,10 +173,18 @@ def _answered(
         if not isinstance(advice, IndexesSilent):
             timings = {"indexes_s": perf_counter() - began}
             return reported(stores, named(advice), timings, urls=urls, all_listed=True), True
-        snapshot, evidence = known or knowledge(stores, request)
-        known = with_absences(snapshot, advice.absences), evidence
+        if known is None:
+            catch_up_graph(stores)
+            known = knowledge(stores, request)
+        known = with_absences(known[0], advice.absences), known[1]
+        request = with_silent_indexes(request)
+    elif known is None:
+        catch_up_graph(stores)
     reader = None if known is None else lambda *_: known
-    return answer(stores, request, resolver, threads=threads, urls=urls, reader=reader), fetch
+    answered = answer(stores, request, resolver, threads=threads, urls=urls, reader=reader)
+    if answered.advice.best is None:
+        require_projected(stores, answered.advice.snapshot.revisions)
+    return answered, fetch
 
 
 def _format_of(output: Path | None, project: Project) -> str:

@@ -61,10 +61,12 @@ def closure(
         snapshot = load_snapshot(stores.driver, requirements, target, database=stores.database)
         elapsed_s = time.perf_counter() - began
     troubles = _troubles(settings, snapshot.missing)
+    unread = _unread_counts(settings, snapshot.packages)
     if as_json:
-        print_json(summary(snapshot, elapsed_s, troubles))
+        print_json(summary(snapshot, elapsed_s, troubles, unread))
     else:
         _print(snapshot, elapsed_s, troubles)
+        _print_unread(unread)
     if not all(meeting(snapshot).values()):
         context.exit(1)
 
@@ -110,12 +112,46 @@ def _troubles(settings: Settings, missing: Collection[str]) -> dict[str, str]:
         return {}
 
 
+def _unread_counts(settings: Settings, names: Collection[str]) -> dict[str, int]:
+    """Return the number of versions that indexes list and nobody has read, by package.
+
+    Packages without such versions are left out. Empty if PostgreSQL does not answer.
+    """
+    from common.errors import ProjectError
+    from graph.engine import relational_errors
+    from graph.migrate import migrated_stores
+    from graph.record.release_queries import unread_of
+
+    try:
+        with (
+            migrated_stores(settings, graph=False) as stores,
+            relational_errors(settings),
+            stores.engine.connect() as connection,
+        ):
+            unread = unread_of(connection, sorted(names))
+    except ProjectError:
+        return {}
+    counts = {name: sum(map(len, indexes.values())) for name, indexes in unread.items()}
+    return {name: count for name, count in sorted(counts.items()) if count}
+
+
+def _print_unread(counts: Mapping[str, int]) -> None:
+    if not counts:
+        return
+    parts = ", ".join(f"{count} of {printable(name)}" for name, count in counts.items())
+    click.echo(f"listed but not read: {parts}; `thoth packages add --max-versions N` reads more")
+
+
 def summary(
-    snapshot: Snapshot, elapsed_s: float, troubles: Mapping[str, str] = MappingProxyType({})
+    snapshot: Snapshot,
+    elapsed_s: float,
+    troubles: Mapping[str, str] = MappingProxyType({}),
+    unread: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the document that ``--json`` prints.
 
     :param troubles: why packages are missing, as far as known
+    :param unread: number of versions that are listed and not read, by package
     """
     layers, met = _layer_by_name(snapshot), meeting(snapshot)
     return {
@@ -128,6 +164,7 @@ def summary(
                 "extras": list(snapshot.extras[name]),
                 "layer": layers[name],
                 "candidates": [candidate.version for candidate in candidates],
+                "unread": unread.get(name, 0),
                 "meets": met.get(name),
                 "excluded": [
                     {"version": it.version, "index": it.index, "reason": it.reason.value,

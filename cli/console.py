@@ -311,10 +311,14 @@ class ProgressBars:
                 description=description or name,
             )
 
-    def advance(self, name: str, total: int | None = None) -> None:
+    def advance(
+        self, name: str, total: int | None = None, *, description: str | None = None
+    ) -> None:
         """Advance a task by one step."""
         if self._bars is not None:
-            self._bars.update(self._task(name), advance=1, total=total)
+            self._bars.update(
+                self._task(name), advance=1, total=total, description=description or name
+            )
 
     def _task(self, name: str) -> TaskID:
         assert self._bars is not None  # noqa: S101 - callers checked

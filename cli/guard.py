@@ -12,6 +12,7 @@ import click
 
 from cli.console import print_canonical_json, print_lines, print_note
 from cli.options import (
+    ExclusiveSwitch,
     NamedPath,
     as_json_option,
     environment_options,
@@ -45,7 +46,7 @@ _OTHER_COMMANDS = (
 @click.argument("old", type=NamedPath(path_type=Path))
 @click.argument("new", type=NamedPath(path_type=Path))
 @environment_options
-@click.option("--fetch/--offline", "fetch", default=None,
+@click.option("--fetch/--offline", "fetch", cls=ExclusiveSwitch, default=None,
               help="Read changed versions from the indexes, or use only what is stored.  [default:"
                    " read if the store lacks one]")  # fmt: skip
 @click.option("--allow-unknown", is_flag=True, help="Exit with 0 instead of 4 if data is missing.")
@@ -83,6 +84,7 @@ def guard(
     )
     from adviser.reports.serialization import claim_document, plain
     from adviser.scoring.verdicts import family_document
+    from cli.graph_lag import catch_up_graph
     from cli.project_files import read_lock_file
     from graph.migrate import migrated_stores
 
@@ -96,6 +98,8 @@ def guard(
     with migrated_stores(settings) as stores:
         hardware = hardware_in(stores, options["hardware"])
         compare = partial(guarded, stores, before, after, where, hardware.digest)
+        if not fetch:
+            catch_up_graph(stores)
         upgrade = None if fetch else compare()
         if upgrade is None or (
             fetch is None and settings.fetch_missing and lacks_metadata(upgrade)

@@ -1,4 +1,4 @@
-"""``thoth ingest``: ingest inspections, run the nightly ingest, list the quarantine."""
+"""``thoth ingest``: inspections, results of benchmarks, the nightly run and the quarantine."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from common.terminal import printable
 if TYPE_CHECKING:
     from graph.record.quarantine import QuarantineEntry
     from ingest.background_projection import RunOutcome
+    from ingest.benchmarks.pipeline import BenchmarkReport
     from ingest.inspections.pipeline import IngestReport
     from ingest.runs import NightlyReport
     from ingest.sources.source_items import SkippedFile
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def ingest() -> None:
-    """Ingest inspections, and list refused documents."""
+    """Ingest inspections and results of benchmarks, and list refused documents."""
 
 
 @ingest.command()
@@ -71,6 +72,57 @@ def inspections(
         ingest_all = check if dry_run else run
         outcome = ingest_all(context.obj, paths, on_document, on_skipped)
     _finish(context, outcome, as_json=as_json, dry_run=dry_run, skipped=skipped)
+
+
+@ingest.command("benchmarks")
+@click.argument("sources", nargs=-1, required=True, metavar="PATH...")
+@click.option(
+    "--system", metavar="KEY", help="Read every file as a result of this benchmark system."
+)
+@as_json_option
+@click.pass_context
+def ingest_benchmark_results(
+    context: click.Context, sources: tuple[str, ...], system: str | None, as_json: bool
+) -> None:
+    """Ingest result files of other benchmark systems, such as MLPerf or DeepBench.
+
+    PATH is a file, a folder, a .tar.gz, a .zip or a URL such as s3://bucket/prefix. The system of a
+    file is recognised by its content. A result is stored once, whatever its path. Refused files go
+    to the quarantine, and the exit code is 1. `thoth benchmarks` lists the results.
+    """
+    from ingest.benchmarks.pipeline import known_system
+    from ingest.runs import run_benchmarks
+    from ingest.sources.urls import source_argument
+
+    paths = [source_argument(source) for source in sources]
+    chosen = None if system is None else known_system(system)
+    with document_progress("files", [], hidden=as_json) as on_file:
+        outcome = run_benchmarks(context.obj, paths, chosen, on_file)
+    report = outcome.report
+    if as_json:
+        print_json(outcome.as_json(**report.as_json()))
+    else:
+        _print_benchmarks(report)
+        print_graph_state(outcome.lag, outcome.graph_error)
+    if report.quarantined:
+        context.exit(1)
+
+
+def _print_benchmarks(report: BenchmarkReport) -> None:
+    print_field("files", f"{report.files} read, {report.skipped.total()} skipped")
+    total = report.results.total()
+    print_field(
+        "results",
+        f"{total} in {counted(report.entries, 'entry', 'entries')}: {report.new} new, "
+        f"{report.known} already known, {report.failed} without a value",
+    )
+    for key, count in report.results.most_common():
+        print_field("", f"{key}: {count}")
+    for reason, count in report.skipped.most_common():
+        print_field("skipped", f"{reason}: {count}")
+    if report.quarantined:
+        reasons = ", ".join(f"{count} {code}" for code, count in report.reasons.most_common())
+        print_field("refused", f"{reasons}; see `thoth ingest quarantine`")
 
 
 @ingest.command()

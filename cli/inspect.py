@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +52,39 @@ class _Seconds(click.FloatRange):
         return seconds
 
 
+def machine_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options of commands that measure on this machine."""
+    share = click.option(
+        "--share-machine", is_flag=True, help="Run beside other measurements of this machine."
+    )
+    wait = click.option(
+        "--wait", type=_Seconds(0, 86_400), default=1800, show_default=True, metavar="S",
+        help="Seconds to wait for other measurements of this machine.",
+    )  # fmt: skip
+    return wait(share(command))
+
+
+@contextmanager
+def machine_of_this_command(wait_s: float, share: bool) -> Iterator[None]:
+    """Hold this machine for measurements, unless it is shared; say what the command waits for.
+
+    :raises MachineBusy: after ``wait_s`` seconds
+    """
+    from pis.amun.free_machine import MachineBusy, free_machine
+
+    def on_wait(cause: str) -> None:
+        click.echo(f"{cause}: waiting up to {wait_s:g} s", err=True)
+
+    with ExitStack() as stack:
+        if not share:
+            try:
+                stack.enter_context(free_machine(wait_s, on_wait=on_wait))
+            except MachineBusy as error:
+                error.hint = "--wait S waits longer; --share-machine runs beside it, less precisely"
+                raise
+        yield
+
+
 @click.command()
 @click.argument("specifications", nargs=-1, required=True, metavar="SPEC...")
 @click.option("--jobs", type=click.IntRange(1, 10_000),
@@ -70,6 +103,7 @@ class _Seconds(click.FloatRange):
               help="Time limit of a job in seconds.  [default: the specification's]")  # fmt: skip
 @click.option("--trust-script", is_flag=True,
               help="Run your own scripts without a sandbox.")  # fmt: skip
+@machine_options
 @as_json_option
 @click.pass_context
 def inspect(  # noqa: PLR0913, PLR0917 - one for each option
@@ -83,6 +117,8 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     launcher: str,
     timeout: float | None,
     trust_script: bool,
+    wait: float,
+    share_machine: bool,
     as_json: bool,
 ) -> None:
     """Build and measure stacks.
@@ -108,21 +144,23 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
         (out or settings.home / "inspections").absolute(), jobs, interleave, timeout,
         trust_script=trust_script, reference_jobs=reference_jobs,
     )  # fmt: skip
-    if launcher == "local":
-        _warn_if_busy()
     if trust_script:
         user = "root" if os.geteuid() == 0 else "you"
         click.echo(f"--trust-script: your own scripts run as {user}, without a sandbox", err=True)
     with ExitStack() as stack:
         stack.enter_context(interrupted_by_signals())
+        if launcher == "local":
+            stack.enter_context(machine_of_this_command(wait, share_machine))
+            warn_if_busy()
         observer = stack.enter_context(_observer(quiet=as_json))
         runs_on = stack.enter_context(_launcher(launcher, settings))
-        stack.enter_context(_hint_to_resume())
+        stack.enter_context(hint_to_resume())
         outcomes = run(checked, runs_on, options, observer)
     print_outcomes(outcomes, options.out, as_json=as_json, ingested=ingest)
     if launcher == "local" and any(_lacks_sandbox(outcome) for outcome in outcomes):
         click.echo("hint: --trust-script runs your own script as you, without a sandbox", err=True)
-    accepted = not ingest or _ingest(settings, outcomes, as_json=as_json)
+    folders = [outcome.folder for outcome in outcomes]
+    accepted = not ingest or ingest_folders(settings, folders, as_json=as_json)
     if not accepted or any(outcome.state != "measured" for outcome in outcomes):
         context.exit(1)
 
@@ -180,7 +218,7 @@ def _try_to_write(folder: Path) -> None:
         pass
 
 
-def _warn_if_busy() -> None:
+def warn_if_busy() -> None:
     """Warn of other processes. Threads of a job wait for each other, so rates drop sharply."""
     from pis.amun.conditions import BUSY_SHARE, busy_share
 
@@ -235,7 +273,8 @@ def _observer(*, quiet: bool) -> Iterator[Any]:
 
 
 @contextmanager
-def _hint_to_resume() -> Iterator[None]:
+def hint_to_resume() -> Iterator[None]:
+    """Tell that the same command continues, if the block is interrupted."""
     resume = "finished jobs are kept: run the same command again to continue"
     try:
         yield
@@ -246,15 +285,15 @@ def _hint_to_resume() -> Iterator[None]:
         raise click.ClickException(f"{error}\n{resume}") from error
 
 
-def _ingest(settings: Settings, outcomes: Sequence[InspectionOutcome], *, as_json: bool) -> bool:
-    """Ingest the folders of ``outcomes``, and return whether all documents were accepted.
+def ingest_folders(settings: Settings, folders: Sequence[Path], *, as_json: bool) -> bool:
+    """Ingest inspection folders, and return whether all documents were accepted.
 
     With ``--json``, standard output must contain one document, so the report is on standard error.
     """
     from cli.ingest import document_progress, print_ingest
     from ingest.runs import run
 
-    sources = [str(outcome.folder) for outcome in outcomes]
+    sources = [str(folder) for folder in folders]
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         with document_progress("inspections", sources) as on_document:
             ingested = run(settings, sources, on_document)

@@ -10,7 +10,7 @@ from enum import Enum
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -73,6 +73,27 @@ def _imported(source: str) -> Any:
 as_json_option: Callable[[Any], Any] = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document."
 )
+
+
+class ExclusiveSwitch(click.Option):
+    """A switch such as ``--fetch/--offline``; giving both is refused, not decided by the last."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        for names, value in ((self.opts, True), (self.secondary_opts, False)):
+            parser.add_option(
+                obj=self, opts=names, dest=self.name, action="append_const", const=value
+            )
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        name = self.name or ""
+        choices = opts.get(name, ())
+        if len(set(choices)) > 1:
+            both = " and ".join((self.opts[0], self.secondary_opts[0]))
+            raise click.UsageError(f"{both}: give only one of them", ctx)
+        values = {**opts, name: choices[0]} if choices else opts
+        return super().handle_parse_result(ctx, values, args)
 
 
 class NamedPath(click.Path):
@@ -155,7 +176,7 @@ _REQUEST = (
                       " without a build; implies --fetch."),
     click.option("--index", "indexes", multiple=True, metavar="NAME",
                  help="Use this configured index; repeat the option in order of priority."),
-    click.option("--fetch/--offline", "fetch", default=None,
+    click.option("--fetch/--offline", "fetch", cls=ExclusiveSwitch, default=None,
                  help="Read releases from the indexes, or use only what is stored.  [default: read"
                       " if the store lacks releases]"),
     click.option("--time-limit", type=click.FloatRange(0, min_open=True), default=10.0,
@@ -184,12 +205,18 @@ def _with(options: Iterable[Callable[[Any], Any]], command: Command) -> Command:
 
 
 def advice_request_of(
-    settings: Settings, path: Path | None, options: Mapping[str, Any], *, count: int = 1
+    settings: Settings,
+    path: Path | None,
+    options: Mapping[str, Any],
+    *,
+    count: int = 1,
+    project: Project | None = None,
 ) -> StackRequest:
     """Make the advice request of a project; its hardware class is determined later.
 
     :param path: folder or file of the project; by default the current folder
     :param options: values of :func:`request_options` by name
+    :param project: a project that was read before, instead of ``path``
     """
     from packaging.utils import canonicalize_name
 
@@ -198,13 +225,11 @@ def advice_request_of(
     from adviser.scoring.criteria import RecommendationType
     from adviser.stack_request import RequestOptions, StackRequest
     from cli.project_files import read_project
-    from common.formats.file_fields import refuse
-    from common.reasons import Reason
 
     if options["build"] and (options["only_wheels"] or options["fetch"] is False):
         other = "--only-wheels" if options["only_wheels"] else "--offline"
         raise InvalidArgument(f"--build and {other}: give only one of them")
-    project, now = read_project(path or Path()), datetime.now(UTC)
+    project, now = project or read_project(path or Path()), datetime.now(UTC)
     parsed = RequestOptions(
         count=count,
         dev=options["dev"],
@@ -229,13 +254,45 @@ def advice_request_of(
     request = StackRequest(project, target, RecommendationType(options["kind"]), parsed)
     # Checked before a store is opened.
     if not request.roots:
-        refuse(
-            Reason.MISSING_FIELD,
-            f"the project has no requirements on Python {target.python_version}, {target.platform}",
-            f"{project.source}:$",
-            "check the file; `--dev`, `--extra` and `--group` include more of its requirements",
-        )
+        _refuse_without_requirements(request)
     return request
+
+
+def _refuse_without_requirements(request: StackRequest) -> NoReturn:
+    """Say why a project requires nothing that an index could have.
+
+    :raises InvalidFile: always
+    """
+    from adviser.projects.project import KINDS_OF_REFERENCES, WarningCode
+    from common.formats.file_fields import refuse
+    from common.reasons import Reason
+    from common.terminal import first_few
+
+    project, target = request.project, request.environment
+    where = f"Python {target.python_version}, {target.platform}"
+    message = f"the project has no requirements on {where}"
+    hint = "check the file; `--dev`, `--extra` and `--group` include more of its requirements"
+    kinds = KINDS_OF_REFERENCES
+    outside = [f"{it.field} is {kinds[it.code]}" for it in project.warnings if it.code in kinds]
+    dynamic = [it.message for it in project.warnings if it.code is WarningCode.DYNAMIC]
+    if request.requirements:
+        message = (
+            f"no requirement of the project applies to {where}: the markers of all"
+            f" {len(request.requirements)} are false there"
+        )
+        hint = "choose another environment with `--python` and `--platform`, or check the markers"
+    elif outside:
+        message = (
+            "no requirement of the project comes from a package index, so there is nothing to"
+            f" choose; left out: {first_few(outside, 5)}"
+        )
+        hint = (
+            "require a release instead, such as `flask>=3`, or list the requirements of the"
+            " packages that are left out"
+        )
+    elif dynamic:
+        message = f"{message}: {first_few(dynamic, 2)}"
+    refuse(Reason.MISSING_FIELD, message, f"{project.source}:$", hint)
 
 
 def requested_environment(project: Project | None, options: Mapping[str, Any]) -> Environment:
@@ -324,18 +381,19 @@ def read_over_indexes(
             bars.update("packages", progress.packages, progress.packages)
             bars.update("releases", progress.read, progress.read)
 
+        def show_build(name: str, version: str) -> None:
+            line = printable(f"building the metadata of {name} {version}")
+            if bars.visible:
+                bars.advance("builds", description=line)
+            else:
+                click.echo(line, err=True)
+
         try:
             result, resolution = over_indexes(
-                stores, request, use, resolver, on_progress=show, more=more
+                stores, request, use, resolver, on_progress=show, on_build=show_build, more=more
             )
         except IndexesSilent as error:
-            for name, absence in error.absences.items():
-                click.echo(printable(f"still missing: {name}: {absence.message}"), err=True)
-            click.echo(
-                "error: the indexes gave no page of what is required, so only what is"
-                " stored counts; check their addresses (PACKAGE_INDEXES) and the network",
-                err=True,
-            )
+            _print_silence(stores, error)
             return error
     store_read(stores.settings, stores.engine, resolution.listed.unstored())
     progress = resolution.progress
@@ -357,6 +415,23 @@ def read_over_indexes(
     for reason in dict.fromkeys(it.reason for it in resolution.listed.absences.values()):
         click.echo(f"hint: {_REMEDIES[reason]}", err=True)
     return result
+
+
+def _print_silence(stores: Stores, error: IndexesSilent) -> None:
+    """Say that no index answered: an error for packages that the store lacks, else a warning."""
+    from graph.record.indexes import without_releases
+
+    with stores.engine.connect() as connection:
+        unknown = without_releases(connection, error.absences)
+    for name, absence in error.absences.items():
+        label = "still missing" if name in unknown else "warning"
+        click.echo(printable(f"{label}: {name}: {absence.message}"), err=True)
+    click.echo(
+        f"{'error' if unknown else 'warning'}: the indexes gave no page of what is required, so"
+        " the answer is among the versions in the store; check their addresses (PACKAGE_INDEXES)"
+        " and the network",
+        err=True,
+    )
 
 
 #: What to do about a missing package, by the reason.

@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ import click
 
 from cli.console import Column, Table, print_json
 from cli.help_pages import CommandGroup
-from cli.inspect import UnusableSpecification
+from cli.inspect import UnusableSpecification, machine_of_this_command, machine_options
 from cli.options import as_json_option, key_and_value
 from common.errors import ProjectError
 from common.settings import Settings
@@ -71,12 +72,18 @@ def describe(name: str, as_json: bool) -> None:
     """Show what an indicator measures, and which flags it has."""
     from pis.bundle import script_sha256
     from pis.catalogue import indicator_of
+    from pis.metrics import metrics_of
 
     indicator = indicator_of(name)
     if as_json:
         parameters = [_parameter(each) for each in indicator.all_parameters()]
-        digest = script_sha256(name)
-        print_json({**_head(indicator), "script_sha256": digest, "parameters": parameters})
+        defaults = {each.name: each.default for each in indicator.all_parameters()}
+        metrics = [
+            {"benchmark": each.benchmark, **asdict(each.metric), "aggregate": each.aggregate}
+            for each in metrics_of(name, defaults)
+        ]
+        head = {**_head(indicator), "script_sha256": script_sha256(name), "metrics": metrics}
+        print_json({**head, "parameters": parameters})
     else:
         parameters_table(indicator).print()
 
@@ -87,15 +94,18 @@ def describe(name: str, as_json: bool) -> None:
 @click.option("--device", help="Where to compute: cpu or cuda.")
 @click.option("--python", metavar="PATH",
               help="Interpreter that has the library.  [default: this interpreter]")  # fmt: skip
+@machine_options
 @as_json_option
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[FLAGS OF THE INDICATOR]")
 @click.pass_context
-def run(
+def run(  # noqa: PLR0913, PLR0917 - one for each option
     context: click.Context,
     name: str,
     framework: str | None,
     device: str | None,
     python: str | None,
+    wait: float,
+    share_machine: bool,
     as_json: bool,
     arguments: tuple[str, ...],
 ) -> None:
@@ -112,7 +122,12 @@ def run(
     options = {"--framework": framework, "--device": device}
     flags = [f"{flag}={value}" for flag, value in options.items() if value is not None]
     program = python or sys.executable
-    with interrupted_by_signals(), _status(name) as on_line:
+    asks_for_help = bool(_HELP & set(arguments))
+    with (
+        interrupted_by_signals(),
+        machine_of_this_command(wait, share_machine or asks_for_help),
+        _status(name) as on_line,
+    ):
         finished = run_script(name, program, [*flags, *arguments], on_line)
     for line in finished.errors:
         if line.startswith("warning: "):
@@ -121,7 +136,7 @@ def run(
         _print_failure(finished)
         code = finished.exit_code
         context.exit(code if code > 0 else _SIGNALLED - code)
-    if _HELP & set(arguments):
+    if asks_for_help:
         click.echo(finished.stdout, nl=False)
         return
     document = document_of(finished.stdout)

@@ -6,16 +6,23 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from adviser.projects.documents import MAX_BYTES
 from adviser.projects.locks import ProjectLock, read_lock, require_pins
 from adviser.projects.parsing import PROJECT_FILES, missing_includes, parse_project
-from adviser.projects.project import Project
+from adviser.projects.project import Project, ProjectFormat, ProjectWarning, WarningCode
 from common.errors import InvalidArgument, InvalidDocument, InvalidFile
 
 #: Files that people write, and no lock is called by.
 _MANIFESTS = frozenset({"Pipfile", "pyproject.toml", "setup.cfg"})
+#: Locks of other tools, with the command that writes a lock in a format that is read.
+_UNREAD_LOCKS = {
+    "uv.lock": "uv export --format pylock.toml -o pylock.toml",
+    "poetry.lock": "poetry export -o requirements.txt",
+    "pdm.lock": "pdm export -o requirements.txt",
+}
 
 
 def read_project(path: Path) -> Project:
@@ -32,7 +39,21 @@ def read_project(path: Path) -> Project:
     files = {it: _content(folder, it) for it in dict.fromkeys(names)}
     if name is not None:
         files.setdefault(name, _content(folder, name))
-    return parse_project(_with_included(folder, files), name)
+    project = parse_project(_with_included(folder, files), name)
+    return _with_unread_locks(project, folder)
+
+
+def _with_unread_locks(project: Project, folder: Path) -> Project:
+    """Warn about a lock of another tool, if the project has no lock that is read."""
+    if project.locked is not None or project.format is not ProjectFormat.PYPROJECT:
+        return project
+    warnings = tuple(
+        ProjectWarning(WarningCode.FILE_IGNORED, f"not read; `{command}` writes a lock that is",
+                       f"{name}:$")
+        for name, command in _UNREAD_LOCKS.items()
+        if (folder / name).is_file()
+    )  # fmt: skip
+    return replace(project, warnings=(*project.warnings, *warnings))
 
 
 def read_lock_file(path: Path) -> ProjectLock:
@@ -79,7 +100,12 @@ def refusing_files() -> Iterator[None]:
 
 def write_file(path: Path, data: bytes) -> None:
     """Write a file completely or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        # Name the file that the user gave, not the temporary one.
+        error.filename = str(path)
+        raise
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

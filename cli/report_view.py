@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cli.console import Column, Styled, Table, print_text, shown
+from common.terminal import first_few
 
 #: Notes that are shown in the row of their package although they are not warnings.
 _ROW_NOTES = frozenset(
@@ -16,6 +17,8 @@ _STYLES = {"INFO": "dim", "WARNING": "yellow", "ERROR": "red"}
 _MOST_MEASUREMENTS, _MOST_VULNERABILITIES = 2, 2
 #: Maximum number of packages shown in which the nearest measured stack differs.
 _MOST_DIFFERENCES = 10
+#: Missing packages that have a line of their own; if there are more, one line counts them.
+_MOST_MISSING = 5
 _SCORE_EXPLAINED = (
     "The score is the sum of the contributions, at most 0. Penalties contribute weight × value. "
     "Others contribute weight × (value - value of the package's best version), so the best "
@@ -25,14 +28,19 @@ _SCORE_EXPLAINED = (
 
 
 def print_report(
-    report: Mapping[str, Any], *, fetched: bool = False, verbose: bool = False
+    report: Mapping[str, Any],
+    *,
+    fetched: bool = False,
+    offline: bool = False,
+    verbose: bool = False,
 ) -> None:
     """Print all stacks of a report, or the conflict of a failure.
 
     :param fetched: whether indexes were just asked, so that no note suggests it
+    :param offline: whether the request was not to ask them, so that notes suggest to omit that
     :param verbose: also print which measured stack is nearest to the best one
     """
-    for part in report_parts(report, fetched=fetched, verbose=verbose):
+    for part in report_parts(report, fetched=fetched, offline=offline, verbose=verbose):
         if isinstance(part, Table):
             part.print()
         else:
@@ -40,10 +48,14 @@ def print_report(
 
 
 def report_parts(
-    report: Mapping[str, Any], *, fetched: bool = False, verbose: bool = False
+    report: Mapping[str, Any],
+    *,
+    fetched: bool = False,
+    offline: bool = False,
+    verbose: bool = False,
 ) -> Iterator[Table | Styled]:
     """The tables and lines of a report; the parameters are those of :func:`print_report`."""
-    from adviser.reports.unfetched_versions import without_fetch_hint
+    from adviser.reports.unfetched_versions import fetch_hint
 
     result = report["result"]
     inner = result["report"]
@@ -55,9 +67,11 @@ def report_parts(
         yield Styled("", "")
         yield criteria_table(product)
         yield Styled("", "")
-    for note in inner["stack_info"]:
-        if note.get("code") == "fetch" and fetched:
-            yield _note({**note, "message": without_fetch_hint(note["message"])})
+    from_indexes = True if fetched else False if offline else None
+    for note in _with_missing_counted(inner["stack_info"]):
+        if note.get("code") in ("fetch", "unread"):
+            fetch = from_indexes if note["code"] == "fetch" or offline else None
+            yield _note({**note, "message": fetch_hint(note["message"], fetch=fetch)})
         elif note.get("code") != "conflict":
             yield _note(note)
     if verbose and products:
@@ -70,6 +84,21 @@ def report_parts(
         yield Styled(f"error: {shown(result['error_msg'])}", "red")
     yield Styled("", "")
     yield Styled(certificate_line(report), "")
+
+
+def _with_missing_counted(notes: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The notes, with a single one for many missing packages."""
+    missing = [it for it in notes if it.get("code") == "package_missing"]
+    if len(missing) <= _MOST_MISSING:
+        yield from notes
+        return
+    for note in notes:
+        if note is missing[0]:
+            names = first_few([it["package_name"] for it in missing], _MOST_MISSING)
+            message = f"{len(missing)} required packages are missing: {names}"
+            yield {"type": note["type"], "message": message}
+        elif note.get("code") != "package_missing":
+            yield note
 
 
 def packages_table(product: Mapping[str, Any], title: str = "") -> Table:
@@ -102,12 +131,21 @@ def criteria_table(product: Mapping[str, Any]) -> Table:
     )  # fmt: skip
     for criterion in product["criteria"]:
         table.add(
-            criterion["name"], f"{criterion['weight']:g}", f"{criterion['value']:.3f}",
-            f"{criterion['contribution']:.4f}", criterion["unit"],
+            criterion["name"], f"{criterion['weight']:g}", _decimal(criterion["value"], 3),
+            _decimal(criterion["contribution"], 4), criterion["unit"],
         )  # fmt: skip
-    score = Styled(f"{product['score']:.4f}", "bold")
+    score = Styled(_decimal(product["score"], 4), "bold")
     table.add(Styled("score", "bold"), "", "", score, "points")
     return table
+
+
+def _decimal(value: float, digits: int) -> str:
+    """A number with so many decimal places; ``0`` if it rounds to zero.
+
+    >>> _decimal(1.5, 3), _decimal(-0.0001, 3)
+    ('1.500', '0')
+    """
+    return f"{value:.{digits}f}" if round(value, digits) else "0"
 
 
 def coverage_lines(coverage: Mapping[str, Any]) -> Iterator[str]:

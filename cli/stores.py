@@ -198,12 +198,14 @@ def _status(
     embedded: bool,
     query: Callable[[Settings, StoreStatus], StoreStatus],
 ) -> StoreStatus:
+    from graph.embedded.home import FREE_SPACE, has_full_disk
     from graph.embedded.start_stop import EmbeddedStores
 
     record = EmbeddedStores(settings).record_of(kind) if embedded else None
     status = StoreStatus(name, up=False, embedded=embedded, pid=record.pid if record else None)
     if embedded and record is None:
-        return replace(status, problem="not running", hint="run `thoth up`")
+        hint = FREE_SPACE if has_full_disk(settings.home) else "run `thoth up`"
+        return replace(status, problem="not running", hint=hint)
     try:
         return query(settings, status)
     except ProjectError as error:

@@ -109,12 +109,13 @@ def _explained(
     from adviser.answering.answers import knowledge, listed_unread, on_hardware
     from adviser.answering.missing_packages import lacks_releases
     from adviser.reports.unfetched_versions import (
+        fetch_hint,
         missing_message,
         unfetched_in,
         unread_texts,
-        without_fetch_hint,
     )
     from adviser.resolver.worker import ResolverWorker
+    from cli.graph_lag import catch_up_graph, require_projected
     from graph.candidates import IndexesSilent
     from graph.migrate import migrated_stores
     from graph.snapshot import with_absences
@@ -134,6 +135,7 @@ def _explained(
             print_note(request.hardware_note)
             known, fetch = None, options["build"] or options["fetch"]
             if fetch is None:
+                catch_up_graph(stores)
                 known = knowledge(stores, request, more=more)
                 fetch = lacks_releases(stores, request, known[0])
             if fetch:
@@ -143,11 +145,16 @@ def _explained(
                     unread = list(unread_texts(listed_snapshot)) if listed_snapshot else []
                     return explanation, unread, bool(unread)
                 absences = explanation.absences
-            snapshot, evidence = known or knowledge(stores, request, more=more)
+            if known is None:
+                catch_up_graph(stores)
+                known = knowledge(stores, request, more=more)
+            snapshot, evidence = known
             snapshot = with_absences(snapshot, absences) if absences else snapshot
             listed = listed_unread(stores, snapshot)
+            if snapshot.missing:
+                require_projected(stores, snapshot.missing)
         message = missing_message(request, snapshot)
-        print_note(without_fetch_hint(message) if message and options["fetch"] else message)
+        print_note(message and fetch_hint(message, fetch=options["fetch"]))
         advice = advise(
             request, snapshot, evidence, resolver=worker.resolve, threads=options["threads"]
         )
@@ -211,8 +218,9 @@ def forced_lines(forced: ForcedStack) -> Iterator[str]:
         loss = "" if forced.points is None else f", at a loss of {forced.points:.3f} points"
         if forced.level is not None and forced.points is not None and forced.points <= 0:
             loss = f", with a worse score in {forced.level}, which comes first"
+        losses = [it for it in forced.losses if round(it.points, 3)]
         yield f"{forced.what}: possible{loss}"
-        yield from (f"  {loss.criterion}: {-loss.points:+.3f} points" for loss in forced.losses)
+        yield from (f"  {loss.criterion}: {-loss.points:+.3f} points" for loss in losses)
         yield from (f"  {change_text(change)}" for change in forced.changes)
 
 

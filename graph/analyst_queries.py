@@ -156,6 +156,8 @@ def _time_limit(driver: neo4j.Driver, database: str, mark: str, timeout_s: float
         yield
     finally:
         timer.cancel()
+        # A timer that fires at this moment uses the driver, which the caller may close next.
+        timer.join()
 
 
 def _end_on_arcadedb(driver: neo4j.Driver, database: str, mark: str) -> None:

@@ -135,8 +135,8 @@ class CandidateBuilder:
         """
         try:
             candidate = self._candidate(name, record, extras)
-            if candidate.sdist_only:
-                self._refuse_older_than_python(candidate, compiled)
+            if self._is_too_old_to_build(candidate, compiled):
+                return self._too_old_to_build(candidate)
             return candidate
         except NotACandidate as error:
             purl = Purl(record.purl)
@@ -220,19 +220,30 @@ class CandidateBuilder:
             message = f"requires Python {text}, this environment has {self._python}"
             raise NotACandidate(ExclusionReason.REQUIRES_PYTHON, message)
 
-    def _refuse_older_than_python(self, version: Candidate, compiled: bool) -> None:
-        """Refuse to build a version that is older than this Python, unless it is pure Python.
+    def _is_too_old_to_build(self, version: Candidate, compiled: bool) -> bool:
+        """Whether a version must be built and is older than this Python, unless it is pure Python.
 
-        Compiled code of that age rarely builds. A version whose wheels are for other Pythons is
-        refused, too, because its publisher has named the Pythons that the version is for.
+        Compiled code of that age rarely builds. A version whose wheels are for other Pythons
+        counts, too, because its publisher has named the Pythons that the version is for.
         """
         began, uploaded = self._python_began, version.uploaded_at
-        if uploaded is None or uploaded >= began or version.wheel_mismatch in _FOR_THIS_PYTHON:
-            return
-        if version.wheel_mismatch is not None or compiled:
-            python = f"Python {self._python.major}.{self._python.minor}"
-            message = f"would have to be built, and was published before {python}"
-            raise NotACandidate(ExclusionReason.SDIST_TOO_OLD, message)
+        if not version.sdist_only or uploaded is None or uploaded >= began:
+            return False
+        if version.wheel_mismatch in _FOR_THIS_PYTHON:
+            return False
+        return version.wheel_mismatch is not None or compiled
+
+    def _too_old_to_build(self, version: Candidate) -> Excluded:
+        python = f"Python {self._python.major}.{self._python.minor}"
+        reason = ExclusionReason.SDIST_TOO_OLD
+        return Excluded(
+            version.purl,
+            version.version,
+            version.index,
+            reason,
+            f"would have to be built, and was published before {python}",
+            replace(version, wheel_mismatch=reason),
+        )
 
     def _refuse_newer_cuda(self, name: str, version: str) -> None:
         """Without CUDA in the environment, nothing is refused: CPU builds may name a version."""

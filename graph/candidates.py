@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import TypeVar
@@ -154,6 +154,8 @@ class Excluded:
     """A version that cannot be installed in the environment.
 
     :param message: the reason in words, such as ``needs glibc 2.34, this environment has 2.28``
+    :param last_resort: the candidate that it becomes if nothing else meets a request
+        (:meth:`graph.snapshot.Snapshot.with_old_sdists`); documents omit it
     """
 
     purl: Purl
@@ -161,6 +163,7 @@ class Excluded:
     index: str
     reason: ExclusionReason
     message: str
+    last_resort: Candidate | None = field(default=None, compare=False)
 
 
 class AbsenceReason(StrEnum):

@@ -7,36 +7,31 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import neo4j
 import psycopg2
-from neo4j.exceptions import (
-    AuthError,
-    ClientError,
-    ConfigurationError,
-    ConnectionPoolError,
-    DriverError,
-    Neo4jError,
-    ServiceUnavailable,
-    SessionExpired,
-    TransientError,
-)
 
 from common import __version__
 from common.errors import InvalidSettings, SchemaMismatch, StoreUnavailable
 from common.settings import Settings
 from graph.embedded import arcadedb as embedded_graph
 from graph.embedded import postgresql as embedded_database
-from graph.embedded.home import Passwords
+from graph.embedded.home import FREE_SPACE, Passwords, has_full_disk
 from graph.embedded.service import Service
 from graph.embedded.start_stop import EmbeddedStores
 
+# The driver of the graph takes a tenth of the time of an advice that does not use the graph, so
+# it is imported where a connection opens or failed.
 if TYPE_CHECKING:
+    import neo4j
     import sqlalchemy
     from sqlalchemy.engine import URL
 
 POSTGRESQL, GRAPH = "PostgreSQL", "the graph"
+
+#: Access mode of sessions that only read, as ``neo4j.READ_ACCESS``.
+READ_ACCESS = "READ"
 
 #: A statement that takes longer waits for a lock that is never released. ``options=`` in
 #: ``DATABASE_URL`` overrides this limit.
@@ -47,13 +42,6 @@ _SILENCE_S = 30
 
 _UNDEFINED_TABLE, _UNDEFINED_COLUMN = "42P01", "42703"
 
-_GRAPH_FAILURES = (
-    AuthError,
-    ConnectionPoolError,
-    ServiceUnavailable,
-    SessionExpired,
-    TransientError,
-)
 _WRONG_CREDENTIALS = (
     "Neo.ClientError.Security.Unauthorized",
     "Neo.ClientError.Security.AuthenticationRateLimit",
@@ -218,6 +206,9 @@ def graph_database(settings: Settings) -> str:
 
 
 def _driver(settings: Settings, user: str, password: str | None) -> neo4j.Driver:
+    import neo4j
+    from neo4j.exceptions import ConfigurationError
+
     try:
         return neo4j.GraphDatabase.driver(
             graph_url(settings),
@@ -253,11 +244,15 @@ def server_agent(driver: neo4j.Driver, database: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """Open connections to the stores that were requested in :func:`open_stores`."""
+    """Open connections to the stores that were requested in :func:`open_stores`.
+
+    :param connect_graph: connects to the graph on its first use, and returns the same driver later
+    """
 
     settings: Settings
     opened_engine: sqlalchemy.Engine | None
     opened_driver: neo4j.Driver | None
+    connect_graph: Callable[[], neo4j.Driver] | None = None
 
     @property
     def engine(self) -> sqlalchemy.Engine:
@@ -269,9 +264,11 @@ class Stores:
     @property
     def driver(self) -> neo4j.Driver:
         """The graph, for writing."""
-        if self.opened_driver is None:
+        if self.opened_driver is not None:
+            return self.opened_driver
+        if self.connect_graph is None:
             raise RuntimeError("these stores were opened without the graph")
-        return self.opened_driver
+        return self.connect_graph()
 
     @property
     def database(self) -> str:
@@ -290,6 +287,7 @@ def open_stores(
     *,
     relational: bool = True,
     graph: bool = True,
+    graph_on_use: bool = False,
     announce: Callable[[str], None] = to_stderr,
 ) -> Iterator[Stores]:
     """Open connections for the length of a ``with`` block, without migrating the schemas.
@@ -297,6 +295,7 @@ def open_stores(
     ``announce`` is called before an embedded store is started. The stores must answer, and drivers'
     errors inside the block are translated.
 
+    :param graph_on_use: start the embedded graph, but connect only when the graph is first used
     :raises StoreUnavailable: if a store does not answer within the connect timeout
     :raises ServiceFailed: if an embedded store cannot be started
     """
@@ -307,10 +306,17 @@ def open_stores(
             engine = relational_engine(settings)
             opened.callback(engine.dispose)
             engine.connect().close()
-        if graph:
-            driver = opened.enter_context(graph_driver(settings))
-            server_agent(driver, graph_database(settings))
-        yield Stores(settings, engine, driver)
+
+        @cache
+        def connect_graph() -> neo4j.Driver:
+            with graph_errors(settings):
+                connected = opened.enter_context(graph_driver(settings))
+                server_agent(connected, graph_database(settings))
+            return connected
+
+        if graph and not graph_on_use:
+            driver = connect_graph()
+        yield Stores(settings, engine, driver, connect_graph if graph else None)
 
 
 @contextmanager
@@ -350,8 +356,8 @@ def _outdated(error: BaseException | None) -> SchemaMismatch:
 def _relational_failure(cause: str, settings: Settings | None) -> StoreUnavailable:
     if "statement timeout" in cause:
         hint = "find the process that holds a lock, then run the command again"
-    elif "No space left" in cause:
-        hint = "free space on the disk, then run the command again"
+    elif "No space left" in cause or "could not extend file" in cause:
+        hint = FREE_SPACE
     else:
         external = settings is not None and not settings.embedded_database
         hint = _remedy(settings, external=external, variable="DATABASE_URL")
@@ -366,16 +372,40 @@ def graph_errors(settings: Settings | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except _GRAPH_FAILURES as error:
-        raise _graph_failure(error, settings) from error
-    except ClientError as error:
-        if error.code not in _WRONG_CREDENTIALS:
+    except Exception as error:
+        if not _is_graph_failure(error) and not _lacks_space(error, settings):
             raise
         raise _graph_failure(error, settings) from error
 
 
-def _graph_failure(error: Neo4jError | DriverError, settings: Settings | None) -> StoreUnavailable:
-    text = (error.message if isinstance(error, Neo4jError) else str(error)) or type(error).__name__
+def _lacks_space(error: Exception, settings: Settings | None) -> bool:
+    """Whether the embedded graph reports an error of its own while the disk is full."""
+    from neo4j.exceptions import DatabaseError
+
+    if settings is None or not settings.embedded_graph or not isinstance(error, DatabaseError):
+        return False
+    return has_full_disk(settings.home)
+
+
+def _is_graph_failure(error: Exception) -> bool:
+    """Whether the driver of the graph reports that the graph does not answer."""
+    from neo4j.exceptions import (
+        AuthError,
+        ClientError,
+        ConnectionPoolError,
+        ServiceUnavailable,
+        SessionExpired,
+        TransientError,
+    )
+
+    if isinstance(error, ClientError) and error.code in _WRONG_CREDENTIALS:
+        return True
+    failures = AuthError, ConnectionPoolError, ServiceUnavailable, SessionExpired, TransientError
+    return isinstance(error, failures)
+
+
+def _graph_failure(error: Exception, settings: Settings | None) -> StoreUnavailable:
+    text = getattr(error, "message", None) or str(error) or type(error).__name__
     external = settings is not None and not settings.embedded_graph
     variables = "GRAPH_URL, GRAPH_USER, GRAPH_PASSWORD and GRAPH_DATABASE"
     hint = _remedy(settings, external=external, variable=variables)
@@ -387,6 +417,8 @@ def _remedy(settings: Settings | None, *, external: bool, variable: str) -> str:
         return f"check {variable}, and that the server runs"
     if settings is None:
         return f"run `thoth up`, or check {variable}"
+    if has_full_disk(settings.home):
+        return FREE_SPACE
     return f"run `thoth up`; if it happens again, see {settings.home / 'logs'}"
 
 

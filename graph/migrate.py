@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import neo4j
-
 from common.errors import SchemaMismatch, StoreUnavailable
 from common.settings import Settings
-from graph.engine import GRAPH, POSTGRESQL, STATEMENT_TIMEOUT_S, Stores, open_stores
+from graph.engine import (
+    GRAPH,
+    POSTGRESQL,
+    READ_ACCESS,
+    STATEMENT_TIMEOUT_S,
+    Stores,
+    open_stores,
+)
 
 if TYPE_CHECKING:
+    import neo4j
     import sqlalchemy
     from alembic.config import Config
 
@@ -137,7 +144,7 @@ def graph_state(driver: neo4j.Driver, database: str) -> SchemaState:
 
     :raises SchemaMismatch: if an applied step is unknown to this code, or its file changed
     """
-    with driver.session(database=database, default_access_mode=neo4j.READ_ACCESS) as session:
+    with driver.session(database=database, default_access_mode=READ_ACCESS) as session:
         applied = {row["version"]: row["checksum"] for row in session.run(APPLIED)}
     files = cypher_files()
     known = tuple(file.version for file in files)
@@ -186,12 +193,31 @@ def ensure_schema(stores: Stores) -> None:
 
 @contextmanager
 def migrated_stores(
-    settings: Settings, *, relational: bool = True, graph: bool = True
+    settings: Settings, *, relational: bool = True, graph: bool = True, graph_on_use: bool = False
 ) -> Iterator[Stores]:
-    """Open the stores and call :func:`ensure_schema`, as most commands do."""
-    with open_stores(settings, relational=relational, graph=graph) as stores:
+    """Open the stores and call :func:`ensure_schema`, as most commands do.
+
+    :param graph_on_use: as in :func:`graph.engine.open_stores`; the schema of the graph is checked
+        when the graph is first used
+    """
+    with open_stores(
+        settings, relational=relational, graph=graph, graph_on_use=graph_on_use
+    ) as stores:
         ensure_schema(stores)
-        yield stores
+        connect = _migrated_graph(stores) if graph and graph_on_use else None
+        yield stores if connect is None else replace(stores, connect_graph=connect)
+
+
+def _migrated_graph(stores: Stores) -> Callable[[], neo4j.Driver]:
+    """Connects to the graph once, and migrates it or checks its schema."""
+
+    @cache
+    def connect() -> neo4j.Driver:
+        driver = stores.driver
+        ensure_schema(replace(stores, opened_driver=driver))
+        return driver
+
+    return connect
 
 
 def migrate(stores: Stores) -> tuple[SchemaState, ...]:

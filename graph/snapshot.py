@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -32,6 +35,7 @@ from graph.candidates import (
     Excluded,
     ExclusionReason,
     KnownVulnerability,
+    newest_first,
 )
 
 #: Version of the content and its JSON form; part of the content, and so of the revision.
@@ -77,10 +81,30 @@ _MISMATCHES = (
     ExclusionReason.PLATFORM_TAG,
     ExclusionReason.ABI_TAG,
     ExclusionReason.PYTHON_TAG,
+    ExclusionReason.SDIST_TOO_OLD,
 )
 _MISMATCH = 8
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+
+
+class CandidateTuple(tuple[Candidate, ...]):
+    """Candidates that several snapshots share; the rows of unread ones are written once."""
+
+    @cached_property
+    def pieces(self) -> tuple[Candidate | orjson.Fragment, ...]:
+        """The read candidates, and the canonical JSON of the unread ones before and after each.
+
+        Consecutive rows are one text: a text of its own for each row takes 4 KiB of memory.
+        """
+        pieces: list[Candidate | orjson.Fragment] = []
+        for read, group in groupby(self, key=attrgetter("read")):
+            if read:
+                pieces += group
+            else:
+                rows = canonical_json([_listed(it) for it in group])
+                pieces.append(orjson.Fragment(rows[1:-1]))
+        return tuple(pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +152,36 @@ class Snapshot:
     def unread_count(self) -> int:
         """Number of candidates that are listed but unread."""
         return sum(not it.read for candidates in self.packages.values() for it in candidates)
+
+    def with_old_sdists(self) -> Snapshot:
+        """The snapshot in which source distributions that are older than this Python count, too.
+
+        Only those count of which the snapshot lists everything that they require. The snapshot
+        itself if there are none.
+        """
+        admitted = {
+            name: [it.last_resort for it in excluded if self._is_last_resort(it)]
+            for name, excluded in self.excluded.items()
+        }
+        packages, excluded = dict(self.packages), dict(self.excluded)
+        for name, old in admitted.items():
+            if old:
+                packages[name] = tuple(newest_first([*packages[name], *filter(None, old)]))
+                excluded[name] = tuple(it for it in excluded[name] if not self._is_last_resort(it))
+        if not any(admitted.values()):
+            return self
+        snapshot = replace(
+            self, packages=MappingProxyType(packages), excluded=MappingProxyType(excluded)
+        )
+        return with_revision(snapshot) if self.revision else snapshot
+
+    def _is_last_resort(self, version: Excluded) -> bool:
+        return version.last_resort is not None and all(
+            it.url is not None
+            or it.name in self.missing
+            or (it.name in self.packages and {*it.extras} <= {*self.extras[it.name]})
+            for it in version.last_resort.requires
+        )
 
     @property
     def likely_count(self) -> int:
@@ -212,8 +266,7 @@ def _content(snapshot: Snapshot) -> dict[str, Any]:
         "roots": [_dependency(it) for it in snapshot.roots],
         "requirements": [_dependency(it) for it in table],
         "packages": {
-            name: [_candidate(it, table) if it.read else _listed(it) for it in candidates]
-            for name, candidates in snapshot.packages.items()
+            name: _package(candidates, table) for name, candidates in snapshot.packages.items()
         },
         "excluded": {
             name: [_members(it) for it in versions]
@@ -227,6 +280,15 @@ def _content(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
+def _package(candidates: Sequence[Candidate], table: Mapping[Dependency, int]) -> list[Any]:
+    """The rows of a package; those of unread candidates do not depend on other packages."""
+    if isinstance(candidates, CandidateTuple):
+        return [
+            _candidate(it, table) if isinstance(it, Candidate) else it for it in candidates.pieces
+        ]
+    return [_candidate(it, table) if it.read else _listed(it) for it in candidates]
+
+
 def _requirement_table(snapshot: Snapshot) -> dict[Dependency, int]:
     """The row number of each distinct requirement, in the order of requirements."""
     candidates = (it for package in snapshot.packages.values() for it in package)
@@ -236,7 +298,7 @@ def _requirement_table(snapshot: Snapshot) -> dict[Dependency, int]:
 
 
 def _members(it: Excluded | KnownVulnerability | Absence) -> dict[str, Any]:
-    return {name: getattr(it, name) for name in it.__slots__}
+    return {name: getattr(it, name) for name in it.__slots__ if name != "last_resort"}
 
 
 def _dependency(it: Dependency) -> dict[str, Any]:

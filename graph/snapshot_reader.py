@@ -12,9 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
-
-import neo4j
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from common.environments import Environment
 from common.errors import StoreUnavailable
@@ -22,8 +20,11 @@ from common.index.project_pages import ProjectState, ProjectStatus
 from common.releases import Requirement
 from graph.candidate_builder import CandidateBuilder, VersionRecord, roots_of
 from graph.candidates import Candidate, Dependency, Excluded, KnownVulnerability
-from graph.engine import graph_errors
+from graph.engine import READ_ACCESS, graph_errors
 from graph.snapshot import Snapshot, with_revision
+
+if TYPE_CHECKING:
+    import neo4j
 
 #: How often a snapshot is read again if the graph changes in the meantime.
 _ATTEMPTS = 10
@@ -213,7 +214,11 @@ def freeze(
         name: with_vulnerabilities(candidates, vulnerabilities)
         for name, candidates in closure.candidates.items()
     }
-    closure = replace(closure, candidates=affected)
+    excluded: dict[str, Sequence[Excluded]] = {
+        name: [with_known(it, vulnerabilities) for it in versions]
+        for name, versions in closure.excluded.items()
+    }
+    closure = replace(closure, candidates=affected, excluded=excluded)
     return with_revision(unnamed_snapshot(closure, roots, environment))
 
 
@@ -234,6 +239,16 @@ def with_vulnerabilities(
     return tuple(map(affected, candidates))
 
 
+def with_known(
+    excluded: Excluded, vulnerabilities: Mapping[str, Sequence[KnownVulnerability]]
+) -> Excluded:
+    """The excluded version; if it is a last resort, with its known vulnerabilities."""
+    if excluded.last_resort is None:
+        return excluded
+    (candidate,) = with_vulnerabilities((excluded.last_resort,), vulnerabilities)
+    return replace(excluded, last_resort=candidate)
+
+
 def unnamed_snapshot(
     closure: Closure, roots: Sequence[Dependency], environment: Environment
 ) -> Snapshot:
@@ -248,7 +263,7 @@ def unnamed_snapshot(
         revision="",
         environment=environment,
         roots=tuple(roots),
-        packages=by_name(lambda name: tuple(closure.candidates[name])),
+        packages=by_name(lambda name: _as_tuple(closure.candidates[name])),
         excluded=by_name(lambda name: tuple(closure.excluded[name])),
         missing=tuple(name for name in revisions if name not in closure.candidates),
         extras=by_name(lambda name: tuple(sorted(closure.extras[name]))),
@@ -258,11 +273,16 @@ def unnamed_snapshot(
     )
 
 
+def _as_tuple(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """The candidates themselves if they are a tuple of any class."""
+    return candidates if isinstance(candidates, tuple) else tuple(candidates)
+
+
 @contextmanager
 def _read_session(driver: neo4j.Driver, database: str) -> Iterator[neo4j.Session]:
     with (
         graph_errors(),
-        driver.session(database=database, default_access_mode=neo4j.READ_ACCESS) as session,
+        driver.session(database=database, default_access_mode=READ_ACCESS) as session,
     ):
         yield session
 

@@ -22,6 +22,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    UniqueConstraint,
     func,
     text,
 )
@@ -864,6 +865,66 @@ class QueuedRelease(Base):
     given_up_at: ColumnElement[datetime | None]
 
 
+# Changes of performance
+
+
+class ChangeRow(Base):
+    """An entry of the list of changes; entries are never edited.
+
+    See :class:`graph.changes.PerformanceChange`.
+    """
+
+    __tablename__ = "changes"
+    __table_args__ = (
+        Index("ix_changes_recorded_at", "recorded_at"),
+        Index("ix_changes_package", "package"),
+        Index("ix_changes_refers_to", "refers_to"),
+        CheckConstraint("(event = 'announced') = (refers_to IS NULL)", name="refers"),
+    )
+
+    number: ColumnElement[int] = column(BigInteger, Identity(), primary_key=True)
+    change_id: ColumnElement[str] = column(unique=True)
+    kind: ColumnElement[str]
+    event: ColumnElement[str]
+    refers_to: ColumnElement[str | None] = column(ForeignKey("changes.change_id"))
+    package: ColumnElement[str | None]
+    host: ColumnElement[str | None]
+    from_version: ColumnElement[str]
+    to_version: ColumnElement[str]
+    from_stack: ColumnElement[str]
+    to_stack: ColumnElement[str]
+    indicator: ColumnElement[str]
+    parameters: ColumnElement[dict[str, Any]] = column(JSONB)
+    device: ColumnElement[str | None]
+    comparison_key: ColumnElement[str]
+    python_version: ColumnElement[str | None]
+    hardware_digest: ColumnElement[str]
+    hardware_label: ColumnElement[str]
+    verdict: ColumnElement[str]
+    effect_pct: ColumnElement[float] = column(Double)
+    observed_pct: ColumnElement[float] = column(Double)
+    interval_low_pct: ColumnElement[float] = column(Double)
+    interval_high_pct: ColumnElement[float] = column(Double)
+    delta_pct: ColumnElement[float] = column(Double)
+    jobs: ColumnElement[int]
+    baseline_jobs: ColumnElement[int]
+    comparisons: ColumnElement[int]
+    look: ColumnElement[int]
+    seen_at: ColumnElement[datetime | None]
+    rule: ColumnElement[str]
+    recorded_at: ColumnElement[datetime] = column(server_default=func.now())
+
+
+class ChangeLookRow(Base):
+    """How often a comparison was judged for the list of changes, and with how many jobs."""
+
+    __tablename__ = "change_looks"
+
+    change_id: ColumnElement[str] = column(primary_key=True)
+    looks: ColumnElement[int]
+    jobs: ColumnElement[int]
+
+
 # The service: requests, tokens and the audit log
 
 
@@ -884,6 +945,17 @@ class TokenRow(Base):
     revoked_at: ColumnElement[datetime | None]
     #: Accurate to the minute, to avoid a write for each use.
     last_used_at: ColumnElement[datetime | None]
+
+
+class PageSessionRow(Base):
+    """A session of the web pages, which has the scopes of its token."""
+
+    __tablename__ = "page_sessions"
+
+    #: SHA-256 of the secret in the cookie.
+    digest: ColumnElement[str] = column(primary_key=True)
+    token_id: ColumnElement[str] = column(ForeignKey("tokens.token_id"))
+    expires_at: ColumnElement[datetime]
 
 
 class AnalysisRow(Base):
@@ -943,6 +1015,127 @@ class AnalysisRow(Base):
     progress: ColumnElement[dict[str, Any] | None] = column(JSONB)
 
 
+class BenchmarkEntryRow(Base):
+    """A group of results of another benchmark system that share their files and their machine."""
+
+    __tablename__ = "benchmark_entries"
+    __table_args__ = (Index("ix_benchmark_entries_system", "system"),)
+
+    #: Digest of the content of the files and of what the results share.
+    entry_id: ColumnElement[str] = column(primary_key=True)
+    system: ColumnElement[str]
+    #: What the user named, without credentials.
+    origin: ColumnElement[str]
+    #: Path of the file or folder inside it.
+    source: ColumnElement[str]
+    hardware: ColumnElement[dict[str, Any]] = column(JSONB)
+    accelerators: ColumnElement[int | None]
+    #: Versions by name; null for a version that is not told.
+    software: ColumnElement[dict[str, Any]] = column(JSONB)
+    measured_at: ColumnElement[datetime | None]
+    #: Path and SHA-256 of each file.
+    files: ColumnElement[list[Any]] = column(JSONB)
+    ingested_at: ColumnElement[datetime] = column(server_default=func.now())
+    result_count: ColumnElement[int]
+
+
+class BenchmarkRow(Base):
+    """A task, model or operation of a benchmark system."""
+
+    __tablename__ = "benchmarks"
+    __table_args__ = (UniqueConstraint("system", "name"),)
+
+    benchmark_id: ColumnElement[str] = column(primary_key=True)
+    system: ColumnElement[str]
+    name: ColumnElement[str]
+
+
+class BenchmarkSoftwareRow(Base):
+    """Software that entries name, with or without a version."""
+
+    __tablename__ = "benchmark_software"
+    __table_args__ = (
+        Index("ix_benchmark_software_name", "name"),
+        Index("ix_benchmark_software_package", "package"),
+        Index("ix_benchmark_software_purl", "purl"),
+    )
+
+    software_id: ColumnElement[str] = column(primary_key=True)
+    name: ColumnElement[str]
+    #: Null if the entry does not say it.
+    version: ColumnElement[str | None]
+    #: Name on the default package index; null if it is no Python package.
+    package: ColumnElement[str | None]
+    #: Of exactly this version; null if the version is unknown.
+    purl: ColumnElement[str | None]
+
+
+class BenchmarkEntrySoftware(Base):
+    """Software that an entry names."""
+
+    __tablename__ = "benchmark_entry_software"
+    __table_args__ = (Index("ix_benchmark_entry_software_software_id", "software_id"),)
+
+    entry_id: ColumnElement[str] = column(
+        ForeignKey("benchmark_entries.entry_id"), primary_key=True
+    )
+    software_id: ColumnElement[str] = column(
+        ForeignKey("benchmark_software.software_id"), primary_key=True
+    )
+
+
+class HardwarePartRow(Base):
+    """A model of a processor or an accelerator that entries name."""
+
+    __tablename__ = "hardware_parts"
+
+    part_id: ColumnElement[str] = column(primary_key=True)
+    #: ``cpu`` or ``accelerator``.
+    kind: ColumnElement[str]
+    #: The name without vendor, clock and punctuation, by the SQL function ``hardware_model``.
+    model: ColumnElement[str]
+
+
+class BenchmarkEntryPart(Base):
+    """A part of the machine of an entry."""
+
+    __tablename__ = "benchmark_entry_parts"
+    __table_args__ = (Index("ix_benchmark_entry_parts_part_id", "part_id"),)
+
+    entry_id: ColumnElement[str] = column(
+        ForeignKey("benchmark_entries.entry_id"), primary_key=True
+    )
+    part_id: ColumnElement[str] = column(ForeignKey("hardware_parts.part_id"), primary_key=True)
+
+
+class BenchmarkResultRow(Base):
+    """One value of one metric of an entry."""
+
+    __tablename__ = "benchmark_results"
+    __table_args__ = (
+        CheckConstraint("validity <> 'valid' OR value IS NOT NULL", name="valid_has_value"),
+        Index("ix_benchmark_results_benchmark", text("lower(benchmark)"), "metric"),
+        Index("ix_benchmark_results_metric", "metric"),
+    )
+
+    entry_id: ColumnElement[str] = column(
+        ForeignKey("benchmark_entries.entry_id"), primary_key=True
+    )
+    #: Order within the entry, from 0.
+    position: ColumnElement[int] = column(primary_key=True)
+    benchmark: ColumnElement[str]
+    parameters: ColumnElement[dict[str, Any]] = column(JSONB)
+    metric: ColumnElement[str]
+    unit: ColumnElement[str]
+    direction: ColumnElement[str]
+    definition: ColumnElement[str]
+    value: ColumnElement[float | None] = column(Double)
+    samples: ColumnElement[list[float]] = column(ARRAY(Double))
+    aggregate: ColumnElement[str]
+    validity: ColumnElement[str]
+    reason: ColumnElement[str | None]
+
+
 class AuditRow(Base):
     """An entry of the audit log: a write through the service."""
 
@@ -974,3 +1167,193 @@ class KnowledgeRow(Base):
 
     only_row: ColumnElement[bool] = column(primary_key=True, server_default=text("true"))
     changes: ColumnElement[int] = column(BigInteger, server_default=text("0"))
+
+
+# Events of the loop, and notices of them
+
+
+class EventRow(Base):
+    """Something that happened at night, such as a settled change; rows are never changed later.
+
+    ``noticed_at`` is the exception: the time at which the notices of the event were written.
+    """
+
+    __tablename__ = "events"
+    __table_args__ = (
+        Index("ix_events_unnoticed", "event_id", postgresql_where=text("noticed_at IS NULL")),
+    )
+
+    event_id: ColumnElement[int] = column(BigInteger, Identity(), primary_key=True)
+    kind: ColumnElement[str]
+    subject: ColumnElement[str]
+    data: ColumnElement[dict[str, Any]] = column(JSONB)
+    at: ColumnElement[datetime] = column(server_default=func.now())
+    noticed_at: ColumnElement[datetime | None]
+
+
+class NoticeRow(Base):
+    """The message about one event to one target, with the state of its delivery."""
+
+    __tablename__ = "notices"
+    __table_args__ = (
+        CheckConstraint("state IN ('waiting', 'delivered', 'given_up')", name="state"),
+        Index("uq_notices_event_id_target", "event_id", "target", unique=True),
+        Index("ix_notices_due", "next_attempt_at", postgresql_where=text("state = 'waiting'")),
+    )
+
+    notice_id: ColumnElement[str] = column(primary_key=True)
+    event_id: ColumnElement[int] = column(BigInteger, ForeignKey("events.event_id"))
+    #: Name of the target in the settings; its URL and its secret are not stored.
+    target: ColumnElement[str]
+    state: ColumnElement[str] = column(server_default=text("'waiting'"))
+    attempts: ColumnElement[int] = column(server_default=text("0"))
+    created_at: ColumnElement[datetime] = column(server_default=func.now())
+    next_attempt_at: ColumnElement[datetime] = column(server_default=func.now())
+    #: Time of the final state.
+    ended_at: ColumnElement[datetime | None]
+    #: Why the last attempt failed.
+    error: ColumnElement[str | None]
+
+
+# What is watched, and the nightly loop
+
+
+class WatchRow(Base):
+    """A watched project or package, its request, and how far the loop has brought it."""
+
+    __tablename__ = "watches"
+
+    #: Digest of the kind and the name, or of the request if a client of the service sent it.
+    watch_id: ColumnElement[str] = column(primary_key=True)
+    #: ``project`` or ``package``.
+    kind: ColumnElement[str]
+    name: ColumnElement[str]
+    #: ``person`` or ``service``; the loop watches projects of the service by itself.
+    source: ColumnElement[str]
+    #: Requests of the last month; 1 for what a person watches.
+    weight: ColumnElement[float] = column(Double)
+    enabled: ColumnElement[bool] = column(server_default=text("true"))
+    #: The request for advice, as JSON.
+    request: ColumnElement[dict[str, Any]] = column(JSONB)
+    #: Names of the packages that an answer can contain.
+    closure: ColumnElement[list[str]] = column(ARRAY(Text), server_default=text("'{}'"))
+    #: See :class:`graph.record.loop.LoopState`.
+    state: ColumnElement[str]
+    reason: ColumnElement[str | None]
+    measured_jobs: ColumnElement[int] = column(server_default=text("0"))
+    planned_jobs: ColumnElement[int] = column(server_default=text("0"))
+    #: The last advice, and the versions that it recommends, by name.
+    advice_id: ColumnElement[str | None]
+    versions: ColumnElement[dict[str, Any] | None] = column(JSONB)
+    added_at: ColumnElement[datetime] = column(server_default=func.now())
+    state_at: ColumnElement[datetime] = column(server_default=func.now())
+
+
+class LoopReleaseRow(Base):
+    """A release that the loop has noticed, and its state."""
+
+    __tablename__ = "loop_releases"
+    __table_args__ = (Index("ix_loop_releases_state", "state", "seen_at"),)
+
+    index_name: ColumnElement[str] = column(primary_key=True)
+    name: ColumnElement[str] = column(primary_key=True)
+    version: ColumnElement[str] = column(primary_key=True)
+    #: ``refresh``, or ``request`` if a client of the service reported it.
+    source: ColumnElement[str]
+    #: See :class:`graph.record.loop.LoopState`.
+    state: ColumnElement[str]
+    reason: ColumnElement[str | None]
+    measured_jobs: ColumnElement[int] = column(server_default=text("0"))
+    planned_jobs: ColumnElement[int] = column(server_default=text("0"))
+    #: Nights that worked on it, and the last of them.
+    nights: ColumnElement[int] = column(server_default=text("0"))
+    last_night: ColumnElement[int | None]
+    #: How often its comparison was judged, and with how many jobs the last time.
+    looks: ColumnElement[int] = column(server_default=text("0"))
+    look_jobs: ColumnElement[int] = column(server_default=text("0"))
+    seen_at: ColumnElement[datetime] = column(server_default=func.now())
+    state_at: ColumnElement[datetime] = column(server_default=func.now())
+
+
+class LoopNightRow(Base):
+    """A night: one round of the loop. At most one is open."""
+
+    __tablename__ = "loop_nights"
+    __table_args__ = (
+        Index("uq_loop_nights_open", "open", unique=True, postgresql_where=text("open")),
+    )
+
+    night: ColumnElement[int] = column(primary_key=True)
+    open: ColumnElement[bool] = column(server_default=text("true"))
+    #: ``running``, ``finished`` or ``failed``.
+    state: ColumnElement[str]
+    reason: ColumnElement[str | None]
+    began_at: ColumnElement[datetime] = column(server_default=func.now())
+    ended_at: ColumnElement[datetime | None]
+
+
+class LoopStepRow(Base):
+    """A step of a night; a finished step is not run again."""
+
+    __tablename__ = "loop_steps"
+
+    night: ColumnElement[int] = column(ForeignKey("loop_nights.night"), primary_key=True)
+    step: ColumnElement[str] = column(primary_key=True)
+    #: Number of failed attempts.
+    attempts: ColumnElement[int] = column(server_default=text("0"))
+    finished: ColumnElement[bool] = column(server_default=text("false"))
+    #: Why the last attempt failed.
+    reason: ColumnElement[str | None]
+    #: Counts for people.
+    output: ColumnElement[dict[str, Any]] = column(JSONB, server_default=text("'{}'"))
+    ended_at: ColumnElement[datetime | None]
+
+
+class LoopBatchRow(Base):
+    """Stacks that are measured together, in turns, with one indicator."""
+
+    __tablename__ = "loop_batches"
+    __table_args__ = (Index("ix_loop_batches_state", "state"),)
+
+    #: Digest of the specifications and the first night.
+    batch_id: ColumnElement[str] = column(primary_key=True)
+    #: The night that planned it.
+    night: ColumnElement[int] = column(ForeignKey("loop_nights.night"))
+    watch_id: ColumnElement[str] = column(ForeignKey("watches.watch_id"))
+    #: Specifications, labels and releases of the stacks; the first two stacks are the reference.
+    stacks: ColumnElement[list[Any]] = column(JSONB)
+    indicator: ColumnElement[str]
+    #: Jobs of each stack, and of all stacks.
+    blocks: ColumnElement[int]
+    jobs: ColumnElement[int]
+    measured_jobs: ColumnElement[int] = column(server_default=text("0"))
+    #: ``planned``, ``measured``, ``ingested`` or ``given_up``.
+    state: ColumnElement[str]
+    reason: ColumnElement[str | None]
+    attempts: ColumnElement[int] = column(server_default=text("0"))
+    #: The quality report, made when the batch ends.
+    report: ColumnElement[dict[str, Any] | None] = column(JSONB)
+    state_at: ColumnElement[datetime] = column(server_default=func.now())
+
+
+class AdviceScoreRow(Base):
+    """A past advice, scored with what was known at one time; scores are never edited.
+
+    A score outlives its advice, so that the ledger of a month does not change when old requests are
+    deleted. It contains no part of the request. See :class:`graph.ledger.AdviceScore`.
+    """
+
+    __tablename__ = "advice_scores"
+    __table_args__ = (
+        Index("uq_advice_scores_advice_id_knowledge", "advice_id", "knowledge", unique=True),
+    )
+
+    number: ColumnElement[int] = column(BigInteger, Identity(), primary_key=True)
+    advice_id: ColumnElement[str]
+    advised_at: ColumnElement[datetime]
+    knowledge: ColumnElement[str]
+    outcome: ColumnElement[str]
+    regret_points: ColumnElement[float | None] = column(Double)
+    regret_pct: ColumnElement[float | None] = column(Double)
+    claims: ColumnElement[list[Any]] = column(JSONB)
+    scored_at: ColumnElement[datetime] = column(server_default=func.now())

@@ -1,4 +1,4 @@
-"""Runs of ``thoth ingest``: inspections, the nightly run and the quarantine."""
+"""Runs of ``thoth ingest``: inspections, benchmarks, the nightly run and the quarantine."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ from ingest.sources.source_items import SkippedFile, SourceLimits
 if TYPE_CHECKING:
     from graph.verification.run import RecordReport
     from ingest.advisories.sync import AdvisoryReport
+    from ingest.benchmarks.pipeline import BenchmarkReport
+    from ingest.benchmarks.systems import BenchmarkSystem
     from ingest.crawl.reports import CrawlReport
 
 #: Key of the advisory lock of the nightly run: any number that no other lock uses.
@@ -101,6 +103,24 @@ def run(
 
     def work(engine: Engine, wake: Callable[[], None]) -> IngestReport:
         return _ingest(settings, engine, wake, sources, on_document, on_skipped)
+
+    return run_on_record(settings, work)
+
+
+def run_benchmarks(
+    settings: Settings,
+    sources: Sequence[str],
+    system: BenchmarkSystem | None,
+    on_file: Callable[[], None],
+) -> RunOutcome[BenchmarkReport]:
+    """Store and project the results of other benchmark systems in ``sources``."""
+    from ingest.benchmarks.pipeline import ingest_benchmarks
+
+    def work(engine: Engine, committed: Callable[[], None]) -> BenchmarkReport:
+        return ingest_benchmarks(
+            settings, engine, sources, _OPERATOR_LIMITS,
+            system=system, on_file=on_file, committed=committed,
+        )  # fmt: skip
 
     return run_on_record(settings, work)
 

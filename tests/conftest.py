@@ -43,6 +43,8 @@ from tests.services import stacks
 from tests.services.databases import TEMPLATE, new_database, with_database
 from tests.services.stacks import measures
 
+#: Programs for environments of their own, whose libraries are not installed here.
+collect_ignore = ["services/loadgen_runner.py", "services/training_scores.py"]
 #: What the tests write need not outlive the machine. Measured on a busy disk: making and dropping
 #: a database takes 0.1 s instead of 2.2 s.
 _CARELESS = ("fsync", "full_page_writes")

@@ -21,7 +21,7 @@ from pis.amun.sandbox import CannotConfine, require_confinement
 from tests.services.neo4j import server as neo4j
 
 #: What ``.ci/run`` installs: there, a test that needs it fails instead of being skipped.
-INSTALLED_ON_CI = ("bwrap", "neo4j")
+INSTALLED_ON_CI = ("bwrap", "neo4j", "chromium")
 
 #: What ``--without-programs`` hides.
 OPTIONAL_PROGRAMS = (

@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from common.errors import ServiceFailed
+
+#: PostgreSQL writes its log in files of this size, and ends if it cannot create the next one.
+_LOG_FILE_BYTES = 16 * 2**20
+
+FREE_SPACE = "free space on the disk, then run the command again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,26 @@ class Home:
         for folder in (self.graph, self.logs, self.run):
             folder.mkdir(exist_ok=True, mode=0o700)
             folder.chmod(0o700)
+
+
+def free_bytes(folder: Path) -> int:
+    """Free space on the disk of ``folder``, in bytes, without the part reserved for root."""
+    return shutil.disk_usage(folder).free
+
+
+def has_full_disk(folder: Path) -> bool:
+    """Whether the disk of ``folder`` has too little free space for the stores to continue."""
+    return folder.exists() and free_bytes(folder) < _LOG_FILE_BYTES
+
+
+def too_little_space(folder: Path, needed_bytes: int) -> ServiceFailed:
+    """The error for a disk on which new stores do not fit."""
+    return ServiceFailed(
+        "embedded stores",
+        f"their first start needs {needed_bytes / 1e6:.0f} MB, but the disk of {folder} has only "
+        f"{free_bytes(folder) / 1e6:.0f} MB of free space",
+        f"{FREE_SPACE}, or set THOTH_HOME to a folder on another disk",
+    )
 
 
 def unusable(path: Path, error: OSError) -> ServiceFailed:

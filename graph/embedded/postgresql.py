@@ -57,6 +57,7 @@ class PostgreSQL(Service):
 
     name = "PostgreSQL"
     key = "postgresql"
+    new_bytes = 75_000_000  # measured: 60 MB
     stop_signal = signal.SIGINT  # "fast shutdown": open transactions are rolled back
 
     def prepare(self) -> None:
@@ -98,6 +99,9 @@ class PostgreSQL(Service):
             connection.autocommit = True
             with connection.cursor() as cursor:
                 cursor.execute(f"CREATE DATABASE {DATABASE}")
+        except psycopg2.OperationalError as error:
+            # Among these errors is a full disk.
+            raise self._failed(str(error).strip()) from error
         finally:
             connection.close()
 

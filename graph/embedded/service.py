@@ -16,7 +16,14 @@ import psutil
 from common.errors import ServiceFailed
 from common.settings import Settings
 from graph.embedded import processes
-from graph.embedded.home import Home, Passwords, read_json, write_private
+from graph.embedded.home import (
+    FREE_SPACE,
+    Home,
+    Passwords,
+    has_full_disk,
+    read_json,
+    write_private,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +53,8 @@ class Service(ABC):
     name: ClassVar[str]
     key: ClassVar[str]
     stop_signal: ClassVar[signal.Signals]
+    #: Free space that the first start and the schema need, in bytes.
+    new_bytes: ClassVar[int]
 
     def __init__(self, settings: Settings, home: Home, passwords: Passwords) -> None:
         self.settings = settings
@@ -180,7 +189,8 @@ class Service(ABC):
 
     def _failed(self, cause: str) -> ServiceFailed:
         end = processes.last_lines(self.log)
-        return ServiceFailed(self.name, f"{cause}\n{end}" if end else cause, f"see {self.log}")
+        hint = FREE_SPACE if has_full_disk(self.home.root) else f"see {self.log}"
+        return ServiceFailed(self.name, f"{cause}\n{end}" if end else cause, hint)
 
 
 def read_record(home: Home, key: str) -> RunRecord | None:

@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from common.errors import ServiceFailed
 from common.settings import Settings
 from graph.embedded.arcadedb import ArcadeDB
-from graph.embedded.home import Home, Passwords, unusable
+from graph.embedded.home import Home, Passwords, free_bytes, too_little_space, unusable
 from graph.embedded.postgresql import PostgreSQL
 from graph.embedded.service import START_TIMEOUT_S, RunRecord, Service, living, read_record
 
@@ -62,7 +62,7 @@ class EmbeddedStores:
         If all stores are running already, no lock is taken.
 
         :param announce: called with a one-line message before a store is started
-        :raises ServiceFailed: if a store does not start
+        :raises ServiceFailed: if a store does not start, or the disk is too small for new stores
         """
         wanted: dict[type[Service], bool] = {PostgreSQL: relational, ArcadeDB: graph}
         kinds = [kind for kind in self.kinds if wanted[kind]]
@@ -76,6 +76,7 @@ class EmbeddedStores:
             ]
         with self._locked():
             services = self._services(kinds)
+            self._check_space(services)
             if any(service.running() is None for service in services):
                 names = " and ".join(service.name for service in services)
                 announce(f"Starting {names} in {self.settings.home} …")
@@ -107,6 +108,12 @@ class EmbeddedStores:
     def passwords(self) -> Passwords | None:
         """The stores' passwords; ``None`` before the first start."""
         return Passwords.load(self.home)
+
+    def _check_space(self, services: Iterable[Service]) -> None:
+        """Refuse a first start that would fill the disk half-way."""
+        needed = sum(it.new_bytes for it in services if it.record is None and not it.running())
+        if needed and free_bytes(self.home.root) < needed:
+            raise too_little_space(self.home.root, needed)
 
     def _services(self, kinds: Iterable[type[Service]]) -> list[Service]:
         passwords = Passwords.load_or_create(self.home)

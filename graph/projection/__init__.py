@@ -4,7 +4,7 @@ Entry point: :func:`graph.projection.sync.sync`. All kinds of nodes and edges ar
 :mod:`graph.projection.registry`.
 """
 
-from graph.projection.sync import SyncReport, lag, rebuild, sync, sync_few
+from graph.projection.sync import SyncReport, catch_up, lag, rebuild, sync, sync_few
 from graph.projection.verify import ElementDifference, KindReport, VerifyReport, verify
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "KindReport",
     "SyncReport",
     "VerifyReport",
+    "catch_up",
     "lag",
     "rebuild",
     "sync",

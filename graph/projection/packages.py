@@ -26,6 +26,7 @@ from graph.projection.upsert import (
     ImmutableNode,
     MutableNode,
     chunks,
+    consume,
     create_missing,
     missing,
     upsert,
@@ -69,13 +70,13 @@ def invalidate_version_revisions(tx: neo4j.ManagedTransaction, rows: Iterable[Ro
     :param rows: rows of package versions; the second value is the package's name
     """
     names = sorted({row[1] for row in rows})
-    tx.run(_INVALIDATE_PACKAGES, names=names, revision=_random_revision()).consume()
+    consume(tx.run(_INVALIDATE_PACKAGES, names=names, revision=_random_revision()))
 
 
 def invalidate_affected_revisions(tx: neo4j.ManagedTransaction, rows: Iterable[Row]) -> None:
     """Set a random revision for the packages that these vulnerabilities affect."""
     ids = [row[0] for row in rows]
-    tx.run(_INVALIDATE_AFFECTED, ids=ids, revision=_random_revision()).consume()
+    consume(tx.run(_INVALIDATE_AFFECTED, ids=ids, revision=_random_revision()))
 
 
 def invalidate_all_revisions(session: neo4j.Session) -> None:
@@ -223,6 +224,7 @@ def create_versions(tx: neo4j.ManagedTransaction, nodes: list[Row], edges: list[
     names = {row[0] for row in packages} | {row[1] for row in requires}
     existing = tx.run(PACKAGE.existing, keys=[*names])
     positions = {name: position for position, (name,) in enumerate(existing)}
+    consume(existing)
     index_of = dict(indexes)
     requirements: dict[str, list[Row]] = {}
     for purl, name, *values in requires:
@@ -242,7 +244,9 @@ def create_versions(tx: neo4j.ManagedTransaction, nodes: list[Row], edges: list[
 
 
 def _written(result: neo4j.Result) -> int:
-    return int(result.single(strict=True)["written"])
+    count = int(result.single(strict=True)["written"])
+    consume(result)
+    return count
 
 
 #: A row is ``[position of the package, index, requirements, *properties]``, a requirement

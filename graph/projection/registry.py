@@ -23,6 +23,29 @@ from graph.projection.advice import (
     project_advice,
     project_claims,
 )
+from graph.projection.benchmarks import (
+    BENCHMARK,
+    BENCHMARK_ENTRY,
+    BENCHMARK_RESULT,
+    BENCHMARK_SYSTEM,
+    FIRST_OF_PART,
+    HAD,
+    HARDWARE_PART,
+    HARDWARE_PARTS,
+    HAS_PART,
+    PART_KEY,
+    PART_OF,
+    REPORTED,
+    RESULT_OF,
+    SAME_AS,
+    SOFTWARE,
+    SOFTWARE_NODES,
+    USED,
+    VERSION_OF,
+    project_benchmarks,
+    project_entries,
+    project_results,
+)
 from graph.projection.inspections import (
     BASE_IMAGE,
     FROM_IMAGE,
@@ -77,7 +100,11 @@ from graph.projection.upsert import ImmutableNode, MutableNode, create_missing, 
 from graph.tables import (
     AdviceRow,
     ArtifactRow,
+    BenchmarkEntryRow,
+    BenchmarkRow,
+    BenchmarkSoftwareRow,
     ClaimRow,
+    HardwarePartRow,
     HardwareRow,
     IndicatorRow,
     InspectionRow,
@@ -111,6 +138,12 @@ NODES: tuple[NodeKind, ...] = (
     CLAIM,
     REQUEST,
     ADVICE,
+    SOFTWARE,
+    HARDWARE_PART,
+    BENCHMARK_SYSTEM,
+    BENCHMARK,
+    BENCHMARK_ENTRY,
+    BENCHMARK_RESULT,
 )
 
 EDGES: tuple[EdgeKind, ...] = (
@@ -137,6 +170,14 @@ EDGES: tuple[EdgeKind, ...] = (
     BASED_ON,
     CLAIMS,
     ANSWERS,
+    VERSION_OF,
+    SAME_AS,
+    HAS_PART,
+    PART_OF,
+    USED,
+    HAD,
+    REPORTED,
+    RESULT_OF,
 )
 
 
@@ -149,10 +190,12 @@ class ProjectedKind:
     """A kind of outbox entry.
 
     :param key: the column with all keys of the kind; ``None`` if a rebuild needs no such entries
+    :param rows: condition for the rows of that column, if not every row is a key
     """
 
     key: ColumnElement[str] | None
     project: Projector
+    rows: ColumnElement[bool] | None = None
 
 
 def _created(node: ImmutableNode) -> Projector:
@@ -186,4 +229,9 @@ PROJECTED: dict[str, ProjectedKind] = {
     "claim": ProjectedKind(ClaimRow.claim_id, project_claims),
     "request": ProjectedKind(RequestRow.document_id, _followed(REQUESTS)),
     "advice": ProjectedKind(AdviceRow.advice_id, project_advice),
+    "software": ProjectedKind(BenchmarkSoftwareRow.software_id, _followed(SOFTWARE_NODES)),
+    "hardware_part": ProjectedKind(HardwarePartRow.part_id, _followed(HARDWARE_PARTS)),
+    "benchmark": ProjectedKind(BenchmarkRow.benchmark_id, project_benchmarks),
+    "benchmark_entry": ProjectedKind(BenchmarkEntryRow.entry_id, project_entries),
+    "benchmark_results": ProjectedKind(PART_KEY, project_results, FIRST_OF_PART),
 }

@@ -30,6 +30,8 @@ Progress = Callable[[int, int], None]
 
 #: Entries in a batch; an interruption repeats at most one batch.
 BATCH = 4_000
+#: Entries in a batch of :func:`catch_up`, which checks the time after each.
+SHORT_BATCH = 1_000
 #: Time to wait for another projector, in seconds.
 WAIT_S = 600.0
 
@@ -109,6 +111,50 @@ def sync_few(
         return False
 
 
+class _TimeIsUp(Exception):
+    """Ends a projection after a committed batch."""
+
+
+def catch_up(
+    engine: Engine,
+    driver: neo4j.Driver,
+    *,
+    within_s: float,
+    progress: Progress,
+    batch: int = SHORT_BATCH,
+    database: str = "neo4j",
+) -> Lag:
+    """Project pending entries for a limited time, before a command reads the graph.
+
+    Another projector is waited for. Its failure or that of the graph is logged; the lag tells how
+    much is left.
+
+    :param within_s: after this time no further batch begins
+    :returns: the lag afterwards
+    """
+    deadline = time.monotonic() + within_s
+
+    def advance(done: int, total: int) -> None:
+        progress(done, total)
+        if time.monotonic() > deadline:
+            raise _TimeIsUp
+
+    try:
+        sync(
+            engine,
+            driver,
+            batch=batch,
+            progress=advance,
+            database=database,
+            wait_s=within_s,
+        )
+    except _TimeIsUp:
+        pass
+    except ProjectError as error:
+        logger.warning("graph_left_behind", extra={"cause": str(error)})
+    return lag(engine)
+
+
 def lag(engine: Engine) -> Lag:
     """How far the graph is behind the record; queries PostgreSQL only."""
     with relational_errors(), engine.connect() as connection:
@@ -143,4 +189,6 @@ def _enqueue_everything(connection: Connection) -> None:
         if projected.key is None:
             continue
         rows = select(literal(kind), projected.key)
+        if projected.rows is not None:
+            rows = rows.where(projected.rows)
         connection.execute(insert(OutboxEntry).from_select(["kind", "key"], rows))

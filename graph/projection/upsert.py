@@ -69,7 +69,10 @@ def missing(session: neo4j.Session, kind: NodeKind, keys: Iterable[str]) -> list
         return []
 
     def existing(tx: neo4j.ManagedTransaction) -> set[str]:
-        return {key for (key,) in tx.run(kind.existing, keys=unique)}
+        result = tx.run(kind.existing, keys=unique)
+        present = {key for (key,) in result}
+        consume(result)
+        return present
 
     present = session.execute_read(existing)
     return [key for key in unique if key not in present]
@@ -78,7 +81,19 @@ def missing(session: neo4j.Session, kind: NodeKind, keys: Iterable[str]) -> list
 def write(tx: neo4j.ManagedTransaction, query: Any, rows: list[Row]) -> None:
     """Run a statement over ``rows``, if there are any."""
     if rows:
-        tx.run(query, rows=rows).consume()
+        consume(tx.run(query, rows=rows))
+
+
+def consume(result: neo4j.Result) -> neo4j.ResultSummary:
+    """Discard what is left of ``result``, and release its parameters.
+
+    A result of the driver is part of a reference cycle, so it stays in memory until the garbage
+    collector runs, which is rare in commands. Its parameters are the rows of a whole transaction.
+    """
+    summary = result.consume()
+    if summary.parameters is not None:
+        summary.parameters.clear()
+    return summary
 
 
 def chunks(keys: list[str]) -> Iterator[list[str]]:
@@ -196,7 +211,7 @@ def _apply(tx: neo4j.ManagedTransaction, batch: _Batch, keys: list[str]) -> None
     expected = {key: batch.nodes[key] for key in keys if key in batch.nodes}
     if deleted := [key for key in stored if key not in expected]:
         _notify(tx, mutable, [stored[key] for key in deleted])
-        tx.run(node.delete_some, keys=deleted).consume()
+        consume(tx.run(node.delete_some, keys=deleted))
     changed = {key for key, row in expected.items() if key in stored and stored[key] != row}
     write(tx, node.update, [expected[key] for key in changed])
     new = [key for key in expected if key not in stored]
@@ -215,7 +230,9 @@ def _notify(tx: neo4j.ManagedTransaction, mutable: MutableNode, rows: list[Row])
 
 def _stored(tx: neo4j.ManagedTransaction, kind: NodeKind | EdgeKind, keys: list[str]) -> list[Row]:
     result = tx.run(kind.read_some, keys=keys)
-    return [[plain(value) for value in record] for record in result]
+    rows = [[plain(value) for value in record] for record in result]
+    consume(result)
+    return rows
 
 
 def _create(tx: neo4j.ManagedTransaction, batch: _Batch, keys: list[str]) -> None:

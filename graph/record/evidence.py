@@ -53,6 +53,14 @@ def evidence_for(
     return EvidenceReader(now).evidence(connection, snapshot, with_excluded=with_excluded)
 
 
+def measured_evidence(connection: Connection, now: datetime) -> Evidence:
+    """All comparable measurements of known stacks, with their hardware; nothing else.
+
+    :param now: as for :func:`evidence_for`
+    """
+    return EvidenceReader(now).all_measured(connection)
+
+
 class EvidenceReader:
     """Reads the evidence for a growing snapshot, and reads nothing twice.
 
@@ -92,6 +100,10 @@ class EvidenceReader:
                 evidence = replace(evidence, sources=sources)
         self._last, self._last_stacks, self._last_names = evidence, tuple(stacks), names
         return evidence
+
+    def all_measured(self, connection: Connection) -> Evidence:
+        """The measurements of every inspected stack."""
+        return self._measured(connection, _stacks(connection, None))
 
     def _stacks_with(
         self, connection: Connection, purls: Collection[Purl]
@@ -133,14 +145,17 @@ def _day(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _stacks(connection: Connection, purls: Sequence[str]) -> dict[str, tuple[Purl, ...]]:
-    """All versions of each inspected stack that contains one of ``purls``, by stack digest."""
+def _stacks(connection: Connection, purls: Sequence[str] | None) -> dict[str, tuple[Purl, ...]]:
+    """All versions of each inspected stack that contains one of ``purls``, by stack digest.
+
+    :param purls: ``None`` for all inspected stacks
+    """
     # Most stacks were only recommended and have no measurements.
-    containing = (
-        select(InspectionRow.stack_digest)
-        .join(StackPackage, StackPackage.stack_digest == InspectionRow.stack_digest)
-        .where(StackPackage.purl == any_(texts(purls)))
+    containing = select(InspectionRow.stack_digest).join(
+        StackPackage, StackPackage.stack_digest == InspectionRow.stack_digest
     )
+    if purls is not None:
+        containing = containing.where(StackPackage.purl == any_(texts(purls)))
     query = (
         select(StackPackage.stack_digest, StackPackage.purl)
         .where(StackPackage.stack_digest.in_(containing))
@@ -154,7 +169,8 @@ def _stacks(connection: Connection, purls: Sequence[str]) -> dict[str, tuple[Pur
 
 def _observations(connection: Connection, stacks: Sequence[str]) -> Iterable[Row[Any]]:
     query = measured().where(InspectionRow.stack_digest == any_(texts(stacks)))
-    return connection.execution_options(yield_per=1000).execute(query)
+    # On the query: an option of the connection would also apply to later statements.
+    return connection.execute(query.execution_options(yield_per=1000))
 
 
 def _frozen(rows: Iterable[Row[Any]]) -> tuple[tuple[Series, ...], tuple[Reading, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -27,6 +28,14 @@ _LAG = text(
     SELECT
         (SELECT count(*) FROM (SELECT FROM outbox LIMIT :most) AS counted) AS entries,
         (SELECT created_at FROM outbox ORDER BY entry_id LIMIT 1) AS since
+    """
+)
+_PENDING_PACKAGES = text(
+    """
+    SELECT name FROM unnest(:names) AS name
+    WHERE EXISTS (
+        SELECT FROM outbox WHERE kind = 'rebuild' OR (kind = 'package' AND key = name)
+    )
     """
 )
 _ANSWERS = text(
@@ -125,3 +134,11 @@ def changes(connection: Connection) -> int:
     transaction began.
     """
     return connection.scalar(_CHANGES) or 0
+
+
+def pending_packages(connection: Connection, names: Collection[str]) -> set[str]:
+    """Those of these packages whose versions in the graph may differ from the record.
+
+    The entry of a package stays pending until the graph contains all its versions.
+    """
+    return set(connection.scalars(_PENDING_PACKAGES, {"names": list(names)}))

@@ -274,6 +274,13 @@ def are_partly_read(connection: Connection, names: Collection[str]) -> bool:
     return bool(connection.scalar(select(exists().where(partly))))
 
 
+def without_releases(connection: Connection, names: Collection[str]) -> set[str]:
+    """Those of these packages of which the record has no release, on any index."""
+    row = PackageVersionRow
+    known = connection.scalars(select(row.name).where(row.name.in_(names)).distinct())
+    return set(names) - set(known)
+
+
 def answers_about(connection: Connection, name: str) -> tuple[IndexAnswer, ...]:
     """The last answers about one package, in the order of the indexes."""
     return tuple(answers_of(connection, [name]).values())

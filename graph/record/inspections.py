@@ -29,6 +29,7 @@ from common.inspection import (
 from common.reasons import Reason
 from common.settings import Settings
 from graph.record.affected_versions import share_advisories
+from graph.record.benchmark_links import enqueue_parts_of
 from graph.record.bulk import (
     columns_of,
     copy_new,
@@ -136,6 +137,7 @@ def add_inspections(
         connection, [it.document for it in unique.values()]
     )
     add_entries(connection, entries)
+    enqueue_parts_of(connection, list(entries["hardware"]))
     return InspectionsAdded(added, set(new))
 
 

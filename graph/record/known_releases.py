@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -73,6 +74,20 @@ def known_releases(connection: Connection, index_name: str, name: str) -> dict[s
     version = PackageVersionRow
     query = select(version.__table__).where(version.index_name == index_name, version.name == name)
     return {known.version: known for known in _read(connection, query).values()}
+
+
+def last_answers(
+    connection: Connection, index_name: str, names: Collection[str]
+) -> dict[tuple[str, str], datetime]:
+    """When an index last answered about releases whose metadata is known, by name and version."""
+    row = PackageVersionRow
+    query = select(row.name, row.version, row.as_of).where(
+        row.index_name == index_name,
+        row.name == any_(texts(names)),
+        row.state != ReleaseState.UNREAD.value,
+    )
+    rows = connection.execute(query)
+    return {(name, version): as_of for name, version, as_of in rows if as_of is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,25 @@ def measured() -> Select[Any]:
     )
 
 
+def job_minutes(connection: Connection, stacks: Sequence[str]) -> dict[str, float]:
+    """Mean duration of a measured job in minutes, by digest of its stack.
+
+    Jobs without a recorded start and end do not count.
+    """
+    duration = func.extract("epoch", ObservationRow.ended_at - ObservationRow.started_at)
+    query = (
+        select(InspectionRow.stack_digest, func.avg(duration) / 60)
+        .join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id)
+        .where(
+            InspectionRow.stack_digest == any_(texts(stacks)),
+            ObservationRow.outcome == "measured",
+            duration > 0,
+        )
+        .group_by(InspectionRow.stack_digest)
+    )
+    return {str(stack): float(minutes) for stack, minutes in connection.execute(query)}
+
+
 def refused_observations(connection: Connection, stacks: Sequence[str] | None = None) -> int:
     """Number of observations that are quarantined because their documents were tampered with.
 

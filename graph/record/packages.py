@@ -14,6 +14,7 @@ from sqlalchemy import Connection, any_, func, select, text
 
 from common.packages import version_of
 from graph.record.affected_versions import match_versions
+from graph.record.benchmark_links import enqueue_software_of
 from graph.record.bulk import insert_new
 from graph.record.indexes import IndexAnswer, RecordedEvent, answers_about, events_of
 from graph.record.known_releases import known_releases
@@ -118,11 +119,13 @@ def finish_versions(
     :param touched: names of the packages of all written versions
     :param changed: package URLs of changed versions
     """
-    matched = match_versions(connection, list(new))
+    new = list(new)
+    matched = match_versions(connection, new)
     revised = refresh_revisions(connection, touched)
     add_entries(
         connection, {"package": packages - revised, "package_version": {*new, *changed} - matched}
     )
+    enqueue_software_of(connection, packages, new)
 
 
 def refresh_revisions(connection: Connection, names: Iterable[str]) -> set[str]:

@@ -84,6 +84,8 @@ class AdvisoryLock(IntEnum):
 
     #: Transactions that add versions share this lock; those that add advisories hold it alone.
     ADVISORIES = 0x61647669
+    #: Held by the transaction that adds changes of performance; spells "chan".
+    CHANGES = 0x6368616E
     #: Held by the only process that projects.
     PROJECTION = 0x70726F6A
     #: Held by a process that migrates; spells "thoth".

@@ -1,4 +1,4 @@
-"""Deletes old rows: finished requests with their advice and documents, and audit log entries."""
+"""Deletes old rows: requests with their advice and documents, audit log entries, and events."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from graph.tables import (
     AuditRow,
     Base,
     Document,
+    EventRow,
+    NoticeRow,
 )
 
 #: All columns of all tables that refer to a document.
@@ -82,6 +84,27 @@ def forget_writes(
         .limit(limit)
     )
     deleted = connection.execute(delete(AuditRow).where(AuditRow.entry_id.in_(oldest)))
+    return int(deleted.rowcount), []
+
+
+def forget_events(
+    connection: Connection, older_than: timedelta, limit: int
+) -> tuple[int, list[str]]:
+    """Delete events that are older than ``older_than``, oldest first, with all their notices.
+
+    :param limit: largest number of events
+    :returns: number of deleted events, and an empty list of documents
+    """
+    oldest = (
+        select(EventRow.event_id)
+        .where(EventRow.at < func.clock_timestamp() - literal(older_than))
+        .order_by(EventRow.event_id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    events = list(connection.scalars(oldest))
+    connection.execute(delete(NoticeRow).where(NoticeRow.event_id.in_(events)))
+    deleted = connection.execute(delete(EventRow).where(EventRow.event_id.in_(events)))
     return int(deleted.rowcount), []
 
 

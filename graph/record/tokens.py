@@ -1,4 +1,4 @@
-"""Creates, finds and revokes bearer tokens of the API; only digests of secrets are stored."""
+"""Bearer tokens of the API and sessions of its pages; only digests of secrets are stored."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from sqlalchemy import Connection, Row, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, or_, select, update
 
-from graph.tables import TokenRow
+from graph.tables import PageSessionRow, TokenRow
 
 #: Prefix of every token, so that scanners recognise leaked tokens.
 MARK = "thoth_"
@@ -29,6 +29,8 @@ class Scope(StrEnum):
     INGEST = "ingest"
     INSPECT = "inspect"
     CYPHER = "cypher"
+    #: Report releases to the nightly loop.
+    RELEASES = "releases"
     #: All scopes, and administration of the service.
     ADMIN = "admin"
 
@@ -101,6 +103,41 @@ def token_shown(connection: Connection, secret: str) -> Token | None:
         .values(last_used_at=func.now())
     )
     return _token(row)
+
+
+def open_session(connection: Connection, token_id: str, lifetime: timedelta) -> str:
+    """Open a session of a page for a token; return its secret, which is not stored.
+
+    Expired sessions are removed. The caller owns the transaction.
+    """
+    connection.execute(delete(PageSessionRow).where(PageSessionRow.expires_at <= func.now()))
+    secret = secrets.token_urlsafe(32)
+    connection.execute(
+        insert(PageSessionRow).values(
+            digest=digest_of(secret), token_id=token_id, expires_at=func.now() + lifetime
+        )
+    )
+    return secret
+
+
+def session_token(connection: Connection, secret: str) -> Token | None:
+    """The valid token of an open session, or ``None``."""
+    row = connection.execute(
+        select(TokenRow.__table__)
+        .join(PageSessionRow, PageSessionRow.token_id == TokenRow.token_id)
+        .where(
+            PageSessionRow.digest == digest_of(secret),
+            PageSessionRow.expires_at > func.now(),
+            TokenRow.revoked_at.is_(None),
+            or_(TokenRow.expires_at.is_(None), TokenRow.expires_at > func.now()),
+        )
+    ).one_or_none()
+    return None if row is None else _token(row)
+
+
+def close_session(connection: Connection, secret: str) -> None:
+    """Close a session; the caller owns the transaction."""
+    connection.execute(delete(PageSessionRow).where(PageSessionRow.digest == digest_of(secret)))
 
 
 def tokens(connection: Connection) -> list[Token]:

@@ -37,7 +37,8 @@ class CrawlRequest:
     :param known: packages that the record has from this index; only their known releases and new
         releases on the index are followed
     :param own_bounds: bounds of single packages, by name
-    :param max_age_s: cached pages up to this age are used without a request
+    :param max_age_s: cached pages up to this age are used without a request; by default
+        ``INDEX_PAGE_AGE_S``
     :param again: whether releases are read again that were broken, failed or given up
     """
 
@@ -45,7 +46,7 @@ class CrawlRequest:
     bounds: CrawlBounds = field(default_factory=CrawlBounds)
     known: frozenset[str] = frozenset()
     own_bounds: Mapping[str, CrawlBounds] = field(default_factory=dict)
-    max_age_s: float = 600.0
+    max_age_s: float | None = None
     again: bool = False
 
     def follows_known(self, name: str) -> bool:

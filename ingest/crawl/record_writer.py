@@ -22,6 +22,7 @@ from graph.record.crawls import (
     record_new_pages,
     take_off_queue,
 )
+from graph.record.known_releases import last_answers
 from graph.record.releases import (
     ReleaseDelivery,
     ReleasesAdded,
@@ -97,18 +98,24 @@ class RecordWriter:
             return work(connection)
 
 
+#: Pages by index, each with the metadata of those of its releases that were read.
+ReadPages = Mapping[str, Sequence[tuple[ProjectPage, Mapping[str, ReleaseMetadata]]]]
+
+
 def store_read(
     settings: Settings,
     engine: Engine,
-    read: Mapping[str, Sequence[tuple[ProjectPage, Mapping[str, ReleaseMetadata]]]],
+    read: ReadPages,
 ) -> ReleasesAdded:
     """Store pages and the metadata that was read for their releases, in one transaction.
 
     A page that is already in the record is kept, so that the next refresh can report the changes.
+    Releases of a page that are in the record as of the same or a later answer are left out.
 
     :param read: by index
     :raises StoreUnavailable: if the record is lost; then nothing is stored
     """
+    read = _without_stored(engine, settings, read)
     drafts = [
         (release_draft(index, page.name, version, page.files_of(version), it), page.as_of)
         for index, packages in read.items()
@@ -120,8 +127,10 @@ def store_read(
         for draft, as_of in drafts
         if (release := release_from(draft)) is not None
     ]
+    added = ReleasesAdded(set(), set(), 0, [])
     with relational_errors(settings), engine.begin() as connection:
-        added = add_releases(connection, settings, deliveries)
+        if deliveries:
+            added = add_releases(connection, settings, deliveries)
         for index, packages in read.items():
             pages = [
                 (page.name, sorted(offered_on(page)), page.as_of, public_status(page.status))
@@ -129,3 +138,24 @@ def store_read(
             ]
             record_new_pages(connection, index, pages)
     return added
+
+
+def _without_stored(engine: Engine, settings: Settings, read: ReadPages) -> ReadPages:
+    """Leave out releases that the record has as of the same or a later answer of their index."""
+    with relational_errors(settings), engine.connect() as connection:
+        stored = {
+            index: last_answers(connection, index, [page.name for page, _ in packages])
+            for index, packages in read.items()
+        }
+
+    def is_new(index: str, page: ProjectPage, version: str) -> bool:
+        as_of = stored[index].get((page.name, version))
+        return as_of is None or as_of < page.as_of
+
+    return {
+        index: [
+            (page, {key: it for key, it in metadata.items() if is_new(index, page, key)})
+            for page, metadata in packages
+        ]
+        for index, packages in read.items()
+    }

@@ -15,6 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import BinaryIO, cast
 
 from common.errors import InvalidDocument
@@ -126,6 +127,36 @@ def documents_in_archive(
         yield _broken(error, place) if _is_packing(error) else unreadable(place, error)
     except _BROKEN as error:
         yield _broken(error, place)
+
+
+def unpack_archive(path: Path, folder: Path, limits: SourceLimits) -> None:
+    """Write the files of an archive into ``folder``.
+
+    Links, devices and members whose paths leave the archive are left out. Sizes are checked before
+    anything is written, and again while it is written.
+
+    :raises InvalidDocument: if the archive is broken, a bomb, or has a member that cannot be read
+    """
+    members = _zip_members if path.name.lower().endswith(".zip") else _tar_members
+    try:
+        survey = _Survey("", path.stat().st_size, limits)
+        with path.open("rb") as stream:
+            for member in members(stream, limits):
+                survey.add(member)
+        with path.open("rb") as stream:
+            for member in members(stream, limits):
+                name = _clean(member.name)
+                if _leaves(member) or not name:
+                    continue
+                _check_method(member, name)
+                target = folder / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with member.open() as content, target.open("wb") as output:
+                    output.write(read_bounded(content, name, limits))
+    except OSError as error:
+        raise (_broken(error, "") if _is_packing(error) else unreadable("", error)) from None
+    except _BROKEN as error:
+        raise _broken(error, "") from None
 
 
 def _is_packing(error: OSError) -> bool:

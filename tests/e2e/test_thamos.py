@@ -29,6 +29,7 @@ from tests.factories.images import ROOT as SYSTEM
 from tests.factories.images import saved
 from tests.factories.native import layer
 from tests.services.commands import ROOT
+from tests.services.environments import virtual_environment
 from tests.services.index import Index, package_index
 from tests.services.served import Served, serving
 from tests.services.thamos import (
@@ -36,7 +37,6 @@ from tests.services.thamos import (
     Project,
     thamos_client,
     thamos_command,
-    virtual_environment,
 )
 
 SAMPLES = ROOT / "samples"

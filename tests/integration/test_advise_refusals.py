@@ -117,7 +117,7 @@ def test_a_conflict_among_what_was_read_is_not_told_as_proof(
         assert "`thoth advise --fetch` reads those that decide" in told
         identifier = told.rpartition("; ")[2]
         assert thoth(stores.settings, "replay", identifier).returncode == 0
-        done = thoth(stores.settings, "why-not", "core==1.0", *at, "--fetch", **where)
+        done = thoth(stores.settings, "why-not", "core==1.0", *at[:-1], "--fetch", **where)
     assert done.returncode == 0, done.stderr
     assert "core 1.0 instead of 4.0" in done.stdout
 

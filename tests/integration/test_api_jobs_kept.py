@@ -29,8 +29,10 @@ from graph.record.documents import (
     forget_body,
     forget_documents,
 )
+from graph.record.events import EventKind, record_event
 from graph.record.freshness import changes
 from graph.record.inspections import add_inspections
+from graph.record.notices import plan_notices
 from graph.record.tokens import Scope
 from ingest.inspections.pipeline import read_inspections
 from ingest.sources.source_items import SourceLimits
@@ -208,6 +210,19 @@ def test_old_writes_are_forgotten_as_the_setting_says(client: FlaskClient, known
     assert row_counts(known.engine)["audit_log"] == 1
     upkeep(known.settings, prune)
     assert row_counts(known.engine)["audit_log"] == 0
+
+
+def test_old_events_are_forgotten_as_the_setting_says(known: Stores) -> None:
+    with known.engine.begin() as connection:
+        for _ in "12":
+            record_event(connection, EventKind.RELEASE_GIVEN_UP, "flask==3.0.0", {})
+        plan_notices(connection, {"build": True})
+    execute(known.engine, "UPDATE events SET at = at - interval '401 days' WHERE event_id = 1")
+    upkeep(replace(known.settings, keep_events_days=None), prune)
+    assert row_counts(known.engine)["events"] == 2
+    upkeep(known.settings, prune)
+    counts = row_counts(known.engine)
+    assert (counts["events"], counts["notices"]) == (1, 1)
 
 
 def test_a_prune_that_is_broken_off_loses_no_body(known: Stores) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy import event, text
 
 from api import analyses
 from api.jobs.queue import QueueJob, QueueName
+from api.service import EXTENSION
 from common.errors import StoreUnavailable
 from graph.engine import Stores, relational_url
 from graph.record.tokens import Scope
@@ -98,6 +99,27 @@ def test_an_advice_that_is_made_soon_is_done_when_the_post_returns(
     assert client.get(ours.get_json()["result"]).status_code == 200
     status = client.get(f"/api/v1/advise/python/{theirs['analysis_id']}/status").get_json()
     assert status["status"]["state"] == "succeeded"
+
+
+def test_a_client_that_waits_gets_the_result_and_others_are_answered_at_once(
+    client: FlaskClient, known: Stores
+) -> None:
+    accepted = client.post(ADVICE, json=asked()).get_json()
+    result = f"/api/v2/requests/{accepted['analysis_id']}/result"
+    waiters = client.application.extensions[EXTENSION].waiters
+    with waiters:
+        assert client.get(f"{result}?wait=10").status_code == 202, "nobody else may wait"
+    with worker_process(known.settings):
+        answers = (client.get(f"{result}?wait=10") for _ in range(int(DEADLINE_S)))
+        done = next(it for it in answers if it.status_code != 202)
+    assert done.status_code == 200
+    assert done.get_json()["metadata"]["document_id"] == accepted["analysis_id"]
+    assert waiters.acquire(blocking=False), "whoever waited leaves"
+    waiters.release()
+    for wrong in ("11", "-1", "nan", "soon"):
+        refused = client.get(f"{result}?wait={wrong}")
+        assert refused.status_code == 400, refused.text
+        assert "wait" in refused.text
 
 
 def test_an_advice_that_takes_longer_is_accepted_all_the_same(

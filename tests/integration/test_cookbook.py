@@ -49,6 +49,7 @@ from graph.tables import (
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
 from tests.factories.advices import advice_id, recorded_claim, stored_advice
+from tests.factories.foreign_results import RATE, foreign_result, store_foreign, training_entry
 from tests.factories.inspections import BEGAN, HOST, RUN
 from tests.factories.planted import (
     BLAS,
@@ -178,6 +179,7 @@ def _planted(stores: Stores, folder: Path) -> World:
     ingest_inspections(stores.settings, stores.engine, [str(inspections)], SourceLimits())
     with stores.engine.begin() as connection:
         _add_knowledge(connection, stores.settings)
+        _add_foreign_results(connection)
         machines = _machines(connection)
         comparisons, identifiers = _names(connection)
         _add_earlier_advice(connection, stores.settings, comparisons, identifiers, machines)
@@ -258,6 +260,19 @@ def _add_knowledge(connection: Connection, settings: Settings) -> None:
         "native_environment": ["sha256:host"],
     }
     add_entries(connection, entries)
+
+
+def _add_foreign_results(connection: Connection) -> None:
+    store_foreign(
+        connection,
+        *training_entry("one/resnet", 120.0, 8),
+        *training_entry("many/resnet", 30.0, 64, software={"torch": None}),
+        # Another system, another accelerator, and another benchmark of the same machine.
+        foreign_result(300.0, source="cnn", system="tf_cnn_benchmarks", metric=RATE,
+                       hardware={"accelerator": "Tesla V100-SXM2-16GB"}),
+        *training_entry("tpu/resnet", 20.0, 64, hardware={"accelerator": "tpu-v3"}),
+        *training_entry("one/ssd", 22.5, 8, benchmark="ssd"),
+    )  # fmt: skip
 
 
 def _line(name: str, specifier: str, marker: str | None) -> str:
@@ -880,6 +895,22 @@ def providers(_: World) -> list[list[Any]]:
     return [["engine", "pypi", 1, []], ["helper", "pypi", 2, ["central-directory"]]]
 
 
+def accelerated(_: World) -> list[list[Any]]:
+    return [
+        ["tensorflow", "1.14.0", "mlperf-training-v0.6", None, 4],
+        ["tensorflow", "1.14.0", "tf_cnn_benchmarks", None, 1],
+        ["torch", None, "mlperf-training-v0.6", None, 2],
+    ]
+
+
+def trained(_: World) -> list[list[Any]]:
+    return [
+        ["mlperf-training-v0.6", "resnet", "many/resnet", 64, 30.0, 32.0, "valid"],
+        ["mlperf-training-v0.6", "resnet", "one/resnet", 8, 120.0, 16.0, "valid"],
+        ["mlperf-training-v0.6", "ssd", "one/ssd", 8, 22.5, 3.0, "valid"],
+    ]
+
+
 def differences(world: World) -> list[list[Any]]:
     left, right = dict(it[:2] for it in BASE), dict(it[:2] for it in CONFOUNDED)
     return [[name, left[name], right[name]] for name in sorted(left) if left[name] != right[name]]
@@ -893,7 +924,7 @@ ANSWERS: dict[int, Callable[[World], list[list[Any]]]] = {
     26: unusable, 27: wanted, 28: harmed, 29: harmless, 30: missing_natives, 31: unmeasured,
     32: evidence, 33: harmful_advice, 34: settled, 35: open_comparisons, 36: requests,
     37: origins, 38: by_size, 39: libraries, 40: providers,
-    41: abandoned,
+    41: abandoned, 42: accelerated, 43: trained,
 }  # fmt: skip
 
 

@@ -94,7 +94,7 @@ def test_a_bug_in_reading_a_page(
 ) -> None:
     asked = IndexClient.project
 
-    async def project(self: IndexClient, name: str, max_age_s: float = 600.0) -> Any:
+    async def project(self: IndexClient, name: str, max_age_s: float | None = None) -> Any:
         if name == "bad":
             raise KeyError(name)
         return await asked(self, name, max_age_s)

@@ -293,6 +293,16 @@ def test_an_index_without_an_end_is_left_after_the_stated_time(
     assert (done.returncode, versions(report)) == (0, {"app": "1.1", "lib": "2.0"})
 
 
+def test_thousands_of_broken_versions_are_left_after_the_stated_time(
+    stores: Stores, index: Index, tmp_path: Path
+) -> None:
+    files = {f"wreck-1.{number}-py3-none-any.whl": b"broken" for number in range(1500)}
+    index.files["wreck"] = files
+    done, _ = advise(stores, index, asking(tmp_path, "wreck"), INDEX_TIME_S="2")
+    assert done.returncode == 3, done.stderr
+    assert "the time for reading was over after 2 s (INDEX_TIME_S)" in done.stderr
+
+
 def outdate(settings: Settings, index: Index) -> None:
     """Make all pages in the cache a day old."""
     cache = IndexCache(settings.index_cache, index_of(settings, "pypi", at(index)))

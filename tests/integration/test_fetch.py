@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import insert
 
 from graph.engine import Stores
+from graph.projection import lag
+from graph.record.freshness import FEW_ENTRIES
+from graph.record.releases import ReleaseDelivery, add_releases
+from graph.tables import OutboxEntry
 from tests.factories.advisories import HIGH, affected, osv
+from tests.factories.releases import release
 from tests.services.advisories import Record
 from tests.services.commands import thoth
 from tests.services.index import Index, package_index, status
@@ -80,6 +87,56 @@ def test_an_empty_store_is_filled_and_the_answer_optimal(
     assert versions(again.stdout) == {"app": "1.1", "lib": "2.0"}
     assert "read " not in again.stderr
     assert index.paths == asked
+    revisions = [
+        json.loads(it.stdout)["result"]["report"]["certificate"]["snapshot"] for it in (done, again)
+    ]
+    assert revisions[0] == revisions[1]
+
+
+def test_an_answer_from_the_store_first_catches_up_with_what_was_read(
+    stores: Stores, index: Index, project: Path
+) -> None:
+    # An advice over all listed versions stores releases in the same way, without projecting them.
+    releases = [release("lib", f"1.{number}") for number in range(FEW_ENTRIES)]
+    with stores.engine.begin() as connection:
+        deliveries = [ReleaseDelivery(it, "test", datetime.now(UTC)) for it in releases]
+        add_releases(connection, stores.settings, deliveries)
+    behind = lag(stores.engine).count
+    assert behind > FEW_ENTRIES
+    (project / "requirements.in").write_text("lib\n", encoding="utf-8")
+    offline = ("advise", str(project), *WHERE, "--offline", "--json")
+    done = thoth(stores.settings, *offline, **at(index))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert versions(done.stdout) == {"lib": f"1.{FEW_ENTRIES - 1}"}
+    assert f"the graph is {behind} changes behind the record: catching up" in done.stderr
+    assert "warning" not in done.stderr
+    assert lag(stores.engine).count == 0
+
+
+def test_a_graph_that_lags_is_never_called_infeasible(
+    stores: Stores, index: Index, project: Path
+) -> None:
+    stored = thoth(stores.settings, "advise", str(project), *WHERE, "--json", **at(index))
+    assert stored.returncode == 0, stored.stderr
+    with stores.engine.begin() as connection:
+        # The projection refuses entries of a newer version, before it projects packages.
+        entries = [{"kind": "forecast", "key": "1"}, {"kind": "package", "key": "app"}]
+        connection.execute(insert(OutboxEntry), entries)
+    (project / "requirements.in").write_text("app>=9\n", encoding="utf-8")
+    done = thoth(stores.settings, "advise", str(project), *WHERE, "--offline", **at(index))
+    assert done.returncode == 3
+    assert "changes behind the record, the oldest of" in done.stderr
+    assert "warning: the graph is still" in done.stderr
+    assert "changes are not projected yet: app" in done.stderr
+    assert "thoth graph sync" in done.stderr
+    assert "infeasible" not in done.stdout
+
+
+def test_fetch_and_offline_exclude_each_other(stores: Stores, project: Path) -> None:
+    for order in (("--fetch", "--offline"), ("--offline", "--fetch")):
+        done = thoth(stores.settings, "advise", str(project), *WHERE, *order)
+        assert done.returncode == 2
+        assert "--fetch and --offline: give only one of them" in done.stderr
 
 
 def test_an_archived_project_is_named_and_remembered(
@@ -111,8 +168,9 @@ def test_offline_an_empty_store_says_what_to_do(
 ) -> None:
     done = thoth(stores.settings, "advise", str(project), *WHERE, "--offline", **at(index))
     assert done.returncode == 1
-    (line,) = [it for it in done.stdout.splitlines() if "--fetch" in it]
-    assert "the store has none of the required packages: `thoth advise --fetch`" in line
+    (line,) = [it for it in done.stdout.splitlines() if "the store has none" in it]
+    assert "none of the required packages: `thoth advise` without `--offline` reads" in line
+    assert "--fetch" not in done.stdout
     assert "`thoth packages add app`" in line
     assert index.paths == []
 
@@ -217,8 +275,14 @@ def test_an_index_that_does_not_answer_is_named_and_the_advice_goes_on(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert versions(done.stdout) == {"app": "1.1", "lib": "2.0"}
-    assert "still missing: app: it was not read from pypi: " in done.stderr
-    assert "error: the indexes gave no page of what is required" in done.stderr
+    assert "warning: app: it was not read from pypi: " in done.stderr
+    assert "warning: the indexes gave no page of what is required" in done.stderr
+    assert "the answer is among the versions in the store" in done.stderr
+    assert not {"error:", "missing"} & set(done.stderr.split())
+    notes = json.loads(done.stdout)["result"]["report"]["stack_info"]
+    assert "no index answered, so the answer is among the versions in the store" in {
+        it["message"] for it in notes
+    }
     # What the silent index may have is not taken from a later one.
     assert other.paths == []
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import StoreUnavailable
 from common.settings import Settings
 from graph.engine import Stores
+from graph.migrate import migrated_stores
 from graph.projection import lag, sync, verify
 from tests.factories.documents import directory_files
 from tests.factories.generations import FOLDER as GENERATIONS
@@ -115,3 +117,14 @@ def assert_one_error(code: int, stderr: str, store: str, variable: str) -> None:
     assert hint.startswith("hint: ")
     assert variable in hint
     assert "unheard" not in stderr
+
+
+def test_a_command_that_does_not_use_the_graph_does_not_connect_to_it(stores: Stores) -> None:
+    blind = without_graph(stores, closed_port())
+    with migrated_stores(blind, graph_on_use=True) as opened:
+        assert opened.opened_driver is None
+        assert lag(opened.engine).count >= 0
+        with pytest.raises(StoreUnavailable, match="the graph"):
+            _ = opened.driver
+    with migrated_stores(stores.settings, graph_on_use=True) as opened:
+        assert opened.driver is opened.driver

@@ -12,6 +12,7 @@ import pytest
 from adviser.advise import Advice, in_this_process
 from adviser.answering.index_memory import IndexMemory
 from adviser.answering.index_resolution import IndexResolution, over_indexes
+from common.settings import Settings
 from graph.engine import Stores
 from ingest.advisories.sync import sync_source
 from ingest.crawl.record_writer import store_read
@@ -82,3 +83,24 @@ def test_a_release_that_a_refresh_stored_meanwhile_counts(
     at_index = replace(stores.settings, package_indexes=(("pypi", index.url),))
     refresh(at_index)
     assert versions(advise())["lib"] == "1.1"
+
+
+def test_what_the_record_has_as_of_the_same_answer_is_not_stored_again(
+    stores: Stores, index: Index
+) -> None:
+    shutil.rmtree(stores.settings.index_cache, ignore_errors=True)
+    at_index = replace(stores.settings, package_indexes=(("pypi", index.url),))
+
+    def stored(settings: Settings) -> tuple[int, int]:
+        configured = replace(stores, settings=settings)
+        _, resolution = over_indexes(
+            configured, asked("app\n"), IndexResolution.advise, in_this_process
+        )
+        added = store_read(settings, stores.engine, resolution.listed.unstored())
+        return len(added.new), added.unchanged
+
+    assert stored(at_index) == (2, 0)
+    # The pages come from the cache, as of the same time.
+    assert stored(at_index) == (0, 0)
+    # The index confirms them.
+    assert stored(replace(at_index, index_page_age_s=0.0)) == (0, 2)

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jsonschema
@@ -51,6 +52,28 @@ FLAGS = {
         "infer", "--model", "transformer", "--hidden-size", "32", "--vocabulary", "50",
         "--sequence-length", "12",
     ),
+    "deepbench-conv": (
+        "deepbench-conv", "--pass", "all",
+        "--shapes", "15,9,3,4,5,4,3,2,1,3,2; 8,8,4,2,3,3,3,1,1,1,1",
+    ),
+    "deepbench-rnn": ("deepbench-rnn", "--shapes", "rnn,16,2,9; gru,16,2,9; lstm,16,2,9"),
+    "attention": ("attention", "--shapes", "2,3,17,17,8,causal; 2,3,1,40,8,full"),
+    "generate": (
+        "generate", "--batch", "2", "--sequence-length", "12", "--layers", "2",
+        "--hidden-size", "32", "--heads", "4", "--vocabulary", "50",
+    ),
+    "cnn-throughput": ("cnn-throughput", "--batch", "4", "--image-size", "16", "--reps", "9"),
+    "batch-latency": ("batch-latency", "--batch", "4", "--image-size", "16", "--reps", "9"),
+    "batch-sweep": ("batch-sweep", "--most", "4", "--image-size", "16"),
+    "frame-latency": ("frame-latency", "--image-size", "16", "--frames", "10", "--reps", "9"),
+    "vips": ("vips", "--images", "5", "--reps", "2"),
+    "time-to-accuracy": ("time-to-accuracy", "--reps", "1"),
+    "automl": ("automl", "--reps", "1"),
+    "loadgen": (
+        "loadgen", "--image-size", "16", "--queries", "40", "--reps", "1",
+        "--latency-bound-ms", "5000",
+    ),
+    "compile": ("compile", "--phase", "call", "--batch", "2", "--image-size", "16"),
 }  # fmt: skip
 
 #: TensorFlow runs these eagerly, too.
@@ -87,15 +110,18 @@ def run_script(
     """Run a script in the library's environment, with nothing of this product around."""
     python = stack_environment(framework).python
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    return subprocess.run(
-        [str(python), "-I", "-", *arguments],
-        input=text,
-        env={**kept, "CUDA_VISIBLE_DEVICES": "0" if device == "cuda" else ""},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    with TemporaryDirectory() as folder:
+        script = Path(folder) / "script.py"
+        script.write_text(text, encoding="utf-8")
+        return subprocess.run(
+            [str(python), "-I", str(script), *arguments],
+            stdin=subprocess.DEVNULL,
+            env={**kept, "CUDA_VISIBLE_DEVICES": "0" if device == "cuda" else ""},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
 
 
 @cache
@@ -267,6 +293,16 @@ def test_both_libraries_run_the_same_recurrent_layers_to_the_same_states() -> No
 @measures(*LARGE)
 def test_both_libraries_have_networks_of_the_same_size() -> None:
     assert told_by("torch", "train", WEIGHTS) == told_by("tensorflow", "train", WEIGHTS)
+
+
+@pytest.mark.slow
+@measures("tensorflow")
+def test_compilations_run_in_processes_of_their_own() -> None:
+    document = measured("compile", "tensorflow", ("--phase", "cold", "--reps", "4"))
+    result = document["@result"]
+    assert (result["unit"], len(result["repetitions"])) == ("runs/s", 4)
+    assert result["rate"] == pytest.approx(1000 / result["elapsed"])
+    assert document["@parameters"]["phase"] == "cold"
 
 
 def _numbers(value: Any) -> list[float]:

@@ -231,6 +231,7 @@ OF_OTHERS = {
     Reason.UNRESOLVED,
     Reason.ELF_BROKEN,
     Reason.INVALID_TOML,
+    Reason.INVALID_YAML,
     Reason.INCLUDE_MISSING,
     Reason.INCLUDE_CYCLE,
     Reason.TAMPERED,

@@ -179,7 +179,7 @@ def test_a_second_process_on_the_same_folder_is_told_so(
     arguments = ["inspect", str(pinned[0]), "--jobs", "50", "--out", str(out)]
     running = start(at_home, *arguments)
     wait_until(lambda: results(out), "a job has ended")
-    second = thoth(at_home, *arguments)
+    second = thoth(at_home, *arguments, "--share-machine")
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=DEADLINE_S)
     assert second.returncode == 5

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from common.errors import InvalidSettings
 from common.settings import Settings
+from loop.measuring import loop_launcher
 from pis.amun.installer import BuildLog
 from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, PreparedInspection, Script
 from pis.amun.launchers.containerfile import PYTHON
@@ -163,6 +165,17 @@ def run(launcher: KubernetesLauncher, **fields: Any) -> JobResult:
         image="registry.example/thoth:00",
     )
     return launcher.run(prepared, Job(inspection.inspection_id, 0, "run", 0, 1, False))
+
+
+def test_the_loop_measures_on_kubernetes_if_its_setting_says_so(
+    launcher: KubernetesLauncher, tmp_path: Path
+) -> None:
+    names = {"THOTH_HOME": str(tmp_path), "LOOP_RUNNER": "kubernetes"}
+    with pytest.raises(InvalidSettings, match="LOOP_IMAGE"):
+        Settings.from_env(names)
+    made = loop_launcher(Settings.from_env({**names, "LOOP_IMAGE": "python:3.11"}))
+    assert type(made) is type(launcher)
+    made.close()
 
 
 def test_a_job_is_made_read_and_removed(api: Api, launcher: KubernetesLauncher) -> None:

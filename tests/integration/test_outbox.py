@@ -17,7 +17,7 @@ from common.environments import environment
 from common.errors import ProjectionFailed, SchemaMismatch, StoreUnavailable
 from common.releases import Release
 from graph.engine import Stores
-from graph.projection import lag
+from graph.projection import catch_up, lag
 from graph.projection.outbox import only_projector
 from graph.projection.packages import create_versions
 from graph.projection.registry import PROJECTED, ProjectedKind, Projector
@@ -107,6 +107,24 @@ def test_projectors_at_once_wait_for_each_other(stores: Stores, rows: Rows) -> N
     for thread in threads:
         thread.join()
     assert sum(done) == len(entries_of(rows))
+    assert verified(stores).equal
+
+
+def test_catching_up_ends_after_its_time_and_tells_what_is_left(stores: Stores, rows: Rows) -> None:
+    def left(within_s: float) -> int:
+        return catch_up(
+            stores.engine,
+            stores.driver,
+            within_s=within_s,
+            batch=5,
+            progress=lambda _done, _total: None,
+            database=stores.database,
+        ).count
+
+    with only_projector(stores.engine, 1.0):
+        assert left(0.0) == len(entries_of(rows))
+    assert left(0.0) == len(entries_of(rows)) - 5
+    assert left(600.0) == 0
     assert verified(stores).equal
 
 

@@ -176,6 +176,19 @@ def test_a_missing_package_is_named_and_not_watched(settings: Settings, index: I
     assert (again.returncode, "not watched: app" in again.stderr) == (1, True)
 
 
+def test_a_closure_counts_listed_versions_that_nobody_read(stores: Stores, index: Index) -> None:
+    settings = stores.settings
+    arguments = ("app", "--index", "local", "--max-versions", "1")
+    thoth_json(settings, "packages", "add", *arguments, **at(index))
+    closure = thoth_json(settings, "packages", "closure", "app")
+    app = next(it for it in closure["packages"] if it["name"] == "app")
+    assert (len(app["candidates"]), app["unread"]) == (1, 1)
+    shown = thoth(settings, "packages", "closure", "app").stdout
+    assert "listed but not read: 1 of app" in shown
+    thoth_json(settings, "packages", "add", "app", "--index", "local", **at(index))
+    assert "not read" not in thoth(settings, "packages", "closure", "app").stdout
+
+
 def test_a_requirement_that_nothing_meets_ends_with_1(stores: Stores, index: Index) -> None:
     settings, there = stores.settings, at(index)
     done = thoth(settings, "packages", "add", "app==9", "gone", "--index", "local", **there)

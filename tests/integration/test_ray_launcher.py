@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ from typing import Any
 import pytest
 
 from common.settings import Settings
+from graph.engine import Stores
+from graph.record.loop import BatchState, add_batch, batches_in, open_night
+from graph.record.watches import NewWatch, WatchKind, add_watch
+from loop.measuring import measure_batches
 from pis.amun.inspect import InspectOptions, inspect
 from pis.amun.launchers import BuildFailed, Inspection, Job, Script
 from pis.amun.launchers.ray import NodeLost, RayLauncher, RayUnavailable
@@ -317,3 +322,28 @@ def test_without_a_cluster_the_error_says_how_to_start_one() -> None:
     with pytest.raises(RayUnavailable, match="no Ray cluster answers") as refused:
         RayLauncher(Settings.from_env({}), address=f"127.0.0.1:{free_port()}")
     assert "ray start --head" in str(refused.value.hint)
+
+
+@needs("bwrap")
+def test_a_batch_of_the_loop_is_measured_on_the_cluster(
+    cluster: Cluster, stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    new = NewWatch(WatchKind.PACKAGE, "numpy", {})
+    labels = ("reference", "reference again", "numpy==2.0")
+    stacks = [{"label": it, "releases": [], "specification": {"script": SCRIPT}} for it in labels]
+    with stores.engine.begin() as connection:
+        add_watch(connection, new)
+        night = open_night(connection).night
+        add_batch(connection, night, new.watch_id, "matmul", stacks, 5)
+    settings = replace(stores.settings, home=tmp_path, loop_runner="ray")
+    seen: list[tuple[int, int]] = []
+    counts = measure_batches(
+        replace(stores, settings=settings), lambda done, jobs: seen.append((done, jobs))
+    )
+    assert counts == {"measured": 1, "jobs": 15, "postponed": 0}
+    assert seen[-1] == (15, 15)
+    with stores.engine.connect() as connection:
+        (batch,) = batches_in(connection, [BatchState.MEASURED])
+    assert batch.report is not None
+    assert (batch.report["measured"], batch.report["failed"]) == (15, 0)

@@ -6,10 +6,8 @@ import io
 import tarfile
 from collections.abc import Iterator
 
-import fsspec
 import pytest
 import s3fs
-from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 from common.inspection import InspectionDocument
 from common.reasons import Reason
@@ -21,26 +19,14 @@ from ingest.sources.source_items import (
     SourceLimits,
 )
 from tests.factories.documents import directory_files, document_2020_02, encoded
+from tests.services.object_store import object_store
 
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[s3fs.S3FileSystem]:
-    """An empty bucket ``knowledge`` on a server of our own; credentials from the environment."""
-    server = ThreadedMotoServer("127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    s3fs.S3FileSystem.clear_instance_cache()
-    system = fsspec.filesystem("s3")
-    system.mkdir("knowledge")
-    yield system
-    system.invalidate_cache()
-    system.rm("knowledge", recursive=True)  # moto's state outlives its servers
-    s3fs.S3FileSystem.clear_instance_cache()
-    server.stop()
+    """An empty bucket ``knowledge``."""
+    with object_store(monkeypatch) as system:
+        yield system
 
 
 def archive() -> bytes:

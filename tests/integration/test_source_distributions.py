@@ -197,6 +197,13 @@ def test_a_build_in_the_sandbox_tells_the_requirements(
 
 
 @needs("bwrap")
+def test_a_build_is_announced_once(stores: Stores, index: Index, tmp_path: Path) -> None:
+    line = "building the metadata of dynamic 1.0\n"
+    assert advise(stores, index, tmp_path, "dynamic\n", "--build").stderr.count(line) == 1
+    assert line not in advise(stores, index, tmp_path, "dynamic\n", "--build").stderr
+
+
+@needs("bwrap")
 def test_a_build_confirms_or_corrects_what_is_likely(
     stores: Stores, index: Index, tmp_path: Path
 ) -> None:

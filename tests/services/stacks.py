@@ -33,6 +33,9 @@ STACKS = {
 #: What only a thorough run installs.
 LARGE = ("torch", "tensorflow")
 
+#: Other environments; a lock needs a library that an indicator measures.
+TOOLS = {"loadgen": ("mlcommons-loadgen==6.0.17", "numpy==2.4.6")}
+
 
 def measures(*frameworks: str) -> pytest.MarkDecorator:
     """Skip a test, with a reason, where one of these stacks is missing."""
@@ -41,18 +44,24 @@ def measures(*frameworks: str) -> pytest.MarkDecorator:
 
 def missing(name: str) -> str | None:
     """Why the stack ``name`` cannot be measured here; None if it can, or will be installed."""
-    built = _built(STACKS[name])
+    requirements = _requirements(name)
+    built = _built(requirements)
     if is_thorough() or (built.exists() and Path(built.read_text("utf-8")).exists()):
         return None
-    return f"{' '.join(STACKS[name])} is not in {_cache()}; `make test-all` installs it"
+    return f"{' '.join(requirements)} is not in {_cache()}; `make test-all` installs it"
 
 
 def stack_environment(name: str) -> BuiltEnvironment:
-    """The environment of one of :data:`STACKS`, from a lock with hashes."""
-    lock = load_specification(_specification(STACKS[name])).lock
+    """The environment of one of :data:`STACKS` or :data:`TOOLS`, from a lock with hashes."""
+    requirements = _requirements(name)
+    lock = load_specification(_specification(requirements)).lock
     built = build_environment(lock, replace(Settings.from_env({}), home=_cache()))
-    _built(STACKS[name]).write_text(str(built.python), encoding="utf-8")
+    _built(requirements).write_text(str(built.python), encoding="utf-8")
     return built
+
+
+def _requirements(name: str) -> tuple[str, ...]:
+    return {**STACKS, **TOOLS}[name]
 
 
 def _specification(requirements: tuple[str, ...]) -> dict[str, Any]:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
-from platformdirs import user_cache_path
-from uv import find_uv_bin
-
+from tests.services.environments import pinned_environment
 from tests.services.forking import Program, loaded
 from tests.services.served import Served
 from tests.services.waiting import DEADLINE_S
 
-_PINS = Path(__file__).parents[1] / "data" / "thamos.txt"
 #: Wide enough that no table of the client is broken, and quick to try again.
 _VARIABLES = {
     "COLUMNS": "400",
@@ -84,7 +78,7 @@ class Client:
 @contextmanager
 def thamos_client(served: Served, outputs: Path) -> Iterator[Client]:
     """A client of a service; ``outputs`` is a folder for what its commands print."""
-    python = str(_environment() / "bin" / "python")
+    python = str(pinned_environment("thamos") / "bin" / "python")
     with loaded(python, outputs, "thamos.cli:cli", "thamos") as program:
         yield Client(program, served)
 
@@ -92,7 +86,7 @@ def thamos_client(served: Served, outputs: Path) -> Iterator[Client]:
 def thamos_command(served: Served, folder: Path, *arguments: str, **more: str) -> Ran:
     """The client's own command, loaded anew; ``more`` are variables."""
     done = subprocess.run(
-        [str(_environment() / "bin" / "thamos"), *arguments],
+        [str(pinned_environment("thamos") / "bin" / "thamos"), *arguments],
         cwd=folder, env=variables(served) | more, capture_output=True, text=True,
         timeout=DEADLINE_S, check=False,
     )  # fmt: skip
@@ -103,30 +97,3 @@ def variables(served: Served) -> dict[str, str]:
     """The environment of a client that trusts the service's certificate."""
     environ = {name: it for name, it in os.environ.items() if not name.startswith("THAMOS_")}
     return environ | _VARIABLES | {"REQUESTS_CA_BUNDLE": str(served.ca)}
-
-
-def _environment() -> Path:
-    """The client's environment, made once a machine from its pins."""
-    name = hashlib.sha256(f"{sys.version}\n{_PINS.read_text('utf-8')}".encode()).hexdigest()[:16]
-    folder = user_cache_path("thoth-tests") / "thamos" / name
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    complete = folder / "complete"
-    with FileLock(f"{folder}.lock"):
-        if not complete.exists():
-            _uv("venv", "--clear", "--seed", "--python", sys.executable, str(folder))
-            python = str(folder / "bin" / "python")
-            _uv("pip", "install", "--python", python, "--requirement", str(_PINS))
-            complete.touch()
-    return folder
-
-
-def virtual_environment(folder: Path) -> str:
-    """A new virtual environment with pip; the search path of whoever activated it."""
-    _uv("venv", "--seed", "--python", sys.executable, str(folder))
-    return f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-
-
-def _uv(*arguments: str) -> None:
-    command = [find_uv_bin(), "--no-progress", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    assert done.returncode == 0, done.stderr

@@ -99,7 +99,7 @@ def test_no_password_is_baked_in(compose: dict[str, Any]) -> None:
     for service in compose["services"].values():
         for name, value in service["environment"].items():
             if re.search("PASSWORD|AUTH|SECRET", name) or "://" in str(value):
-                rest = re.sub(r"\$\{\w+:\?[^}]+\}", "", str(value))
+                rest = re.sub(r"\$\{\w+:(?:\?[^}]+|-)\}", "", str(value))
                 assert not re.search(r":[^/@]+@", rest), name
                 if "://" not in str(value):
                     assert rest in {"", "neo4j/"}, name

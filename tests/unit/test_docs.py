@@ -20,7 +20,7 @@ from graph.tables import Base
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-ROOMS = ("cli", "api", "adviser", "ingest", "graph", "pis", "common")
+ROOMS = ("cli", "api", "loop", "adviser", "ingest", "graph", "pis", "common")
 
 #: Hosts of registries, none of them named: which one to use is the machine's matter.
 _REGISTRIES = re.compile(
@@ -84,6 +84,8 @@ def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command
     for inner in group.list_commands(context):
         command = group.get_command(context, inner)
         if isinstance(command, click.Group):
+            if command.invoke_without_command:
+                yield f"{name} {inner}", command
             yield from commands(command, f"{name} {inner}")
         elif command is not None:
             yield f"{name} {inner}", command

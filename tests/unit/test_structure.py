@@ -24,6 +24,24 @@ def rooms() -> list[str]:
 EXCEPTIONS = {"Indicator"}
 
 
+def test_each_migration_follows_the_one_with_the_number_before() -> None:
+    files = sorted((ROOT / "migrations" / "versions").glob("0*.py"))
+    chain = [(f"{number:04}", f"{number - 1:04}") for number in range(2, len(files) + 1)]
+    links = []
+    for file in files[1:]:
+        body = ast.parse(file.read_text("utf-8")).body
+        values = {
+            target.id: node.value.value
+            for node in body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        assert file.name.startswith(f"{values['revision']}_"), file.name
+        links.append((values["revision"], values["down_revision"]))
+    assert links == chain
+
+
 def test_no_module_imports_itself_by_way_of_others() -> None:
     imports = grimp.build_graph(*rooms(), cache_dir=None)
     uses = {it: set(imports.find_modules_directly_imported_by(it)) for it in imports.modules}

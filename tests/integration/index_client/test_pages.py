@@ -55,6 +55,20 @@ def test_a_young_page_is_not_asked_for_and_an_old_one_only_confirmed(
     assert first.files == young.files == confirmed.files
 
 
+def test_a_page_of_more_than_the_permitted_age_is_confirmed_by_the_index(
+    index: Index, settings: Settings
+) -> None:
+    index.add_wheel("parrot", "1.0")
+    page(settings)
+    index.add_wheel("parrot", "1.1")
+    kept = ask(settings, lambda client: client.project("parrot"))
+    confirmed = ask(
+        replace(settings, index_page_age_s=1e-9), lambda client: client.project("parrot")
+    )
+    assert list(kept.releases) == ["1.0"]
+    assert list(confirmed.releases) == ["1.0", "1.1"]
+
+
 def test_the_cache_outlives_the_client_and_a_new_release_replaces_it(
     index: Index, settings: Settings
 ) -> None:

@@ -18,7 +18,7 @@ def test_schedules_are_those_of_the_settings() -> None:
 
 
 @pytest.mark.parametrize("text", ["daily", "30 3 * *", "99 3 * * *", "* * * * * *", "a b c d e"])
-@pytest.mark.parametrize("name", ["CRON_REFRESH", "CRON_NIGHTLY", "CRON_ADVISORIES"])
+@pytest.mark.parametrize("name", ["CRON_REFRESH", "CRON_NIGHTLY", "CRON_ADVISORIES", "CRON_LOOP"])
 def test_what_is_no_schedule_is_refused_by_name(name: str, text: str) -> None:
     with pytest.raises(InvalidSettings, match=name):
         Settings.from_env({name: text})

@@ -9,7 +9,7 @@ import pytest
 from adviser.answering.recorded_advice import read_report, unrepeated
 from adviser.projects.project import Project
 from cli.advise import _format_of
-from cli.project_files import keep_manifest, read_project
+from cli.project_files import keep_manifest, read_project, write_file
 from common.errors import InvalidArgument, InvalidDocument
 from common.reasons import Reason
 
@@ -57,3 +57,22 @@ def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
         assert (caught.value.field, caught.value.place) == ("$.a.version", str(path))
     path.write_text('{"a": 1, "b": {"a": 1}}', encoding="utf-8")
     assert unrepeated(path) == path.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["uv.lock", "poetry.lock", "pdm.lock"])
+def test_a_lock_that_is_not_read_is_named_with_the_command_that_exports_it(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "a"\ndependencies = ["flask"]\n')
+    (tmp_path / name).write_text("version = 1\n")
+    (warning,) = read_project(tmp_path).warnings
+    assert (warning.code, warning.field) == ("file_ignored", f"{name}:$")
+    assert " export " in warning.message
+    (tmp_path / "requirements.txt").write_text("flask==3.1.0\n")
+    assert not [it for it in read_project(tmp_path).warnings if it.field == f"{name}:$"]
+
+
+def test_a_file_that_cannot_be_written_is_named_as_given() -> None:
+    with pytest.raises(OSError, match=r"'/proc/lock\.txt'$") as caught:
+        write_file(Path("/proc/lock.txt"), b"")
+    assert caught.value.filename == "/proc/lock.txt"

@@ -309,3 +309,32 @@ def test_help_shows_the_options() -> None:
     assert "--older-than" in CliRunner().invoke(advise, ["--help"]).output
     assert "--older-than" in CliRunner().invoke(advise, ["project", "--help"]).output
     assert "--evidence" in CliRunner().invoke(advise, ["check", "--help"]).output
+
+
+@pytest.mark.parametrize(
+    ("lines", "message", "hint"),
+    [
+        (
+            "flask @ git+https://example.org/flask.git\nhttps://example.org/a-1-py3-none-any.whl\n",
+            "no requirement of the project comes from a package index, so there is nothing to"
+            " choose; left out: requirements.in:1 is a repository, requirements.in:2 is a URL",
+            "require a release instead",
+        ),
+        (
+            "pywin32; sys_platform == 'win32'\n",
+            "no requirement of the project applies to Python 3.11, manylinux_2_28_x86_64",
+            "choose another environment",
+        ),
+        ("# none\n", "the project has no requirements on Python 3.11", "check the file"),
+    ],
+)
+def test_a_project_without_requirements_names_what_was_left_out(
+    settings: Settings, tmp_path: Path, lines: str, message: str, hint: str
+) -> None:
+    path = folder(tmp_path, requirements__in=lines)
+    environment = {"python": "3.11", "platform": "manylinux_2_28_x86_64"}
+    with pytest.raises(InvalidFile) as caught:
+        advice_request_of(settings, path, GIVEN | environment)
+    assert message in caught.value.message
+    assert caught.value.hint is not None
+    assert hint in caught.value.hint

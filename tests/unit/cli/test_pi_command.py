@@ -21,8 +21,9 @@ QUICK = ["--matrix-size=16", "--reps=3", "--min-time=0.001", "--threads=1"]
 
 
 def pi(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    shared = ["--share-machine"] if arguments[0] == "run" else []
     return subprocess.run(
-        [sys.executable, "-m", "cli", "pi", *arguments],
+        [sys.executable, "-m", "cli", "pi", *arguments[:1], *shared, *arguments[1:]],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -54,6 +55,7 @@ def test_an_indicator_is_described_with_its_flags_and_variables() -> None:
     for word in ("--matrix-size", "512", "MATMUL_MATRIX_SIZE", "bfloat16", "--threads"):
         assert word in described.stdout
     document = json.loads(pi("describe", "matmul", "--json").stdout)
+    assert document["metrics"][0]["definition"] == "thoth-matmul-1"
     assert document["title"] == "PiMatmul"
     assert len(document["script_sha256"]) == 64
     size = next(it for it in document["parameters"] if it["name"] == "matrix_size")
@@ -158,6 +160,7 @@ def test_a_measurement_ends_with_the_command(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     command = [sys.executable, "-m", "cli", "pi", "run", "matmul", "--min-time=60"]
+    command.append("--share-machine")
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE) as process:
         script = started_by(process.pid)

@@ -37,6 +37,15 @@ def test_a_row_has_yours_advised_and_why() -> None:
     assert row.split()[:3] == ["web", "1.0", "2.0"]
 
 
+def test_a_criterion_that_rounds_to_zero_is_shown_as_zero() -> None:
+    report = report_of(advised())
+    criterion = report["result"]["report"]["products"][0]["criteria"][0]
+    criterion |= {"value": -0.00001, "contribution": -0.0}
+    text = shown(report, verbose=True)
+    (row,) = [it for it in text.splitlines() if it.split()[:1] == [criterion["name"]]]
+    assert row.split()[2:4] == ["0", "0"]
+
+
 def test_criteria_notes_and_certificate_are_shown() -> None:
     text = shown(report_of(advised()))
     for words in (
@@ -87,6 +96,17 @@ def test_what_was_asked_of_the_indexes_just_now_is_not_to_be_asked_again() -> No
     assert "warning: not in the store: nowhere" in text.splitlines()
     assert "--fetch" not in text
     assert "--fetch" in shown(report, 200)
+
+
+def test_many_missing_packages_are_one_line() -> None:
+    names = [f"none{number:02}" for number in range(40)]
+    text = shown(report_of(advised(asked("web\n" + "\n".join(names)))), 300, offline=True)
+    (line,) = [it for it in text.splitlines() if "required packages are missing" in it]
+    assert line.startswith("error: 40 required packages are missing: none00, none01")
+    assert line.endswith("none04 and 35 more")
+    assert sum(it.startswith("error: none") for it in text.splitlines()) == 0
+    assert "`thoth advise` without `--offline` reads them first" in text
+    assert "--fetch" not in text
 
 
 def test_versions_that_the_environment_excludes_are_known_too() -> None:

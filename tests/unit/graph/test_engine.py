@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import neo4j.exceptions
-import psycopg2
+import psycopg2.errors
 import pytest
 import sqlalchemy.exc
 
@@ -60,6 +60,36 @@ def test_the_embedded_remedy_is_to_start_it(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable) as caught, graph_errors(settings):
         raise neo4j.exceptions.ServiceUnavailable("refused")
     assert "thoth up" in (caught.value.hint or "")
+
+
+class Usage:
+    """Stands for what the system says of a disk that is almost full."""
+
+    free = 5 * 2**20
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _folder: Usage())
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_an_embedded_store_on_a_full_disk_names_the_disk(tmp_path: Path) -> None:
+    settings = Settings.from_env({"THOTH_HOME": str(tmp_path)})
+    remedy = "free space on the disk, then run the command again"
+    with pytest.raises(StoreUnavailable) as caught, relational_errors(settings):
+        raise psycopg2.OperationalError("server closed the connection unexpectedly")
+    assert caught.value.hint == remedy
+    with pytest.raises(StoreUnavailable) as caught, graph_errors(settings):
+        raise neo4j.exceptions.DatabaseError("Error executing Cypher command")
+    assert caught.value.hint == remedy
+
+
+def test_a_table_that_cannot_grow_names_the_disk() -> None:
+    cause = 'could not extend file "base/1": wrote only 4096 of 8192 bytes at block 0'
+    with pytest.raises(StoreUnavailable) as caught, relational_errors():
+        raise psycopg2.errors.DiskFull(cause)
+    assert caught.value.hint == "free space on the disk, then run the command again"
 
 
 def test_a_bug_in_a_query_surfaces() -> None:

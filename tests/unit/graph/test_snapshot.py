@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -14,7 +15,7 @@ from common.environments import Environment, environment
 from common.errors import InvalidDocument
 from graph.candidate_builder import roots_of
 from graph.candidates import Candidate, KnownVulnerability
-from graph.snapshot import Snapshot
+from graph.snapshot import CandidateTuple, Snapshot, with_revision
 from graph.snapshot_reader import freeze, walk
 from tests.factories.worlds import Made, World, reader_of
 
@@ -39,6 +40,20 @@ def test_the_canonical_form_gives_the_same_snapshot_again() -> None:
     again = Snapshot.from_json(there.to_json())
     assert again == there
     assert again.to_json() == there.to_json()
+
+
+def test_rows_that_snapshots_share_are_written_alike() -> None:
+    there = snapshot()
+    packages = {
+        name: tuple(replace(it, requires=(), read=it.version != "1") for it in candidates)
+        for name, candidates in there.packages.items()
+    }
+    apart = with_revision(replace(there, packages=packages))
+    shared = {name: CandidateTuple(candidates) for name, candidates in packages.items()}
+    together = with_revision(replace(there, packages=shared))
+    assert apart.unread_count == 1
+    assert together.to_json() == apart.to_json()
+    assert Snapshot.from_json(together.to_json()).to_json() == apart.to_json()
 
 
 @pytest.mark.parametrize("platform", ["macosx_14_0_arm64", "win_amd64", "musllinux_1_2_aarch64"])
