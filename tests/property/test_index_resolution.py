@@ -190,6 +190,20 @@ def test_beginning_with_what_an_earlier_run_read_changes_no_answer(
             assert any(best.uninvited > 0 for best in bests), (index, roots)
 
 
+def test_an_old_source_distribution_that_was_broken_changes_no_answer() -> None:
+    wheels = ["cp310-cp310-win_amd64"]
+    old: dict[str, Any] = {"wheels": wheels, "sdist": True, "uploaded_at": "2020-01-01T00:00:00Z"}
+    index: Index = {"a": {"1.0": {}, "2.0": old}, "b": {"1.0": {**old, "broken": True}}}
+    request = asked("a\nb\n")
+    fresh, resolution = resolved(request, ListedIndex(index))
+    later = IndexResolution(
+        request, {"pypi": ListedIndex(index)}, knowledge, in_this_process, earlier=resolution.reads
+    )
+    assert fresh.best is None
+    assert [it.version for it in fresh.snapshot.packages["a"]] == ["1.0"]
+    assert named(asyncio.run(later.advise())).snapshot == named(fresh).snapshot
+
+
 def test_an_earlier_run_saves_rounds_even_if_a_page_changed() -> None:
     index: Index = {
         "web": {f"{number}.0": {"requires": [f"core=={number}"]} for number in range(1, 101)},
