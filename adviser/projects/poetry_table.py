@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import itemgetter, or_
 from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -14,6 +16,7 @@ from packaging.version import InvalidVersion, Version
 from adviser.projects.indexes import index_named, required_url
 from adviser.projects.project import ProjectIndex, ProjectRequirement, WarningCode
 from adviser.projects.requirement_parsing import ParseContext, parse_project_requirement
+from common.errors import InvalidFile
 from common.formats.file_fields import (
     flag_in,
     inside,
@@ -38,6 +41,7 @@ _SOURCES = {
 #: A clause of a constraint: an operator and a version.
 _CLAUSE = re.compile(r"(\^|~=|~|===|==|!=|>=|<=|>|<|=)?\s*([^\s,^~=!<>|]+)")
 _SEPARATORS = re.compile(r"[\s,]*")
+_ALTERNATIVES = re.compile(r"\s*\|\|?\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,20 +181,18 @@ def specifier_of(constraint: str, at: str) -> str:
     >>> specifier_of("^0.0.3", "pyproject.toml:a"), specifier_of("1.5", "pyproject.toml:a")
     ('<0.0.4,>=0.0.3', '==1.5')
 
-    :raises InvalidFile: if it is not a constraint, or has alternatives (``||``)
+    Alternatives become one range where PEP 440 can express it.
+
+    >>> specifier_of("^2.1 || ^3.0", "pyproject.toml:a")
+    '<4,>=2.1'
+
+    :raises InvalidFile: if it is not a constraint, or no specifier expresses its alternatives
     """
     text = constraint.strip()
     if text in ("", "*"):
         return ""
-    if "|" in text:
-        refuse(
-            Reason.INVALID_REQUIREMENT,
-            f"{shown(text)} has alternatives, which no single specifier expresses",
-            at,
-            "give the package several entries with a `python` or `markers` each, or one range",
-        )
     try:
-        return str(SpecifierSet(",".join(_clauses(text))))
+        alternatives = [_specifiers(it) for it in _ALTERNATIVES.split(text)]
     except (InvalidSpecifier, InvalidVersion, ValueError):
         refuse(
             Reason.INVALID_REQUIREMENT,
@@ -198,6 +200,51 @@ def specifier_of(constraint: str, at: str) -> str:
             at,
             "use the form of Poetry, such as `^1.2`, or of PEP 440, such as `>=1.2,<2`",
         )
+    either = _either(alternatives) if len(alternatives) > 1 else alternatives[0]
+    if either is None:
+        refuse(
+            Reason.INVALID_REQUIREMENT,
+            f"{shown(text)} has alternatives, which no single specifier expresses",
+            at,
+            "give the package several entries with a `python` or `markers` each, or one range",
+        )
+    return str(either)
+
+
+def _specifiers(text: str) -> SpecifierSet:
+    """:raises ValueError: if the text is not a constraint"""
+    if not text:
+        raise ValueError("an alternative is empty")
+    return SpecifierSet("" if text == "*" else ",".join(_clauses(text)))
+
+
+def _either(alternatives: Sequence[SpecifierSet]) -> SpecifierSet | None:
+    """The specifier for versions that meet one of several; ``None`` if there is none.
+
+    Neither ``<3`` nor ``>=3`` admits pre-releases of 3, but one range over both does.
+    """
+    exact = reduce(or_, (it.to_range() for it in alternatives)).to_specifier_set()
+    if exact is not None:
+        return exact
+    ranges = [_range(it) for it in alternatives]
+    if None in ranges:
+        return None
+    (lowest, end), *others = sorted(filter(None, ranges), key=itemgetter(0))
+    for start, next_end in others:
+        if end is None:
+            break
+        if start > end:
+            return None
+        end = None if next_end is None else max(end, next_end)
+    return SpecifierSet(f">={lowest}" + (f",<{end}" if end else ""))
+
+
+def _range(specifiers: SpecifierSet) -> tuple[Version, Version | None] | None:
+    """Lowest version and excluded end; ``None`` unless the clauses are ``>=`` and maybe ``<``."""
+    bounds = {it.operator: Version(it.version) for it in specifiers if it.operator in (">=", "<")}
+    if len(bounds) != len(specifiers) or ">=" not in bounds:
+        return None
+    return bounds[">="], bounds.get("<")
 
 
 def _clauses(text: str) -> Iterator[str]:
@@ -251,14 +298,19 @@ def _python_markers(constraint: str, at: str) -> Iterator[str]:
 
 def _python(main: Mapping[str, Any], at: str, context: ParseContext) -> str | None:
     text = text_in(main, "python", at)
-    if text is not None and "|" in text:
+    if text is None:
+        return None
+    try:
+        return specifier_of(text, f"{at}.python") or None
+    except InvalidFile:
+        if "|" not in text:
+            raise
         context.warn(
             WarningCode.OPTION_IGNORED,
-            f"the alternatives of {shown(text)} are not supported: every Python is accepted",
+            f"no single specifier expresses {shown(text)}: every Python is accepted",
             f"{at}.python",
         )
         return None
-    return None if text is None else specifier_of(text, f"{at}.python") or None
 
 
 def _indexes(table: Mapping[str, Any], at: str, context: ParseContext) -> tuple[ProjectIndex, ...]:

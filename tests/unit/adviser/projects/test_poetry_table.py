@@ -36,13 +36,20 @@ def texts(asked: object) -> list[str]:
         (">= 1.2, < 2", "<2,>=1.2"),
         (">=1.2 <2 !=1.5", "!=1.5,<2,>=1.2"),
         ("^2.0.0b1", "<3,>=2.0.0b1"),
+        ("^2.1 || ^3.0", "<4,>=2.1"),
+        ("^1.1|^2|^3", "<4,>=1.1"),
+        ("<2 || *", ""),
+        (">=2 || ^1.4", ">=1.4"),
+        ("1.* || 3.*", "!=0.*,!=2.*,<4"),
     ],
 )
 def test_a_constraint_has_the_bounds_that_poetry_documents(constraint: str, specifier: str) -> None:
     assert specifier_of(constraint, "pyproject.toml:a") == specifier
 
 
-@pytest.mark.parametrize("constraint", ["^1 || ^2", "latest", "^", ">=1,,<", "^x", "1.2 and 3"])
+@pytest.mark.parametrize(
+    "constraint", ["^1 || ^3", "^1 ||", "|| ^1", "latest", "^", ">=1,,<", "^x", "1.2 and 3"]
+)
 def test_a_constraint_without_a_specifier_is_refused_with_its_place(constraint: str) -> None:
     with pytest.raises(InvalidFile) as caught:
         read(f"[tool.poetry.dependencies]\na = {constraint!r}\n")
@@ -127,3 +134,16 @@ def test_what_comes_from_elsewhere_is_left_out() -> None:
         WarningCode.CREDENTIALS_REMOVED,
     }  # fmt: skip
     assert not any("word@" in it.message for it in project.warnings)
+
+
+@pytest.mark.parametrize(
+    ("python", "expected"), [("^3.10 || ^4.0", "<5,>=3.10"), ("~2.7 || ^3.6", None)]
+)
+def test_alternatives_of_python_are_one_range_or_a_warning(
+    python: str, expected: str | None
+) -> None:
+    project = read(f"[tool.poetry.dependencies]\npython = '{python}'\na = '*'\n")
+    assert project.requires_python == expected
+    assert [it.code for it in project.warnings] == (
+        [] if expected else [WarningCode.OPTION_IGNORED]
+    )
