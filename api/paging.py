@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -19,6 +19,7 @@ import orjson
 from flask import request
 
 from api.errors import ApiError, ProblemType
+from api.service import service
 from graph.record.freshness import KnowledgeState
 
 Key = tuple[Any, ...]
@@ -93,13 +94,15 @@ def _part(kind: type, value: object) -> str | int | datetime:
 def page(
     query: Mapping[str, Any],
     cursor: Cursor,
-    find: Callable[..., Sequence[Any]],
+    find: Callable[..., Iterable[Any]],
     progress: KnowledgeState,
     key: Callable[[Any], Key] | None = None,
 ) -> dict[str, Any]:
     """One page of a list, in the format of :class:`api.schema_fields.Page`.
 
     :param query: with ``limit``, and ``after`` unless it is the first page
+    A page whose items are larger than ``QUERY_BYTE_LIMIT`` ends early, after one item at least.
+
     :param find: gives at most ``limit`` items after the key ``after``: its one part, all of
         several, or ``None``
     :param key: of an item, if that is not the cursor's
@@ -109,14 +112,28 @@ def page(
     if "after" in query:
         after = cursor.key_in(query["after"])
         after = after[0] if len(after) == 1 else after
-    rows = find(after=after, limit=limit + 1)  # one more shows whether this is the last page
-    items = list(rows[:limit])
-    more = len(rows) > limit
+    items, more = _items(find(after=after, limit=limit + 1), limit)
     return {
         "items": items,
         "next": _next(cursor.text_of((key or cursor.key_of)(items[-1]))) if more else None,
         **freshness(progress),
     }
+
+
+def _items(rows: Iterable[Any], limit: int) -> tuple[list[Any], bool]:
+    """The items of a page, and whether there are more."""
+    items: list[Any] = []
+    left = service().settings.query_byte_limit
+    for row in rows:
+        left -= len(orjson.dumps(row, default=_text, option=orjson.OPT_NON_STR_KEYS))
+        if len(items) == limit or (items and left < 0):
+            return items, True
+        items.append(row)
+    return items, False
+
+
+def _text(value: object) -> object:
+    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def freshness(progress: KnowledgeState) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from common.errors import InvalidArgument, QueryRefused
 from common.settings import Settings
 
 if TYPE_CHECKING:
-    from graph.analyst_queries import QueryResult
+    from graph.query_results import QueryResult
 
 FORMATS = ("table", "json", "csv")
 #: Maximum length of a query, in characters.
@@ -82,6 +82,7 @@ def cypher(
     from graph.analyst_queries import open_reader, run_query
     from graph.embedded.start_stop import EmbeddedStores
     from graph.engine import GRAPH, graph_database, to_stderr
+    from graph.query_results import Cut
     from graph.watchdog import watchdog
 
     EmbeddedStores(settings).start(to_stderr, relational=False)
@@ -94,10 +95,16 @@ def cypher(
             values,
             timeout_s=timeout_s,
             row_limit=row_limit,
+            byte_limit=settings.query_byte_limit,
             database=graph_database(settings),
         )
     render(result, form, sys.stdout)
-    if result.truncated:
+    if result.cut is Cut.BYTES:
+        to_stderr(
+            f"only the first {len(result.rows)} rows are printed: more would be larger than"
+            f" {settings.query_byte_limit} bytes; return less data, or raise QUERY_BYTE_LIMIT"
+        )
+    elif result.cut is Cut.ROWS:
         to_stderr(
             f"only the first {row_limit} rows are printed; --limit and QUERY_ROW_LIMIT set how many"
         )

@@ -41,6 +41,7 @@ class Settings:
     connect_timeout_s: float
     query_timeout_s: float
     query_row_limit: int
+    query_byte_limit: int
     graph_memory_mb: int
     package_indexes: tuple[tuple[str, str], ...]
     package_file_hosts: tuple[str, ...]
@@ -119,6 +120,7 @@ class Settings:
             connect_timeout_s=_number(values, "CONNECT_TIMEOUT_S", 5.0),
             query_timeout_s=_number(values, "QUERY_TIMEOUT_S", 30.0),
             query_row_limit=int(_number(values, "QUERY_ROW_LIMIT", 10_000)),
+            query_byte_limit=int(_number(values, "QUERY_BYTE_LIMIT", 32 * 1024 * 1024)),
             graph_memory_mb=int(_number(values, "GRAPH_MEMORY_MB", 1024)),
             package_indexes=_indexes(values, "PACKAGE_INDEXES"),
             package_file_hosts=tuple(values.get("PACKAGE_FILE_HOSTS", "").split()),

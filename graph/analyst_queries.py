@@ -1,4 +1,4 @@
-"""Runs analysts' Cypher queries: read-only, with a time limit and a row limit.
+"""Runs analysts' Cypher queries: read-only, with limits of time, rows and bytes.
 
 Three checks protect the graph. The plan of the query (``EXPLAIN``) must not write, load files or
 call procedures outside :data:`PROCEDURES`. The query runs as a read-only user (ArcadeDB) or in read
@@ -16,7 +16,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
 from threading import Timer
 from typing import Any
 from uuid import uuid4
@@ -27,6 +26,7 @@ from neo4j.exceptions import ClientError, DatabaseError, DriverError, Neo4jError
 from common.errors import InvalidSettings, QueryRefused
 from common.settings import Settings
 from graph.engine import graph_errors, reader_driver
+from graph.query_results import Cut, QueryResult, size_bytes
 
 #: Procedures that analysts may call: they list labels, types and keys, with equal results on Neo4j
 #: and ArcadeDB. Procedures that run algorithms or concern the server are not allowed.
@@ -41,6 +41,8 @@ _READ_ONLY = "this session is read-only"
 
 _TIMED_OUT = ("Transaction.TransactionTimedOut", "Transaction.Terminated")
 _FORBIDDEN = ("Statement.AccessMode", "Security.Forbidden")
+#: Rows that the driver requests at a time. After a cut, the driver reads the rest of them.
+_FETCHED_ROWS = 100
 _OUT_OF_MEMORY = "General.MemoryPoolOutOfMemoryError"
 _NOT_OF_A_QUERY = (
     "Security.Unauthorized",
@@ -65,18 +67,6 @@ _QUOTED = re.compile(
 _CALL = re.compile(r"\bCALL\s+(`?\w+`?(?:\s*\.\s*`?\w+`?)+)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class QueryResult:
-    """The rows of a query in the store's order; each row has one value for each of ``columns``.
-
-    :param truncated: whether the row limit cut the result
-    """
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-    truncated: bool
-
-
 @contextmanager
 def open_reader(settings: Settings) -> Iterator[neo4j.Driver]:
     """A driver for analysts' queries; the store must be running.
@@ -99,11 +89,13 @@ def run_query(
     *,
     timeout_s: float,
     row_limit: int,
+    byte_limit: int,
     database: str,
 ) -> QueryResult:
-    """Run ``query`` and return its first ``row_limit`` rows.
+    """Run ``query`` and return its first rows: ``row_limit`` at most, and ``byte_limit`` bytes.
 
     :param driver: from :func:`open_reader`
+    :param byte_limit: limit of the rows' :func:`~graph.query_results.size_bytes`
     :raises QueryRefused: with the store's reason, or the limit that was reached
     """
     mark = uuid4().hex
@@ -116,7 +108,7 @@ def run_query(
         driver.session(
             database=database,
             default_access_mode=neo4j.READ_ACCESS,
-            fetch_size=min(row_limit + 1, 1000),
+            fetch_size=min(row_limit + 1, _FETCHED_ROWS),
         ) as session,
     ):
         with _transaction(session, timeout_s) as transaction:
@@ -125,13 +117,30 @@ def run_query(
         with _transaction(session, timeout_s) as transaction:
             result = transaction.run(marked, values)
             columns = tuple(result.keys())
-            rows = [tuple(record.values()) for record in islice(result, row_limit + 1)]
-            if len(rows) > row_limit:
+            rows, cut = _rows_within(result, row_limit, byte_limit)
+            if cut is not None:
                 # ArcadeDB would compute the remaining rows only to discard them.
                 _end_on_arcadedb(driver, database, mark)
             else:
                 _refuse_writes(result.consume())
-    return QueryResult(columns, tuple(rows[:row_limit]), truncated=len(rows) > row_limit)
+    return QueryResult(columns, rows, cut)
+
+
+def _rows_within(
+    result: neo4j.Result, row_limit: int, byte_limit: int
+) -> tuple[tuple[tuple[Any, ...], ...], Cut | None]:
+    """The first rows, and which limit cut them."""
+    rows: list[tuple[Any, ...]] = []
+    left = byte_limit
+    for record in result:
+        if len(rows) == row_limit:
+            return tuple(rows), Cut.ROWS
+        row = tuple(record.values())
+        left -= size_bytes(row)
+        if left < 0:
+            return tuple(rows), Cut.BYTES
+        rows.append(row)
+    return tuple(rows), None
 
 
 @contextmanager

@@ -1,27 +1,100 @@
-"""Values of query results as JSON values, and as text in the notation of Cypher."""
+"""Results of analysts' queries: as JSON values, and as text in the notation of Cypher."""
 
 from __future__ import annotations
 
 import json
 import math
 from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
+import orjson
 from neo4j.graph import Node, Path, Relationship
 from neo4j.spatial import Point
 from neo4j.time import Date, DateTime, Duration, Time
 
 from common.terminal import printable
-from graph.analyst_queries import QueryResult
+
+#: What each value counts for, besides its text, in the size of a result.
+_VALUE_BYTES = 16
+
+
+class Cut(StrEnum):
+    """The limit that ended a result early. The values are part of the API."""
+
+    ROWS = "rows"
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """The rows of a query in the store's order; each row has one value for each of ``columns``.
+
+    :param cut: the limit that cut the result; ``None`` if the result is complete
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    cut: Cut | None = None
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a limit cut the result."""
+        return self.cut is not None
+
+
+def json_parts(result: QueryResult) -> Iterator[bytes]:
+    """``result`` as a JSON object in parts: one for each row, and the rest."""
+    yield b'{"columns":' + orjson.dumps(result.columns) + b',"rows":['
+    for place, row in enumerate(result.rows):
+        yield (b"," if place else b"") + _encoded(_by_column(result.columns, row))
+    yield b"],"
+    yield _encoded(_ending(result))[1:]
+
+
+def _encoded(document: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(document)
+    except orjson.JSONEncodeError:  # for a lone surrogate
+        return json.dumps(document, allow_nan=False).encode()
 
 
 def as_document(result: QueryResult) -> dict[str, Any]:
-    """``result`` as JSON values, as the command and the service return it."""
-    return {
-        "columns": list(result.columns),
-        "rows": [dict(zip(result.columns, map(plain, row), strict=True)) for row in result.rows],
-        "truncated": result.truncated,
-    }
+    """``result`` as JSON values, as the command prints it."""
+    rows = [_by_column(result.columns, row) for row in result.rows]
+    return {"columns": list(result.columns), "rows": rows, **_ending(result)}
+
+
+def _by_column(columns: tuple[str, ...], row: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(columns, map(plain, row), strict=True))
+
+
+def _ending(result: QueryResult) -> dict[str, Any]:
+    return {"truncated": result.truncated, "truncated_by": result.cut}
+
+
+def size_bytes(value: Any) -> int:
+    """Size of a value: its text in UTF-8, and 16 bytes for each value that it contains.
+
+    >>> size_bytes("né"), size_bytes([1, {"a": "bc"}])
+    (19, 83)
+    """
+    match value:
+        case str():
+            return _VALUE_BYTES + len(value.encode("utf-8", "surrogatepass"))
+        case bytes() | bytearray():
+            return _VALUE_BYTES + len(value)
+        case Path():
+            inner: Iterable[Any] = (*value.nodes, *value.relationships)
+        case Node() | Relationship() | dict():
+            inner = (part for pair in value.items() for part in pair)
+        case list() | tuple():
+            inner = value
+        case _:
+            inner = ()
+    return _VALUE_BYTES + sum(map(size_bytes, inner))
 
 
 def plain(value: Any) -> Any:  # noqa: PLR0911 - one line a type

@@ -7,7 +7,6 @@ from typing import Any
 
 from flask.views import MethodView
 from marshmallow import Schema, fields
-from sqlalchemy import Connection
 
 from api.authentication import needs
 from api.paging import Cursor, page
@@ -27,7 +26,6 @@ from api.schema_fields import (
 )
 from common.benchmark_results import Aggregate, Direction, Validity, result_document
 from graph.record.benchmark_list import BenchmarkFilter, benchmark_results
-from graph.record.benchmark_results import ListedResult
 from graph.record.tokens import Scope
 
 _VALIDITIES = [it.value for it in Validity]
@@ -101,16 +99,10 @@ class BenchmarksResource(MethodView):
         if "validity" in selection:
             selection["validity"] = Validity(selection["validity"])
         with reading() as (connection, progress):
-            find = partial(_page_of_results, connection, BenchmarkFilter(**selection))
+            find = partial(benchmark_results, connection, BenchmarkFilter(**selection))
             results = page(query, _RESULTS, find, progress)
         items = []
         for listed in results["items"]:
             document = result_document(listed.result)
             items.append({**document, "measured_at": listed.result.measured_at})
         return {**results, "items": items}
-
-
-def _page_of_results(
-    connection: Connection, chosen: BenchmarkFilter, *, after: Any, limit: int
-) -> list[ListedResult]:
-    return list(benchmark_results(connection, chosen, after=after, limit=limit))

@@ -1,4 +1,4 @@
-"""Read-only Cypher queries, within limits of time and rows."""
+"""Read-only Cypher queries, within limits of time, rows and bytes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from flask import Response
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
@@ -14,12 +15,12 @@ from api.authentication import needs
 from api.errors import ApiError, ProblemType
 from api.request_context import from_data
 from api.resources.base import Resources
-from api.schema_fields import StrictSchema, described, flag, texts
+from api.schema_fields import StrictSchema, choice, described, flag, texts
 from api.service import service
 from common.errors import StoreUnavailable
-from graph.analyst_queries import QueryResult, open_reader, run_query
+from graph.analyst_queries import open_reader, run_query
 from graph.engine import GRAPH, graph_database
-from graph.query_results import as_document
+from graph.query_results import Cut, QueryResult, json_parts
 from graph.record.freshness import progress
 from graph.record.tokens import Scope
 
@@ -84,7 +85,8 @@ class RowsSchema(Schema):
         required=True,
         metadata={"description": "Values by column; nodes have labels and properties."},
     )
-    truncated = flag("Whether there were more rows than the limit.")
+    truncated = flag("Whether there were more rows than a limit allows.")
+    truncated_by = choice("The limit that cut the rows, if one did.", list(Cut), null=True)
 
 
 blueprint = Resources("cypher", __name__, description="Queries to the graph.")
@@ -95,8 +97,8 @@ class CypherResource(MethodView):
     @needs(Scope.CYPHER)
     @blueprint.arguments(CypherSchema)
     @blueprint.response(200, RowsSchema)
-    def post(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Run a read-only query within limits of time and rows."""
+    def post(self, body: dict[str, Any]) -> Response:
+        """Run a read-only query within limits of time, rows and bytes."""
         wrote_nothing()
         settings = service().settings
         timeout_s = _within("timeout_s", body["timeout_s"], settings.query_timeout_s)
@@ -113,10 +115,13 @@ class CypherResource(MethodView):
             with open_reader(settings) as driver:
                 return run_query(
                     driver, query, body["parameters"],
-                    timeout_s=timeout_s, row_limit=row_limit, database=graph_database(settings),
+                    timeout_s=timeout_s, row_limit=row_limit,
+                    byte_limit=settings.query_byte_limit, database=graph_database(settings),
                 )  # fmt: skip
 
-        return as_document(answer_within(longest_s, ask))
+        # Encoded while it is sent: the rows and their JSON are never both in memory.
+        parts = json_parts(answer_within(longest_s, ask))
+        return Response(parts, mimetype="application/json")
 
 
 def _within(field: str, value: float | None, most: float) -> float:

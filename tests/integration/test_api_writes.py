@@ -314,6 +314,11 @@ def test_cypher_reads_within_limits_and_nothing_else(client: FlaskClient) -> Non
     assert found.headers["X-Thoth-Graph-Revision"]
     many = client.post("/api/v2/cypher", json={"query": "MATCH (n) RETURN n", "limit": 2})
     assert (len(many.get_json()["rows"]), many.get_json()["truncated"]) == (2, True)
+    assert many.get_json()["truncated_by"] == "rows"
+    strange = client.post(
+        "/api/v2/cypher", json={"query": "UNWIND [1, 2] AS n RETURN n, 1.0 / 0.0 AS big"}
+    )
+    assert [it["n"] for it in strange.get_json()["rows"]] == [1, 2]
     for wrong in (
         {"query": "CREATE (n:Package {name: 'x'}) RETURN n"},
         {"query": "MATCH (n) DETACH DELETE n"},
@@ -325,6 +330,24 @@ def test_cypher_reads_within_limits_and_nothing_else(client: FlaskClient) -> Non
         assert response.status_code == 400, wrong
         assert response.get_json()["type"].startswith("/problems/invalid-")
     assert client.post("/api/v2/cypher", json=body).get_json()["rows"]
+
+
+def test_answers_and_pages_end_at_the_limit_of_bytes(known: Stores) -> None:
+    small = replace(known.settings, query_byte_limit=3000)
+    query = "UNWIND range(1, 50) AS n RETURN n, reduce(s = 'ab', y IN range(1, 8) | s + s) AS big"
+    with client_of(small, Scope.READ, Scope.CYPHER) as client:
+        answer = client.post("/api/v2/cypher", json={"query": query}).get_json()
+        assert [it["n"] for it in answer["rows"]] == [1, 2, 3, 4, 5]
+        assert (answer["truncated"], answer["truncated_by"]) == (True, "bytes")
+    tiny = replace(known.settings, query_byte_limit=1)
+    with client_of(tiny, Scope.READ) as client:
+        names, path = [], "/api/v2/packages"
+        while path:
+            page = client.get(path).get_json()
+            assert len(page["items"]) == 1
+            names += [it["name"] for it in page["items"]]
+            path = page["next"]
+        assert names == ["core", "tool", "web"]
 
 
 def test_writing_needs_a_scope(known: Stores) -> None:

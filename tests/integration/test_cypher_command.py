@@ -80,6 +80,17 @@ def test_a_cut_answer_says_so_on_stderr(asked: Settings) -> None:
     assert not ask(asked, query, "--limit", "10").stderr
 
 
+def test_an_answer_of_too_many_bytes_says_so_on_stderr(asked: Settings) -> None:
+    small = replace(asked, query_byte_limit=2000)
+    query = "UNWIND range(1, 10) AS n RETURN n, reduce(s = 'ab', y IN range(1, 8) | s + s) AS big"
+    cut = ask(small, query, "--format", "json")
+    document = json.loads(cut.stdout)
+    assert [row["n"] for row in document["rows"]] == [1, 2, 3]
+    assert (document["truncated"], document["truncated_by"]) == (True, "bytes")
+    assert "only the first 3 rows" in cut.stderr
+    assert "QUERY_BYTE_LIMIT" in cut.stderr
+
+
 def test_limits_cannot_be_raised_above_the_settings(asked: Settings) -> None:
     tight = replace(asked, query_row_limit=5, query_timeout_s=2.0)
     for option in ("--limit", "--timeout"):

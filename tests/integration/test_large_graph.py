@@ -26,17 +26,14 @@ from api.service import EXTENSION
 from cli.cypher import cypher
 from common.errors import QueryRefused
 from common.settings import Settings
-from graph.analyst_queries import (
-    QueryResult,
-    open_reader,
-    run_query,
-)
+from graph.analyst_queries import open_reader, run_query
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import graph_database, graph_driver, relational_engine
 from graph.migrate import migrate_graph, migrate_relational
 from graph.projection.inspections import IN, OBSERVED
 from graph.projection.kinds import EdgeKind, NodeKind
 from graph.projection.registry import NODES
+from graph.query_results import QueryResult
 from graph.record.modules import providers_of
 from graph.record.tokens import Scope, create_token
 from graph.tables import ArtifactRow
@@ -48,6 +45,7 @@ pytestmark = pytest.mark.slow
 #: Well above the limit of 10,000 rows.
 COUNT = 25_000
 EDGES: tuple[EdgeKind, ...] = (IN, OBSERVED)
+BYTES = 100_000_000
 LISTING = "MATCH (p:Package) RETURN p.name AS name"
 
 _BATCH = 5_000
@@ -65,7 +63,13 @@ class LargeGraph:
     reader: neo4j.Driver
 
     def ask(
-        self, query: str, *, row_limit: int = 10_000, timeout_s: float = 300.0, **parameters: Any
+        self,
+        query: str,
+        *,
+        row_limit: int = 10_000,
+        timeout_s: float = 300.0,
+        byte_limit: int = BYTES,
+        **parameters: Any,
     ) -> QueryResult:
         return run_query(
             self.reader,
@@ -73,6 +77,7 @@ class LargeGraph:
             parameters,
             timeout_s=timeout_s,
             row_limit=row_limit,
+            byte_limit=BYTES,
             database=graph_database(self.settings),
         )
 

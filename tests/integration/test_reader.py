@@ -13,12 +13,12 @@ from neo4j.exceptions import Neo4jError
 
 from common.errors import InvalidSettings, QueryRefused
 from common.settings import Settings
-from graph.analyst_queries import (
-    QueryResult,
-    open_reader,
-    run_query,
-)
+from graph.analyst_queries import open_reader, run_query
 from graph.engine import graph_database, graph_url
+from graph.query_results import Cut, QueryResult
+
+#: Far above the size of any answer but those that test the limit.
+BYTES = 10_000_000
 
 SAMPLE = """
 CREATE (package:Package {name: 'numpy'})
@@ -135,7 +135,13 @@ class Analyst:
         self.writer = writer
 
     def ask(
-        self, query: str, *, timeout_s: float = 20.0, row_limit: int = 100, **parameters: object
+        self,
+        query: str,
+        *,
+        timeout_s: float = 20.0,
+        row_limit: int = 100,
+        byte_limit: int = BYTES,
+        **parameters: object,
     ) -> QueryResult:
         return run_query(
             self.reader,
@@ -143,6 +149,7 @@ class Analyst:
             parameters,
             timeout_s=timeout_s,
             row_limit=row_limit,
+            byte_limit=byte_limit,
             database=self.database,
         )
 
@@ -215,6 +222,25 @@ def test_an_endless_answer_is_cut_and_the_store_stops_working_on_it(analyst: Ana
     with analyst.writer.session(database=analyst.database) as session:
         running = [row["currentQuery"] for row in session.run("SHOW TRANSACTIONS").data()]
     assert not [query for query in running if ENDLESS in query]
+
+
+#: Rows of 10 KB each, more than 90 MB in all.
+WIDE = """
+UNWIND range(1, 9000) AS x
+RETURN x, reduce(s = 'aaaaaaaaaa', y IN range(1, 10) | s + s) AS big
+"""
+
+
+def test_an_answer_of_few_rows_and_many_bytes_is_cut(analyst: Analyst) -> None:
+    result = analyst.ask(WIDE, row_limit=9000, byte_limit=1_000_000)
+    assert result.cut is Cut.BYTES
+    assert [row[0] for row in result.rows] == list(range(1, len(result.rows) + 1))
+    assert 0.9e6 < sum(len(row[1]) for row in result.rows) <= 1e6
+    with analyst.writer.session(database=analyst.database) as session:
+        running = [row["currentQuery"] for row in session.run("SHOW TRANSACTIONS").data()]
+    assert not [query for query in running if WIDE in query]
+    assert analyst.ask(WIDE, row_limit=9000, byte_limit=1000).rows == ()
+    assert analyst.ask(WIDE, row_limit=3, byte_limit=1_000_000).cut is Cut.ROWS
 
 
 def test_an_answer_of_just_the_limit_is_whole(analyst: Analyst) -> None:

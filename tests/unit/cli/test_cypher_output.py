@@ -12,8 +12,7 @@ from neo4j.spatial import WGS84Point
 from neo4j.time import Date, DateTime, Duration
 
 from cli.cypher import FORMATS, render
-from graph.analyst_queries import QueryResult
-from graph.query_results import plain, short
+from graph.query_results import QueryResult, plain, short
 
 
 @pytest.mark.parametrize(
@@ -37,20 +36,20 @@ def test_every_value_has_a_form_in_json(value: Any, expected: Any) -> None:
 
 def test_a_table_obeys_no_control_characters() -> None:
     assert short("a\x1b[31mred\n") == "a\\x1b[31mred\\n"
-    shown = _rendered(QueryResult(("a\x1b",), (("[bold]x\x07",),), truncated=False), "table")
+    shown = _rendered(QueryResult(("a\x1b",), (("[bold]x\x07",),)), "table")
     assert "\x1b" not in shown
     assert "[bold]x\\x07" in shown
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_no_rows_are_shown_as_such(form: str) -> None:
-    shown = _rendered(QueryResult(("name",), (), truncated=False), form)
+    shown = _rendered(QueryResult(("name",), ()), form)
     assert "name" in shown
 
 
 def test_a_long_value_is_never_cut_in_a_pipe() -> None:
     text = "x" * 5000
-    assert text in _rendered(QueryResult(("name",), ((text,),), truncated=False), "table")
+    assert text in _rendered(QueryResult(("name",), ((text,),)), "table")
 
 
 def _rendered(result: QueryResult, form: str) -> str:
