@@ -23,6 +23,7 @@ from graph.engine import (
     relational_engine,
     relational_errors,
 )
+from graph.statement_watch import watch_statements
 
 #: Key of the object in ``app.extensions``.
 EXTENSION = "thoth"
@@ -54,6 +55,7 @@ class ServiceStores:
         self.engine: sqlalchemy.Engine = relational_engine(
             settings, statement_timeout_s, connections
         )
+        self._statements = watch_statements(self.engine)
         self.queue = Queue(self.engine, settings.queue_limit)
         #: Limits clients that wait for a result, so that half the threads answer other requests.
         self.waiters = BoundedSemaphore(max(1, (connections or 0) // 2))
@@ -121,6 +123,7 @@ class ServiceStores:
         if opened is not None:
             self._forget(opened)
         self.engine.dispose()
+        self._statements.close()
 
     def _taken(self) -> _Opened:
         with self._lock:
