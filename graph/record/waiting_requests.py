@@ -1,4 +1,4 @@
-"""Counts requests that wait for a worker, for ``thoth status`` and ``/readyz``."""
+"""Counts requests and jobs that wait for a worker, for ``thoth status`` and ``/readyz``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,24 @@ if TYPE_CHECKING:
 
 #: After this time without a sign of life from any worker, waiting requests count as unattended.
 UNATTENDED_AFTER = timedelta(minutes=1)
+#: Counting of waiting jobs stops here.
+MOST_JOBS = 1000
 #: Query for the values of :class:`WaitingRequests`, in the order of its fields.
 WAITING_REQUESTS = f"""
+    WITH waiting_jobs AS (
+        SELECT coalesce(
+            scheduled_at, (SELECT max(at) FROM procrastinate_events WHERE job_id = jobs.id)
+        ) AS since
+        FROM procrastinate_jobs AS jobs
+        WHERE status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now())
+        ORDER BY id LIMIT {MOST_JOBS}
+    )
     SELECT
         count(*),
-        coalesce(extract(epoch FROM now() - min(coalesce(postponed_at, accepted_at))), 0)::float8,
+        (SELECT count(*) FROM waiting_jobs),
+        coalesce(extract(epoch FROM now() - least(
+            min(coalesce(postponed_at, accepted_at)), (SELECT min(since) FROM waiting_jobs)
+        )), 0)::float8,
         (
             SELECT count(*) FROM procrastinate_workers
             WHERE last_heartbeat > now() - interval '{UNATTENDED_AFTER.total_seconds()} s'
@@ -26,27 +39,33 @@ WAITING_REQUESTS = f"""
 
 @dataclass(frozen=True, slots=True)
 class WaitingRequests:
-    """Requests that no worker has started yet.
+    """Requests and jobs that no worker has started yet.
 
+    :param jobs: due jobs: those of the requests, and others, such as projection; at most
+        :data:`MOST_JOBS`
     :param longest_s: how long the oldest of them has waited, in seconds; 0 if none waits
     :param workers: number of workers with a sign of life within :data:`UNATTENDED_AFTER`
     """
 
     requests: int
+    jobs: int
     longest_s: float
     workers: int
 
     @property
     def problem(self) -> str | None:
-        """The problem and its remedy, if requests wait and no worker runs; otherwise ``None``.
+        """The problem and its remedy, if jobs wait and no worker runs; otherwise ``None``.
 
-        >>> WaitingRequests(requests=3, longest_s=75.2, workers=0).problem
+        >>> WaitingRequests(requests=3, jobs=4, longest_s=75.2, workers=0).problem
         '3 requests have waited for up to 75 s and no worker is running: start `thoth worker`'
-        >>> WaitingRequests(requests=3, longest_s=75.2, workers=1).problem
+        >>> WaitingRequests(requests=0, jobs=1, longest_s=75.2, workers=0).problem
+        '1 job has waited for up to 75 s and no worker is running: start `thoth worker`'
+        >>> WaitingRequests(requests=3, jobs=4, longest_s=75.2, workers=1).problem
         """
         if self.workers or self.longest_s <= UNATTENDED_AFTER.total_seconds():
             return None
-        waiting = "1 request has" if self.requests == 1 else f"{self.requests} requests have"
+        count, noun = (self.requests, "request") if self.requests else (self.jobs, "job")
+        waiting = f"1 {noun} has" if count == 1 else f"{count} {noun}s have"
         return (
             f"{waiting} waited for up to {self.longest_s:.0f} s and no worker is running:"
             " start `thoth worker`"
@@ -54,5 +73,5 @@ class WaitingRequests:
 
 
 def waiting_requests(connection: Connection) -> WaitingRequests:
-    """How many requests wait for a worker, and how many workers run; one query."""
+    """How many requests and jobs wait for a worker, and how many workers run; one query."""
     return WaitingRequests(*connection.exec_driver_sql(WAITING_REQUESTS).one())

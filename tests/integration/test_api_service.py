@@ -17,8 +17,10 @@ from flask.testing import FlaskClient
 from sqlalchemy import text
 
 from api.app import create_app
+from api.jobs.queue import Queue, QueueJob, QueueName
 from api.service import EXTENSION
 from cli.service import audit
+from cli.stores import status
 from common.errors import InvalidSettings
 from common.settings import Settings
 from graph.embedded.processes import free_port
@@ -32,6 +34,7 @@ from graph.record.analyses import (
     start,
 )
 from graph.record.audit import latest_writes
+from tests.services.commands import run_here
 
 ADVISE = "/api/v1/advise/python?recommendation_type=latest&dev=false&debug=false&force=false"
 REQUEST = {
@@ -106,6 +109,21 @@ class TestHealth:
         busy = client.get("/readyz").json
         assert (busy["status"], busy["checks"]["workers"]["status"]) == ("ready", "up")
         assert "problem" not in busy["checks"]["workers"]
+
+    def test_jobs_that_wait_while_no_worker_runs_are_a_problem(
+        self, client: FlaskClient, settings: Settings, relational: sqlalchemy.Engine
+    ) -> None:
+        job = QueueJob("graph.project", QueueName.BULK)
+        with relational.begin() as connection:
+            Queue(relational, 10).enqueue(connection, job)
+        assert client.get("/readyz").json["status"] == "ready"
+        with relational.begin() as connection:
+            connection.execute(text("UPDATE procrastinate_events SET at = now() - interval '90 s'"))
+        answer = client.get("/readyz").json
+        assert answer["status"] == "degraded"
+        assert answer["checks"]["workers"]["jobs_waiting"] == 1
+        assert answer["checks"]["workers"]["problem"].startswith("1 job has waited")
+        assert "1 job has waited" in run_here(status, settings).stdout
 
     def test_without_the_graph_it_is_degraded(self, settings: Settings, stores: Stores) -> None:
         url = f"bolt://127.0.0.1:{free_port()}"
