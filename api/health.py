@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 from api.service import ServiceStores, service
 from common import __version__
 from common.errors import ProjectError, SchemaMismatch
+from graph.embedded.home import free_bytes, has_full_disk
 from graph.engine import server_agent
 from graph.migrate import graph_state, relational_state
 from graph.record.freshness import COUNTED, lag_of, progress
@@ -114,6 +115,8 @@ def _readiness(probe: GraphProbe) -> tuple[int, dict[str, Any]]:
         graph["status"] = "up" if problem is None else "down"
         if problem is not None:
             graph["problem"] = problem
+    checks["disk"] = _disk()
+    ready = ready and checks["disk"]["status"] == "up"
     degraded = graph["status"] == "down" or "problem" in checks["workers"]
     word = "unavailable" if not ready else "degraded" if degraded else "ready"
     return 200 if ready else 503, {"status": word, "version": __version__, "checks": checks}
@@ -144,6 +147,15 @@ def _record_checks() -> tuple[dict[str, dict[str, Any]], bool]:
     return {"postgresql": record, "graph": graph, "workers": workers}, ready
 
 
+def _disk() -> dict[str, Any]:
+    """The check of the disk of ``THOTH_HOME``, which holds logs, certificates and documents."""
+    home = service().settings.home
+    if not has_full_disk(home):
+        return {"status": "up"}
+    _LOG.error("disk_full", extra={"folder": str(home), "free_bytes": free_bytes(home)})
+    return {"status": "full", "problem": "the disk of THOTH_HOME is full"}
+
+
 def _graph_lag(connection: Connection) -> dict[str, Any]:
     lag = lag_of(connection, COUNTED)
     return {
@@ -160,6 +172,7 @@ def _workers(connection: Connection) -> dict[str, Any]:
         "status": "up" if waiting.workers else "none",
         "count": waiting.workers,
         "requests_waiting": waiting.requests,
+        "jobs_waiting": waiting.jobs,
         "longest_wait_s": round(waiting.longest_s, 3),
         **problem,
     }

@@ -18,9 +18,11 @@ from sqlalchemy import Connection
 from api.authentication import PAGE_TOKEN, require
 from api.jobs.queue import QueueName
 from api.metrics_files import files
+from api.metrics_values import use_allocated_values
 from api.rate_limits import UNLIMITED
 from api.service import ServiceStores, service
 from common.errors import ProjectError
+from graph.embedded.home import free_bytes
 from graph.record.analyses import states, times, workers
 from graph.record.freshness import COUNTED, lag_of
 from graph.record.notices import notice_lag
@@ -46,6 +48,12 @@ class StoreMetrics(Collector):
         up = GaugeMetricFamily("thoth_record_up", "Whether PostgreSQL answers.")
         up.add_metric([], 1.0 if metrics else 0.0)
         yield from (up, *metrics)
+        home = self._service.settings.home
+        if home.exists():
+            yield GaugeMetricFamily(
+                "thoth_disk_free_bytes", "Free space on the disk of THOTH_HOME.",
+                value=free_bytes(home),
+            )  # fmt: skip
 
     def _waiting(self, connection: Connection) -> Iterator[Metric]:
         jobs = GaugeMetricFamily("thoth_queue_jobs", "Jobs that wait.", labels=["queue"])
@@ -107,6 +115,8 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 #: Attempts to read the files of processes, which may start or end meanwhile.
 _TRIES = 3
+
+use_allocated_values()
 
 #: Metrics of this process; with several processes, their files hold them.
 PROCESS_REGISTRY = CollectorRegistry()

@@ -5,6 +5,7 @@ This module does not import the Prometheus client, which reads the environment o
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import socket
@@ -16,14 +17,32 @@ import psutil
 
 _VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
+_LOG = logging.getLogger(__name__)
+
 
 @contextmanager
-def metrics_folder(root: Path, role: str) -> Iterator[Path]:
+def metrics_folder(root: Path, role: str) -> Iterator[Path | None]:
     """Make a folder below ``root`` for this process and its children, and remove it at exit.
 
     Folders of dead processes of this machine are removed, too. The name contains the host name,
-    because containers may share ``root`` and have the same process IDs.
+    because containers may share ``root`` and have the same process IDs. If the folder cannot be
+    made, for example on a full disk, each process keeps its own metrics in memory.
     """
+    try:
+        folder = _folder(root, role)
+    except OSError as error:
+        _LOG.warning("metrics_not_shared", extra={"error": str(error)})
+        yield None
+        return
+    os.environ[_VARIABLE] = str(folder)
+    try:
+        yield folder
+    finally:
+        os.environ.pop(_VARIABLE, None)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder(root: Path, role: str) -> Path:
     host = socket.gethostname()
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
     for left in root.glob(f"*@{host}@*"):
@@ -33,12 +52,7 @@ def metrics_folder(root: Path, role: str) -> Iterator[Path]:
     folder = root / f"{role}@{host}@{os.getpid()}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
-    os.environ[_VARIABLE] = str(folder)
-    try:
-        yield folder
-    finally:
-        os.environ.pop(_VARIABLE, None)
-        shutil.rmtree(folder, ignore_errors=True)
+    return folder
 
 
 def files() -> list[str] | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,25 +11,15 @@ from common.errors import ServiceFailed
 from common.settings import Settings
 from graph.embedded.start_stop import EmbeddedStores
 from tests.services.commands import thoth
+from tests.services.disks import mounted, mounted_disk
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 40 MB, which PostgreSQL fills while it creates its database."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if shutil.which("mount") is None or not mounted(
-        folder, "-t", "tmpfs", "-o", "size=40m", "tmpfs"
-    ):
-        pytest.skip("only root can mount a disk, and some containers forbid it")
-    yield folder
-    EmbeddedStores(settings_in(folder)).stop()
-    subprocess.run(["/usr/bin/env", "umount", "--lazy", str(folder)], check=True)
-
-
-def mounted(folder: Path, *arguments: str) -> bool:
-    command = ["/usr/bin/env", "mount", *arguments, str(folder)]
-    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+    with mounted_disk(tmp_path / "disk", 40) as folder:
+        yield folder
+        EmbeddedStores(settings_in(folder)).stop()
 
 
 def settings_in(home: Path) -> Settings:

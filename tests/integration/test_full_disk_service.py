@@ -1,0 +1,78 @@
+"""The service on a disk that fills up while it runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from api.app import create_app
+from api.service import EXTENSION
+from common.settings import Settings
+from tests.services.commands import ROOT
+from tests.services.disks import fill, mounted_disk
+
+#: Counts requests of more and more routes; between them, waits for a line.
+COUNTING = """
+import os, sys
+from api.metrics_files import files, metrics_folder
+from pathlib import Path
+with metrics_folder(Path(sys.argv[1]), "serve"):
+    from api import metrics, metrics_values
+    metrics_values.RETRY_S = 0.0
+    for step in range(3):
+        for number in range(3000):
+            metrics.REQUESTS.labels(f"/{step}/{number}", "GET", "200").inc()
+        samples = [s for m in metrics._AllProcesses().collect() for s in m.samples]
+        print(sum(s.value for s in samples if s.name == "thoth_http_requests_total"), flush=True)
+        sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with mounted_disk(tmp_path / "disk", 20) as folder:
+        yield folder
+
+
+def test_counting_survives_a_full_disk_and_nothing_is_lost(disk: Path) -> None:
+    command = [sys.executable, "-c", COUNTING, str(disk / "metrics")]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        counts = [float(process.stdout.readline())]
+        filler = fill(disk)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        counts.append(float(process.stdout.readline() or "nan"))
+        filler.unlink()
+        process.stdin.write("\n")
+        process.stdin.flush()
+        counts.append(float(process.stdout.readline() or "nan"))
+        process.stdin.write("\n")
+        process.stdin.close()
+        assert process.wait() == 0
+    assert (counts[0], counts[2]) == (3000.0, 9000.0)
+
+
+def test_a_service_without_space_is_not_ready_and_says_why(disk: Path, settings: Settings) -> None:
+    full = replace(settings, home=disk)
+    app = create_app(full)
+    try:
+        client = app.test_client()
+        assert client.get("/readyz").get_json()["checks"]["disk"] == {"status": "up"}
+        filler = fill(disk)
+        answer = client.get("/readyz")
+        assert answer.status_code == 503
+        assert answer.get_json()["checks"]["disk"]["problem"] == "the disk of THOTH_HOME is full"
+        assert client.get("/livez").status_code == 200
+        filler.unlink()
+        assert client.get("/readyz").get_json()["checks"]["disk"] == {"status": "up"}
+    finally:
+        app.extensions[EXTENSION].close()
