@@ -13,7 +13,7 @@ from concurrent.futures import TimeoutError as StillWaiting
 from threading import Lock
 from typing import Any
 
-from flask import Flask, Response, jsonify
+from flask import Flask, Response, current_app, jsonify
 from sqlalchemy import Connection
 
 from api.service import ServiceStores, service
@@ -27,6 +27,8 @@ from graph.record.waiting_requests import waiting_requests
 
 #: A graph that does not answer within this time counts as down, s.
 GRAPH_PATIENCE_S = 2.0
+#: Key of the probe in ``app.extensions``.
+_PROBE = "thoth-graph-probe"
 #: How long an answer of the graph is reused, s, since probes are frequent.
 _KEPT_S = 2.0
 
@@ -79,18 +81,18 @@ class GraphProbe:
 
 def register(app: Flask) -> None:
     """Add the health endpoints, which the OpenAPI document does not list."""
-    probe = GraphProbe(app.extensions["thoth"])
+    app.extensions[_PROBE] = GraphProbe(app.extensions["thoth"])
 
     def readyz() -> Response:
         """Whether requests can be answered, and what is missing."""
-        status, document = _readiness(probe)
+        status, document = readiness()
         response = jsonify(document)
         response.status_code = status
         return response
 
-    def readiness() -> Response:
+    def original_readiness() -> Response:
         """Whether requests can be answered, in the format of the original service."""
-        status, _ = _readiness(probe)
+        status, _ = readiness()
         response = jsonify(status="ready" if status == 200 else "unavailable", version=__version__)
         response.status_code = status
         return response
@@ -98,7 +100,7 @@ def register(app: Flask) -> None:
     app.add_url_rule("/livez", "livez", _livez)
     app.add_url_rule("/liveness", "liveness", _livez)
     app.add_url_rule("/readyz", "readyz", readyz)
-    app.add_url_rule("/readiness", "readiness", readiness)
+    app.add_url_rule("/readiness", "readiness", original_readiness)
 
 
 def _livez() -> Response:
@@ -106,8 +108,9 @@ def _livez() -> Response:
     return jsonify(status="alive", version=__version__)
 
 
-def _readiness(probe: GraphProbe) -> tuple[int, dict[str, Any]]:
+def readiness() -> tuple[int, dict[str, Any]]:
     """Status code and document of ``/readyz``."""
+    probe: GraphProbe = current_app.extensions[_PROBE]
     checks, ready = _record_checks()
     graph = checks["graph"]
     if ready:

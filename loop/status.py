@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from common.releases import as_json_time
 from common.settings import Settings
 from graph.migrate import migrated_stores
 from graph.record.loop import (
@@ -48,8 +49,8 @@ def _release_values(release: LoopRelease) -> dict[str, Any]:
         "measured_jobs": release.measured_jobs,
         "planned_jobs": release.planned_jobs,
         "nights": release.nights,
-        "seen_at": release.seen_at,
-        "state_at": release.state_at,
+        "seen_at": as_json_time(release.seen_at),
+        "state_at": as_json_time(release.state_at),
     }
 
 
@@ -63,7 +64,7 @@ def _watch_values(watch: AdviceWatch) -> dict[str, Any]:
         "measured_jobs": watch.measured_jobs,
         "planned_jobs": watch.planned_jobs,
         "advice_id": watch.advice_id,
-        "state_at": watch.state_at,
+        "state_at": as_json_time(watch.state_at),
     }
 
 
@@ -72,8 +73,8 @@ def _night_values(connection: Connection, night: Night) -> dict[str, Any]:
         "night": night.night,
         "state": night.state,
         "reason": night.reason,
-        "began_at": night.began_at,
-        "ended_at": night.ended_at,
+        "began_at": as_json_time(night.began_at),
+        "ended_at": night.ended_at and as_json_time(night.ended_at),
         "steps": {
             step.step: {
                 "finished": step.finished,

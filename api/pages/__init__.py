@@ -23,6 +23,7 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.pages.home import blueprint as home
     from api.pages.inspections import blueprint as inspections
     from api.pages.loop import blueprint as loop
+    from api.pages.operator import blueprint as operator
     from api.pages.packages import blueprint as packages
     from api.pages.sessions import blueprint as sessions
     from api.pages.stacks import blueprint as stacks
@@ -43,4 +44,5 @@ def blueprints() -> tuple[Blueprint, ...]:
         stacks,
         loop,
         trust,
+        operator,
     )

@@ -87,6 +87,55 @@ def day(value: str | datetime | None) -> str:
     return "–" if value is None else moment(value)[:10]
 
 
+def duration(seconds: float | None) -> str:
+    """A duration in the unit that fits its size.
+
+    >>> duration(0.31), duration(61), duration(7300), duration(200000), duration(None)
+    ('0.31 s', '61 s', '2.0 h', '2.3 days', '–')
+    """
+    if seconds is None:
+        return "–"
+    if seconds < 100:
+        return f"{number(seconds, 2)} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
+
+
+def since(end: str | datetime, start: str | datetime) -> str:
+    """The duration between two times.
+
+    >>> since("2026-11-23T13:41:25+00:00", "2026-11-23T13:41:04+00:00")
+    '21 s'
+    """
+    ends = [datetime.fromisoformat(it) if isinstance(it, str) else it for it in (start, end)]
+    return duration((ends[1] - ends[0]).total_seconds())
+
+
+def size(value: float | None) -> str:
+    """A number of bytes with a decimal prefix.
+
+    >>> size(9_421_337), size(120), size(None)
+    ('9.42 MB', '120 bytes', '–')
+    """
+    if value is None:
+        return "–"
+    for factor, prefix in _PREFIXES:
+        if value >= factor:
+            return f"{value / factor:.3g} {prefix}B"
+    return f"{value} bytes"
+
+
+def counts(value: Mapping[str, Any]) -> str:
+    """The numbers of an object that are not zero, in words.
+
+    >>> counts({"new": 2, "given_up": 0, "warnings": []})
+    '2 new'
+    """
+    numbers = [(name, it) for name, it in value.items() if isinstance(it, int) and it]
+    return ", ".join(f"{it:,} {name.replace('_', ' ')}" for name, it in numbers) or "nothing to do"
+
+
 def visible(value: object) -> str:
     """Text from outside, with control and direction characters made visible.
 
@@ -116,4 +165,5 @@ def parameters(value: Mapping[str, Any] | None) -> str:
 FILTERS: Mapping[str, Callable[..., str]] = {
     "number": number, "percent": percent, "share": share, "quantity": quantity, "digest": digest,
     "moment": moment, "day": day, "visible": visible, "parameters": parameters,
+    "duration": duration, "since": since, "size": size, "counts": counts,
 }  # fmt: skip

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flask import Response
 
 from api.pages.api_client import read
 from api.pages.site import Pages, render
+
+#: What each step of a night does, in order; by the name of :data:`loop.night.STEPS`.
+STEP_LABELS: Mapping[str, str] = {
+    "watch": "Watch the projects of requests",
+    "refresh": "Read the indexes",
+    "notice": "Notice releases",
+    "resolve": "Find stacks",
+    "plan": "Plan jobs",
+    "measure": "Measure",
+    "ingest": "Store the results",
+    "settle": "Judge releases",
+    "changes": "Record changes",
+    "advise": "Advise again",
+    "ledger": "Score past advice",
+    "announce": "Announce",
+    "notify": "Send notices",
+}
 
 blueprint = Pages("loop", __name__)
 
@@ -16,5 +35,5 @@ def loop() -> Response:
     known = read("/api/v2/loop")
     return render(
         "loop.html", known, releases=known["releases"], watches=known["watches"],
-        nights=known["nights"],
+        nights=known["nights"], steps=STEP_LABELS,
     )  # fmt: skip

@@ -13,6 +13,7 @@ from api.errors import ApiError, title
 from api.pages.api_client import ApiDocument, ApiProblem
 from api.pages.formatting import FILTERS
 from api.pages.forms import check_form, form_token
+from graph.record.tokens import Scope
 
 #: Pages load only what this service serves, and send forms only to it.
 POLICY = (
@@ -31,6 +32,8 @@ _MENU = (
     ("pages-trust.trust", "Trust"),
     ("pages-docs.page", "API"),
 )
+#: For tokens with the scope `admin`.
+_ADMIN_MENU = (("pages-operator.operator", "Operator"),)
 
 
 class Pages(Blueprint):
@@ -52,10 +55,11 @@ def render(template: str, *documents: ApiDocument, status: int = 200, **values: 
     :param documents: what it shows; the foot links to them and shows the time of their data
     """
     times = [it.body["as_of"] for it in documents if it.body.get("as_of")]
+    client = token()
     content = render_template(
         template,
-        menu=_MENU,
-        client=token(),
+        menu=_MENU + (_ADMIN_MENU if client and client.may(Scope.ADMIN) else ()),
+        client=client,
         form_token=form_token,
         as_of=max(times, default=None),
         sources=[it.url for it in documents],

@@ -19,6 +19,7 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.resources.inspections import observation_routes as observations
     from api.resources.ledger import blueprint as ledger
     from api.resources.loop import blueprint as loop
+    from api.resources.operation import blueprint as operation
     from api.resources.packages import blueprint as packages
     from api.resources.packages import fetch_routes as fetches
     from api.resources.recorded_advice import blueprint as advice
@@ -41,5 +42,6 @@ def blueprints() -> tuple[Blueprint, ...]:
         status,
         loop,
         ledger,
+        operation,
     )
     return *reads, advising, requests, uploads, fetches, cypher

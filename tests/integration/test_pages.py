@@ -13,10 +13,13 @@ from flask.testing import FlaskClient
 from sqlalchemy import delete
 
 from api.authentication import SESSION_COOKIE
+from api.pages.loop import STEP_LABELS
 from api.pages.site import POLICY
 from graph.engine import Stores
 from graph.record.tokens import Scope, create_token, revoke_token
 from graph.tables import PageSessionRow, TokenRow
+from loop.night import STEPS
+from tests.factories.nights import add_night
 from tests.services.jobs import client_of
 
 #: Pages that need no object of the record.
@@ -117,6 +120,35 @@ def test_a_form_from_another_site_is_refused(empty: FlaskClient) -> None:
     empty.get("/ask")
     response = empty.post("/ask", data={"text": "flask\n"})
     assert response.status_code == 403
+
+
+def test_the_loop_is_told_in_words(stores: Stores, empty: FlaskClient) -> None:
+    assert STEP_LABELS.keys() == STEPS.keys()
+    with stores.engine.begin() as connection:
+        add_night(connection)
+    content = _page(empty, "/loop")
+    (night,) = empty.get("/api/v2/loop").get_json()["nights"]
+    assert night["began_at"][:10] in content
+    for shown in ("numpy 2.4.6", "12 of 24", "Read the indexes", "41 GFLOP/s", "1.2 %"):
+        assert shown in content
+    assert "within_variation" not in content
+    assert night["began_at"][:10] in _page(empty, "/")
+
+
+def test_the_operator_sees_how_the_service_runs(stores: Stores, empty: FlaskClient) -> None:
+    assert "Sign in with a token" in _page(empty, "/operator", 401)
+    with client_of(stores.settings, Scope.READ) as reader:
+        _page(reader, "/operator", 403)
+        assert 'href="/operator"' not in _page(reader, "/")
+    with client_of(stores.settings, Scope.ADMIN) as operator:
+        assert 'href="/operator"' in _page(operator, "/")
+        content = _page(operator, "/operator")
+        document = operator.get("/api/v2/operation").get_json()
+    assert "Both stores answer, and 0 workers run." in content
+    assert [it["queue"] for it in document["queues"]] == ["people", "bulk", "inspections"]
+    assert [it["task"] for it in document["schedules"]] == ["cron.prune"]
+    assert document["disk"]["free_bytes"] <= document["disk"]["total_bytes"]
+    assert document["database_bytes"] > sum(it["size_bytes"] for it in document["tables"]) > 0
 
 
 def test_a_session_has_the_scopes_of_its_token_until_it_is_closed(
