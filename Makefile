@@ -25,7 +25,7 @@ endef
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo night setup test test-rest test-all test-bare lint bench up down clean
+.PHONY: help demo night setup test test-rest test-all test-bare lint bench vendor up down clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ lint: $(VENV)/.dev ## ruff, mypy and the import contracts
 
 bench: $(VENV)/.dev ## measure; prints ratios against a named reference of the same run
 	$(BIN)/python -m benchmarks
+
+vendor: ## copy the scripts of pages from their npm packages again
+	$(PYTHON) .ci/vendor.py
 
 up: $(VENV)/.embedded ## start the embedded stores
 	$(BIN)/thoth up

@@ -54,8 +54,7 @@ class StackJobs:
 
     @property
     def label(self) -> str:
-        name = " ".join(part for part in (self.component, self.version) if part) or "stack"
-        return f"{name} ({short_digest(self.digest) if self.digest else 'stack unknown'})"
+        return stack_label(self.component, self.version, self.digest)
 
     @property
     def rates(self) -> list[float]:
@@ -86,6 +85,16 @@ def short_digest(digest: str) -> str:
     '1f2e3d4c'
     """
     return digest.rpartition(":")[2][:SHORT_DIGEST]
+
+
+def stack_label(component: str | None, version: str | None, digest: str | None) -> str:
+    """A measured stack for people.
+
+    >>> stack_label("numpy", "2.0.2", "sha256:1f2e3d4c5b6a"), stack_label(None, None, None)
+    ('numpy 2.0.2 (1f2e3d4c)', 'stack (stack unknown)')
+    """
+    name = " ".join(part for part in (component, version) if part) or "stack"
+    return f"{name} ({short_digest(digest) if digest else 'stack unknown'})"
 
 
 def measured_series(alike: Sequence[MeasuredObservation]) -> MeasuredSeries:

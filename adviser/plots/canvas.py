@@ -78,10 +78,14 @@ class Canvas:
             },
         )
 
-    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str, width: float = 1) -> None:
+    def line(
+        self, x1: float, y1: float, x2: float, y2: float, kind: str, width: float = 1,
+        tooltip: str = "",
+    ) -> None:  # fmt: skip
         """A straight line; ``kind`` is a class of the style sheet."""
         ends = {"x1": _px(x1), "y1": _px(y1), "x2": _px(x2), "y2": _px(y2)}
-        SubElement(self._root, "line", {**ends, "class": kind, "stroke-width": _px(width)})
+        at = {**ends, "class": kind, "stroke-width": _px(width)}
+        self._explained(SubElement(self._root, "line", at), tooltip)
 
     def dot(self, x: float, y: float, kind: str, tooltip: str = "", radius: float = 4) -> None:
         """A disc with a tooltip."""
@@ -107,11 +111,18 @@ class Canvas:
         at = {"x": _px(x), "y": _px(y), "text-anchor": anchor}
         SubElement(self._root, "text", {**at, "class": kind} if kind else at).text = text
 
-    def link(self, url: str) -> Canvas:
-        """A part of this canvas whose shapes lead to ``url``."""
+    def link(self, url: str, name: str) -> Canvas:
+        """A part of this canvas whose shapes lead to ``url``.
+
+        The tab key skips it, because a plot has many: a page lists the same links beside the plot.
+
+        :param name: where it leads, for screen readers
+        """
+        self._root.set("role", "group")  # an image has no links
         part = Canvas.__new__(Canvas)
         part.width, part.height = self.width, self.height
-        part._root = SubElement(self._root, "a", {"href": url})
+        at = {"href": url, "aria-label": name, "tabindex": "-1"}
+        part._root = SubElement(self._root, "a", at)
         return part
 
     def svg(self) -> str:

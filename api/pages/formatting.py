@@ -50,11 +50,23 @@ def quantity(value: float | None, unit: str | None = None) -> str:
     """
     if value is None:
         return "–"
-    if unit and unit.startswith("FLOP"):
+    factor, prefixed = prefixed_unit(value, unit or "")
+    if factor != 1:
+        return f"{value / factor:.3g} {prefixed}"
+    return f"{number(value)} {prefixed}".rstrip()
+
+
+def prefixed_unit(value: float, unit: str) -> tuple[float, str]:
+    """The factor and the unit in which a value of this size is written.
+
+    >>> prefixed_unit(9.42e10, "FLOP/s"), prefixed_unit(12_000.0, "images/s")
+    ((1000000000.0, 'GFLOP/s'), (1, 'images/s'))
+    """
+    if unit.startswith("FLOP"):
         for factor, prefix in _PREFIXES:
             if abs(value) >= factor:
-                return f"{value / factor:.3g} {prefix}{unit}"
-    return f"{number(value)} {unit or ''}".rstrip()
+                return factor, f"{prefix}{unit}"
+    return 1, unit
 
 
 def digest(value: str | None, length: int = 12) -> str:

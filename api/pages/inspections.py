@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flask import Response, request
 
 from adviser.plots.samples import samples_plot
 from api.pages.api_client import read
+from api.pages.formatting import prefixed_unit
 from api.pages.site import Pages, next_page, plot, render
 
 blueprint = Pages("inspections", __name__)
@@ -30,10 +31,8 @@ def inspection(document_id: str) -> Response:
     known = read(f"/api/v2/inspections/{document_id}")
     after = request.args.get("after")
     jobs = read("/api/v2/observations", inspection=known["document_id"], limit=100, after=after)
-    rates = [(it["job_id"].removeprefix("sha256:")[:8], it) for it in jobs["items"] if it["rate"]]
-    drawing = rates and samples_plot(
-        [it["rate"] for _, it in rates], "Rate of each job in order", rates[0][1]["unit"]
-    )
+    rates = [it for it in jobs["items"] if it["rate"]]
+    drawing = rates and _rates_plot(rates)
     return render(
         "inspection.html", known, jobs, inspection=known.body, jobs=jobs["items"],
         following=next_page(jobs), drawing=drawing and plot(drawing),
@@ -50,6 +49,12 @@ def job(observation_id: str) -> Response:
         "job.html", known, job=known.body, samples=samples, drawing=drawing and plot(drawing),
         excluded=_exclusion(known.body),
     )  # fmt: skip
+
+
+def _rates_plot(jobs: Sequence[Mapping[str, Any]]) -> str:
+    """The rate of each job; a job with several metrics has several dots."""
+    factor, unit = prefixed_unit(max(it["rate"] for it in jobs), jobs[0]["unit"])
+    return samples_plot([it["rate"] / factor for it in jobs], "Rate of each job in order", unit)
 
 
 def _exclusion(job: Mapping[str, Any]) -> str | None:

@@ -24,6 +24,7 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.resources.packages import fetch_routes as fetches
     from api.resources.recorded_advice import blueprint as advice
     from api.resources.releases import blueprint as releases
+    from api.resources.series import blueprint as series
     from api.resources.stacks import blueprint as stacks
     from api.resources.status import blueprint as status
     from api.resources.uploads import blueprint as uploads
@@ -34,6 +35,7 @@ def blueprints() -> tuple[Blueprint, ...]:
         releases,
         vulnerabilities,
         stacks,
+        series,
         inspections,
         observations,
         advice,

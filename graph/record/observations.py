@@ -159,6 +159,7 @@ def measured_observations(
     *,
     indicator: str | None = None,
     hardware: str | None = None,
+    comparison_key: str | None = None,
 ) -> Iterator[MeasuredObservation]:
     """All comparable measurements, streamed and sorted by series.
 
@@ -182,6 +183,8 @@ def measured_observations(
         query = query.where(IndicatorRow.name == indicator)
     if hardware is not None:
         query = query.where(ObservationRow.hardware_digest.startswith(hardware, autoescape=True))
+    if comparison_key is not None:
+        query = query.where(ObservationRow.comparison_key == comparison_key)
     numbers: dict[tuple[str, str | None], int] = {}
     for row in connection.execution_options(yield_per=1000).execute(query):
         series = series_of(row)

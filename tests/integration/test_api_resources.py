@@ -26,7 +26,7 @@ from graph.record.tokens import Scope, create_token
 #: Blueprints of what is read.
 READS = (
     "packages", "releases", "vulnerabilities", "stacks", "inspections", "observations", "advice",
-    "changes", "status", "ledger", "operation",
+    "changes", "status", "ledger", "operation", "series",
 )  # fmt: skip
 LISTS = (
     "/api/v2/packages", "/api/v2/packages/flask/versions", "/api/v2/vulnerabilities",

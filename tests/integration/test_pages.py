@@ -92,12 +92,30 @@ def test_the_foot_links_to_the_same_data(browser: FlaskClient) -> None:
                 assert f"{stack['comparison']['difference_pct']:+.1f} %" in content
 
 
+def test_a_history_shows_every_job_of_the_series(browser: FlaskClient) -> None:
+    groups = browser.get("/api/v2/comparison-groups?package=numpy").get_json()["items"]
+    history = f"/series/{groups[0]['comparison_key']}"
+    assert f"{history}?python=3.11" in _links(_page(browser, "/stacks"))
+    content = _page(browser, history)
+    document = browser.get(f"/api/v2{history}").get_json()
+    jobs = [job for run in document["runs"] for job in run["jobs"]]
+    assert len(jobs) == document["observations"] == sum(it["jobs"] for it in groups[0]["stacks"])
+    assert {f"/jobs/{it['observation_id']}" for it in jobs} <= _links(content)
+    medians = {it["stack_digest"]: it["median_rate"] for it in groups[0]["stacks"]}
+    assert {it["stack_digest"]: it["median_rate"] for it in document["runs"]} == medians
+    newest = browser.get(f"/api/v2{history}?limit=1").get_json()["runs"]
+    assert newest == document["runs"][-1:]
+    _page(browser, "/series/none", 404)
+    _page(browser, f"{history}?limit=0", 400)
+
+
 @pytest.mark.parametrize(
     "address",
     [
         "/inspections?indicator={0}", "/changes?package={0}", "/stacks?package={0}",
         "/packages/{0}", "/jobs/{0}", "/compare?baseline={0}&candidate={0}", "/ask?text={0}",
-        "/advice/{0}", "/requests/{0}", "/sign-in?next={0}", "/hardware/{0}", "/packages?after={0}",
+        "/advice/{0}", "/requests/{0}", "/series/{0}", "/sign-in?next={0}", "/hardware/{0}",
+        "/packages?after={0}",
     ],
 )  # fmt: skip
 def test_what_the_address_says_is_escaped(browser: FlaskClient, address: str) -> None:

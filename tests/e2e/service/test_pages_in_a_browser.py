@@ -78,7 +78,7 @@ def _paths(site: Served) -> list[str]:
     return [
         *_PAGES, f"/jobs/{observation['observation_id']}",
         f"/inspections/{observation['document_id']}", f"/stacks/{candidate}",
-        f"/hardware/{observation['hardware_digest']}",
+        f"/hardware/{observation['hardware_digest']}", f"/series/{group['comparison_key']}",
         f"/compare?baseline={group['baseline']['stack_digest']}&candidate={candidate}",
     ]  # fmt: skip
 
@@ -115,6 +115,20 @@ def test_pages_have_no_serious_barriers(site: Served, browser: Browser, scheme: 
         violations = Axe().run(page, options=options).response["violations"]
         serious = [it["id"] for it in violations if it["impact"] in {"serious", "critical"}]
         assert serious == [], path
+    context.close()
+
+
+def test_the_plot_with_zoom_leads_to_a_job(site: Served, browser: Browser) -> None:
+    with site.client() as client:
+        groups = client.get("/api/v2/comparison-groups", params={"package": "numpy"}).json()
+    context = _context(browser)
+    page = context.new_page()
+    problems = _problems(page, site.base_url)
+    page.goto(f"{site.base_url}/series/{groups['items'][0]['comparison_key']}")
+    page.get_by_text("Plot with zoom").click()
+    page.locator(".u-over").click()
+    page.wait_for_url("**/jobs/*")
+    assert problems == []
     context.close()
 
 

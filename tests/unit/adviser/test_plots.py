@@ -8,6 +8,7 @@ import pytest
 
 from adviser.plots.canvas import Scale, scale_of, shortened
 from adviser.plots.effects import DrawnEffect, effects_plot
+from adviser.plots.history import DrawnJob, DrawnRun, history_plot
 from adviser.plots.samples import samples_plot
 
 
@@ -69,3 +70,22 @@ def test_a_scale_of_equal_values_is_widened() -> None:
 
 def test_long_labels_are_shortened_in_the_middle() -> None:
     assert shortened("a" * 50 + "b" * 50, 66) == "aaaa…bbbb"
+
+
+def test_a_history_leads_from_each_dot_to_its_job() -> None:
+    jobs = [DrawnJob(1.0, "/jobs/1", "one"), DrawnJob(2.0, "/jobs/2", "two", counts=False)]
+    runs = [
+        DrawnRun("numpy 1", "2026-01-01", jobs, 1.5, 1.0, 2.0),
+        DrawnRun("<numpy 2>", "2026-01-02", jobs[:1], 1.0, None, None, "a step of +5 %"),
+    ]
+    svg = history_plot(runs, "history", "GFLOP/s")
+    links = list(fromstring(svg).iter("a"))
+    assert [it.get("href") for it in links] == ["/jobs/1", "/jobs/2", "/jobs/1"]
+    assert {it.get("tabindex") for it in links} == {"-1"}
+    assert fromstring(svg).get("role") == "group"
+    (hollow,) = _of(svg, "circle", "mark open")
+    assert hollow.findtext("title") == "two"
+    (step,) = _of(svg, "line", "step")
+    assert step.findtext("title") == "a step of +5 %"
+    assert len(_of(svg, "rect", "band")) == 1
+    assert "&lt;numpy 2&gt;" in svg

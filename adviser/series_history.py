@@ -1,0 +1,149 @@
+"""The history of one series: its jobs by inspection in the order of time, levels and steps.
+
+Does no I/O. The rules for jobs that do not count, and for steps, are those of comparisons.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from statistics import fmean, median, quantiles
+
+from adviser.scoring.drift import steps
+from adviser.scoring.histories import DRIFT, MeasuredJob, history_of, jobs_of, reference_runs
+from adviser.stack_comparison import stack_label
+from graph.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
+
+_LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryJob:
+    """One observation of a job.
+
+    :param rate: in the unit of the series
+    :param left_out: why comparisons leave it out; ``None`` if they do not
+    """
+
+    observation_id: str
+    rate: float
+    seen_at: datetime | None
+    left_out: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRun:
+    """The jobs of one inspection in the series.
+
+    :param median_rate: over the jobs that count; ``None`` without any
+    :param low_rate: lower quartile of these jobs; ``None`` below four
+    :param high_rate: upper quartile
+    """
+
+    document_id: str
+    stack_digest: str | None
+    label: str
+    host: str | None
+    jobs: tuple[HistoryJob, ...]
+    median_rate: float | None
+    low_rate: float | None
+    high_rate: float | None
+
+    @property
+    def began_at(self) -> datetime:
+        """Time of its first job; long ago if no job has a time."""
+        return min((it.seen_at for it in self.jobs if it.seen_at), default=_LONG_AGO)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryStep:
+    """A time since which a machine runs at another speed.
+
+    :param document_id: the first inspection of the new level
+    :param change_pct: difference of the levels of its reference stack, in per cent
+    """
+
+    host: str | None
+    document_id: str | None
+    since: datetime
+    change_pct: float
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesHistory:
+    """Everything measured in a series, oldest first."""
+
+    series: Series
+    hardware_label: str
+    runs: tuple[HistoryRun, ...]
+    steps: tuple[HistoryStep, ...]
+
+
+def series_history(observations: Sequence[MeasuredObservation]) -> SeriesHistory:
+    """The history of a series, from all its observations in any order.
+
+    :param observations: at least one; all of the same series
+    """
+    known = [it.reading for it in observations if it.reading.stack != UNKNOWN_STACK]
+    drifted = history_of(observations[0].series, known).drifted
+    by_run: dict[tuple[str, str], list[MeasuredObservation]] = defaultdict(list)
+    for it in observations:
+        by_run[it.reading.document_id, it.reading.stack].append(it)
+    runs = [_run(them, drifted) for them in by_run.values()]
+    jobs, _ = jobs_of(known)
+    return SeriesHistory(
+        observations[0].series,
+        min(it.hardware_label for it in observations),
+        tuple(sorted(runs, key=lambda it: (it.began_at, it.document_id, it.label))),
+        tuple(sorted(_steps(jobs), key=lambda it: (it.since, it.host or ""))),
+    )
+
+
+def _run(
+    observations: Sequence[MeasuredObservation], drifted: Mapping[str | None, datetime]
+) -> HistoryRun:
+    first = observations[0]
+    readings = sorted((it.reading for it in observations), key=_order)
+    jobs = tuple(
+        HistoryJob(it.observation_id, it.rate, it.seen_at, _reason(it, drifted)) for it in readings
+    )
+    rates = [it.rate for it in jobs if it.left_out is None]
+    low, _, high = quantiles(rates, method="inclusive") if len(rates) > 3 else (None, None, None)
+    stack = None if first.reading.stack == UNKNOWN_STACK else first.reading.stack
+    return HistoryRun(
+        first.reading.document_id,
+        stack,
+        stack_label(first.component, first.component_version, stack),
+        first.reading.host,
+        jobs,
+        median(rates) if rates else None,
+        low,
+        high,
+    )
+
+
+def _order(reading: Reading) -> tuple[datetime, str]:
+    return reading.seen_at or _LONG_AGO, reading.observation_id
+
+
+def _reason(reading: Reading, drifted: Mapping[str | None, datetime]) -> str | None:
+    """Why comparisons leave a job out."""
+    since = drifted.get(reading.host)
+    old = since is not None and (reading.seen_at is None or reading.seen_at < since)
+    return reading.unstable_reason or (DRIFT if old else None)
+
+
+def _steps(jobs: Mapping[str, Sequence[MeasuredJob]]) -> Iterator[HistoryStep]:
+    """All steps of each machine, in its reference stack."""
+    for host, (_, runs) in reference_runs(jobs).items():
+        means = [fmean(it.log_rate for it in run) for run in runs]
+        cuts = steps(means)
+        for start, cut, end in zip([0, *cuts], cuts, [*cuts[1:], len(means)], strict=False):
+            change = fmean(means[cut:end]) - fmean(means[start:cut])
+            first = min(runs[cut], key=lambda it: it.seen_at or _LONG_AGO)
+            yield HistoryStep(
+                host, first.place.run, first.seen_at or _LONG_AGO, 100 * math.expm1(change)
+            )

@@ -1,0 +1,144 @@
+"""Series: everything measured with one comparison key, in the order of time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import asdict
+from typing import Any
+
+from flask.views import MethodView
+from marshmallow import Schema, fields, validate
+
+from adviser.series_history import HistoryRun, SeriesHistory, series_history
+from api.authentication import needs
+from api.errors import not_found
+from api.paging import freshness
+from api.request_context import reading
+from api.resources.base import Resources, whole_digest
+from api.resources.stacks import HardwareNameSchema
+from api.schema_fields import (
+    FreshnessSchema,
+    StrictSchema,
+    count,
+    described,
+    filter_text,
+    json_object,
+    moment,
+    number,
+    text,
+    texts,
+)
+from graph.evidence import MeasuredObservation
+from graph.record.observations import measured_observations
+from graph.record.tokens import Scope
+
+_DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
+
+
+class SeriesQuerySchema(StrictSchema):
+    """Selects a part of the history."""
+
+    python = filter_text("Python version; default: the one with most observations.", "3.11")
+    limit = fields.Integer(
+        load_default=1000,
+        validate=validate.Range(1, 10_000),
+        metadata=described("Maximum number of observations; older inspections are left out.", 1000),
+    )
+
+
+class HistoryJobSchema(Schema):
+    """One observation of a job."""
+
+    observation_id = text("Identifier of the observation.", _DIGEST)
+    rate = number("Rate in the unit of the series.", 9.4e10)
+    seen_at = moment("When the job ended.", null=True)
+    left_out = text("Why comparisons leave the job out; null if they do not.", null=True)
+
+
+class HistoryRunSchema(Schema):
+    """The observations of one inspection in the series."""
+
+    document_id = text("Identifier of the inspection.", _DIGEST)
+    stack_digest = text("Digest of the stack; null if it is unknown.", _DIGEST, null=True)
+    label = text("The stack for people.", "numpy 2.4.6 (1f2e3d4c)")
+    host = text("Digest of the machine.", null=True)
+    median_rate = number("Median rate of the jobs that count.", 9.4e10, null=True)
+    low_rate = number("Lower quartile of these jobs; null below four.", 9.3e10, null=True)
+    high_rate = number("Upper quartile of these jobs; null below four.", 9.5e10, null=True)
+    jobs = fields.List(fields.Nested(HistoryJobSchema), required=True)
+
+
+class HistoryStepSchema(Schema):
+    """A time since which a machine runs at another speed."""
+
+    host = text("Digest of the machine.", null=True)
+    document_id = text("First inspection of the new level.", _DIGEST, null=True)
+    since = moment("Time of the first job of the new level.")
+    change_pct = number("Difference of the levels of the machine's reference stack, %.", -8.1)
+
+
+class SeriesHistorySchema(FreshnessSchema):
+    """The history of a series, oldest inspection first."""
+
+    comparison_key = text("Digest of indicator, script, parameters, device and hardware.", _DIGEST)
+    indicator = text("Name of the indicator.", "PiMatmul")
+    script_sha256 = text("Digest of the indicator's script.", null=True)
+    unit = text("Unit of the rates.", "FLOP/s")
+    parameters = json_object("Parameters of the indicator.")
+    device = text("Device that the indicator ran on.", "cpu", null=True)
+    python_version = text("Version of the Python interpreter.", "3.11", null=True)
+    python_versions = texts("All Python versions with this comparison key.", ["3.11"])
+    hardware = fields.Nested(HardwareNameSchema, required=True)
+    observations = count("Number of all observations of the series.", 40)
+    runs = fields.List(fields.Nested(HistoryRunSchema), required=True)
+    steps = fields.List(fields.Nested(HistoryStepSchema), required=True)
+
+
+blueprint = Resources("series", __name__, description="Measurements in the order of time.")
+
+
+@blueprint.route("/series/<string:comparison_key>")
+class SeriesResource(MethodView):
+    @needs(Scope.READ)
+    @blueprint.arguments(SeriesQuerySchema, location="query")
+    @blueprint.response(200, SeriesHistorySchema)
+    @blueprint.alt_response(404, "NOT_FOUND")
+    def get(self, query: dict[str, Any], comparison_key: str) -> dict[str, Any]:
+        """Get the history of a series, with the steps in the speed of its machines."""
+        key = whole_digest(comparison_key)
+        with reading() as (connection, progress):
+            by_python: dict[str | None, list[MeasuredObservation]] = defaultdict(list)
+            for it in measured_observations(connection, comparison_key=key):
+                by_python[it.series.python_version].append(it)
+        python = query.get("python") or max(
+            by_python, key=lambda it: (len(by_python[it]), it or ""), default=None
+        )
+        if not by_python.get(python):
+            raise not_found("series", comparison_key)
+        document = _document(series_history(by_python[python]), query["limit"])
+        names = sorted(it for it in by_python if it is not None)
+        return {**document, "python_versions": names, **freshness(progress)}
+
+
+def _document(history: SeriesHistory, limit: int) -> dict[str, Any]:
+    series = history.series
+    kept: list[HistoryRun] = []
+    observations = 0
+    for run in reversed(history.runs):
+        observations += len(run.jobs)
+        if kept and observations > limit:
+            break
+        kept.append(run)
+    return {
+        "comparison_key": series.comparison_key,
+        "indicator": series.indicator,
+        "script_sha256": series.script_sha256,
+        "unit": series.unit.value,
+        "parameters": dict(series.parameters),
+        "device": series.device,
+        "python_version": series.python_version,
+        "hardware": {"digest": series.hardware_digest, "label": history.hardware_label},
+        "observations": sum(len(it.jobs) for it in history.runs),
+        "runs": [asdict(it) for it in reversed(kept)],
+        "steps": [asdict(it) for it in history.steps],
+    }
