@@ -60,7 +60,13 @@ def _problems(page: Page, origin: str) -> list[str]:
     problems: list[str] = []
     page.on("console", lambda it: problems.append(it.text) if it.type != "log" else None)
     page.on("pageerror", lambda it: problems.append(str(it)))
-    page.on("requestfailed", lambda it: problems.append(f"failed: {it.url}"))
+    # The browser itself aborts what still loads when a test opens the next page.
+    page.on(
+        "requestfailed",
+        lambda it: None
+        if it.failure == "net::ERR_ABORTED"
+        else problems.append(f"failed: {it.url}: {it.failure}"),
+    )
     page.on(
         "request",
         lambda it: None if it.url.startswith((origin, "data:")) else problems.append(it.url),
