@@ -63,9 +63,11 @@ def _problems(page: Page, origin: str) -> list[str]:
     # The browser itself aborts what still loads when a test opens the next page.
     page.on(
         "requestfailed",
-        lambda it: None
-        if it.failure == "net::ERR_ABORTED"
-        else problems.append(f"failed: {it.url}: {it.failure}"),
+        lambda it: (
+            None
+            if it.failure == "net::ERR_ABORTED"
+            else problems.append(f"failed: {it.url}: {it.failure}")
+        ),
     )
     page.on(
         "request",
