@@ -8,12 +8,11 @@ sends a body or receives a response, and both have a time limit.
 
 from __future__ import annotations
 
-import re
 import selectors
 import socket
 import ssl
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Semaphore
@@ -32,8 +31,6 @@ HEAD_S = 10.0
 HEAD_BYTES = 65_536
 #: Empty lines that are ignored before a head; RFC 9112, 2.2, asks for at least one.
 EMPTY_LINES = 4
-#: How requests begin that ask no store and have a thread of their own.
-_LIVENESS = re.compile(rb"(?:GET|HEAD) /live(?:z|ness)[ ?]")
 #: Time limit for a client to close a connection, or to finish a head during shutdown, s.
 FAREWELL_S = 2.0
 _EMPTY_LINE = b"\r\n"
@@ -72,8 +69,6 @@ class ConnectionWorker(ThreadWorker):
         self._watched: dict[TConn, _Watched] = {}
         self._slow = Semaphore(max(1, self.cfg.threads * 3 // 4))
         self._swept = 0.0
-        # All other threads may wait for a store.
-        self._liveness = ThreadPoolExecutor(1, "liveness")
 
     def enqueue_req(self, conn: TConn) -> None:
         """Run the next request of a new or kept connection once its head is complete."""
@@ -155,13 +150,8 @@ class ConnectionWorker(ThreadWorker):
             self._refuse(conn, 400, "Bad Request", "there are empty lines where a request begins")
         elif _has_ended(head):
             self._forget(conn)
-            request = bytes(head[_begin(head) :])
-            conn.parser.unreader.begin(request)
-            pool = self._liveness if _LIVENESS.match(request) else self.tpool
-            answered = pool.submit(self.handle, conn)
-            answered.add_done_callback(
-                lambda it: self.method_queue.defer(self.finish_request, conn, it)
-            )
+            conn.parser.unreader.begin(bytes(head[_begin(head) :]))
+            super().enqueue_req(conn)
         elif len(head) > HEAD_BYTES:
             self._refuse(conn, 431, "Request Header Fields Too Large", "the head is too large")
         else:
