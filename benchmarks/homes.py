@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+import psutil
+
 from benchmarks.commands import FinishedCommand, run_command
 from common.settings import Settings
 
@@ -42,6 +44,15 @@ class Home:
     def settings(self) -> Settings:
         """Its settings."""
         return Settings.from_env(self.environ)
+
+    def store_cpu_s(self) -> dict[str, float]:
+        """Processor time of each store so far, s, by name; with processes that have ended."""
+        used = {}
+        for record in (self.path / "run").glob("*.json"):
+            store = psutil.Process(json.loads(record.read_text("utf-8"))["pid"])
+            every = [store, *store.children(recursive=True)]
+            used[record.stem] = sum(sum(it.cpu_times()[:4]) for it in every)
+        return used
 
     def thoth(self, *arguments: str) -> Any:
         """Run a command with ``--json`` and return what it printed."""

@@ -1116,6 +1116,14 @@ class BenchmarkResultRow(Base):
         CheckConstraint("validity <> 'valid' OR value IS NOT NULL", name="valid_has_value"),
         Index("ix_benchmark_results_benchmark", text("lower(benchmark)"), "metric"),
         Index("ix_benchmark_results_metric", "metric"),
+        # Most results are valid or unknown; a list of the others must not read all.
+        Index(
+            "ix_benchmark_results_validity",
+            "validity",
+            "entry_id",
+            "position",
+            postgresql_where=text("validity IN ('failed', 'invalid')"),
+        ),
     )
 
     entry_id: ColumnElement[str] = column(

@@ -7,6 +7,7 @@ a package version or a hardware class as soon as the record has one that is cert
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby
 from typing import Any
 
@@ -231,10 +232,19 @@ def project_results(connection: Connection, session: neo4j.Session, keys: Iterab
     if not absent:
         return
     project_entries(connection, session, {key.rpartition("/")[0] for key in absent})
-    for parts in _transactions(_parts(connection, absent)):
-        benchmarks = {group[1] for group in parts}
-        project_benchmarks(connection, session, benchmarks)
-        session.execute_write(write, _CREATE_RESULTS, parts)
+    projected: set[str] = set()
+    with ThreadPoolExecutor(1) as writer:
+        writing: Future[None] | None = None
+        for parts in _transactions(_parts(connection, absent)):
+            # The graph writes one transaction while the next is read from the record.
+            if writing is not None:
+                writing.result()
+            benchmarks = {group[1] for group in parts} - projected
+            project_benchmarks(connection, session, benchmarks)
+            projected |= benchmarks
+            writing = writer.submit(session.execute_write, write, _CREATE_RESULTS, parts)
+        if writing is not None:
+            writing.result()
 
 
 #: Results of one part with the same benchmark: ``[entry, benchmark, rows]``, a row of Cypher.

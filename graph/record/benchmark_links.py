@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 
 from common.benchmark_results import PYTHON_PACKAGES, ResultContext
 from common.errors import InvalidDocument
-from common.formats.json_documents import canonical_json, digest
+from common.formats.json_documents import digest
 from common.packages import package_version
 from graph.record.bulk import insert_new
 from graph.record.outbox import add_entries
@@ -24,18 +24,19 @@ RESULTS_IN_PART = 1_000
 _LINK_HARDWARE = text(
     """
     WITH named AS (
-        SELECT DISTINCT key || ':' || hardware_model(value) AS part_id, key AS kind,
-               hardware_model(value) AS model
-        FROM jsonb_each_text(CAST(:hardware AS jsonb))
-        WHERE key IN ('accelerator', 'cpu') AND hardware_model(value) <> ''
+        SELECT DISTINCT entry_id, kind || ':' || hardware_model(name) AS part_id, kind,
+               hardware_model(name) AS model
+        FROM unnest(CAST(:entries AS text[]), CAST(:kinds AS text[]), CAST(:names AS text[]))
+            AS given (entry_id, kind, name)
+        WHERE hardware_model(name) <> ''
     ), added AS (
         INSERT INTO hardware_parts (part_id, kind, model)
-        SELECT part_id, kind, model FROM named ORDER BY part_id
+        SELECT DISTINCT part_id, kind, model FROM named ORDER BY part_id
         ON CONFLICT DO NOTHING RETURNING part_id
     ), enqueued AS (
         INSERT INTO outbox (kind, key) SELECT 'hardware_part', part_id FROM added
     )
-    INSERT INTO benchmark_entry_parts (entry_id, part_id) SELECT :entry_id, part_id FROM named
+    INSERT INTO benchmark_entry_parts (entry_id, part_id) SELECT entry_id, part_id FROM named
     """
 )
 #: Parts that a hardware class has, as a condition on ``part`` and ``class``.
@@ -97,28 +98,29 @@ def software_id_of(name: str, version: str | None) -> str:
     return name if version is None else f"{name}=={version}"
 
 
-def add_benchmarks(connection: Connection, system: str, names: Collection[str]) -> None:
-    """Add the benchmarks of an entry that are new."""
-    rows = [(benchmark_id_of(system, name), system, name) for name in names]
+def add_benchmarks(connection: Connection, names: Iterable[tuple[str, str]]) -> None:
+    """Add the benchmarks that are new, by system and name."""
+    rows = [(benchmark_id_of(system, name), system, name) for system, name in names]
     columns = ("benchmark_id", "system", "name")
     new = insert_new(connection, BenchmarkRow, rows, columns, "benchmark_id")
     add_entries(connection, {"benchmark": new})
 
 
-def link_software(
-    connection: Connection, entry_id: str, software: Mapping[str, str | None]
-) -> None:
-    """Add the software of an entry: versions by name."""
-    if not software:
-        return
+def link_software(connection: Connection, software: Mapping[str, Mapping[str, str | None]]) -> None:
+    """Add the software of new entries: versions by name, by entry."""
+    links = [
+        (entry_id, software_id_of(name, version), name, version)
+        for entry_id, versions in software.items()
+        for name, version in versions.items()
+    ]
     rows = [
-        (software_id_of(name, version), name, version, *_package(name, version))
-        for name, version in software.items()
+        (software_id, name, version, *_package(name, version))
+        for software_id, name, version in {it[1:] for it in links}
     ]
     columns = ("software_id", "name", "version", "package", "purl")
     new = insert_new(connection, BenchmarkSoftwareRow, rows, columns, "software_id")
-    links = [(entry_id, row[0]) for row in rows]
-    insert_new(connection, BenchmarkEntrySoftware, links, ("entry_id", "software_id"))
+    pairs = [it[:2] for it in links]
+    insert_new(connection, BenchmarkEntrySoftware, pairs, ("entry_id", "software_id"))
     add_entries(connection, {"software": new})
 
 
@@ -132,18 +134,27 @@ def _package(name: str, version: str | None) -> tuple[str | None, str | None]:
         return name, None
 
 
-def link_hardware(connection: Connection, entry_id: str, hardware: Mapping[str, str]) -> None:
-    """Add the processor and the accelerator of an entry."""
-    named = {kind: hardware[kind] for kind in ("accelerator", "cpu") if kind in hardware}
+def link_hardware(connection: Connection, hardware: Mapping[str, Mapping[str, str]]) -> None:
+    """Add the processor and the accelerator of new entries: names by kind, by entry."""
+    named = [
+        (entry_id, kind, parts[kind])
+        for entry_id, parts in hardware.items()
+        for kind in ("accelerator", "cpu")
+        if kind in parts
+    ]
     if named:
-        values = {"entry_id": entry_id, "hardware": canonical_json(named).decode()}
-        connection.execute(_LINK_HARDWARE, values)
+        entries, kinds, names = map(list, zip(*named, strict=True))
+        connection.execute(_LINK_HARDWARE, {"entries": entries, "kinds": kinds, "names": names})
 
 
-def enqueue_entry(connection: Connection, entry_id: str, results: int) -> None:
-    """Write the outbox entries of a new entry with this number of results."""
-    parts = [f"{entry_id}/{first}" for first in range(0, results, RESULTS_IN_PART)]
-    add_entries(connection, {"benchmark_entry": [entry_id], "benchmark_results": parts})
+def enqueue_entries(connection: Connection, counts: Mapping[str, int]) -> None:
+    """Write the outbox entries of new entries, given their numbers of results."""
+    parts = [
+        f"{entry_id}/{first}"
+        for entry_id, count in counts.items()
+        for first in range(0, count, RESULTS_IN_PART)
+    ]
+    add_entries(connection, {"benchmark_entry": counts, "benchmark_results": parts})
 
 
 def enqueue_software_of(

@@ -1,11 +1,10 @@
-"""Results of other benchmark systems: entries with what they share, and the values of each."""
+"""Lists results of other benchmark systems."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
 from sqlalchemy import (
@@ -17,7 +16,6 @@ from sqlalchemy import (
     literal,
     or_,
     select,
-    text,
     true,
     tuple_,
 )
@@ -30,14 +28,6 @@ from common.benchmark_results import (
     Metric,
     Validity,
 )
-from common.formats.json_documents import digest
-from graph.record.benchmark_links import (
-    add_benchmarks,
-    enqueue_entry,
-    link_hardware,
-    link_software,
-)
-from graph.record.bulk import insert_new
 from graph.tables import (
     BenchmarkEntryPart,
     BenchmarkEntryRow,
@@ -45,9 +35,9 @@ from graph.tables import (
     HardwarePartRow,
 )
 
-#: Results that are copied at once; this bounds memory.
-_COPIED_AT_ONCE = 5000
-_ENTRY_COLUMNS = (
+#: Results that are read at once; this bounds memory.
+_READ_AT_ONCE = 5000
+ENTRY_COLUMNS = (
     "entry_id",
     "system",
     "origin",
@@ -58,8 +48,7 @@ _ENTRY_COLUMNS = (
     "measured_at",
     "files",
 )
-_STORED_ENTRY = (*_ENTRY_COLUMNS, "result_count")
-_RESULT_COLUMNS = (
+RESULT_COLUMNS = (
     "entry_id",
     "position",
     "benchmark",
@@ -110,79 +99,6 @@ class ListedResult:
     result: BenchmarkResult
 
 
-def entry_id_of(result: BenchmarkResult) -> str:
-    """Identifier of the entry of a result: a digest of what all its results share.
-
-    It depends on the content of the files and not on their paths, so that a copy of the same files
-    adds nothing.
-    """
-    moment = None if result.measured_at is None else result.measured_at.isoformat()
-    return digest(
-        [
-            result.system,
-            sorted(it.sha256 for it in result.files),
-            result.source.partition("#")[2],
-            dict(result.hardware),
-            result.accelerators,
-            dict(result.software),
-            moment,
-        ]
-    )
-
-
-def add_entry(
-    connection: Connection, origin: str, entry_id: str, results: Iterable[BenchmarkResult]
-) -> int:
-    """Store an entry with all its results, if it is not stored yet; return the number of results.
-
-    Results are streamed. The caller owns the transaction, so that an entry is stored as a whole.
-
-    :param origin: what the user named, without credentials
-    :param results: in the order of the entry's files; at least one
-    """
-    remaining = iter(results)
-    first = next(remaining)
-    entry = (*_entry_values(entry_id, origin, first), 0)
-    if not insert_new(connection, BenchmarkEntryRow, [entry], _STORED_ENTRY, "entry_id"):
-        return 0
-    count = 0
-    benchmarks: set[str] = set()
-    batch: list[BenchmarkResult] = [first]
-    while batch:
-        batch += islice(remaining, _COPIED_AT_ONCE - len(batch))
-        rows = [_result_values(entry_id, count + number, it) for number, it in enumerate(batch)]
-        insert_new(connection, BenchmarkResultRow, rows, _RESULT_COLUMNS)
-        count += len(rows)
-        benchmarks |= {it.benchmark for it in batch}
-        batch = list(islice(remaining, _COPIED_AT_ONCE))
-    connection.execute(_COUNT, {"entry_id": entry_id, "count": count})
-    add_benchmarks(connection, first.system, benchmarks)
-    link_software(connection, entry_id, first.software)
-    link_hardware(connection, entry_id, first.hardware)
-    enqueue_entry(connection, entry_id, count)
-    return count
-
-
-_COUNT = text("UPDATE benchmark_entries SET result_count = :count WHERE entry_id = :entry_id")
-
-
-def _entry_values(entry_id: str, origin: str, result: BenchmarkResult) -> tuple[Any, ...]:
-    files = [{"place": file.place, "sha256": file.sha256} for file in result.files]
-    return (
-        entry_id, result.system, origin, result.source, dict(result.hardware), result.accelerators,
-        dict(result.software), result.measured_at, files,
-    )  # fmt: skip
-
-
-def _result_values(entry_id: str, position: int, result: BenchmarkResult) -> tuple[Any, ...]:
-    return (
-        entry_id, position, result.benchmark, dict(result.parameters), result.metric.name,
-        result.metric.unit, result.metric.direction.value, result.metric.definition,
-        result.value, list(result.samples),
-        result.aggregate.value, result.validity.value, result.reason,
-    )  # fmt: skip
-
-
 def foreign_results(
     connection: Connection,
     chosen: BenchmarkFilter,
@@ -197,13 +113,13 @@ def foreign_results(
     query = _by_entry(chosen, after, limit) if _names_parts(chosen) else _in_order(chosen, after)
     if limit is not None:
         query = query.limit(limit)
-    streamed = query.execution_options(yield_per=_COPIED_AT_ONCE)
+    streamed = query.execution_options(yield_per=_READ_AT_ONCE)
     for row in connection.execute(streamed):
         yield _listed(row)
 
 
-_OF_ENTRY = tuple(getattr(BenchmarkEntryRow, name) for name in _ENTRY_COLUMNS)
-_OF_RESULT = tuple(getattr(BenchmarkResultRow, name) for name in _RESULT_COLUMNS[1:])
+_OF_ENTRY = tuple(getattr(BenchmarkEntryRow, name) for name in ENTRY_COLUMNS)
+_OF_RESULT = tuple(getattr(BenchmarkResultRow, name) for name in RESULT_COLUMNS[1:])
 _PLACE = tuple_(BenchmarkResultRow.entry_id, BenchmarkResultRow.position)
 
 

@@ -1,18 +1,19 @@
 """Reads results of other benchmark systems from sources, and stores them.
 
 Personal data never reaches the record: readers take only known fields, and texts are searched for
-e-mail addresses. Each entry is one transaction, so that a run can be interrupted and repeated.
+e-mail addresses. An entry is stored as a whole, so that a run can be interrupted and repeated.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from common.errors import InvalidArgument, InvalidDocument
 from common.reasons import Reason
 from common.settings import Settings
 from graph.engine import relational_errors
-from graph.record.benchmark_results import add_entry, entry_id_of
+from graph.record.benchmark_entries import COPIED_AT_ONCE, Entry, entry_id_of, store_entries
 from graph.record.quarantine import QuarantineReason, add_refusals
 from ingest.benchmarks.result_tree import ResultTree
 from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem
@@ -36,6 +37,8 @@ from ingest.sources.source_items import SourceLimits
 from ingest.sources.urls import check_url, local_path, stored_source
 
 KIND = "benchmark_result"
+#: Entries are stored after this time even if they are few, because reading logs can take minutes.
+_STORED_AFTER_S = 5.0
 
 
 @dataclass(slots=True)
@@ -97,36 +100,61 @@ def ingest_benchmarks(
 
     :param system: reads all files as results of this system, instead of recognising them
     :param on_file: called for each file that was recognised or skipped
-    :param committed: called after each stored entry
+    :param committed: called after each transaction that stored an entry
     :raises StoreUnavailable: if the store is lost; stored entries are kept
     """
     report = BenchmarkReport()
     for source in sources:
         refusals: list[QuarantineReason] = []
-        for origin, item in _read(source, limits, system, report, on_file):
-            if isinstance(item, InvalidDocument):
-                refusals.append(
-                    QuarantineReason(
-                        KIND, origin, item.place, item.reason, item.field, item.message
-                    )
-                )
-                report.quarantined += 1
-                report.reasons[str(item.reason)] += 1
-            else:
-                entry_id, results = item
-                counted = _counted(results, report)
-                with relational_errors(settings), engine.begin() as connection:
-                    new = add_entry(connection, origin, entry_id, counted)
-                if new:
-                    report.new += new
-                    committed()
-                for _ in counted:  # an entry that is stored already is only counted
-                    pass
-                report.entries += 1
+        items = _read(source, limits, system, report, on_file)
+        for group in _groups(_entries(items, refusals, report)):
+            with relational_errors(settings), engine.begin() as connection:
+                new = store_entries(connection, stored_source(source), group)
+            if new:
+                report.new += new
+                committed()
         with relational_errors(settings), engine.begin() as connection:
             add_refusals(connection, refusals)
     report.known = sum(report.results.values()) - report.new
     return report
+
+
+def _entries(
+    items: Iterable[tuple[str, _Entry | InvalidDocument]],
+    refusals: list[QuarantineReason],
+    report: BenchmarkReport,
+) -> Iterator[_Entry]:
+    """The entries among ``items``, counted and without personal data; refusals are set aside."""
+    for origin, item in items:
+        if isinstance(item, InvalidDocument):
+            refusals.append(
+                QuarantineReason(KIND, origin, item.place, item.reason, item.field, item.message)
+            )
+            report.quarantined += 1
+            report.reasons[str(item.reason)] += 1
+        else:
+            entry_id, results = item
+            report.entries += 1
+            yield entry_id, _counted(results, report)
+
+
+def _groups(entries: Iterable[_Entry]) -> Iterator[list[Entry]]:
+    """Entries that are stored in one transaction; each group must be used before the next.
+
+    Many files have one entry with a few results, and a transaction costs as much as hundreds of
+    results. Only the last entry of a group may have results that are not read yet.
+    """
+    group: list[Entry] = []
+    count, began = 0, time.monotonic()
+    for entry_id, results in entries:
+        read = list(islice(results, COPIED_AT_ONCE - count))
+        count += len(read)
+        group.append((entry_id, chain(read, results)))
+        if count >= COPIED_AT_ONCE or time.monotonic() - began > _STORED_AFTER_S:
+            yield group
+            group, count, began = [], 0, time.monotonic()
+    if group:
+        yield group
 
 
 def _counted(

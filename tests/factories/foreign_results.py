@@ -14,7 +14,7 @@ from common.benchmark_results import (
     Metric,
     Validity,
 )
-from graph.record.benchmark_results import add_entry, entry_id_of
+from graph.record.benchmark_entries import entry_id_of, store_entries
 
 MINUTES = Metric("time_to_train_olympic_mean", "minutes", Direction.LOWER, "mlperf-training-v0.6")
 HOURS = Metric("accelerator_hours", "hours", Direction.LOWER, "mlperf-training-v0.6")
@@ -36,12 +36,11 @@ def foreign_result(value: float | None = 1.0, **changed: Any) -> BenchmarkResult
 
 
 def store_foreign(connection: Connection, *results: BenchmarkResult) -> None:
-    """Store results, each entry in one call."""
+    """Store results, those of an entry together."""
     entries: dict[str, list[BenchmarkResult]] = {}
     for result in results:
         entries.setdefault(entry_id_of(result), []).append(result)
-    for entry_id, group in entries.items():
-        add_entry(connection, "/results", entry_id, group)
+    store_entries(connection, "/results", entries.items())
 
 
 def training_entry(

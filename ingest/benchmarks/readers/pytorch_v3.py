@@ -23,7 +23,7 @@ from common.benchmark_results import (
 from common.errors import InvalidDocument
 from common.formats.json_documents import canonical_json, load_json
 from common.reasons import Reason
-from graph.record.benchmark_results import entry_id_of
+from graph.record.benchmark_entries import entry_id_of
 from ingest.benchmarks.metric_names import direction_of, is_rate_or_time, unit_of
 from ingest.benchmarks.result_tree import ResultFile, reader_of_files
 from ingest.benchmarks.software import software_versions
