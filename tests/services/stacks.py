@@ -33,9 +33,6 @@ STACKS = {
 #: What only a thorough run installs.
 LARGE = ("torch", "tensorflow")
 
-#: Other environments; a lock needs a library that an indicator measures.
-TOOLS = {"loadgen": ("mlcommons-loadgen==6.0.17", "numpy==2.4.6")}
-
 
 def measures(*frameworks: str) -> pytest.MarkDecorator:
     """Skip a test, with a reason, where one of these stacks is missing."""
@@ -52,7 +49,7 @@ def missing(name: str) -> str | None:
 
 
 def stack_environment(name: str) -> BuiltEnvironment:
-    """The environment of one of :data:`STACKS` or :data:`TOOLS`, from a lock with hashes."""
+    """The environment of one of :data:`STACKS`, from a lock with hashes."""
     requirements = _requirements(name)
     lock = load_specification(_specification(requirements)).lock
     built = build_environment(lock, replace(Settings.from_env({}), home=_cache()))
@@ -61,7 +58,7 @@ def stack_environment(name: str) -> BuiltEnvironment:
 
 
 def _requirements(name: str) -> tuple[str, ...]:
-    return {**STACKS, **TOOLS}[name]
+    return STACKS[name]
 
 
 def _specification(requirements: tuple[str, ...]) -> dict[str, Any]:
