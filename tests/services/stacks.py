@@ -41,7 +41,7 @@ def measures(*frameworks: str) -> pytest.MarkDecorator:
 
 def missing(name: str) -> str | None:
     """Why the stack ``name`` cannot be measured here; None if it can, or will be installed."""
-    requirements = _requirements(name)
+    requirements = STACKS[name]
     built = _built(requirements)
     if is_thorough() or (built.exists() and Path(built.read_text("utf-8")).exists()):
         return None
@@ -50,15 +50,11 @@ def missing(name: str) -> str | None:
 
 def stack_environment(name: str) -> BuiltEnvironment:
     """The environment of one of :data:`STACKS`, from a lock with hashes."""
-    requirements = _requirements(name)
+    requirements = STACKS[name]
     lock = load_specification(_specification(requirements)).lock
     built = build_environment(lock, replace(Settings.from_env({}), home=_cache()))
     _built(requirements).write_text(str(built.python), encoding="utf-8")
     return built
-
-
-def _requirements(name: str) -> tuple[str, ...]:
-    return STACKS[name]
 
 
 def _specification(requirements: tuple[str, ...]) -> dict[str, Any]:
