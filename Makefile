@@ -4,10 +4,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # Processes that share the tests; each takes about 2 GiB of memory for its own stores.
 WORKERS ?= 2
-DEV    := embedded,server,ray,kubernetes,dev
+DEV    := embedded,server,ray,kubernetes,export,dev
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # Compiled at installation, since some systems keep Python from doing so when a command starts.
 ROOMS  := adviser api cli common graph ingest loop pis
+comma  := ,
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 # Install Thoth, editable, so that a change of the code needs no new install. pip shows its progress.
@@ -25,7 +26,7 @@ endef
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo night setup test test-rest test-all test-bare lint bench vendor up down clean
+.PHONY: help demo night notebooks setup test test-rest test-all test-bare lint bench vendor up down clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,13 +37,16 @@ demo: $(VENV)/.embedded ## the main job, from nothing: samples in, knowledge out
 night: $(VENV)/.embedded ## nights of the loop, on real releases of NumPy
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh samples/night.sh
 
+notebooks: $(VENV)/.notebooks ## the notebooks as HTML, run on the samples
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh notebooks/run.sh
+
 setup: $(VENV)/.dev ## everything that developers need, in .venv
 
 test: $(VENV)/.dev ## the tests, on real stores, from nothing
 	@echo "Running the tests in $(WORKERS) processes: about 15 minutes on two processors."
 	$(PYTEST) -m 'not slow'
 
-test-rest: $(VENV)/.dev ## what `make test` leaves out: slow tests, all examples, PyTorch and TensorFlow
+test-rest: $(VENV)/.dev $(VENV)/.notebooks ## what `make test` leaves out: slow tests, all examples, PyTorch and TensorFlow
 	@echo "The first run installs PyTorch and TensorFlow, to measure them: 7 GB in ~/.cache/thoth-tests."
 	$(PYTEST) --thorough -m 'slow or frameworks or hypothesis'
 
@@ -79,5 +83,9 @@ $(VENV)/.embedded: setup.cfg constraints.txt | $(VENV)/bin/python
 	$(call install,embedded,240 MB,0.8 GB)
 
 $(VENV)/.dev: setup.cfg constraints.txt | $(VENV)/bin/python
-	$(call install,$(DEV),480 MB,1.8 GB)
+	$(call install,$(DEV),535 MB,2.0 GB)
+	@touch $(VENV)/.embedded
+
+$(VENV)/.notebooks: setup.cfg constraints.txt | $(VENV)/bin/python
+	$(call install,embedded$(comma)notebooks,360 MB,1.2 GB)
 	@touch $(VENV)/.embedded

@@ -134,8 +134,10 @@ def nightly(context: click.Context, as_json: bool) -> None:
     Run this command once a night. The nightly run reads the sources in INGEST_SOURCES, new releases
     of all known packages and, if ADVISORIES is set, new advisories. For NIGHTLY_VERIFY_S seconds,
     the run compares stored rows with their documents; the next run continues with the next
-    documents. Exit code 5 if another nightly run is in progress.
+    documents. If EXPORT_FOLDER is set, the run exports the record there as Parquet files. Exit code
+    5 if another nightly run is in progress.
     """
+    from adviser.exports.parquet import export_nightly
     from common.redaction import absolute_source
     from ingest.runs import run_nightly
 
@@ -143,7 +145,7 @@ def nightly(context: click.Context, as_json: bool) -> None:
     # A missing source is quarantined, so that the other sources are still read.
     paths = [absolute_source(source) for source in settings.ingest_sources]
     with document_progress("inspections", paths, hidden=as_json) as on_document:
-        outcome = run_nightly(settings, paths, on_document)
+        outcome = run_nightly(settings, paths, on_document, export_nightly)
     report = outcome.report
     if as_json:
         print_json({"dry_run": False, **outcome.as_json(**report.as_json())})
@@ -292,6 +294,9 @@ def _print_nightly_parts(report: NightlyReport) -> None:
         if record.tampered:
             differ = f"{record.tampered} differ; see `thoth ingest quarantine`"
         print_field("record", f"{record.documents.total()} documents compared: {differ}")
+    if report.export is not None:
+        rows = sum(table["rows"] for table in report.export["tables"])
+        print_field("export", f"{counted(rows, 'row')} written to {report.export['folder']}")
     for name, error in report.skipped:
         print_field(name, f"not done: {error}", err=True)
 

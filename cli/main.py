@@ -66,6 +66,7 @@ COMMANDS = {
     "completion": "cli.completion:completion",
     "cypher": "cli.cypher:cypher",
     "down": "cli.stores:down",
+    "export": "cli.export:export",
     "graph": "cli.graph:graph",
     "guard": "cli.guard:guard",
     "ingest": "cli.ingest:ingest",

@@ -79,6 +79,7 @@ class Settings:
     loop_wait_s: float
     loop_busy_share: float
     nightly_verify_s: float
+    export_folder: Path | None
     webhooks: tuple[tuple[str, str], ...] = field(repr=False)
     webhook_secrets: tuple[tuple[str, str], ...] = field(repr=False)
     webhook_events: str
@@ -159,6 +160,7 @@ class Settings:
             loop_wait_s=_number(values, "LOOP_WAIT_S", 1800.0),
             loop_busy_share=_number(values, "LOOP_BUSY_SHARE", 0.2),
             nightly_verify_s=_number(values, "NIGHTLY_VERIFY_S", 600.0),
+            export_folder=_folder(values, "EXPORT_FOLDER"),
             webhooks=_named(values, "WEBHOOKS", "url"),
             webhook_secrets=_named(values, "WEBHOOK_SECRETS", "secret"),
             webhook_events=_choice(values, "WEBHOOK_EVENTS", "settled", "all") or "settled",

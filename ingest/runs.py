@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -54,6 +54,7 @@ class NightlyReport:
 
     :param packages: one report for each index
     :param record: comparison of a part of the record with its documents
+    :param export: report of the export
     :param skipped: names of failed parts with their errors
     """
 
@@ -61,6 +62,7 @@ class NightlyReport:
     packages: tuple[CrawlReport, ...] | None = None
     advisories: AdvisoryReport | None = None
     record: RecordReport | None = None
+    export: Mapping[str, Any] | None = None
     skipped: tuple[tuple[str, ProjectError], ...] = ()
 
     @property
@@ -79,6 +81,7 @@ class NightlyReport:
             "packages": packages,
             "advisory": self.advisories.as_json() if self.advisories else None,
             "record": self.record.as_json() if self.record else None,
+            "export": self.export,
             "skipped": {name: str(error) for name, error in self.skipped},
         }
 
@@ -125,14 +128,22 @@ def run_benchmarks(
     return run_on_record(settings, work)
 
 
+def no_export(settings: Settings, engine: Engine) -> None:
+    """Export nothing."""
+
+
 def run_nightly(
-    settings: Settings, sources: Sequence[str], on_document: Callable[[], None]
+    settings: Settings,
+    sources: Sequence[str],
+    on_document: Callable[[], None],
+    export: Callable[[Settings, Engine], Mapping[str, Any] | None] = no_export,
 ) -> RunOutcome[NightlyReport]:
     """Store the documents in ``sources``, then new releases, then advisories; one run at a time.
 
-    Afterwards the next part of the record is compared with its documents. If one part fails, the
-    other parts still run.
+    Afterwards the next part of the record is compared with its documents, and the record is
+    exported. If one part fails, the other parts still run.
 
+    :param export: exports the record if the settings ask for it, and returns a report
     :raises AlreadyRunning: if a nightly run is in progress, on this or another machine
     :raises InvalidArgument: if there is nothing to do: no source, no package, no advisories
     """
@@ -149,14 +160,18 @@ def run_nightly(
         def work(engine: Engine, wake: Callable[[], None]) -> NightlyReport:
             inspections = _ingest(settings, engine, wake, sources, on_document)
             skipped: list[tuple[str, ProjectError]] = []
-            packages = advisories = record = None
+            packages = advisories = record = exported = None
             with _skipping("packages", skipped):
                 packages = _refresh(settings, engine, wake) if follows else None
             with _skipping("advisories", skipped):
                 advisories = _advisories(settings, engine, wake)
             with _skipping("record", skipped):
                 record = _verify(settings, engine, wake)
-            return NightlyReport(inspections, packages, advisories, record, tuple(skipped))
+            with _skipping("export", skipped):
+                exported = export(settings, engine)
+            return NightlyReport(
+                inspections, packages, advisories, record, exported, tuple(skipped)
+            )
 
         return run_with_projection(settings, engine, work)
 

@@ -11,6 +11,7 @@ import functools
 import os
 import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from pis.amun.sandbox import CannotConfine, require_confinement
 from tests.services.neo4j import server as neo4j
 
 #: What ``.ci/run`` installs: there, a test that needs it fails instead of being skipped.
-INSTALLED_ON_CI = ("bwrap", "neo4j", "chromium")
+INSTALLED_ON_CI = ("bwrap", "neo4j", "chromium", "notebooks")
 
 #: What ``--without-programs`` hides.
 OPTIONAL_PROGRAMS = (
@@ -65,11 +66,18 @@ def _container_engine() -> str | None:
     return None
 
 
+def _notebooks() -> str | None:
+    packages = ("duckdb", "ipykernel", "mlcroissant", "nbconvert", "pandas", "pyarrow")
+    absent = [name for name in packages if find_spec(name) is None]
+    return f"{', '.join(absent)}: the extra `notebooks` is not installed" if absent else None
+
+
 #: Where it is not enough that a program is on the PATH.
 _CHECKS: dict[str, Callable[[], str | None]] = {
     "bwrap": _bwrap,
     "container engine": _container_engine,
     "neo4j": neo4j.missing,
+    "notebooks": _notebooks,
 }
 
 

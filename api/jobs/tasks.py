@@ -176,11 +176,12 @@ def refresh_packages(context: JobContext, timestamp: int) -> None:
 @_task("cron.nightly", _NIGHT_S)
 def run_nightly(context: JobContext, timestamp: int) -> None:
     """Ingest all sources, as ``thoth ingest nightly`` does."""
+    from adviser.exports.parquet import export_nightly
     from ingest.runs import run_nightly as work
 
     settings = _worker(context).settings
     places = [absolute_source(it) for it in settings.ingest_sources]
-    outcome = work(settings, places, lambda: None)
+    outcome = work(settings, places, lambda: None, export_nightly)
     _tell("nightly", outcome.as_json(**outcome.report.as_json()), timestamp)
 
 

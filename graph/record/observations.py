@@ -189,7 +189,7 @@ def measured_observations(
     for row in connection.execution_options(yield_per=1000).execute(query):
         series = series_of(row)
         number = numbers.setdefault((series.comparison_key, series.python_version), len(numbers))
-        component, version = _component(row.component, releases.get(row.stack_digest, {}))
+        component, version = installed_component(row.component, releases.get(row.stack_digest, {}))
         yield MeasuredObservation(
             series=series,
             reading=reading_of(row, number, row.stack_digest or UNKNOWN_STACK),
@@ -199,7 +199,9 @@ def measured_observations(
         )
 
 
-def _component(library: str | None, installed: dict[str, str]) -> tuple[str | None, str | None]:
+def installed_component(
+    library: str | None, installed: dict[str, str]
+) -> tuple[str | None, str | None]:
     """The installed package that provides a library, with its version."""
     for package in distributions_of(library):
         if package in installed:

@@ -24,7 +24,12 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Pages with commands that run here.
 GUIDES = [page for page in PAGES if any(commands_of(page.read_text(encoding="utf-8")))]
 #: Programs that the commands of a guide need.
-PROGRAMS = {"api.md": ("curl", "bwrap"), "measure.md": ("bwrap",), "service.md": ("curl",)}
+PROGRAMS = {
+    "api.md": ("curl", "bwrap"),
+    "export.md": ("notebooks",),
+    "measure.md": ("bwrap",),
+    "service.md": ("curl",),
+}
 #: Guides that read wheels, from the index that this machine is configured with.
 REAL_INDEX = ("native.md",)
 

@@ -21,7 +21,7 @@ class Installation:
 
     home: Path
 
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, timeout_s: float = DEADLINE_S) -> subprocess.CompletedProcess[str]:
         kept = {name: value for name, value in os.environ.items() if name not in EXTERNAL}
         path = f"{Path(THOTH).parent}{os.pathsep}{os.environ['PATH']}"
         environment = {
@@ -40,7 +40,7 @@ class Installation:
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=DEADLINE_S,
+            timeout=timeout_s,
             check=False,
         )
 

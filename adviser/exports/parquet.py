@@ -1,0 +1,127 @@
+"""Exports tables of the record as Parquet files; entry point :func:`export_parquet`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, text
+
+from adviser.exports.croissant import CROISSANT_FILE, croissant_document
+from adviser.exports.tables import TABLES, ExportTable
+from adviser.exports.target_folder import target_folder
+from common.errors import InvalidArgument, ProjectError
+from common.releases import as_json_time
+from common.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedTable:
+    """A written table.
+
+    :param files: number of its Parquet files
+    :param size_bytes: of all its files
+    """
+
+    name: str
+    rows: int
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """A complete export.
+
+    :param as_of: time of the data, the same for all tables
+    """
+
+    folder: Path
+    as_of: datetime
+    elapsed_s: float
+    tables: tuple[ExportedTable, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return {
+            "folder": str(self.folder),
+            "as_of": as_json_time(self.as_of),
+            "elapsed_s": round(self.elapsed_s, 3),
+            "tables": [asdict(table) for table in self.tables],
+        }
+
+
+def _ignore(table: str, rows: int) -> None:
+    """Show no progress."""
+
+
+def export_parquet(
+    engine: Engine,
+    folder: Path,
+    *,
+    only: Collection[str] = (),
+    replace: bool = False,
+    progress: Callable[[str, int], None] = _ignore,
+) -> ExportReport:
+    """Write tables into a folder, with a description in Croissant.
+
+    All tables show the record at the same moment. The folder appears when it is complete. Memory
+    does not grow with the number of rows, except for ``verdicts``, which compares all measurements.
+
+    :param only: names of tables; all tables if empty
+    :param replace: replace an earlier export in ``folder``
+    :param progress: called with the name of a table and its number of rows so far
+    :raises InvalidArgument: for an unknown table, or if ``folder`` must not be written
+    :raises ProjectError: if pyarrow is not installed
+    """
+    began = time.monotonic()
+    tables = _chosen(only)
+    with (
+        target_folder(folder, replace=replace, marker=CROISSANT_FILE) as part,
+        engine.connect().execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        ) as connection,
+    ):
+        as_of = connection.execute(text("SELECT now()")).scalar_one()
+        written = tuple(_written(connection, table, part, progress) for table in tables)
+        document = croissant_document(part, tables, as_of)
+        (part / CROISSANT_FILE).write_text(
+            json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+    return ExportReport(folder.resolve(), as_of, time.monotonic() - began, written)
+
+
+def export_nightly(settings: Settings, engine: Engine) -> dict[str, Any] | None:
+    """Replace the export in ``EXPORT_FOLDER``, if this is set, and return the report."""
+    if settings.export_folder is None:
+        return None
+    return export_parquet(engine, settings.export_folder, replace=True).as_json()
+
+
+def _chosen(only: Collection[str]) -> list[ExportTable]:
+    if unknown := sorted(set(only) - TABLES.keys()):
+        known = ", ".join(TABLES)
+        raise InvalidArgument(f"--only: {unknown[0]!r} is not a table", hint=f"one of {known}")
+    return [table for name, table in TABLES.items() if not only or name in only]
+
+
+def _written(
+    connection: Connection, table: ExportTable, part: Path, progress: Callable[[str, int], None]
+) -> ExportedTable:
+    try:
+        from adviser.exports.arrow_files import write_table
+    except ImportError:
+        raise ProjectError(
+            "Parquet needs pyarrow, which is not installed", hint="pip install 'thoth[export]'"
+        ) from None
+    folder = part / table.name
+    rows = write_table(
+        table, table.rows(connection), folder, lambda count: progress(table.name, count)
+    )
+    sizes = [path.stat().st_size for path in folder.rglob("*.parquet")]
+    return ExportedTable(table.name, rows, len(sizes), sum(sizes))

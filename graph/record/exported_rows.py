@@ -1,0 +1,203 @@
+"""Streams the rows of exports from the record, with server-side cursors.
+
+Each function yields the rows of one table, in a fixed order and divided into :class:`RowSet`.
+JSON columns are PostgreSQL's text, so that nothing is parsed. Columns that may contain private data
+are not selected: messages and logs, names of sources, requests and identifiers of advice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from graph.record.benchmark_list import BenchmarkFilter, benchmark_results
+from graph.record.benchmark_results import ListedResult
+from graph.record.own_results import OWN_SYSTEM
+
+#: Rows that a cursor fetches at once.
+_FETCHED = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class RowSet:
+    """Rows that share a folder of an export.
+
+    :param partition: the value that they share; ``None`` if the table has no partitions
+    :param columns: names of the values of a row
+    :param rows: read once, while the connection is open
+    """
+
+    partition: str | None
+    columns: tuple[str, ...]
+    rows: Iterable[Sequence[Any]]
+
+
+def exported_inspections(connection: Connection) -> Iterator[RowSet]:
+    """Inspections, by document."""
+    yield _row_set(connection, _INSPECTIONS)
+
+
+def exported_observations(connection: Connection) -> Iterator[RowSet]:
+    """Observations with names of what they refer to, by indicator."""
+    yield from _by_indicator(connection, _OBSERVATIONS)
+
+
+def exported_samples(connection: Connection) -> Iterator[RowSet]:
+    """Repetitions of observations, by indicator."""
+    yield from _by_indicator(connection, _SAMPLES)
+
+
+def exported_stacks(connection: Connection) -> Iterator[RowSet]:
+    """Packages of measured stacks.
+
+    Other stacks were only recommended, and their packages would reveal the projects of clients.
+    """
+    yield _row_set(connection, _STACKS)
+
+
+def exported_releases(connection: Connection) -> Iterator[RowSet]:
+    """Releases, by index."""
+    query = text("SELECT DISTINCT index_name FROM package_versions ORDER BY index_name")
+    for index in connection.scalars(query).all():
+        yield _row_set(connection, _RELEASES, {"index": index}, index)
+
+
+def exported_advisories(connection: Connection) -> Iterator[RowSet]:
+    """Advisories with the known releases that their vulnerability affects."""
+    yield _row_set(connection, _ADVISORIES)
+
+
+def exported_advice(connection: Connection) -> Iterator[RowSet]:
+    """Advice, with one row for each recommended stack.
+
+    Identifiers of advice and digests of unmeasured stacks are left out: whoever knows them can read
+    the report, or the packages of the project.
+    """
+    yield _row_set(connection, _ADVICE)
+
+
+def exported_benchmarks(connection: Connection) -> Iterator[RowSet]:
+    """Results of other benchmark systems and of our own inspections, by system."""
+    query = text("SELECT DISTINCT system FROM benchmark_entries ORDER BY system")
+    for system in (*connection.scalars(query).all(), OWN_SYSTEM):
+        listed = benchmark_results(connection, BenchmarkFilter(system=system))
+        yield RowSet(system, _BENCHMARK_COLUMNS, map(_benchmark_row, listed))
+
+
+def _row_set(
+    connection: Connection,
+    query: str,
+    values: Mapping[str, Any] | None = None,
+    partition: str | None = None,
+) -> RowSet:
+    streamed = text(query).execution_options(yield_per=_FETCHED)
+    result = connection.execute(streamed, values or {})
+    return RowSet(partition, tuple(result.keys()), result)
+
+
+def _by_indicator(connection: Connection, query: str) -> Iterator[RowSet]:
+    """The rows of each indicator; scripts with the same name follow each other.
+
+    Reading one script at a time lets an index give the order, so that nothing is sorted.
+    """
+    named = text("SELECT name, indicator_id FROM indicators ORDER BY name, indicator_id")
+    for name, indicator in connection.execute(named).all():
+        yield _row_set(connection, query, {"indicator": indicator}, name)
+
+
+_INSPECTIONS = """
+SELECT inspection.document_id, inspection.name, document.schema_version, document.collector,
+       inspection.stack_digest, inspection.stack_note, inspection.job_count,
+       inspection.created_at, document.ingested_at
+FROM inspections AS inspection JOIN documents AS document USING (document_id)
+ORDER BY inspection.document_id
+"""
+_OBSERVATIONS = """
+SELECT job.observation_id, job.document_id, job.job_id, job.position, job.outcome, job.exit_code,
+       indicator.name AS indicator, indicator.component, indicator.script_sha256,
+       inspection.stack_digest, job.hardware_digest, machine.label AS hardware,
+       environment.os_name, environment.os_version, environment.python_version,
+       environment.cuda_version, job.comparison_key, job.parameters::text AS parameters,
+       job.device, job.elapsed_s, job.rate, job.reported_rate, job.unit, job.correction,
+       job.quarantine_reason, job.unstable_reason, job.failure_reason, job.host, job.block,
+       job.turn, job.steal_share, job.started_at, job.ended_at, job.memory_bytes, job.user_s,
+       job.system_s, job.spread, job.minor_faults, job.major_faults, job.voluntary_switches,
+       job.involuntary_switches, job.blocks_read, job.blocks_written, job.throttled, job.swapped,
+       job.load, job.launcher, job.threads, job.blas
+FROM observations AS job
+JOIN inspections AS inspection USING (document_id)
+JOIN indicators AS indicator USING (indicator_id)
+JOIN hardware AS machine ON machine.digest = job.hardware_digest
+JOIN runtime_environments AS environment ON environment.digest = job.environment_digest
+WHERE job.indicator_id = :indicator
+ORDER BY job.observation_id
+"""
+_SAMPLES = """
+SELECT job.observation_id, job.document_id, indicator.name AS indicator, job.comparison_key,
+       (sample.number - 1)::int AS repetition, sample.duration_s
+FROM observations AS job
+JOIN indicators AS indicator USING (indicator_id)
+CROSS JOIN LATERAL unnest(job.repetitions_s) WITH ORDINALITY AS sample (duration_s, number)
+WHERE job.indicator_id = :indicator
+ORDER BY job.observation_id, sample.number
+"""
+_STACKS = """
+SELECT stack.digest AS stack_digest, stack.document_id, stack.package_count, release.purl,
+       release.name, release.version, release.index_name AS index
+FROM stacks AS stack
+LEFT JOIN stack_packages AS package ON package.stack_digest = stack.digest
+LEFT JOIN package_versions AS release USING (purl)
+WHERE EXISTS (SELECT FROM inspections WHERE inspections.stack_digest = stack.digest)
+ORDER BY stack.digest, release.purl
+"""
+_RELEASES = """
+SELECT purl, coalesce(release_document_id, document_id) AS document_id, name, version,
+       index_name AS index, state, problem, requires_python, extras, license, yanked, uploaded_at,
+       metadata_source, wheels, has_sdist, files_complete, imports, as_of AS read_at,
+       ARRAY(SELECT raw FROM requirements
+             WHERE requirements.purl = release.purl ORDER BY position) AS requirements,
+       ARRAY(SELECT vulnerability_id FROM affected_versions
+             WHERE affected_versions.purl = release.purl
+             ORDER BY vulnerability_id) AS vulnerabilities
+FROM package_versions AS release
+WHERE index_name = :index
+ORDER BY purl
+"""
+_ADVISORIES = """
+SELECT advisory_id, document_id, vulnerability_id, aliases, summary, severity, score, vector,
+       published_at, modified_at, withdrawn_at,
+       ARRAY(SELECT purl FROM affected_versions
+             WHERE affected_versions.vulnerability_id = advisory.vulnerability_id
+             ORDER BY purl) AS affected
+FROM advisories AS advisory
+ORDER BY advisory_id
+"""
+_ADVICE = """
+SELECT 'sha256:' || encode(sha256(convert_to(advice.advice_id, 'UTF8')), 'hex') AS advice_digest,
+       advice.report_document_id AS document_id, recommendation_type, status, python_version,
+       platform, snapshot_revision, result_digest, created_at, advised.rank, advised.score,
+       CASE WHEN EXISTS (
+           SELECT FROM inspections WHERE inspections.stack_digest = advised.stack_digest
+       ) THEN advised.stack_digest END AS stack_digest
+FROM advice LEFT JOIN advised_stacks AS advised USING (advice_id)
+ORDER BY created_at, advice_id, rank
+"""
+_BENCHMARK_COLUMNS = (
+    "document_id", "position", "system", "source", "benchmark", "parameters", "metric", "unit",
+    "direction", "definition", "value", "samples", "aggregate", "validity", "reason", "hardware",
+    "accelerators", "software", "measured_at", "file_sha256",
+)  # fmt: skip
+
+
+def _benchmark_row(listed: ListedResult) -> tuple[Any, ...]:
+    result, metric = listed.result, listed.result.metric
+    return (
+        listed.entry_id, listed.position, result.system, result.source, result.benchmark,
+        result.parameters, metric.name, metric.unit, metric.direction.value, metric.definition,
+        result.value, result.samples, result.aggregate.value, result.validity.value,
+        result.reason, result.hardware, result.accelerators, result.software, result.measured_at,
+        [it.sha256 for it in result.files],
+    )  # fmt: skip

@@ -1,0 +1,309 @@
+"""``thoth export parquet`` writes what the API lists, and nothing private."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from sqlalchemy import text
+
+from adviser.exports.croissant import CROISSANT_FILE
+from adviser.exports.tables import TABLES, ColumnType
+from api.service import EXTENSION
+from common.settings import Settings
+from graph.engine import relational_engine
+from graph.record.tokens import Scope, create_token
+from tests.requirements import needs
+from tests.services.commands import ROOT, thoth, thoth_json
+
+pytest.importorskip("pyarrow", reason="the extra `export` is not installed")
+
+import pyarrow.dataset as ds
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def exported(filled: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export of the filled record."""
+    folder = tmp_path_factory.mktemp("exports") / "export"
+    report = thoth_json(filled, "export", "parquet", str(folder))
+    assert report["folder"] == str(folder)
+    assert [it["name"] for it in report["tables"]] == list(TABLES)
+    for table in report["tables"]:
+        assert table["rows"] == len(rows_of(folder, table["name"])), table
+    return folder
+
+
+@pytest.fixture
+def client(filled_app: Flask) -> FlaskClient:
+    """A client that may list everything."""
+    with filled_app.extensions[EXTENSION].writing() as connection:
+        _, secret = create_token(connection, "of-an-administrator", [Scope.ADMIN], None)
+    client = filled_app.test_client()
+    client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {secret}"
+    return client
+
+
+def rows_of(folder: Path, table: str) -> Rows:
+    rows: Rows = ds.dataset(folder / table).to_table().to_pylist()
+    return rows
+
+
+def listed(client: FlaskClient, path: str, **query: Any) -> Iterator[dict[str, Any]]:
+    """All items of a list of the API."""
+    page = client.get(path, query_string={"limit": 500, **query}).json
+    yield from page["items"]
+    while page["next"] is not None:
+        page = client.get(page["next"]).json
+        yield from page["items"]
+
+
+def got(client: FlaskClient, path: str) -> dict[str, Any]:
+    response = client.get(path)
+    assert response.status_code == 200, (path, response.text)
+    return dict(response.json)
+
+
+def as_listed(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with times and JSON as the API writes them."""
+    values = {name: _as_listed(value) for name, value in row.items()}
+    for name in ("parameters", "hardware", "software"):
+        if isinstance(values.get(name), str) and values[name].startswith("{"):
+            values[name] = json.loads(values[name])
+    return values
+
+
+def _as_listed(value: Any) -> Any:
+    if isinstance(value, datetime):
+        assert value.utcoffset() == timedelta(0)
+        return value.isoformat()
+    return value
+
+
+def assert_equal_rows(exported: Rows, expected: Rows, key: str) -> None:
+    """Each expected item has its row, with equal values in all columns that both have."""
+    rows = {row[key]: as_listed(row) for row in exported}
+    items = {item[key]: item for item in expected}
+    assert len(rows) == len(exported)
+    assert rows.keys() == items.keys()
+    assert rows
+    common = next(iter(rows.values())).keys() & next(iter(items.values())).keys()
+    assert len(common) >= 5
+    for name, item in items.items():
+        assert {it: rows[name][it] for it in common} == {it: item[it] for it in common}
+
+
+def test_inspections_and_observations_are_those_of_the_api(
+    exported: Path, client: FlaskClient
+) -> None:
+    inspections = list(listed(client, "/api/v2/inspections"))
+    assert_equal_rows(rows_of(exported, "inspections"), inspections, "document_id")
+    observations = list(listed(client, "/api/v2/observations"))
+    assert_equal_rows(rows_of(exported, "observations"), observations, "observation_id")
+
+
+def test_samples_are_the_repetitions_of_the_observations(
+    exported: Path, client: FlaskClient
+) -> None:
+    samples: dict[str, list[float]] = defaultdict(list)
+    for row in rows_of(exported, "samples"):
+        assert row["repetition"] == len(samples[row["observation_id"]])
+        samples[row["observation_id"]].append(row["duration_s"])
+    expected = {
+        item["observation_id"]: item["repetitions_s"]
+        for item in listed(client, "/api/v2/observations")
+        if item["repetitions_s"]
+    }
+    assert samples == expected
+
+
+def test_stacks_are_the_measured_ones_with_their_packages(
+    exported: Path, client: FlaskClient
+) -> None:
+    packages: dict[str, set[str]] = defaultdict(set)
+    for row in rows_of(exported, "stacks"):
+        packages[row["stack_digest"]].add(row["purl"])
+    measured = {it["digest"] for it in listed(client, "/api/v2/stacks", measured="true")}
+    assert packages.keys() == measured
+    for digest, purls in packages.items():
+        detail = got(client, f"/api/v2/stacks/{digest}")
+        assert purls == {it["purl"] for it in detail["packages"]}
+
+
+def test_releases_and_advisories_are_those_of_the_api(exported: Path, client: FlaskClient) -> None:
+    releases: Rows = []
+    for package in listed(client, "/api/v2/packages"):
+        path = f"/api/v2/packages/{package['name']}/versions"
+        for version in listed(client, path):
+            detail = got(client, f"{path}/{version['version']}?index={version['index']}")
+            raw = [it["raw"] for it in detail["requirements"]]
+            releases.append(detail | {"requirements": raw})
+    assert_equal_rows(rows_of(exported, "releases"), releases, "purl")
+    advisories: Rows = []
+    affected: dict[str, set[str]] = {}
+    for vulnerability in listed(client, "/api/v2/vulnerabilities"):
+        path = f"/api/v2/vulnerabilities/{vulnerability['vulnerability_id']}"
+        advisories += got(client, path)["advisories"]
+        versions = {it["purl"] for it in listed(client, f"{path}/versions")}
+        affected[vulnerability["vulnerability_id"]] = versions
+    rows = rows_of(exported, "advisories")
+    assert_equal_rows(rows, advisories, "advisory_id")
+    assert all(set(row["affected"]) == affected[row["vulnerability_id"]] for row in rows)
+
+
+def test_benchmark_results_are_those_of_the_api(exported: Path, client: FlaskClient) -> None:
+    def key(item: dict[str, Any]) -> tuple[Any, ...]:
+        return item["source"], item["benchmark"], str(item["parameters"]), item["metric"]
+
+    items = sorted(listed(client, "/api/v2/benchmarks"), key=key)
+    rows = sorted(map(as_listed, rows_of(exported, "benchmarks")), key=key)
+    assert len(rows) == len(items) > 0
+    for row, item in zip(rows, items, strict=True):
+        shared = row.keys() & item.keys() - {"measured_at"}
+        assert len(shared) > 10
+        assert {it: row[it] for it in shared} == {it: item[it] for it in shared}
+
+
+def test_advice_is_that_of_the_api_without_its_identifiers(
+    exported: Path, client: FlaskClient
+) -> None:
+    expected = []
+    measured = {it["digest"] for it in listed(client, "/api/v2/stacks", measured="true")}
+    for item in listed(client, "/api/v2/advice"):
+        digest = f"sha256:{hashlib.sha256(item['advice_id'].encode()).hexdigest()}"
+        for stack in got(client, f"/api/v2/advice/{item['advice_id']}")["stacks"]:
+            known = stack["stack_digest"] if stack["stack_digest"] in measured else None
+            names = ("recommendation_type", "status", "result_digest", "created_at")
+            values = {name: item[name] for name in names}
+            expected.append(
+                {"advice_digest": digest, **values, **stack, "stack_digest": known}
+            )  # fmt: skip
+    rows = [as_listed(row) for row in rows_of(exported, "advice")]
+    assert expected
+    assert [{it: row[it] for it in expected[0]} for row in rows] == expected
+
+
+def test_verdicts_are_those_of_the_stacks_command(exported: Path, filled: Settings) -> None:
+    groups = thoth_json(filled, "stacks", "--all", "--json")["groups"]
+    expected = {
+        (group["comparison_key"], group["python_version"], stack["stack_digest"]): {
+            "median_rate": stack["median_rate"],
+            "jobs": stack["jobs"],
+            **(stack["comparison"] or {"verdict": None}),
+        }
+        for group in groups
+        for stack in group["stacks"]
+    }
+    rows = {
+        (row["comparison_key"], row["python_version"], row["stack_digest"]): row
+        for row in rows_of(exported, "verdicts")
+    }
+    assert rows.keys() == expected.keys()
+    assert any(values["verdict"] for values in expected.values())
+    for key, values in expected.items():
+        assert {it: rows[key][it] for it in values} == values
+
+
+def test_each_row_names_its_document_and_each_column_its_meaning(exported: Path) -> None:
+    known = {row["document_id"] for row in rows_of(exported, "inspections")}
+    for name, table in TABLES.items():
+        dataset = ds.dataset(exported / name)
+        units = {}
+        for column in table.columns:
+            metadata = dataset.schema.field(column.name).metadata
+            assert metadata[b"description"].decode() == column.description
+            units[column.name] = metadata.get(b"unit", b"").decode()
+            if column.type is ColumnType.TIME:
+                assert str(dataset.schema.field(column.name).type) == "timestamp[us, tz=UTC]"
+            seconds = column.name.endswith("_s")
+            assert (units[column.name] == "s") == seconds, column.name
+        for row in dataset.to_table().to_pylist():
+            documents = row["document_ids"] if name == "verdicts" else [row["document_id"]]
+            assert documents
+            assert all(it.startswith("sha256:") for it in documents)
+            if name in ("observations", "samples", "verdicts"):
+                assert set(documents) <= known
+
+
+def test_nothing_private_leaves(
+    exported: Path, filled: Settings, client: FlaskClient, filled_app: Flask
+) -> None:
+    """Neither secrets nor tokens, addresses, identifiers, requests, messages or local paths."""
+    response = client.post("/api/v2/advice", json={"requirements": ["flask"]})
+    assert response.status_code in (202, 400, 422)
+    engine = relational_engine(filled)
+    private: set[str] = {str(ROOT), client.environ_base["HTTP_AUTHORIZATION"].split()[1]}
+    queries = (
+        "SELECT unnest(ARRAY[token_id, name, prefix, digest]) FROM tokens",
+        "SELECT unnest(ARRAY[address, request_id]) FROM audit_log",
+        "SELECT advice_id FROM advice",
+        "SELECT DISTINCT source FROM documents",
+        "SELECT stack_digest FROM advised_stacks"
+        " WHERE stack_digest NOT IN (SELECT stack_digest FROM inspections)",
+        "SELECT DISTINCT failure_message FROM observations",
+    )
+    with engine.connect() as connection:
+        for query in queries:
+            values = {it for it in connection.scalars(text(query)) if it and len(it) > 5}
+            assert values or "audit_log" in query, query
+            private |= values
+    engine.dispose()
+    # Everything that a reader can see: the description, the footers and all values.
+    seen = [path.read_bytes().decode("utf-8", "replace") for path in exported.rglob("*.*")]
+    seen += [str(rows_of(exported, name)) for name in TABLES]
+    assert {it for it in private if any(it in content for content in seen)} == set()
+
+
+def test_one_table_is_exported_alone_and_an_unknown_one_is_refused(
+    filled: Settings, tmp_path: Path
+) -> None:
+    done = thoth(filled, "export", "parquet", str(tmp_path / "a"), "--only", "stacks")
+    assert done.returncode == 0, done.stderr
+    assert sorted(it.name for it in (tmp_path / "a").iterdir()) == [CROISSANT_FILE, "stacks"]
+    document = json.loads((tmp_path / "a" / CROISSANT_FILE).read_text())
+    assert [it["name"] for it in document["recordSet"]] == ["stacks"]
+    refused = thoth(filled, "export", "parquet", str(tmp_path / "b"), "--only", "secrets")
+    assert refused.returncode == 2
+    assert "inspections, observations" in refused.stderr
+    assert not (tmp_path / "b").exists()
+
+
+def test_the_nightly_run_replaces_the_export(settings: Settings, tmp_path: Path) -> None:
+    folder = tmp_path / "export"
+    nightly = replace(settings, ingest_sources=(str(ROOT / "samples" / "inspections.tar.gz"),))
+    for _ in range(2):
+        done = thoth(nightly, "ingest", "nightly", EXPORT_FOLDER=str(folder))
+        assert done.returncode == 0, done.stderr
+        assert str(folder) in done.stdout
+        assert len(rows_of(folder, "inspections")) == 22
+    (folder / CROISSANT_FILE).unlink()
+    done = thoth(nightly, "ingest", "nightly", EXPORT_FOLDER=str(folder))
+    assert done.returncode == 1
+    assert "other content" in done.stderr
+    assert len(rows_of(folder, "inspections")) == 22
+
+
+@pytest.mark.slow
+@needs("notebooks")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inside mlcroissant's own libraries
+def test_the_description_is_valid_croissant_and_leads_to_the_rows(exported: Path) -> None:
+    from mlcroissant import Dataset
+
+    dataset = Dataset(jsonld=exported / CROISSANT_FILE)
+    issues = dataset.metadata.ctx.issues
+    assert not issues.errors
+    for name, table in TABLES.items():
+        records = list(dataset.records(name))
+        assert len(records) == len(rows_of(exported, name))
+        if records:
+            assert records[0].keys() == {f"{name}/{column.name}" for column in table.columns}

@@ -1,0 +1,114 @@
+"""Parquet files of an export: folders, row groups, types, and what never leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adviser.exports.tables import ColumnType, ExportColumn, ExportTable
+from graph.record.exported_rows import RowSet
+
+pa = pytest.importorskip("pyarrow", reason="the extra `export` is not installed")
+
+import pyarrow.dataset as ds  # noqa: E402
+
+from adviser.exports import arrow_files  # noqa: E402
+
+COLUMNS = (
+    ExportColumn("number", ColumnType.INTEGER, "A number.", "s"),
+    ExportColumn("name", ColumnType.CATEGORY, "A name."),
+    ExportColumn("note", ColumnType.TEXT, "A note."),
+    ExportColumn("tags", ColumnType.TEXTS, "Tags."),
+    ExportColumn("parameters", ColumnType.JSON, "Parameters."),
+)
+NAMES = tuple(column.name for column in COLUMNS)
+
+
+def row_set(partition: str | None, rows: Iterable[Sequence[Any]]) -> RowSet:
+    return RowSet(partition, NAMES, rows)
+
+
+def write(folder: Path, *row_sets: RowSet) -> int:
+    def unused(connection: object) -> Iterator[RowSet]:
+        yield from row_sets
+
+    table = ExportTable("numbers", "Numbers.", COLUMNS, unused)
+    return arrow_files.write_table(table, row_sets, folder, lambda rows: None)
+
+
+def numbered(count: int, name: str = "a") -> Iterator[tuple[Any, ...]]:
+    return ((number, name, None, [], {}) for number in range(count))
+
+
+@pytest.mark.parametrize(
+    "partition", ["../up", "a/b", ".hidden", "_private", "", "x" * 300, "ä=1", "..", "a\nb"]
+)
+def test_a_partition_of_any_name_stays_in_the_folder_and_is_read(
+    tmp_path: Path, partition: str
+) -> None:
+    folder = tmp_path / "numbers"
+    assert write(folder, row_set(partition, numbered(3, partition))) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["numbers"]
+    (part,) = folder.rglob("*.parquet")
+    assert part.parent.parent == folder
+    assert ds.dataset(folder).to_table()["name"].to_pylist() == [partition] * 3
+
+
+def test_row_sets_of_one_partition_share_a_folder_and_keep_their_order(tmp_path: Path) -> None:
+    rows = write(
+        tmp_path / "numbers",
+        row_set("a", numbered(2)),
+        row_set("a", numbered(2)),
+        row_set("b", numbered(1)),
+    )
+    assert rows == 5
+    files = sorted(it.relative_to(tmp_path / "numbers").as_posix() for it in tmp_path.rglob("*.*"))
+    assert files == ["a/part-00000.parquet", "b/part-00001.parquet"]
+    assert ds.dataset(tmp_path / "numbers").to_table()["number"].to_pylist() == [0, 1, 0, 1, 0]
+
+
+def test_many_rows_are_divided_into_files_and_are_all_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow_files, "_CONVERTED_ROWS", 10)
+    monkeypatch.setattr(arrow_files, "_GROUP_ROWS", 20)
+    monkeypatch.setattr(arrow_files, "_FILE_ROWS", 40)
+    assert write(tmp_path / "numbers", row_set(None, numbered(95))) == 95
+    assert len(list(tmp_path.rglob("*.parquet"))) == 3
+    assert ds.dataset(tmp_path / "numbers").to_table()["number"].to_pylist() == list(range(95))
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+    held = []
+
+    def watched() -> Iterator[tuple[Any, ...]]:
+        for row in numbered(300_000):
+            if row[0] % 10_000 == 0:
+                held.append(pa.total_allocated_bytes())
+            yield row
+
+    write(tmp_path / "numbers", row_set(None, watched()))
+    assert max(held[15:]) <= 2 * max(held[:15])
+
+
+def test_a_table_without_rows_has_a_file_with_its_columns(tmp_path: Path) -> None:
+    assert write(tmp_path / "numbers") == 0
+    schema = ds.dataset(tmp_path / "numbers").schema
+    assert schema.names == list(NAMES)
+    assert schema.metadata[b"description"] == b"Numbers."
+    assert schema.field("number").metadata == {b"description": b"A number.", b"unit": b"s"}
+    assert schema.field("name").type == pa.dictionary(pa.int32(), pa.string())
+
+
+def test_secrets_in_texts_do_not_leave(tmp_path: Path) -> None:
+    url = "https://jane:hunter2@index.example/simple?sig=abc"
+    token = "thoth_abcdef0123456789abcdef0123456789"
+    rows = [(1, url, f"see {token}", [f"a @ {url}"], {"url": url, "note": token})]
+    write(tmp_path / "numbers", row_set(None, rows))
+    (row,) = ds.dataset(tmp_path / "numbers").to_table().to_pylist()
+    assert row["tags"] == ["a @ https://index.example/simple"]
+    for secret in ("jane", "hunter2", "sig=abc", token[6:]):
+        assert secret not in str(row)
