@@ -14,16 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adviser.bisect.posterior import MeasuredRate
-from adviser.bisect.search import SearchStopped, StackUnavailable
+from adviser.bisect.search import SearchStopped, StackUnavailable, StopReason
 from common.errors import InvalidArgument
 from common.formats.json_documents import digest
 
 if TYPE_CHECKING:
+    from adviser.answering.index_stacks import IndexStacks
     from pis.amun.inspect import Observer
     from pis.amun.launchers import Launcher
     from pis.amun.outcomes import InspectionOutcome
 
 _STATE = "bisect.json"
+#: From this number of unusable jobs in one run, the search is stopped if they are the majority.
+_UNUSABLE_JOBS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +36,20 @@ class StackSeries:
     :param labels: name of each stack for people
     :param specification_of: returns the specification of a stack, or ``None`` and the reason
     :param package: the only package whose releases differ; ``None`` between two locks
+    :param moves: between two locks, what differs from the stack before, such as ``numpy 2.0 → 2.1``
     """
 
     name: str
     labels: Sequence[str]
     specification_of: Callable[[int], tuple[dict[str, Any] | None, str]]
     package: str | None = None
+    moves: Sequence[str] = ()
+
+    def step_label(self, before: int, after: int) -> str:
+        """What differs between two stacks, for people."""
+        if self.moves:
+            return ", ".join(self.moves[before + 1 : after + 1])
+        return f"{self.labels[before]} → {self.labels[after]}"
 
 
 @dataclass(frozen=True)
@@ -76,6 +87,7 @@ class SearchFolder:
         :param pin: makes the specification
         :raises BuildFailed: if the host or the index prevents an answer
         """
+        from adviser.answering.index_stacks import NoValidStack
         from pis.amun.launchers import BuildFailed
 
         name = digest(sorted(requirements)).removeprefix("sha256:")[:16]
@@ -86,6 +98,8 @@ class SearchFolder:
             pass
         try:
             document: dict[str, Any] = {"specification": pin()}
+        except NoValidStack as error:
+            document = {"refusal": str(error)}
         except BuildFailed as error:
             if error.host_problem:
                 raise
@@ -103,9 +117,13 @@ def _write(path: Path, document: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class StackPinner:
-    """Locks stacks for one indicator, Python and index, and keeps the locks in a folder."""
+    """Locks stacks for one indicator, Python and index, and keeps the locks in a folder.
+
+    The adviser's resolver chooses and checks the versions; uv adds the hashes of their wheels.
+    """
 
     folder: SearchFolder
+    stacks: IndexStacks
     indicator: str
     parameters: Mapping[str, str]
     python_version: str | None
@@ -117,18 +135,34 @@ class StackPinner:
         document = self.folder.stack(requirements, lambda: self._pinned(requirements))
         return document.get("specification"), str(document.get("refusal", ""))
 
+    def exact_specification(self, pins: Mapping[str, str]) -> tuple[dict[str, Any] | None, str]:
+        """The same for a stack with exactly these versions."""
+        specification, refusal = self.specification(pinned_requirements(pins))
+        if specification is not None and (other := pins_of(specification).keys() - pins.keys()):
+            return None, f"it needs other packages, too: {', '.join(sorted(other))}"
+        return specification, refusal
+
     def is_valid(self, pins: Mapping[str, str]) -> bool:
-        """Whether the resolver accepts exactly these versions."""
-        specification, _ = self.specification(pinned_requirements(pins))
-        return specification is not None and pins_of(specification) == dict(pins)
+        """Whether exactly these versions can be installed together, by the adviser's resolver."""
+        from adviser.answering.index_stacks import NoValidStack
+
+        try:
+            return self.stacks.best(pinned_requirements(pins)).keys() == pins.keys()
+        except NoValidStack:
+            return False
 
     def _pinned(self, requirements: Sequence[str]) -> dict[str, Any]:
+        from adviser.answering.index_stacks import NoValidStack
         from pis.amun.pinning import pinned_specification
 
-        return pinned_specification(
-            self.indicator, requirements, self.python_version, dict(self.parameters),
-            index=self.index, indexes=self.indexes,
+        versions = self.stacks.best(requirements)
+        specification = pinned_specification(
+            self.indicator, pinned_requirements(versions), self.python_version,
+            dict(self.parameters), index=self.index, indexes=self.indexes,
         )  # fmt: skip
+        if other := pins_of(specification).keys() ^ versions.keys():
+            raise NoValidStack(f"uv and the resolver disagree about {', '.join(sorted(other))}")
+        return specification
 
 
 def pinned_requirements(pins: Mapping[str, str]) -> list[str]:
@@ -140,6 +174,55 @@ def pins_of(specification: Mapping[str, Any]) -> dict[str, str]:
     """Return the version of each locked package."""
     packages = specification["python"]["requirements_locked"]["default"]
     return {name: entry["version"].removeprefix("==") for name, entry in packages.items()}
+
+
+@dataclass
+class MachineGuard:
+    """Lets jobs run only while this machine gives usable results; reports nothing.
+
+    Only jobs that this run measures count, so that a later run can continue.
+
+    :param wait_s: limit of each wait for other processes; ``None`` not to wait
+    :param on_wait: called with the cause of a wait
+    :ivar measured: jobs that this run has measured
+    :ivar unusable: those that failed or were unstable
+    """
+
+    wait_s: float | None
+    on_wait: Callable[[str], None]
+    measured: int = 0
+    unusable: int = 0
+
+    def build_started(self, inspection: object) -> None: ...
+    def build_finished(self, inspection: object, failure: object) -> None: ...
+
+    def job_finished(self, job: object, result: Mapping[str, Any]) -> None:
+        """Count a job."""
+        from pis.amun.job_output import readings_of
+
+        readings = readings_of(result)
+        self.measured += 1
+        self.unusable += not readings.rates or any(readings.unstable)
+
+    def jobs_started(self, jobs: int) -> None:
+        """Wait until the machine is quiet, if there are jobs to run.
+
+        :raises SearchStopped: if the machine stays busy, or most jobs were unusable
+        """
+        from pis.amun.conditions import BUSY_SHARE
+        from pis.amun.free_machine import MachineBusy, wait_until_quiet
+
+        if not jobs:
+            return
+        if self.unusable >= _UNUSABLE_JOBS and self.unusable > self.measured / 2:
+            message = f"{self.unusable} of {self.measured} jobs failed or were unstable"
+            raise SearchStopped(StopReason.UNSTABLE, message)
+        if self.wait_s is None:
+            return
+        try:
+            wait_until_quiet(self.wait_s, BUSY_SHARE, self.on_wait)
+        except MachineBusy as error:
+            raise SearchStopped(StopReason.BUSY, str(error)) from error
 
 
 @dataclass
@@ -175,7 +258,7 @@ class ExecutorMeasurer:
             document = {**document, "batch_size": blocks}
             specifications.append((stack, load_specification(document, self.indexes)))
         if self.deadline is not None and time.monotonic() > self.deadline:
-            raise SearchStopped
+            raise SearchStopped(StopReason.TIME, "the limit of time was reached")
         self._calls += 1
         if self._calls % 2 == 0:  # blocks alternate their order, so that a drift cancels
             specifications.reverse()
@@ -211,7 +294,9 @@ def _rates_of(stack: int, outcome: InspectionOutcome, blocks: int) -> list[Measu
         readings = readings_of(result)
         schedule = result.get("schedule") or {}
         block = f"{schedule.get('run')} {schedule.get('block')}"
-        usable = readings.rates and not any(readings.unstable)
-        log_rate = mean_of([job_log_rate([it]) for it in readings.rates]) if usable else math.nan
-        rates.append(MeasuredRate(stack, block, log_rate))
+        log_rate = math.nan
+        if readings.rates and not any(readings.unstable):
+            log_rate = mean_of([job_log_rate([it]) for it in readings.rates])
+        failed = not readings.rates
+        rates.append(MeasuredRate(stack, block, log_rate, failed))
     return rates

@@ -21,22 +21,21 @@ if TYPE_CHECKING:
 DOCUMENT_VERSION = 1
 
 
-def progress_line(at: SearchProgress, labels: Sequence[str], spent: int) -> str:
+def progress_line(at: SearchProgress, series: StackSeries, spent: int) -> str:
     """One line on the state of a search.
 
     :param spent: jobs of earlier searches of this command
     """
     jobs = counted(at.jobs + spent, "job")
     if at.confirming is not None:
-        before, after = (labels[place] for place in at.confirming)
-        return f"{jobs}: confirming {before} → {after} with fresh jobs"
+        return f"{jobs}: confirming {series.step_label(*at.confirming)} with fresh jobs"
     posterior = at.posterior
     if posterior is None:
         return jobs
-    before, after = (labels[place] for place in posterior.pair())
     effect = 100 * math.expm1(float(posterior.effect[posterior.best]))
+    step = series.step_label(*posterior.pair())
     return (
-        f"{jobs}: no step {100 * posterior.none:.0f} %; most probable {before} → {after}"
+        f"{jobs}: no step {100 * posterior.none:.0f} %; most probable {step}"
         f" {100 * posterior.best_chance:.0f} % ({effect:+.0f} %)"
     )
 
@@ -62,18 +61,28 @@ def _answer(series: StackSeries, search: StepSearch) -> str:
         from adviser.bisect.posterior import STEP_SIZES
 
         smallest = 100 * STEP_SIZES[0]
-        return f"no step of {smallest:.0f} % or more from {labels[0]} to {labels[-1]}"
-    if search.pair is None:
-        return "the limit was reached before any answer; run the command again with higher limits"
-    before, after = (labels[place] for place in search.pair)
+        first, *_, last = (it for n, it in enumerate(labels) if n not in search.unavailable)
+        return f"no step of {smallest:.0f} % or more from {first} to {last}"
+    step = "" if search.pair is None else series.step_label(*search.pair)
     if search.state == "step" and search.comparison is not None:
-        return f"{before} → {after}: {_difference(search.comparison)}"
-    if search.state == "stopped":
-        return (
-            f"the limit was reached; most probable so far: {before} → {after}."
-            " Run the command again with higher limits to continue"
-        )
-    return f"{before} → {after}: probable, but fresh jobs did not confirm the step"
+        return f"{step}: {_difference(search.comparison)}"
+    if search.stopped is None:
+        return f"{step}: probable, but fresh jobs did not confirm the step"
+    so_far = f"most probable so far: {step}" if step else "no answer so far"
+    remedy = _REMEDIES[search.stopped.reason.value]
+    return f"{search.stopped.message}; {so_far}. {remedy}"
+
+
+#: What a person can do, by the reason why a search was stopped.
+_REMEDIES = {
+    "jobs": "Run the command again with a higher --max-jobs to continue",
+    "time": "Run the command again to continue",
+    "busy": "Run the command again to continue when the machine is free; --wait S waits longer,"
+    " --share-machine measures all the same, less precisely",
+    "unstable": "Run the command again to continue when the machine is quiet",
+    "noise": "Allow more jobs with --max-jobs; or free the machine, or make jobs longer, such as"
+    " with -p min_time=2, and search in another folder (--out)",
+}
 
 
 def _difference(comparison: Comparison) -> str:
@@ -117,6 +126,10 @@ def _document(series: StackSeries, search: StepSearch) -> dict[str, Any]:
         "package": series.package,
         "stacks": list(labels),
         "state": str(search.state),
+        "stopped": None
+        if search.stopped is None
+        else {"reason": search.stopped.reason.value, "message": search.stopped.message},
+        "step": series.step_label(*search.pair) if search.pair else None,
         "before": labels[search.pair[0]] if search.pair else None,
         "after": labels[search.pair[1]] if search.pair else None,
         "confirmation": None
@@ -148,6 +161,7 @@ def _document(series: StackSeries, search: StepSearch) -> dict[str, Any]:
         if posterior is None
         else {
             "none": posterior.none,
+            "noise_pct": 100 * posterior.noise,
             "steps": [
                 {"after": labels[place], "chance": float(chance)}
                 for place, chance in zip(

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,17 +73,20 @@ def machine_of_this_command(wait_s: float, share: bool) -> Iterator[None]:
     """
     from pis.amun.free_machine import MachineBusy, free_machine
 
-    def on_wait(cause: str) -> None:
-        click.echo(f"{cause}: waiting up to {wait_s:g} s", err=True)
-
     with ExitStack() as stack:
         if not share:
             try:
+                on_wait = partial(tell_wait, wait_s=wait_s)
                 stack.enter_context(free_machine(wait_s, on_wait=on_wait))
             except MachineBusy as error:
                 error.hint = "--wait S waits longer; --share-machine runs beside it, less precisely"
                 raise
         yield
+
+
+def tell_wait(cause: str, wait_s: float) -> None:
+    """Say on standard error what a command waits for."""
+    click.echo(f"{cause}: waiting up to {wait_s:g} s", err=True)
 
 
 @click.command()

@@ -26,7 +26,7 @@ PRIOR_NONE = 0.5
 #: step of interest. Smaller steps count as none, so that "no step" can be shown with few jobs.
 STEP_SIZES = (0.03, 0.04, 0.05, 0.065, 0.08, 0.1, 0.125, 0.16, 0.2, 0.26, 0.35, 0.5, 0.75, 1.2, 2.5)
 #: Standard deviations of the jobs of a block, natural log.
-_NOISE = (0.004, 0.006, 0.009, 0.013, 0.018, 0.025, 0.035, 0.05, 0.07, 0.1, 0.15)
+_NOISE = (0.004, 0.006, 0.009, 0.013, 0.018, 0.025, 0.035, 0.05, 0.07, 0.1, 0.15, 0.25, 0.5)
 #: Standard deviation of block effects, as a multiple of the noise, and its prior.
 _BLOCK_EFFECTS = ((0.0, 0.6), (0.7, 0.2), (2.0, 0.2))
 #: Degrees of freedom of the noise: tails heavier than normal, as measured rates have.
@@ -43,11 +43,13 @@ class MeasuredRate:
     :param release: place of its stack in the series of releases
     :param block: jobs of one block ran close together
     :param log_rate: natural log of the job's rate; ``nan`` if the job failed or was unstable
+    :param failed: whether it gave no rate at all, unlike an unstable job
     """
 
     release: int
     block: str
     log_rate: float
+    failed: bool = False
 
     @property
     def usable(self) -> bool:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
 from adviser.bisect.posterior import (
+    STEP_SIZES,
     MeasuredRate,
     Remainder,
     StepPosterior,
@@ -46,6 +47,10 @@ LOOKS = 8
 LOOK_SHARES = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
 #: Blocks of a pair at most, but for the last look.
 MAX_CONFIRMING_BLOCKS = 60
+#: From this number of usable jobs, their noise is known well enough to give up.
+NOISE_JOBS = 20
+#: The search is given up if an answer is likely to need this number of times the jobs of its limit.
+HOPELESS = 2
 #: The search stops here if nothing else limits it.
 MAX_JOBS = 200
 
@@ -62,8 +67,31 @@ class StackUnavailable(Exception):
         self.reason = reason
 
 
+class StopReason(StrEnum):
+    """Why a search ended without an answer."""
+
+    #: The limit of jobs was reached.
+    JOBS = "jobs"
+    #: The limit of time was reached.
+    TIME = "time"
+    #: Other processes kept the machine busy.
+    BUSY = "busy"
+    #: Most jobs failed or were unstable.
+    UNSTABLE = "unstable"
+    #: Jobs vary too much for an answer within the limit of jobs.
+    NOISE = "noise"
+
+
 class SearchStopped(Exception):
-    """A limit was reached before a block started; nothing is lost."""
+    """The search ended before a block started; nothing is lost.
+
+    :param message: for a person
+    """
+
+    def __init__(self, reason: StopReason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
 
 
 class BlockMeasurer(Protocol):
@@ -77,7 +105,8 @@ class BlockMeasurer(Protocol):
 
         :param stacks: different places in the series
         :raises StackUnavailable: if one of the stacks cannot be measured
-        :raises SearchStopped: if there is no time left
+        :raises SearchStopped: if there is no time left, the machine stays busy, or most jobs are
+            unusable
         """
 
 
@@ -116,6 +145,7 @@ class StepSearch:
     :param unavailable: reason for each place that could not be measured
     :param remainder: a further difference; see :data:`REMAINDER_CHANCE`
     :param posterior: the last posterior
+    :param stopped: why the search was stopped; ``None`` if it was not
     """
 
     state: SearchState
@@ -128,6 +158,7 @@ class StepSearch:
     unavailable: dict[int, str]
     remainder: Remainder | None
     posterior: StepPosterior | None
+    stopped: SearchStopped | None = None
 
     @property
     def jobs(self) -> int:
@@ -189,10 +220,10 @@ class _Search:
                     return self._result(SearchState.STEP, pair, comparison)
                 if self.looks >= LOOKS:
                     return self._result(SearchState.UNCONFIRMED, pair, comparison)
-        except SearchStopped:
+        except SearchStopped as stopped:
             if self.posterior is not None and self.posterior.none < 0.5:
                 pair = self.posterior.pair()
-            return self._result(SearchState.STOPPED, pair, comparison)
+            return replace(self._result(SearchState.STOPPED, pair, comparison), stopped=stopped)
 
     def _releases(self) -> list[int]:
         return [it for it in range(self.low, self.high + 1) if it not in self.unavailable]
@@ -221,7 +252,20 @@ class _Search:
                     return
                 self._measure(unseen[:2], 1)
                 continue
+            self._require_low_noise(posterior)
             self._measure(sorted(next_block(posterior)), 1)
+
+    def _require_low_noise(self, posterior: StepPosterior) -> None:
+        """:raises SearchStopped: if an answer is likely to need more jobs than the limit allows"""
+        if sum(job.usable for job in self.jobs) < NOISE_JOBS:
+            return
+        needed = likely_jobs(posterior)
+        if needed > HOPELESS * self.max_jobs:
+            raise SearchStopped(
+                StopReason.NOISE,
+                f"jobs of the same stack vary by {100 * posterior.noise:.0f} %, so an answer needs"
+                f" about {needed} jobs",
+            )
 
     def _within(self) -> list[MeasuredRate]:
         return [job for job in self.jobs if self.low <= job.release <= self.high]
@@ -252,7 +296,7 @@ class _Search:
 
     def _measure(self, stacks: Sequence[int], blocks: int) -> list[MeasuredRate]:
         if len(self.jobs) + len(stacks) * blocks > self.max_jobs:
-            raise SearchStopped
+            raise SearchStopped(StopReason.JOBS, f"the limit of {self.max_jobs} jobs was reached")
         try:
             measured = list(self.measurer.measure(stacks, blocks))
         except StackUnavailable as error:
@@ -261,9 +305,16 @@ class _Search:
         self.jobs += measured
         for stack in stacks:
             own = [job for job in self.jobs if job.release == stack]
-            if len(own) >= MIN_JOBS and not any(job.usable for job in own):
+            if len(own) >= MIN_JOBS and self._is_at_fault(stack, own):
                 self.unavailable[stack] = f"none of its {len(own)} jobs was usable"
         return measured
+
+    def _is_at_fault(self, stack: int, own: Sequence[MeasuredRate]) -> bool:
+        """Whether all jobs of a stack are unusable, and not because the machine is unstable."""
+        if any(job.usable for job in own):
+            return False
+        others = [job.usable for job in self.jobs if job.release != stack]
+        return all(job.failed for job in own) or sum(others) > len(others) / 2
 
     def _confirm(self, pair: tuple[int, int]) -> Comparison | None:
         """Measure fresh blocks of the pair until its next look, and compare it.
@@ -278,7 +329,7 @@ class _Search:
         fresh = self.fresh.setdefault(pair, [])
         affordable = (self.max_jobs - len(self.jobs)) // 2
         if affordable < min(blocks, MIN_JOBS):
-            raise SearchStopped
+            raise SearchStopped(StopReason.JOBS, f"the limit of {self.max_jobs} jobs was reached")
         self.progress(SearchProgress(len(self.jobs), self.posterior, pair))
         measured = self._measure(pair, min(blocks, affordable))
         if not measured:
@@ -336,6 +387,18 @@ def planned_blocks(effect: float, noise: float) -> list[int]:
     for look in range(1, len(sizes)):
         sizes[look] = max(sizes[look], sizes[look - 1] + 1, MIN_JOBS)
     return [later - earlier for earlier, later in itertools.pairwise(sizes)]
+
+
+def likely_jobs(posterior: StepPosterior) -> int:
+    """Jobs that the most probable answer is likely to need, which grow with the noise squared.
+
+    "No step" needs two ends whose difference has an error of a third of the smallest step, which
+    makes a step a hundred times less likely. A step needs its first look.
+    """
+    if posterior.none >= 0.5:
+        return math.ceil(4 * (3 * posterior.noise / math.log1p(STEP_SIZES[0])) ** 2)
+    effect = float(posterior.effect[posterior.best])
+    return 2 * planned_blocks(effect, posterior.noise)[0]
 
 
 def confirming_blocks(effect: float, noise: float) -> int:

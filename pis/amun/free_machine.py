@@ -39,11 +39,24 @@ def free_machine(
         while not _bound(lock):
             cause = "another measurement runs on this machine"
             waits = _pause(until, cause, on_wait, waits)
-        waits = False
-        while most_busy < 1 and (share := busy_share()) > most_busy:
-            cause = f"other processes use {share:.0%} of the processors"
-            waits = _pause(until, cause, on_wait, waits)
+        if most_busy < 1:
+            wait_until_quiet(until - time.monotonic(), most_busy, on_wait)
         yield
+
+
+def wait_until_quiet(
+    wait_s: float, most_busy: float, on_wait: Callable[[str], None] = lambda _cause: None
+) -> None:
+    """Wait until other processes use little of the processors.
+
+    :param most_busy: share of all processors that they may use
+    :param on_wait: called once with the cause, if this waits
+    :raises MachineBusy: after ``wait_s``
+    """
+    until, waits = time.monotonic() + wait_s, False
+    while (share := busy_share()) > most_busy:
+        cause = f"other processes use {share:.0%} of the processors"
+        waits = _pause(until, cause, on_wait, waits)
 
 
 def _bound(lock: socket.socket) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from adviser.bisect.search import find_step
-from cli.bisect_measurer import SearchFolder, StackSeries
+from adviser.bisect.search import SearchStopped, StopReason, find_step
+from cli.bisect_measurer import MachineGuard, SearchFolder, StackSeries
 from cli.bisect_view import print_searches
 from cli.main import run, thoth
 from common.errors import InvalidArgument
@@ -92,6 +96,49 @@ def test_the_answer_names_the_pair_the_interval_and_what_was_skipped(
     assert (document["state"], document["before"]) == ("step", "numpy 8")
     assert document["confirmation"]["interval_high_pct"] < 0
     assert document["jobs"] == document["search_jobs"] + document["confirming_jobs"]
+
+
+def test_a_stopped_search_says_why_and_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    search = find_step(PlantedMeasurer(step_levels(16, {9: -0.2}), 1), 16, max_jobs=8)
+    print_searches([(SERIES, search)], Path("out"), as_json=False)
+    assert "the limit of 8 jobs was reached; most probable so far: numpy" in (
+        capsys.readouterr().out
+    )
+    for reason in StopReason:
+        stopped = replace(search, stopped=SearchStopped(reason, "this is why"))
+        print_searches([(SERIES, stopped)], Path("out"), as_json=False)
+        assert "this is why; most probable" in capsys.readouterr().out
+        print_searches([(SERIES, stopped)], Path("out"), as_json=True)
+        document = json.loads(capsys.readouterr().out)["searches"][0]
+        assert document["stopped"] == {"reason": reason.value, "message": "this is why"}
+
+
+def test_jobs_wait_for_a_quiet_machine_and_the_search_stops_if_it_stays_busy() -> None:
+    busy = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(os.cpu_count() or 1)
+    ]
+    causes: list[str] = []
+    try:
+        guard = MachineGuard(0, causes.append)
+        guard.jobs_started(0)  # nothing to run: a finished search needs no quiet machine
+        with pytest.raises(SearchStopped, match="other processes use") as stopped:
+            guard.jobs_started(1)
+        MachineGuard(None, causes.append).jobs_started(1)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert stopped.value.reason is StopReason.BUSY
+
+
+def test_a_run_stops_when_most_of_its_jobs_cannot_be_used() -> None:
+    guard = MachineGuard(None, lambda _cause: None)
+    for _ in range(20):
+        guard.job_finished(None, {"exit_code": 1})
+    with pytest.raises(SearchStopped, match="20 of 20 jobs failed or were unstable") as stopped:
+        guard.jobs_started(1)
+    assert stopped.value.reason is StopReason.UNSTABLE
 
 
 def test_no_step_is_printed_as_an_answer(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pytest
 
-from adviser.bisect.search import SearchState, StackUnavailable, find_step
+from adviser.bisect.posterior import MeasuredRate
+from adviser.bisect.search import SearchState, StackUnavailable, StopReason, find_step
 from adviser.scoring.verdicts import Verdict
 from tests.factories.planted_steps import PlantedMeasurer, heavy_noise, step_levels
 
@@ -74,7 +77,47 @@ def test_a_limit_of_jobs_is_kept_and_the_search_says_so() -> None:
     levels = step_levels(RELEASES, {30: 0.05})
     search = find_step(PlantedMeasurer(levels, 1), RELEASES, max_jobs=10)
     assert search.state is SearchState.STOPPED
+    assert search.stopped is not None
+    assert search.stopped.reason is StopReason.JOBS
     assert search.jobs <= 10
+
+
+def test_jobs_that_vary_too_much_for_an_answer_end_the_search_early() -> None:
+    search = find_step(PlantedMeasurer(step_levels(4, {}), 1, sd=0.4), 4)
+    assert search.state is SearchState.STOPPED
+    assert search.stopped is not None
+    assert search.stopped.reason is StopReason.NOISE
+    assert "vary by" in search.stopped.message
+    assert search.jobs < 50
+
+
+@dataclass
+class _Unusable:
+    """Gives no usable job of some stacks."""
+
+    stacks: frozenset[int]
+    failed: bool
+    measurer: PlantedMeasurer
+
+    def measure(self, stacks: Sequence[int], blocks: int) -> Sequence[MeasuredRate]:
+        return [
+            MeasuredRate(it.release, it.block, math.nan, self.failed)
+            if it.release in self.stacks
+            else it
+            for it in self.measurer.measure(stacks, blocks)
+        ]
+
+
+def test_a_stack_is_skipped_only_if_it_fails_or_the_others_are_stable() -> None:
+    planted = PlantedMeasurer(step_levels(4, {2: 0.2}), 1)
+    one = find_step(_Unusable(frozenset({3}), False, planted), 4)
+    assert (one.unavailable.keys(), one.pair) == ({3}, (1, 2))
+    planted = PlantedMeasurer(step_levels(4, {2: 0.2}), 1)
+    both = find_step(_Unusable(frozenset({0, 3}), True, planted), 4)
+    assert (both.unavailable.keys(), both.pair) == ({0, 3}, (1, 2))
+    planted = PlantedMeasurer(step_levels(4, {2: 0.2}), 1)
+    noisy = find_step(_Unusable(frozenset({0, 3}), False, planted), 4, max_jobs=40)
+    assert (noisy.unavailable, noisy.state) == ({}, SearchState.STOPPED)
 
 
 def test_the_same_results_lead_to_the_same_measurements() -> None:

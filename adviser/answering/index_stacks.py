@@ -1,0 +1,106 @@
+"""The best stack of requirements over one index, without the stores; see :class:`IndexStacks`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from adviser.advise import Advice, Resolver, SnapshotAndEvidence
+from adviser.answering.index_memory import IndexMemory
+from adviser.answering.index_resolution import IndexResolution
+from adviser.answering.index_selection import asked_indexes
+from adviser.answering.index_snapshot import IndexSnapshot
+from adviser.answering.limited_reader import LimitedReader, ReadingTime
+from adviser.projects.parsing import REQUIREMENTS_TXT, parse_project
+from adviser.resolver.checker import check_stack
+from adviser.scoring.criteria import RecommendationType
+from adviser.stack_request import RequestOptions, StackRequest
+from common.environments import Environment
+from common.errors import IndexFault, IndexProblem, ProjectError
+from common.index.client import IndexClient
+from common.index.configuration import index_of
+from common.settings import Settings
+from graph.candidates import AbsenceReason, IndexesSilent
+from graph.evidence import Evidence
+
+
+class NoValidStack(ProjectError):
+    """No stack meets the requirements; the message says why."""
+
+
+class IndexStacks:
+    """Resolves requirements by the newest releases, from wheels of one index.
+
+    Pages and metadata that were read are kept for the next stack.
+
+    :param index: its name in the settings
+    """
+
+    def __init__(
+        self, settings: Settings, index: str, environment: Environment, resolver: Resolver
+    ) -> None:
+        self._settings = settings
+        self._index = index
+        self._environment = environment
+        self._resolver = resolver
+        self._memory = IndexMemory(settings.index_page_age_s)
+        self._evidence = Evidence(datetime.now(UTC))
+
+    def best(self, requirements: Sequence[str]) -> dict[str, str]:
+        """The version of each package of the best stack, checked independently of the resolver.
+
+        :param requirements: such as ``numpy==2.1.0``
+        :raises NoValidStack: with the conflict
+        :raises IndexProblem: if the index does not answer
+        """
+        return asyncio.run(self._best(self._request(requirements)))
+
+    def _request(self, requirements: Sequence[str]) -> StackRequest:
+        text = "".join(f"{it}\n" for it in requirements)
+        project = parse_project({REQUIREMENTS_TXT: text.encode()})
+        options = RequestOptions(
+            only_wheels=True, indexes=asked_indexes(self._settings, project, [self._index])
+        )
+        return StackRequest(project, self._environment, RecommendationType.LATEST, options)
+
+    async def _best(self, request: StackRequest) -> dict[str, str]:
+        index = index_of(self._settings, self._index)
+        async with IndexClient(self._settings, index) as client:
+            reader = LimitedReader(client, ReadingTime(self._settings.index_time_s))
+            resolution = IndexResolution(
+                request, {index.name: reader}, self._known, self._resolver,
+                memory=self._memory.for_request(request, {index.name: index.url}),
+            )  # fmt: skip
+            try:
+                advice = await resolution.advise()
+            except IndexesSilent as error:
+                raise IndexProblem(IndexFault.UNREACHABLE, str(error), retryable=True) from error
+        if advice.best is None:
+            _require_answers(resolution)
+            raise NoValidStack(_conflict(advice, resolution))
+        resolution.keep()
+        if faults := check_stack(advice.universe, advice.best):
+            raise NoValidStack(f"the resolver's stack is invalid: {faults[0]}")
+        return advice.best.versions()
+
+    def _known(self, listed: IndexSnapshot) -> SnapshotAndEvidence:
+        return listed.freeze(), self._evidence
+
+
+def _require_answers(resolution: IndexResolution) -> None:
+    """:raises IndexProblem: if something could not be read now, so that nothing is proven"""
+    for name, absence in sorted(resolution.listed.absences.items()):
+        if absence.reason is AbsenceReason.UNAVAILABLE:
+            raise IndexProblem(IndexFault.UNREACHABLE, f"{name}: {absence.message}", retryable=True)
+    for name, package in sorted(resolution.listed.packages.items()):
+        if not package.is_complete:
+            message = f"{name}: not all metadata could be read from {package.index}"
+            raise IndexProblem(IndexFault.UNREACHABLE, message, retryable=True)
+
+
+def _conflict(advice: Advice, resolution: IndexResolution) -> str:
+    """Why there is no stack, in one line."""
+    conflict = advice.resolution.conflict
+    steps = [] if conflict is None else [it.message for it in conflict.steps]
+    return "; ".join([*steps, *resolution.unmet().values()]) or "no stack was found in time"
