@@ -214,7 +214,7 @@ def plan_batches(
         planned.update(subject for it in stacks for subject in it.releases)
         for it in batch:
             without.setdefault(it.release.key.subject, "no stack that can be measured contains it")
-        if len(stacks) > 2:
+        if any(it.releases for it in stacks):  # else only the advised stack is left
             counts["batches"] += 1
             counts["jobs"] += first.blocks * len(stacks)
             _store(stores, night, batch, stacks)

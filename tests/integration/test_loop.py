@@ -220,6 +220,24 @@ def test_a_release_that_no_indicator_can_measure_ends_with_its_reason(
     assert "matmul measures numpy, which the lock does not have" in (release.reason or "")
 
 
+def test_a_batch_without_the_stack_of_any_release_is_not_planned(
+    stores: Stores, night_settings: Settings, index: Index
+) -> None:
+    for version in ("0.9", "1.0"):
+        index.add_wheel("numpy", version)
+    lock = b"numpy==0.9\nlib==1.0\n"  # the advised stack has numpy 1.0
+    watch(stores, {"requirements.in": b"numpy\nlib\n", "requirements.txt": lock})
+    night(night_settings)
+    index.add_wheel("lib", "2.0", metadata="Requires-Dist: numpy<1\n")
+    index.facts["lib-2.0-py3-none-any.whl"]["hashes"] = {}  # so it cannot be locked
+    assert night(night_settings).problem is None
+    with stores.engine.connect() as connection:
+        (release,) = releases_in(connection)
+        assert batches_of_night(connection, 2) == []
+    assert release.state is LoopState.RESOLVABLE
+    assert release.reason == "no stack that can be measured contains it"
+
+
 def test_a_night_counts_once_and_a_watch_waits_for_its_releases(
     stores: Stores, night_settings: Settings
 ) -> None:
