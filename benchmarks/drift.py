@@ -4,16 +4,21 @@ A series has the mean of one run a night, with a standard deviation of 3 %. The 
 night 54, seen after six nights, or 10 % in night 50, seen after five. Each series is judged once.
 The last rows judge fewer series again every night, by the rule of announcements.
 
-``python -m benchmarks.drift COUNT PATH`` also writes the series of each case to a file, one line of
-rates each, for other detectors.
+``--otava PYTHON`` judges the same series with Apache Otava, too, a detector of the same purpose
+(Fleming et al. 2023, doi:10.1145/3578244.3583719), with its default options. PYTHON is the
+interpreter of an environment that has it, because its requirements conflict with ours::
+
+    uv venv /tmp/otava && uv pip install --python /tmp/otava/bin/python apache-otava==0.8.0
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
+import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +28,13 @@ from adviser.scoring.drift import FIRST_NIGHT, nightly_steps, steps
 SERIES, SEED, NIGHTS, SD = 3000, 5, 60, 0.03
 #: One of this many series is judged every night, because each takes forty looks.
 NIGHTLY_SHARE = 3
+#: Reads series of rates as JSON, and prints the share in which Otava finds a change point.
+_OTAVA = """
+import json, sys
+from otava.analysis import compute_change_points
+series = json.load(sys.stdin)
+print(sum(bool(compute_change_points(it)[0]) for it in series) / len(series))
+"""
 #: Runs before the first night, so that the series is stationary.
 _BEFORE = 50
 
@@ -47,21 +59,34 @@ def _steady(draw: np.random.Generator, count: int, correlation: float) -> NDArra
     return scaled
 
 
-def main(count: int = SERIES, folder: Path | None = None) -> None:
-    """Print the share of series with a step.
-
-    :param folder: where to write the series
-    """
+def main(arguments: Sequence[str] = ()) -> None:
+    """Print the share of series with a step."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.drift")
+    parser.add_argument("--series", type=int, default=SERIES, help="number of series of each case")
+    parser.add_argument("--otava", metavar="PYTHON", help="interpreter that can import otava")
+    options = parser.parse_args(arguments)
+    count, otava = options.series, options.otava
     print(f"{count} series a case, standard deviation {SD:.0%}, seed {SEED}")
+    if otava is None:
+        print("without Otava: --otava names no interpreter that has it")
+    print(f"{'':<58}    ours{'' if otava is None else '   Otava'}")
     for name, series in cases(count):
         share = sum(bool(steps(row)) for row in series.tolist()) / count
-        print(f"{name:<58} {share:7.2%}", flush=True)
-        if folder is not None:
-            np.savetxt(folder / f"{name}.txt", np.exp(series))
+        other = "" if otava is None else f" {_otava_share(otava, series):7.2%}"
+        print(f"{name:<58} {share:7.2%}{other}", flush=True)
     few = max(1, count // NIGHTLY_SHARE)
     for name, series in cases(few):
         share = sum(map(_announced, series.tolist())) / few
         print(f"{'every night, ' + name:<58} {share:7.2%}", flush=True)
+
+
+def _otava_share(python: str, series: NDArray[np.float64]) -> float:
+    """The share of series in which Otava finds a change point."""
+    done = subprocess.run(
+        [python, "-c", _OTAVA], input=json.dumps(np.exp(series).tolist()), text=True,
+        capture_output=True, check=True,
+    )  # fmt: skip
+    return float(done.stdout)
 
 
 def _announced(series: list[float]) -> bool:
@@ -71,7 +96,4 @@ def _announced(series: list[float]) -> bool:
 
 
 if __name__ == "__main__":
-    main(
-        int(sys.argv[1]) if len(sys.argv) > 1 else SERIES,
-        Path(sys.argv[2]) if len(sys.argv) > 2 else None,
-    )
+    main(sys.argv[1:])
