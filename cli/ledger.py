@@ -31,16 +31,16 @@ def ledger(settings: Settings, update: bool, as_json: bool) -> None:
         if update:
             from adviser.resolver.worker import ResolverWorker
 
-            with ResolverWorker() as worker, progress_bars("advices") as bars:
+            with ResolverWorker() as worker, progress_bars("advice") as bars:
                 counts = score_past_advice(
                     stores.engine,
                     settings,
                     worker.resolve,
-                    on_advice=lambda done, advices: bars.update("advices", done, advices),
+                    on_advice=lambda done, advices: bars.update("advice", done, advices),
                 )
             click.echo(f"{counted(counts.scored, 'new score')}", err=True)
             if counts.unreadable:
-                unreadable = counted(counts.unreadable, "advice", "advices")
+                unreadable = counted(counts.unreadable, "piece of advice", "pieces of advice")
                 click.echo(f"{unreadable} of another version cannot be read", err=True)
         months = recorded_ledger(stores.engine)
     if as_json:
@@ -58,7 +58,7 @@ def ledger(settings: Settings, update: bool, as_json: bool) -> None:
 
 def _table(months: list[LedgerMonth]) -> Table:
     table = Table(
-        [Column("month"), Column("advices", right=True), Column("still best", wraps=True),
+        [Column("month"), Column("advice", right=True), Column("still best", wraps=True),
          Column("regret, points", right=True), Column("regret, %", right=True),
          Column("interval holds", wraps=True), Column("expected", right=True),
          Column("contradicted", wraps=True), Column("faster:slower", right=True),

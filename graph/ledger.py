@@ -95,8 +95,9 @@ class LedgerMonth:
 
     :param month: such as ``2026-01``
     :param advices: advice with a stack
-    :param outcomes: number of advices by :class:`AdviceOutcome`
-    :param still_best: advices that are still best, among those that are best, surpassed or refused
+    :param outcomes: number of pieces of advice by :class:`AdviceOutcome`
+    :param still_best: pieces of advice that are still best, among those that are best, surpassed or
+        refused
     :param mean_regret_points: mean of :attr:`AdviceScore.regret_points`
     :param worst_regret_points: largest of them
     :param worst_advice: identifier of the advice with the largest regret

@@ -646,8 +646,8 @@ class NativeEnvironmentInterface(Base):
 class AdviceRow(Base):
     """An advice, which may have no recommended stack.
 
-    The inputs of an advice are documents identified by their content, so advices can share a
-    snapshot.
+    The inputs of an advice are documents identified by their content, so pieces of advice can
+    share a snapshot.
     """
 
     __tablename__ = "advice"
@@ -725,7 +725,7 @@ class RequestRow(Base):
 class ClaimRow(Base):
     """A verdict on a measured stack compared with another stack; its content identifies it.
 
-    Equal evidence gives equal claims, so several advices may share a row.
+    Equal evidence gives equal claims, so several pieces of advice may share a row.
     """
 
     __tablename__ = "claims"

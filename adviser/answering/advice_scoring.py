@@ -41,8 +41,8 @@ from graph.snapshot import Snapshot
 class ScoringCounts:
     """What a run of :func:`score_past_advice` did.
 
-    :param known: advices that already had a score for this knowledge
-    :param unreadable: advices whose documents this version cannot read
+    :param known: pieces of advice that already had a score for this knowledge
+    :param unreadable: pieces of advice whose documents this version cannot read
     """
 
     scored: int = 0
@@ -64,7 +64,7 @@ def score_past_advice(
     repeated at any time. Without new knowledge it stores nothing.
 
     :param now: the time of the evidence; by default the current time
-    :param on_advice: called with the numbers of finished advices and of all advices
+    :param on_advice: called with the numbers of finished pieces of advice and of all
     :raises StoreUnavailable: if a store cannot be read
     """
     moment = now or datetime.now(UTC)

@@ -37,9 +37,9 @@ class LedgerMonthSchema(Schema):
     """The ledger of the advice of one month."""
 
     month = text("The month, UTC.", "2026-01")
-    advices = integer("Number of scored advices.", 40)
-    outcomes = json_object("Number of advices by outcome.")
-    still_best = _share("Advices that are still best, among those that were tested.")
+    advices = integer("Number of scored pieces of advice.", 40)
+    outcomes = json_object("Number of pieces of advice by outcome.")
+    still_best = _share("Advice that is still best, among the tested pieces.")
     mean_regret_points = number("Mean regret in score points.", 0.1, null=True)
     worst_regret_points = number("Largest regret in score points.", 1.5, null=True)
     mean_regret_pct = number("Mean regret in speed, %.", 0.5, null=True)

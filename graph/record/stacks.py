@@ -80,7 +80,7 @@ class StackHead:
     """A set of package versions.
 
     :param inspections: number of inspections of the stack
-    :param advised: number of advices that recommend the stack
+    :param advised: number of pieces of advice that recommend the stack
     :param document_id: the first document that contained it
     """
 

@@ -122,7 +122,7 @@ logger = logging.getLogger(__name__)
 
 #: Limits for the differences in a report, and for quarantine entries about one document.
 NAMED, _KEPT = 1_000, 20
-#: Number of advices that one run computes again.
+#: Number of pieces of advice that one run computes again.
 REPLAYS = 20
 
 
@@ -200,7 +200,7 @@ class RecordReport:
 class VerificationRun:
     """State of a run, for use by verifiers.
 
-    :param replays: number of advices that may still be computed again
+    :param replays: number of pieces of advice that may still be computed again
     :param counts: counts of verifiers, such as ``observations_refused``
     """
 
@@ -271,7 +271,7 @@ def verify_record(
 
     :param most: limit for compared documents; ``None`` for all
     :param seconds: time after which no batch is started; ``None`` for no limit
-    :param replays: number of advices to compute again
+    :param replays: number of pieces of advice to compute again
     :param progress: called with the number of compared documents and the total
     :raises StoreUnavailable: if PostgreSQL or the document store does not answer
     """

@@ -88,7 +88,7 @@ def test_no_stack_is_exit_code_1_with_the_conflict_and_is_recorded_too(
     assert head.status == "infeasible"
 
 
-def test_advices_replay_byte_by_byte_with_other_threads(known: Stores, project: Path) -> None:
+def test_advice_replays_byte_by_byte_with_other_threads(known: Stores, project: Path) -> None:
     identifiers = [
         advised(known, project, "--type", kind, "--count", str(count))["metadata"]["document_id"]
         for kind, count in (("latest", 1), ("stable", 3), ("security", 2))

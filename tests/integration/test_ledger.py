@@ -75,7 +75,7 @@ def rows(stores: Stores) -> list[Any]:
 
 @pytest.fixture
 def scored(stores: Stores, tmp_path: Path) -> Stores:
-    """Two advices; later measurements show that the second recommends the slower release."""
+    """Two pieces of advice; by later measurements, the second recommends the slower release."""
     folder = tmp_path / "inspections"
     measure(stores, folder, 0, "2.2.0", 160.0)
     give(stores, planted(stores, 1, "numpy==2.1.0\n"))

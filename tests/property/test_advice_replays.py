@@ -1,4 +1,4 @@
-"""A hundred advices, answered again from their stored form, are the same bytes."""
+"""A hundred pieces of advice, answered again from their stored form, are the same bytes."""
 
 from __future__ import annotations
 
