@@ -76,16 +76,17 @@ def _list(
     from common.benchmark_results import result_document
     from graph.record.benchmark_list import benchmark_results, count_results
     from ingest.record import open_record
+    from pis.metrics import shared_metrics
 
-    wanted = _filter(chosen)
+    wanted, shared = _filter(chosen), shared_metrics()
     with open_record(settings) as engine, engine.connect() as connection:
         most = limit or (None if as_json else _TABLE_ROWS)
-        listed = (it.result for it in benchmark_results(connection, wanted, limit=most))
+        listed = (it.result for it in benchmark_results(connection, wanted, shared, limit=most))
         if as_json:
             print_json([result_document(it) for it in listed])
             return
         rows = list(listed)
-        total = count_results(connection, wanted, _COUNTED)
+        total = count_results(connection, wanted, shared, _COUNTED)
     _print(rows)
     if not total and not any(chosen.values()):
         click.echo("No results yet: read some with `thoth ingest benchmarks PATH`.")
@@ -127,6 +128,7 @@ def export(settings: Settings, /, form: str, **chosen: str | None) -> None:
     from ingest.benchmarks.readers.perfzero import perfzero_summaries
     from ingest.benchmarks.readers.pytorch_v3 import v3_record
     from ingest.record import open_record
+    from pis.metrics import shared_metrics
 
     left_out = 0
 
@@ -138,7 +140,7 @@ def export(settings: Settings, /, form: str, **chosen: str | None) -> None:
                 yield listed.result
 
     with open_record(settings) as engine, engine.connect() as connection:
-        results = measured(benchmark_results(connection, _filter(chosen)))
+        results = measured(benchmark_results(connection, _filter(chosen), shared_metrics()))
         if form == "perfzero":
             for summary in perfzero_summaries(results):
                 click.echo(canonical_json(summary))

@@ -8,7 +8,7 @@ missing key) and is never guessed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -137,6 +137,26 @@ class BenchmarkResult:
             raise ValueError(f"{self.metric.name}: {self.value} is not a finite number")
         if self.value is None and self.validity is Validity.VALID:
             raise ValueError(f"{self.metric.name}: a valid result needs a value")
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMetric:
+    """A metric that an indicator of ours measures by the definition of another system.
+
+    :param indicator: title of the indicator in documents, such as ``PiGemm``
+    :param parameters: what a job's parameters must contain
+    :param unit: what the unit of a job's rate must be; ``None`` for any unit
+    :param benchmark: name that the other system gives the benchmark
+    :param formula: the value of a job from the amount of work in a call and the seconds per call of
+        each repetition
+    """
+
+    indicator: str
+    parameters: Mapping[str, Parameter]
+    unit: str | None
+    benchmark: str
+    metric: Metric
+    formula: Callable[[float, Sequence[float]], float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from functools import cache
 from statistics import fmean, median, pstdev
 from typing import Any
 
-from common.benchmark_results import Aggregate, Direction, Metric
+from common.benchmark_results import Aggregate, Direction, Metric, Parameter, SharedMetric
 from common.units import SPOKEN, Unit
 from pis.catalogue import INDICATORS, indicator_of
 
@@ -115,6 +115,51 @@ def metric_values(
         if declared.aggregate in _OF_SAMPLES and len(seconds) > 1:
             samples = tuple(declared.formula(amount, (sample,)) for sample in seconds)
         yield MetricValue(declared, declared.formula(amount, seconds), samples)
+
+
+#: Parameters that decide which metrics an indicator measures.
+_CASES: dict[str, tuple[dict[str, Parameter], ...]] = {
+    "deepbench-rnn": ({"cell": "rnn"}, {"cell": "lstm"}, {"cell": "gru"}),
+    "frame-latency": ({"form": "frame"}, {"form": "tail"}),
+    "vips": ({"score": "vips"}, {"score": "vops"}),
+    "loadgen": (
+        {"scenario": "single-stream"}, {"scenario": "multi-stream"}, {"scenario": "server"},
+        {"scenario": "offline"},
+    ),
+}  # fmt: skip
+
+
+@cache
+def shared_metrics() -> tuple[SharedMetric, ...]:
+    """The metrics of indicators whose definitions are those of other systems.
+
+    >>> {it.metric.definition for it in shared_metrics() if it.indicator == "PiGemm"}
+    {'deepbench-1'}
+    """
+    return tuple(
+        SharedMetric(
+            indicator_of(name).title,
+            parameters,
+            unit,
+            declared.benchmark,
+            declared.metric,
+            declared.formula,
+        )
+        for name in _DECLARED
+        for parameters in _CASES.get(name, ({},))
+        for declared, unit in _by_unit(name, parameters)
+        if not declared.metric.definition.startswith("thoth-")
+    )
+
+
+def _by_unit(
+    name: str, parameters: Mapping[str, Parameter]
+) -> Iterator[tuple[DeclaredMetric, Unit | None]]:
+    """Metrics with the unit of the rate that they need; networks also take sequences."""
+    unit = _default_unit(name)
+    of_any = {it.metric for it in metrics_of(name, parameters, Unit.TOKENS_PER_SECOND)}
+    for declared in metrics_of(name, parameters, unit):
+        yield declared, None if declared.metric in of_any else unit
 
 
 #: Units of the rates with default parameters, where they are not FLOP/s.

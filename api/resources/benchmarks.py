@@ -27,6 +27,7 @@ from api.schema_fields import (
 from common.benchmark_results import Aggregate, Direction, Validity, result_document
 from graph.record.benchmark_list import BenchmarkFilter, benchmark_results
 from graph.record.tokens import Scope
+from pis.metrics import shared_metrics
 
 _VALIDITIES = [it.value for it in Validity]
 
@@ -99,7 +100,8 @@ class BenchmarksResource(MethodView):
         if "validity" in selection:
             selection["validity"] = Validity(selection["validity"])
         with reading() as (connection, progress):
-            find = partial(benchmark_results, connection, BenchmarkFilter(**selection))
+            chosen = BenchmarkFilter(**selection)
+            find = partial(benchmark_results, connection, chosen, shared_metrics())
             results = page(query, _RESULTS, find, progress)
         items = []
         for listed in results["items"]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from sqlalchemy import Connection
 
+from common.benchmark_results import SharedMetric
 from graph.record.benchmark_results import (
     BenchmarkFilter,
     ListedResult,
@@ -21,20 +22,23 @@ __all__ = ["BenchmarkFilter", "benchmark_results", "count_results"]
 def benchmark_results(
     connection: Connection,
     chosen: BenchmarkFilter,
+    shared: Sequence[SharedMetric] = (),
     *,
     after: tuple[int, str, int] | None = None,
     limit: int | None = None,
 ) -> Iterator[ListedResult]:
     """Results that match, in a fixed order.
 
+    :param shared: metrics that our own inspections have by definitions of other systems
     :param after: ``own``, ``entry_id`` and ``position`` of the last result of the previous page
     """
-    return islice(_results(connection, chosen, after, limit), limit)
+    return islice(_results(connection, chosen, shared, after, limit), limit)
 
 
 def _results(
     connection: Connection,
     chosen: BenchmarkFilter,
+    shared: Sequence[SharedMetric],
     after: tuple[int, str, int] | None,
     limit: int | None,
 ) -> Iterator[ListedResult]:
@@ -46,10 +50,15 @@ def _results(
             yield listed
             left = None if left is None else left - 1
     if left is None or left > 0:
-        yield from own_results(connection, chosen, after=place if begun else None, limit=left)
+        after_own = place if begun else None
+        yield from own_results(connection, chosen, shared, after=after_own, limit=left)
 
 
-def count_results(connection: Connection, chosen: BenchmarkFilter, most: int) -> int:
+def count_results(
+    connection: Connection, chosen: BenchmarkFilter, shared: Sequence[SharedMetric], most: int
+) -> int:
     """Number of results that match; counts at most ``most``."""
     foreign = count_foreign(connection, chosen, most)
-    return foreign if foreign == most else foreign + count_own(connection, chosen, most - foreign)
+    if foreign == most:
+        return most
+    return foreign + count_own(connection, chosen, shared, most - foreign)

@@ -6,7 +6,7 @@ is stored for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
 
@@ -18,16 +18,20 @@ from common.benchmark_results import (
     Direction,
     MeasuredFile,
     Metric,
+    SharedMetric,
     Validity,
 )
+from common.formats.json_documents import canonical_json
 from common.units import Unit
 from graph.record.benchmark_results import BenchmarkFilter, ListedResult, pattern_of
 
 #: Key of our own inspections among the benchmark systems.
 OWN_SYSTEM = "thoth"
 
-#: Metrics of a group of jobs; the number is part of a result's position.
+#: Metrics by the definition of the script; those by the definitions of other systems follow.
 _METRICS = ("median_elapsed", "median_rate", "median_corrected_rate")
+#: A result's position is that of its first job, times this, plus the number of its metric.
+_NUMBERS = 64
 
 #: Groups of jobs, in the order of their inspections. Grouping inside each inspection lets a page
 #: read no further than it needs.
@@ -35,7 +39,7 @@ _GROUPS = """
 FROM inspections AS inspection
 CROSS JOIN LATERAL (
     SELECT min(position) AS position, min(indicator_id) AS indicator_id,
-           min(hardware_digest) AS hardware_digest, environment_digest,
+           min(hardware_digest) AS hardware_digest, environment_digest, comparison_key,
            (array_agg(parameters))[1] AS parameters, min(device) AS device, min(unit) AS unit,
            min(correction) AS correction, min(started_at) AS started_at, min(threads) AS threads,
            array_agg(elapsed_s ORDER BY position) FILTER (WHERE rate IS NOT NULL) AS elapsed,
@@ -51,34 +55,60 @@ CROSS JOIN LATERAL (
 JOIN indicators AS indicator USING (indicator_id)
 JOIN hardware AS machine ON machine.digest = jobs.hardware_digest
 JOIN runtime_environments AS environment ON environment.digest = jobs.environment_digest
-CROSS JOIN (VALUES (0, 'median_elapsed'), (1, 'median_rate'), (2, 'median_corrected_rate'))
-    AS metric (number, name)
+CROSS JOIN LATERAL (
+    SELECT number, name, indicator.name AS benchmark
+    FROM (VALUES (0, 'median_elapsed'), (1, 'median_rate'), (2, 'median_corrected_rate'))
+        AS own (number, name)
+    UNION ALL
+    SELECT number, name, benchmark
+    FROM unnest(
+        CAST(:numbers AS integer[]), CAST(:indicators AS text[]), CAST(:parameters AS jsonb[]),
+        CAST(:units AS text[]), CAST(:benchmarks AS text[]), CAST(:metrics AS text[])
+    ) AS shared (number, indicator, parameters, unit, benchmark, name)
+    WHERE shared.indicator = indicator.name AND jobs.parameters @> shared.parameters
+      AND (shared.unit IS NULL OR shared.unit = jobs.unit)
+) AS metric
 WHERE CASE metric.number
-    WHEN 0 THEN measured > 0
     WHEN 1 THEN true
-    ELSE measured > 0 AND correction IS NOT NULL
+    WHEN 2 THEN measured > 0 AND correction IS NOT NULL
+    ELSE measured > 0
 END
 """
 _VALIDITY = """
 CASE WHEN measured = 0 THEN 'failed' WHEN quarantine_reason IS NOT NULL THEN 'invalid'
      ELSE 'valid' END
 """
-_POSITION = "jobs.position * 3 + metric.number"
+_POSITION = f"jobs.position * {_NUMBERS} + metric.number"
 _COLUMNS = f"""
 SELECT inspection.document_id AS entry_id, {_POSITION} AS position, inspection.name AS source,
-       indicator.name AS benchmark, indicator.component, indicator.script_sha256,
-       metric.name AS metric, {_VALIDITY} AS validity, machine.label, machine.identity,
+       metric.benchmark, indicator.name AS indicator, indicator.component,
+       indicator.script_sha256, metric.name AS metric, metric.number,
+       {_VALIDITY} AS validity, machine.label, machine.identity,
        environment.python_version, environment.cuda_version, environment.os_name,
        environment.os_version, jobs.*, inspection.created_at,
        (SELECT jsonb_object_agg(name, version)
         FROM stack_packages JOIN package_versions USING (purl)
         WHERE stack_packages.stack_digest = inspection.stack_digest) AS packages,
-       cpu_of(machine.label, machine.identity) AS cpu
+       cpu_of(machine.label, machine.identity) AS cpu,
+       CASE WHEN metric.number >= {len(_METRICS)} THEN (
+           SELECT jsonb_agg(jsonb_build_array(rate, elapsed_s, repetitions_s) ORDER BY position)
+           FROM observations AS job
+           WHERE job.document_id = inspection.document_id AND rate IS NOT NULL
+             AND job.comparison_key = jobs.comparison_key
+             AND job.environment_digest = jobs.environment_digest
+       ) END AS timed
 """
 _CONDITIONS = {
-    "benchmark": "lower(indicator.name) = lower(:benchmark)",
+    "benchmark": "lower(metric.benchmark) = lower(:benchmark)",
     "metric": "metric.name = :metric",
-    "hardware": "machine.label ILIKE :hardware",
+    "hardware": """
+        (machine.label ILIKE :hardware
+         OR hardware_model(:part) <> '' AND (
+             strpos(hardware_model(cpu_of(machine.label, machine.identity)),
+                    hardware_model(:part)) > 0
+             OR strpos(hardware_model(machine.identity #>> '{gpus,0,name}'),
+                       hardware_model(:part)) > 0))
+    """,
     "validity": f"{_VALIDITY} = :validity",
     "software": """
         (lower(:software) = 'python' AND environment.python_version IS NOT NULL
@@ -93,17 +123,19 @@ _CONDITIONS = {
 def own_results(
     connection: Connection,
     chosen: BenchmarkFilter,
+    shared: Sequence[SharedMetric] = (),
     *,
     after: tuple[str, int] | None = None,
     limit: int | None = None,
 ) -> Iterator[ListedResult]:
     """Results of our own inspections, ordered by inspection and position.
 
+    :param shared: metrics by definitions of other systems, which results of these systems also have
     :param after: inspection and position of the last result of the previous page
     """
     if chosen.system not in (None, OWN_SYSTEM):
         return
-    conditions, values = _filtered(chosen)
+    conditions, values = _filtered(chosen, shared)
     if after is not None:
         # The first condition lets PostgreSQL begin at the inspection.
         conditions += f" AND inspection.document_id >= :entry AND ({_AFTER})"
@@ -114,33 +146,54 @@ def own_results(
         values["limit"] = limit
     streamed = text(query).execution_options(yield_per=1_000)
     for row in connection.execute(streamed, values):
-        yield ListedResult(1, row.entry_id, row[1], _result(row))
+        yield ListedResult(1, row.entry_id, row[1], _result(row, shared))
 
 
 _AFTER = f"inspection.document_id > :entry OR {_POSITION} > :position"
 
 
-def count_own(connection: Connection, chosen: BenchmarkFilter, most: int) -> int:
+def count_own(
+    connection: Connection, chosen: BenchmarkFilter, shared: Sequence[SharedMetric], most: int
+) -> int:
     """Number of results of our own inspections that match; counts at most ``most``."""
     if chosen.system not in (None, OWN_SYSTEM):
         return 0
-    conditions, values = _filtered(chosen)
+    conditions, values = _filtered(chosen, shared)
     query = f"SELECT count(*) FROM (SELECT{_GROUPS}{conditions} LIMIT :most) AS matching"
     return int(connection.execute(text(query), {**values, "most": most}).scalar_one())
 
 
-def _filtered(chosen: BenchmarkFilter) -> tuple[str, dict[str, Any]]:
+def _filtered(
+    chosen: BenchmarkFilter, shared: Sequence[SharedMetric]
+) -> tuple[str, dict[str, Any]]:
     values = {name: getattr(chosen, name) for name in _CONDITIONS}
     values = {name: value for name, value in values.items() if value is not None}
-    if "hardware" in values:
-        values["hardware"] = pattern_of(values["hardware"])
+    conditions = "".join(f" AND {_CONDITIONS[name]}" for name in values)
+    if chosen.hardware is not None:
+        values |= {"hardware": pattern_of(chosen.hardware), "part": chosen.hardware}
     if chosen.validity is not None:
         values["validity"] = chosen.validity.value
-    return "".join(f" AND {_CONDITIONS[name]}" for name in values), values
+    values |= {
+        "numbers": [len(_METRICS) + number for number in range(len(shared))],
+        "indicators": [it.indicator for it in shared],
+        "parameters": [canonical_json(dict(it.parameters)).decode() for it in shared],
+        "units": [it.unit for it in shared],
+        "benchmarks": [it.benchmark for it in shared],
+        "metrics": [it.metric.name for it in shared],
+    }
+    return conditions, values
 
 
-def _result(row: Row[Any]) -> BenchmarkResult:
-    samples, metric = _measured(row)
+def _result(row: Row[Any], shared: Sequence[SharedMetric]) -> BenchmarkResult:
+    if row.number < len(_METRICS):
+        samples, metric = _measured(row)
+    else:
+        by_definition = shared[row.number - len(_METRICS)]
+        metric = by_definition.metric
+        samples = tuple(
+            by_definition.formula(rate * elapsed_s, repetitions_s or (elapsed_s,))
+            for rate, elapsed_s, repetitions_s in row.timed
+        )
     return BenchmarkResult(
         system=OWN_SYSTEM,
         source=row.source,
@@ -162,7 +215,7 @@ def _result(row: Row[Any]) -> BenchmarkResult:
 
 def _measured(row: Row[Any]) -> tuple[tuple[float, ...], Metric]:
     """The samples of a metric, and the metric; a script is the definition of its values."""
-    definition = row.script_sha256 or f"{row.benchmark} of an unknown script"
+    definition = row.script_sha256 or f"{row.indicator} of an unknown script"
     if row.metric == "median_elapsed":
         samples = tuple(it * 1_000 for it in row.elapsed or () if it is not None)
         return samples, Metric(row.metric, "ms", Direction.LOWER, definition)

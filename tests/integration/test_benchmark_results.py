@@ -22,6 +22,7 @@ from graph.engine import Stores
 from tests.factories.benchmark_files import (
     DAWNBENCH_ENTRY,
     DAWNBENCH_TABLE,
+    DEEPBENCH_CONSOLE,
     DLBS_LOG,
     TF_CNN_LOG,
     VLLM_RECORDS,
@@ -29,6 +30,8 @@ from tests.factories.benchmark_files import (
 )
 from tests.factories.inspections import (
     inspection_files,
+    measured,
+    printed,
     specification_document,
     stack_jobs,
     write,
@@ -168,6 +171,35 @@ def test_own_inspections_are_in_the_same_list(stores: Stores, tmp_path: Path) ->
     assert [it["metric"]["name"] for it in json.loads(done.stdout)] == [
         "median_elapsed", "median_rate",
     ]  # fmt: skip
+
+
+def test_own_inspections_have_metrics_of_other_systems_where_definitions_agree(
+    stores: Stores, tmp_path: Path
+) -> None:
+    write_files(tmp_path / "others", {"gemm.txt": DEEPBENCH_CONSOLE})
+    ingest(stores.settings, tmp_path / "others")
+    theirs = listed(stores.settings, "--benchmark", "gemm")
+    name = "inspection-gemm-00000001"
+    outputs = [{**printed(measured(rate)), "name": "PiGemm"} for rate in (100.0, 300.0)]
+    files = inspection_files(
+        stack_jobs(outputs, name, 0), specification_document({"numpy": "2.1.0"})
+    )
+    write(tmp_path / "own" / name, files)
+    thoth_json(stores.settings, "ingest", "inspections", str(tmp_path / "own"))
+    assert listed(stores.settings, "--benchmark", "gemm", "--system", "deepbench") == theirs
+    (own,) = listed(stores.settings, "--benchmark", "gemm", "--system", "thoth")
+    named = ("metric", "unit", "direction", "definition")
+    shared = [it for it in theirs if it["metric"] == "time"]
+    assert {tuple(it[key] for key in named) for it in (own, *shared)} == {
+        ("time", "ms", "lower", "deepbench-1")
+    }
+    assert (own["value"], own["samples"], own["source"]) == (1.0, [1.0, 1.0], name)
+    every = [it["metric"] for it in listed(stores.settings, "--system", "thoth")]
+    assert every == ["median_elapsed", "median_rate", "time"]
+    assert listed(stores.settings, "--metric", "time", "--software", "numpy") == [own]
+    # Like those of other systems, parts are found however they are spelled.
+    assert len(listed(stores.settings, "--hardware", "Intel(R) example-CPU @ 2.0GHz")) == 3
+    assert listed(stores.settings, "--hardware", "example 2") == []
 
 
 def test_the_service_has_the_rows_of_the_command_in_pages(stores: Stores, tmp_path: Path) -> None:
