@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,6 +97,7 @@ def describe(name: str, as_json: bool) -> None:
               help="Interpreter that has the library.  [default: this interpreter]")  # fmt: skip
 @machine_options
 @as_json_option
+@click.option("--perfzero", is_flag=True, help="Print summaries of PerfZero, one on each line.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[FLAGS OF THE INDICATOR]")
 @click.pass_context
 def run(  # noqa: PLR0913, PLR0917 - one for each option
@@ -107,6 +109,7 @@ def run(  # noqa: PLR0913, PLR0917 - one for each option
     wait: float,
     share_machine: bool,
     as_json: bool,
+    perfzero: bool,
     arguments: tuple[str, ...],
 ) -> None:
     """Measure once with an indicator.
@@ -118,6 +121,8 @@ def run(  # noqa: PLR0913, PLR0917 - one for each option
     from pis.catalogue import check_flags
     from pis.scripts import run_script
 
+    if as_json and perfzero:
+        raise click.UsageError("--json and --perfzero print different documents: give one of them")
     check_flags(name, arguments)
     options = {"--framework": framework, "--device": device}
     flags = [f"{flag}={value}" for flag, value in options.items() if value is not None]
@@ -145,10 +150,22 @@ def run(  # noqa: PLR0913, PLR0917 - one for each option
     if as_json:
         click.echo(finished.stdout, nl=False)
         return
+    if perfzero:
+        _print_perfzero(document)
+        return
     click.echo(result_title(document))
     result_table(document).print()
     for note in result_notes(document):
         click.echo(note)
+
+
+def _print_perfzero(document: dict[str, Any]) -> None:
+    from common.formats.json_documents import canonical_json
+    from ingest.benchmarks.readers.perfzero import perfzero_summaries
+    from pis.result_documents import results_in
+
+    for summary in perfzero_summaries(results_in(document, datetime.now(UTC))):
+        click.echo(canonical_json(summary))
 
 
 @contextmanager

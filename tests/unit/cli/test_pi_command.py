@@ -14,6 +14,7 @@ import pytest
 
 from pis.catalogue import INDICATORS
 from pis.scripts import CannotStart, run_script
+from tests.factories.benchmark_files import read_files
 from tests.services.waiting import DEADLINE_S, wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -219,3 +220,19 @@ def test_a_script_that_cannot_be_started_is_an_error_with_a_remedy() -> None:
     with pytest.raises(CannotStart) as refused:
         run_script("matmul", "/nonexistent", [], print)
     assert refused.value.hint is not None
+
+
+def test_a_measurement_is_printed_as_perfzero_does(tmp_path: Path) -> None:
+    done = pi("run", "matmul", *QUICK, "--perfzero")
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    (result,), refusals = read_files(tmp_path, "perfzero", {"run.log": line})
+    assert refusals == []
+    assert (result.metric.name, result.metric.definition) == ("rate", "thoth-matmul-1")
+    assert (result.benchmark, result.parameters["matrix_size"]) == ("matmul", 16)
+    assert len(result.samples) == 3
+    assert result.value is not None
+    assert min(result.samples) <= result.value <= max(result.samples)
+    both = pi("run", "matmul", "--perfzero", "--json")
+    assert both.returncode == 2
+    assert "give one of them" in both.stderr
