@@ -22,7 +22,6 @@ from api.service import EXTENSION
 from common.settings import Settings
 from graph.engine import relational_engine
 from graph.record.tokens import Scope, create_token
-from tests.requirements import needs
 from tests.services.commands import ROOT, thoth, thoth_json
 
 pytest.importorskip("pyarrow", reason="the extra `export` is not installed")
@@ -291,19 +290,3 @@ def test_the_nightly_run_replaces_the_export(settings: Settings, tmp_path: Path)
     assert done.returncode == 1
     assert "other content" in done.stderr
     assert len(rows_of(folder, "inspections")) == 22
-
-
-@pytest.mark.slow
-@needs("notebooks")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inside mlcroissant's own libraries
-def test_the_description_is_valid_croissant_and_leads_to_the_rows(exported: Path) -> None:
-    from mlcroissant import Dataset
-
-    dataset = Dataset(jsonld=exported / CROISSANT_FILE)
-    issues = dataset.metadata.ctx.issues
-    assert not issues.errors
-    for name, table in TABLES.items():
-        records = list(dataset.records(name))
-        assert len(records) == len(rows_of(exported, name))
-        if records:
-            assert records[0].keys() == {f"{name}/{column.name}" for column in table.columns}
