@@ -11,6 +11,7 @@ from typing import cast
 import sqlalchemy
 from flask import current_app
 
+from api.comparison_cache import ComparisonCache
 from api.jobs.queue import Queue
 from common.errors import StoreUnavailable
 from common.settings import Settings
@@ -57,6 +58,7 @@ class ServiceStores:
         )
         self._statements = watch_statements(self.engine)
         self.queue = Queue(self.engine, settings.queue_limit)
+        self.comparisons = ComparisonCache()
         #: Limits clients that wait for a result, so that half the threads answer other requests.
         self.waiters = BoundedSemaphore(max(1, (connections or 0) // 2))
         self._lock = Lock()

@@ -25,6 +25,7 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.pages.loop import blueprint as loop
     from api.pages.operator import blueprint as operator
     from api.pages.packages import blueprint as packages
+    from api.pages.questions import blueprint as questions
     from api.pages.series import blueprint as series
     from api.pages.sessions import blueprint as sessions
     from api.pages.stacks import blueprint as stacks
@@ -44,6 +45,7 @@ def blueprints() -> tuple[Blueprint, ...]:
         hardware,
         stacks,
         series,
+        questions,
         loop,
         trust,
         operator,

@@ -19,7 +19,7 @@ _ENVIRONMENT = ("python", "platform", "hardware")
 #: Fields with one value in each line or between commas.
 _LISTS = ("extras", "constraints", "exclusions", "prereleases")
 _FINAL = frozenset({"succeeded", "failed", "error"})
-#: Pages without scripts load themselves again after so many seconds.
+#: The state of a request is read again after so many seconds.
 _AGAIN_S = 2
 
 blueprint = Pages("ask", __name__)
@@ -49,19 +49,23 @@ def state(analysis_id: str) -> BaseResponse:
     """The state of a request; once it succeeded, its result."""
     document = read(f"/api/v2/requests/{analysis_id}")
     if document["state"] == "succeeded" and document["kind"] == "adviser":
-        return redirect(url_for("pages-advice.advice", advice_id=analysis_id), 303)
+        return _to_page(url_for("pages-advice.advice", advice_id=analysis_id))
     if document["state"] == "succeeded" and document["kind"] == "why-not":
         return redirect(url_for("pages-advice.why_not", analysis_id=analysis_id), 303)
     result = document["result"] and read(document["result"])
     log = read_if_any(f"/api/v2/requests/{analysis_id}/log")
-    response = render(
+    return render(
         "request.html", document, state=document.body, again_s=_AGAIN_S,
         is_final=document["state"] in _FINAL, result=result and result.body,
         lines=log["lines"] if log else [],
     )  # fmt: skip
-    if document["state"] not in _FINAL:
-        response.headers["Refresh"] = str(_AGAIN_S)
-    return response
+
+
+def _to_page(address: str) -> BaseResponse:
+    """Lead to another page; the script that reads the state again replaces the whole page."""
+    if "HX-Request" in request.headers:
+        return BaseResponse(status=204, headers={"HX-Redirect": address})
+    return redirect(address, 303)
 
 
 def _form(fields: dict[str, str], problem: ApiProblem | None = None) -> Response:

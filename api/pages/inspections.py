@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
 from flask import Response, request
 
 from adviser.plots.samples import samples_plot
+from api.errors import ApiError, ProblemType
 from api.pages.api_client import read
-from api.pages.formatting import prefixed_unit
+from api.pages.formatting import digest, prefixed_unit
 from api.pages.site import Pages, next_page, plot, render
+from pis.amun.schema import InvalidSpecification
+from pis.amun.specification import load_specification
 
 blueprint = Pages("inspections", __name__)
 
@@ -37,6 +41,23 @@ def inspection(document_id: str) -> Response:
         "inspection.html", known, jobs, inspection=known.body, jobs=jobs["items"],
         following=next_page(jobs), drawing=drawing and plot(drawing),
     )  # fmt: skip
+
+
+@blueprint.get("/inspections/<document_id>/specification.json")
+def specification(document_id: str) -> Response:
+    """The specification of an inspection, for ``thoth inspect``."""
+    known = read(f"/api/v2/inspections/{document_id}")
+    document = read(f"/api/v2/inspections/{document_id}/document")
+    recorded = document.body.get("specification")
+    try:
+        load_specification(recorded)
+    except InvalidSpecification:
+        detail = "the document of this inspection has no specification that `thoth inspect` accepts"
+        raise ApiError(404, ProblemType.NOT_FOUND, detail) from None
+    response = Response(orjson.dumps(recorded), mimetype="application/json")
+    name = f"specification-{digest(known['document_id'], 8)}.json"
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
 
 
 @blueprint.get("/jobs/<observation_id>")

@@ -28,6 +28,7 @@ _MENU = (
     ("pages-inspections.inspections", "Measurements"),
     ("pages-stacks.stacks", "Stacks"),
     ("pages-benchmarks.benchmarks", "Benchmarks"),
+    ("pages-questions.questions", "Questions"),
     ("pages-loop.loop", "Loop"),
     ("pages-trust.trust", "Trust"),
     ("pages-docs.page", "API"),

@@ -53,8 +53,20 @@ def compare() -> Response:
     return render(
         "compare.html", compared, baseline=both[0].body, candidate=both[1].body,
         settled=settled, undetermined=open_ones, drawing=drawing,
-        following=next_page(compared), changes=_changes(*both),
+        following=next_page(compared), changes=_changes(*both), measured=_inspections(*both),
     )  # fmt: skip
+
+
+def _inspections(*stacks: ApiDocument) -> list[str]:
+    """The last inspection of each stack, with the same indicator if the page is about one."""
+    lists = (
+        read(
+            "/api/v2/inspections", stack=it["digest"], limit=1,
+            indicator=request.args.get("indicator"),
+        )
+        for it in stacks
+    )  # fmt: skip
+    return [it["document_id"] for listed in lists for it in listed["items"]]
 
 
 def _changes(

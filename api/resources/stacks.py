@@ -13,8 +13,6 @@ from sqlalchemy import Connection
 
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.verdicts import Verdict
-from adviser.stack_comparison import compare_stacks
-from adviser.stacks_document import stacks_document
 from api.authentication import needs, token
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
@@ -34,8 +32,9 @@ from api.schema_fields import (
     text,
     texts,
 )
+from api.service import service
 from graph.record import stacks as record
-from graph.record.observations import common_keys, measured_observations
+from graph.record.observations import common_keys
 from graph.record.tokens import Scope
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
@@ -290,9 +289,7 @@ class ComparisonGroupsResource(MethodView):
         selection = filters(query)
         package = selection.pop("package", None)
         with reading() as (connection, progress):
-            groups = stacks_document(
-                compare_stacks(measured_observations(connection, **selection))
-            )["groups"]  # fmt: skip
+            groups = service().comparisons.groups(connection, **selection)
             chosen = [
                 (place, group)
                 for place, group in enumerate(groups)
@@ -329,8 +326,8 @@ def _compared(
     """
     if not keys:
         return
-    groups = compare_stacks(measured_observations(connection, **selection), stacks[0])
-    documents = stacks_document([it for it in groups if it.comparison_key in keys])["groups"]
+    groups = service().comparisons.groups(connection, stacks[0], **selection)
+    documents = [it for it in groups if it["comparison_key"] in keys]
     for group in sorted(documents, key=lambda it: it["comparison_key"]):
         by_digest = {it["stack_digest"]: it for it in group["stacks"]}
         # A key may cover several Python versions, and a stack may lack some of them.

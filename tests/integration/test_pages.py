@@ -15,6 +15,7 @@ from sqlalchemy import delete
 from api.authentication import SESSION_COOKIE
 from api.pages.loop import STEP_LABELS
 from api.pages.site import POLICY
+from common.settings import Settings
 from graph.engine import Stores
 from graph.record.tokens import Scope, create_token, revoke_token
 from graph.tables import PageSessionRow, TokenRow
@@ -168,6 +169,31 @@ def test_the_operator_sees_how_the_service_runs(stores: Stores, empty: FlaskClie
     assert [it["task"] for it in document["schedules"]] == ["cron.prune"]
     assert document["disk"]["free_bytes"] <= document["disk"]["total_bytes"]
     assert document["database_bytes"] > sum(it["size_bytes"] for it in document["tables"]) > 0
+
+
+def test_a_question_needs_the_scope_and_the_parameters_of_its_query(
+    filled: Settings, browser: FlaskClient
+) -> None:
+    assert "/questions/2" in _links(_page(browser, "/questions"))
+    assert "was not run yet" in _page(browser, "/questions/24")
+    _page(browser, "/questions/24?run=1", 401)
+    _page(browser, "/questions/99", 404)
+    with client_of(filled, Scope.CYPHER) as analyst:
+        _page(analyst, "/questions/38?smallest=big&run=1", 400)
+        _page(analyst, "/questions/24?format=csv", 400)
+
+
+def test_an_inspection_can_be_measured_again(browser: FlaskClient) -> None:
+    (inspection,) = browser.get("/api/v2/inspections?limit=1").get_json()["items"]
+    address = f"/inspections/{inspection['document_id']}"
+    content = _page(browser, address)
+    assert f"{address}/specification.json" in _links(content)
+    response = browser.get(f"{address}/specification.json")
+    document = browser.get(f"/api/v2{address}/document").get_json()
+    assert response.get_json() == document["specification"]
+    name = f"specification-{inspection['document_id'][7:15]}.json"
+    assert name in response.headers["Content-Disposition"]
+    assert f"thoth inspect {name} --ingest" in content
 
 
 def test_a_session_has_the_scopes_of_its_token_until_it_is_closed(

@@ -1,0 +1,144 @@
+"""Saved questions to the graph: the queries of the cookbook, with parameters in the address."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from flask import Response, request
+from markupsafe import Markup
+
+from adviser.plots.bars import bars_plot
+from api.errors import ApiError, ProblemType, not_found
+from api.pages.api_client import ApiDocument, write
+from api.pages.cookbook import Question
+from api.pages.cookbook import questions as saved_questions
+from api.pages.formatting import digest, visible
+from api.pages.site import Pages, other_url, plot, render
+
+#: Maximum number of rows that are drawn.
+_MOST_BARS = 40
+#: Query parameter that runs the question.
+_RUN = "run"
+
+blueprint = Pages("questions", __name__)
+
+
+@blueprint.get("/questions")
+def questions() -> Response:
+    """All saved questions."""
+    return render("questions.html", questions=saved_questions().values())
+
+
+@blueprint.get("/questions/<int:number>")
+def question(number: int) -> Response:
+    """One question; with ``run`` in the address, its result."""
+    saved = _saved(number)
+    values = _values(saved)
+    result = _result(saved, values) if _RUN in request.args else None
+    if "format" in request.args:
+        return _download(saved, result)
+    rows = [[it.get(name) for name in result["columns"]] for it in result["rows"]] if result else []
+    numbers = _numeric(result["columns"], rows) if result else []
+    column = request.args.get("column") or (numbers[0] if numbers else "")
+    return render(
+        "question.html", question=saved, values=values, result=result and result.body,
+        rows=[[_cell(it) for it in row] for row in rows], numbers=numbers, column=column,
+        drawing=_drawing(result["columns"], rows, column) if result and column in numbers else None,
+        csv_url=other_url(format="csv"), json_url=other_url(format="json"),
+    )  # fmt: skip
+
+
+def _saved(number: int) -> Question:
+    saved = saved_questions().get(number)
+    if saved is None:
+        raise not_found("question", str(number))
+    return saved
+
+
+def _values(saved: Question) -> dict[str, Any]:
+    try:
+        return saved.values(request.args)
+    except ValueError as error:
+        raise ApiError(400, ProblemType.INVALID_REQUEST, str(error)) from error
+
+
+def _result(saved: Question, values: Mapping[str, Any]) -> ApiDocument:
+    return write("/api/v2/cypher", {"query": saved.query, "parameters": values})
+
+
+def _download(saved: Question, result: ApiDocument | None) -> Response:
+    """The result as a file."""
+    wanted = request.args["format"]
+    if result is None or wanted not in {"csv", "json"}:
+        detail = "format: `csv` or `json`, and `run=1`"
+        raise ApiError(400, ProblemType.INVALID_REQUEST, detail)
+    if wanted == "json":
+        response = Response(orjson.dumps(result.body), mimetype="application/json")
+    else:
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow(result["columns"])
+        for row in result["rows"]:
+            writer.writerow([_text(row.get(name)) for name in result["columns"]])
+        response = Response(text.getvalue(), mimetype="text/csv")
+    name = f"question-{saved.number}.{wanted}"
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+def _text(value: object) -> str:
+    """A value of a result as text: lists and nodes as JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return str(value)
+    return orjson.dumps(value).decode()
+
+
+def _cell(value: object) -> tuple[str, bool]:
+    """The text of a cell, with digests shortened, and whether it is a number."""
+    if isinstance(value, float):
+        return f"{value:.6g}", True
+    text = _text(value)
+    return visible(digest(text) if text.startswith("sha256:") else text), type(value) is int
+
+
+def _numeric(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    """Columns with numbers only; those with fractions first."""
+    found = []
+    for place, name in enumerate(columns):
+        values = [row[place] for row in rows if row[place] is not None]
+        if values and all(
+            isinstance(it, int | float) and not isinstance(it, bool) for it in values
+        ):
+            found.append((not any(isinstance(it, float) for it in values), place, name))
+    return [name for _, _, name in sorted(found)]
+
+
+def _drawing(columns: Sequence[str], rows: Sequence[Sequence[Any]], column: str) -> Markup | None:
+    """Bars of one column, labelled with the texts of each row."""
+    place = columns.index(column)
+    drawn = [
+        (_label(row, rows), float(row[place]))
+        for row in rows[:_MOST_BARS]
+        if row[place] is not None
+    ]
+    return plot(bars_plot(drawn, column)) if drawn else None
+
+
+def _label(row: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:
+    """The texts of a row in which the rows differ."""
+    texts = [
+        _short(text)
+        for place, text in enumerate(row)
+        if isinstance(text, str) and any(it[place] != text for it in rows)
+    ]
+    return visible(" ".join(texts)) or "all"
+
+
+def _short(text: str) -> str:
+    return digest(text, 8) if text.startswith("sha256:") else text
