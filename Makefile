@@ -26,10 +26,10 @@ endef
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo night notebooks setup test test-rest test-all test-bare lint bench vendor up down clean
+.PHONY: help demo night notebooks setup test test-rest test-all test-bare lint bench screenshots vendor up down clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.embedded ## the main job, from nothing: samples in, knowledge out
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh samples/demo.sh
@@ -63,6 +63,9 @@ lint: $(VENV)/.dev ## ruff, mypy and the import contracts
 
 bench: $(VENV)/.dev ## measure; prints ratios against a named reference of the same run
 	$(BIN)/python -m benchmarks
+
+screenshots: $(VENV)/.dev ## pictures of every page in ~/.cache/thoth-screenshots; needs Chromium
+	$(BIN)/python -m tests.screenshots $${HOME}/.cache/thoth-screenshots
 
 vendor: ## copy the scripts of pages from their npm packages again
 	$(PYTHON) .ci/vendor.py

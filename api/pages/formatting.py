@@ -154,7 +154,8 @@ def visible(value: object) -> str:
     >>> visible("a\\x1b[31mb\\u202ec")
     'a\\\\x1b[31mb\\\\u202ec'
     """
-    return "".join(map(_visible, str(value)))
+    text = str(value)
+    return text if text.isprintable() else "".join(map(_visible, text))
 
 
 def _visible(character: str) -> str:

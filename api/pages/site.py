@@ -6,12 +6,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from flask import Blueprint, Response, make_response, render_template, request, url_for
+from flask.sansio.blueprints import BlueprintSetupState
 from markupsafe import Markup
 
 from api.authentication import token
 from api.errors import ApiError, title
 from api.pages.api_client import ApiDocument, ApiProblem
-from api.pages.formatting import FILTERS
+from api.pages.formatting import FILTERS, visible
 from api.pages.forms import check_form, form_token
 from graph.record.tokens import Scope
 
@@ -46,8 +47,19 @@ class Pages(Blueprint):
         self.after_request(_protect)
         self.register_error_handler(ApiProblem, _of_api)
         self.register_error_handler(ApiError, _of_page)
+        self.record(_show_characters)
         for filter_name, function in FILTERS.items():
             self.add_app_template_filter(function, filter_name)
+
+
+def _show_characters(state: BlueprintSetupState) -> None:
+    """Make control and direction characters of every text in templates visible."""
+
+    def finalize(value: object) -> object:
+        is_text = isinstance(value, str) and not isinstance(value, Markup)
+        return visible(value) if is_text else value
+
+    state.app.jinja_env.finalize = finalize
 
 
 def render(template: str, *documents: ApiDocument, status: int = 200, **values: Any) -> Response:
@@ -71,7 +83,8 @@ def render(template: str, *documents: ApiDocument, status: int = 200, **values: 
 
 def plot(svg: str) -> Markup:
     """A drawing of :mod:`adviser.plots`, whose texts are escaped already."""
-    return Markup(svg)  # noqa: S704
+    frame = '<div class="scroll" role="group" aria-label="Plot" tabindex="0">{}</div>'
+    return Markup(frame.format(visible(svg)))  # noqa: S704
 
 
 def other_url(**changed: Any) -> str:

@@ -40,7 +40,9 @@ def compare() -> Response:
     names = [request.args.get(name, "").strip() for name in ("baseline", "candidate")]
     if not all(names):
         measured = read("/api/v2/stacks", measured="true", limit=100)
-        return render("compare_form.html", measured, stacks=measured["items"])
+        return render(
+            "compare_form.html", measured, stacks=measured["items"], labels=_labels(),
+        )  # fmt: skip
     both = [read(f"/api/v2/stacks/{it}") for it in names]
     compared = read("/api/v2/comparisons", **request.args)
     settled = [it for it in compared["items"] if it["effect"]["verdict"] in _SETTLED]
@@ -53,19 +55,30 @@ def compare() -> Response:
     return render(
         "compare.html", compared, baseline=both[0].body, candidate=both[1].body,
         settled=settled, undetermined=open_ones, drawing=drawing,
-        following=next_page(compared), changes=_changes(*both), measured=_inspections(*both),
+        following=next_page(compared), changes=_changes(*both),
+        measured=_inspections(compared, *both),
     )  # fmt: skip
 
 
-def _inspections(*stacks: ApiDocument) -> list[str]:
-    """The last inspection of each stack, with the same indicator if the page is about one."""
+def _labels() -> dict[str, str]:
+    """Labels of stacks by digest, as far as a comparison has them."""
+    groups = read("/api/v2/comparison-groups", limit=50)
+    return {
+        stack["stack_digest"]: stack["label"]
+        for group in groups["items"]
+        for stack in group["stacks"]
+    }
+
+
+def _inspections(compared: ApiDocument, *stacks: ApiDocument) -> list[str]:
+    """An inspection of each stack with the first comparison key of the page."""
+    if not compared["items"]:
+        return []
+    key = compared["items"][0]["comparison_key"]
     lists = (
-        read(
-            "/api/v2/inspections", stack=it["digest"], limit=1,
-            indicator=request.args.get("indicator"),
-        )
+        read("/api/v2/observations", stack=it["digest"], comparison_key=key, limit=1)
         for it in stacks
-    )  # fmt: skip
+    )
     return [it["document_id"] for listed in lists for it in listed["items"]]
 
 

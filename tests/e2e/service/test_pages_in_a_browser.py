@@ -2,51 +2,36 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.requirements import needs
-from tests.services.commands import ROOT
-from tests.services.served import Served, serving
+from tests.services.page_site import chromium, page_addresses, page_site
+from tests.services.served import Served
 
 pytestmark = needs("chromium")
 
-_PAGES = ("/", "/ask", "/packages", "/packages/numpy", "/stacks", "/compare", "/inspections",
-          "/benchmarks", "/changes", "/questions", "/questions/2", "/loop", "/trust", "/sign-in")  # fmt: skip
 _TIMEOUT_MS = 120_000
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Served]:
-    """A service with the bundled samples."""
-    home = Path(tempfile.mkdtemp(prefix="thoth-pages-"))
-    try:
-        with serving(home) as served:
-            samples = ROOT / "samples"
-            for arguments in (
-                ("ingest", "inspections", str(samples / "inspections.tar.gz")),
-                ("packages", "import", str(samples / "packages.jsonl.gz")),
-            ):
-                done = served.thoth(*arguments)
-                assert done.returncode == 0, done.stderr
-            yield served
-    finally:
-        shutil.rmtree(home)
+    with page_site() as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    options = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with sync_playwright() as playwright:
-        program = shutil.which("chromium")
-        yield playwright.chromium.launch(executable_path=program, args=options)
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def addresses(site: Served) -> list[str]:
+    return page_addresses(site)
 
 
 def _context(browser: Browser, **options: object) -> BrowserContext:
@@ -76,24 +61,9 @@ def _problems(page: Page, origin: str) -> list[str]:
     return problems
 
 
-def _paths(site: Served) -> list[str]:
-    """The pages, and one of each object."""
-    with site.client() as client:
-        job = client.get("/api/v2/observations", params={"limit": 1, "outcome": "measured"}).json()
-        stacks = client.get("/api/v2/comparison-groups", params={"package": "numpy"}).json()
-    (observation,), group = job["items"], stacks["items"][0]
-    candidate = next(it for it in group["stacks"] if it["comparison"])["stack_digest"]
-    return [
-        *_PAGES, f"/jobs/{observation['observation_id']}",
-        f"/inspections/{observation['document_id']}", f"/stacks/{candidate}",
-        f"/hardware/{observation['hardware_digest']}", f"/series/{group['comparison_key']}",
-        f"/compare?baseline={group['baseline']['stack_digest']}&candidate={candidate}",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize("scripts", [True, False])
 def test_pages_load_without_errors_on_a_small_dark_screen(
-    site: Served, browser: Browser, scripts: bool
+    site: Served, browser: Browser, addresses: list[str], scripts: bool
 ) -> None:
     context = _context(
         browser, java_script_enabled=scripts, color_scheme="dark",
@@ -101,7 +71,7 @@ def test_pages_load_without_errors_on_a_small_dark_screen(
     )  # fmt: skip
     page = context.new_page()
     problems = _problems(page, site.base_url)
-    for path in _paths(site):
+    for path in addresses:
         response = page.goto(site.base_url + path)
         assert response is not None
         assert response.status == 200, path
@@ -113,12 +83,14 @@ def test_pages_load_without_errors_on_a_small_dark_screen(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_have_no_serious_barriers(site: Served, browser: Browser, scheme: str) -> None:
+def test_pages_have_no_serious_barriers(
+    site: Served, browser: Browser, addresses: list[str], scheme: str
+) -> None:
     context = _context(browser, bypass_csp=True, color_scheme=scheme)
     page = context.new_page()
     # The dark scheme has other colours, and nothing else.
     options = {"runOnly": ["color-contrast"]} if scheme == "dark" else None
-    for path in _paths(site):
+    for path in addresses:
         page.goto(site.base_url + path)
         violations = Axe().run(page, options=options).response["violations"]
         serious = [it["id"] for it in violations if it["impact"] in {"serious", "critical"}]

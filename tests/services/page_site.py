@@ -1,0 +1,71 @@
+"""A service with the bundled samples, an advice and a night, and the addresses of its pages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+
+from graph.engine import relational_engine
+from tests.factories.nights import add_night
+from tests.services.commands import ROOT
+from tests.services.served import Served, serving
+
+PAGES = (
+    "/", "/ask", "/packages", "/packages/numpy", "/stacks", "/compare", "/inspections",
+    "/benchmarks", "/changes", "/questions", "/questions/2", "/loop", "/trust", "/sign-in",
+)  # fmt: skip
+
+
+@contextmanager
+def page_site() -> Iterator[Served]:
+    """The service."""
+    home = Path(tempfile.mkdtemp(prefix="thoth-pages-"))
+    samples = ROOT / "samples"
+    where = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64", "--hardware", "fa9f8e70")
+    try:
+        with serving(home) as served:
+            for arguments in (
+                ("ingest", "inspections", str(samples / "inspections.tar.gz")),
+                ("packages", "import", str(samples / "packages.jsonl.gz")),
+                ("advise", str(samples / "project"), "--type", "performance", *where),
+            ):
+                done = served.thoth(*arguments)
+                assert done.returncode == 0, done.stderr
+            engine = relational_engine(served.settings)
+            with engine.begin() as connection:
+                add_night(connection)
+            engine.dispose()
+            yield served
+    finally:
+        shutil.rmtree(home)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The system's Chromium."""
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        program = shutil.which("chromium")
+        yield playwright.chromium.launch(executable_path=program, args=options)
+
+
+def page_addresses(site: Served) -> list[str]:
+    """The pages, and one of each object."""
+    with site.client(site.token("admin")) as client:
+        jobs = client.get("/api/v2/observations", params={"limit": 1, "outcome": "measured"}).json()
+        stacks = client.get("/api/v2/comparison-groups", params={"package": "numpy"}).json()
+        advice = client.get("/api/v2/advice", params={"limit": 1}).json()
+    (observation,), (advised,), group = jobs["items"], advice["items"], stacks["items"][0]
+    candidate = next(it for it in group["stacks"] if it["comparison"])["stack_digest"]
+    return [
+        *PAGES, f"/jobs/{observation['observation_id']}", f"/advice/{advised['advice_id']}",
+        f"/inspections/{observation['document_id']}", f"/stacks/{candidate}",
+        f"/hardware/{observation['hardware_digest']}", f"/series/{group['comparison_key']}",
+        f"/compare?baseline={group['baseline']['stack_digest']}&candidate={candidate}",
+    ]  # fmt: skip
