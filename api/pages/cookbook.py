@@ -32,13 +32,13 @@ class Question:
     query: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
-    def values(self, given: Mapping[str, str]) -> dict[str, Any]:
+    def values(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """The parameters from texts; what is not given has its example value.
 
         :raises ValueError: for a text that is no number, with the name of the parameter
         """
         return {
-            name: _value(name, given[name], example) if given.get(name) else example
+            name: _value(name, texts[name], example) if texts.get(name) else example
             for name, example in self.parameters.items()
         }
 
@@ -47,11 +47,11 @@ class Question:
 def questions() -> Mapping[int, Question]:
     """All questions by number, in order."""
     return {
-        int(it["number"]): Question(
-            int(it["number"]), it["title"], it["text"].strip(), it["query"].strip(),
-            json.loads(it["parameters"] or "{}"),
+        int(match["number"]): Question(
+            int(match["number"]), match["title"], match["text"].strip(), match["query"].strip(),
+            json.loads(match["parameters"] or "{}"),
         )
-        for it in _QUESTION.finditer(_COOKBOOK.read_text("utf-8"))
+        for match in _QUESTION.finditer(_COOKBOOK.read_text("utf-8"))
     }  # fmt: skip
 
 

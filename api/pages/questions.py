@@ -109,14 +109,14 @@ def _cell(value: object) -> tuple[str, bool]:
 
 def _numeric(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
     """Columns with numbers only; those with fractions first."""
-    found = []
+    numeric = []
     for place, name in enumerate(columns):
         values = [row[place] for row in rows if row[place] is not None]
         if values and all(
             isinstance(it, int | float) and not isinstance(it, bool) for it in values
         ):
-            found.append((not any(isinstance(it, float) for it in values), place, name))
-    return [name for _, _, name in sorted(found)]
+            numeric.append((not any(isinstance(it, float) for it in values), place, name))
+    return [name for _, _, name in sorted(numeric)]
 
 
 def _drawing(columns: Sequence[str], rows: Sequence[Sequence[Any]], column: str) -> Markup | None:
