@@ -14,14 +14,15 @@ from sqlalchemy import Connection
 from api.audit import wrote_nothing
 from api.authentication import token
 from api.errors import COMPATIBLE, ApiError, ProblemType, not_found
-from api.jobs.queue import QueueJob, QueueName
+from api.jobs.queue import QUEUE_OF, QueueClient
 from api.request_context import from_earlier_data
 from api.service import service
+from api.token_throttle import client_address
 from common.errors import StoreUnavailable
 from common.formats.json_documents import digest
 from graph.record import analyses
 from graph.record.analyses import Analysis, AnalysisKind, NewAnalysis
-from graph.record.tokens import Scope
+from graph.record.tokens import Scope, Token
 
 #: How long a submission waits for a quick result, s; then the client has to poll.
 PATIENCE_S = 0.3
@@ -29,15 +30,15 @@ PATIENCE_S = 0.3
 LONGEST_WAIT_S = 10.0
 #: First pause between two polls, s; each is 1.5 times as long as the one before, up to the longest.
 _PAUSE_S, _LONGEST_PAUSE_S = 0.008, 0.05
-#: Task and queue of the job for each kind of analysis.
-_JOBS = {
-    AnalysisKind.ADVICE: ("advice.make", QueueName.PEOPLE),
-    AnalysisKind.REPLAY: ("advice.replay", QueueName.PEOPLE),
-    AnalysisKind.WHY_NOT: ("advice.why_not", QueueName.PEOPLE),
-    AnalysisKind.PROVENANCE: ("provenance.check", QueueName.PEOPLE),
-    AnalysisKind.FETCH: ("packages.fetch", QueueName.BULK),
-    AnalysisKind.UPLOAD: ("uploads.ingest", QueueName.BULK),
-    AnalysisKind.INSPECTION: ("inspections.run", QueueName.INSPECTIONS),
+#: Task of the job for each kind of analysis.
+_TASKS = {
+    AnalysisKind.ADVICE: "advice.make",
+    AnalysisKind.REPLAY: "advice.replay",
+    AnalysisKind.WHY_NOT: "advice.why_not",
+    AnalysisKind.PROVENANCE: "provenance.check",
+    AnalysisKind.FETCH: "packages.fetch",
+    AnalysisKind.UPLOAD: "uploads.ingest",
+    AnalysisKind.INSPECTION: "inspections.run",
 }
 
 
@@ -88,14 +89,19 @@ def submit(
     with stores.writing() as connection:
         accepted, cached = analyses.accept(connection, stores.settings, new, force=force)
         if not cached:
-            task, queue = _JOBS[kind]
-            stores.queue.admit(connection, queue)
+            queue, sender = QUEUE_OF[kind], _sender(client)
+            stores.queue.admit(connection, queue, sender)
             also(connection, new.analysis_id)
-            job = QueueJob(task, queue, {"analysis_id": new.analysis_id})
-            stores.queue.enqueue(connection, job)
+            stores.queue.enqueue_request(connection, _TASKS[kind], queue, new.analysis_id, sender)
     if cached:
         wrote_nothing()
     return _awaited(accepted, PATIENCE_S), cached
+
+
+def _sender(client: Token | None) -> QueueClient:
+    if client is None:
+        return QueueClient(client_address(), anonymous=True)
+    return QueueClient(client.token_id, anonymous=False)
 
 
 def existing(analysis_id: str, kind: AnalysisKind) -> Analysis:

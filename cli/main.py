@@ -79,6 +79,7 @@ COMMANDS = {
     "packages": "cli.packages:packages",
     "pi": "cli.pi:pi",
     "provenance": "cli.provenance:provenance",
+    "queue": "cli.queue:queue",
     "record": "cli.record:record",
     "replay": "cli.advise:replay",
     "serve": "cli.service:serve",

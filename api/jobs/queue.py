@@ -17,11 +17,15 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
 from common.errors import ProjectError
+from graph.record.analyses import AnalysisKind
 
 #: Namespace of task names in procrastinate.
 NAMESPACE = "thoth"
-#: Conservative throughput of a worker, for ``Retry-After``.
-_JOBS_PER_S = 5
+#: Longest ``Retry-After``, s; also the answer while no request ends.
+_LONGEST_RETRY_S = 3600
+#: Priorities of requests without a token, and of requests in the queue ``bulk``. A client's own
+#: waiting requests lower the priority of its next one by at most :data:`_MOST_OWN`.
+_ANONYMOUS, _BULK, _MOST_OWN = -100, -1000, 99
 #: Counting of waiting jobs stops here.
 _COUNTED = 100_000
 #: Jobs that wait for a store are due within a minute and are included.
@@ -35,6 +39,25 @@ _WAITING = text(
     ) AS waiting
     """
 )
+_OF_CLIENT = text(
+    """
+    SELECT count(*) FROM (
+        SELECT FROM procrastinate_jobs
+        WHERE queue_name = :queue AND status IN ('todo', 'doing')
+            AND starts_with(queueing_lock, :client || '#')
+        LIMIT :counted
+    ) AS own
+    """
+)
+#: Requests that workers finished recently; those that ended without a worker have no start.
+_FINISHED = text(
+    """
+    SELECT count(*) FROM analyses
+    WHERE finished_at > now() - interval '10 minutes' AND started_at IS NOT NULL
+        AND kind = ANY(:kinds)
+    """
+)
+_FINISHED_S = 600
 _KEY_WAITS = text(
     "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE queueing_lock = :key AND status = 'todo')"
 )
@@ -60,6 +83,29 @@ class QueueName(StrEnum):
     INSPECTIONS = "inspections"
 
 
+#: The queue of each kind of request.
+QUEUE_OF = {
+    AnalysisKind.ADVICE: QueueName.PEOPLE,
+    AnalysisKind.REPLAY: QueueName.PEOPLE,
+    AnalysisKind.WHY_NOT: QueueName.PEOPLE,
+    AnalysisKind.PROVENANCE: QueueName.PEOPLE,
+    AnalysisKind.FETCH: QueueName.BULK,
+    AnalysisKind.UPLOAD: QueueName.BULK,
+    AnalysisKind.INSPECTION: QueueName.INSPECTIONS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueClient:
+    """Who sent a request; all requests of one client share one place in the order of the queue.
+
+    :param name: identifier of the token, or address
+    """
+
+    name: str
+    anonymous: bool
+
+
 @dataclass(frozen=True, slots=True)
 class QueueJob:
     """A job to enqueue.
@@ -81,12 +127,12 @@ class QueueJob:
 class Overloaded(ProjectError):
     """Too many jobs wait in a queue.
 
-    :param waiting: their number
+    :param retry_after_s: when the jobs that wait now will be done, at the rate of the last minutes
     """
 
-    def __init__(self, queue: QueueName, waiting: int) -> None:
-        super().__init__(f"{waiting} jobs wait in the queue {queue}: try again later")
-        self.retry_after_s = max(1, min(600, waiting // _JOBS_PER_S))
+    def __init__(self, queue: QueueName, message: str, retry_after_s: int) -> None:
+        super().__init__(f"queue {queue}: {message}: try again later")
+        self.retry_after_s = retry_after_s
 
 
 class Queue:
@@ -148,13 +194,53 @@ class Queue:
             connection.execute(_ENDED, {"job": job_id})
         return True
 
-    def admit(self, connection: Connection, queue: QueueName) -> None:
-        """:raises Overloaded: if too many jobs wait in a queue, with the time to try again"""
+    def enqueue_request(
+        self, connection: Connection, task: str, queue: QueueName, analysis_id: str,
+        client: QueueClient,
+    ) -> None:  # fmt: skip
+        """Enqueue the job of a request: clients take turns, and those with a token come first."""
+        own = connection.scalar(_OF_CLIENT, _counted(queue, client)) or 0
+        base = _BULK if queue is QueueName.BULK else _ANONYMOUS if client.anonymous else 0
+        key = f"{client.name}#{analysis_id}"
+        job = QueueJob(
+            task, queue, {"analysis_id": analysis_id}, key, priority=base - min(own, _MOST_OWN)
+        )
+        self.enqueue(connection, job)
+
+    def admit(
+        self, connection: Connection, queue: QueueName, client: QueueClient | None = None
+    ) -> None:
+        """Check that a queue has room: for anonymous requests three quarters of it, for those of
+        one address a quarter.
+
+        :raises Overloaded: if too many jobs wait in a queue, with the time to try again
+        """
         waiting = self.waiting(connection, queue)
-        if waiting >= self._limit:
-            raise Overloaded(queue, waiting)
+        anonymous = client is not None and client.anonymous
+        room = max(1, self._limit * 3 // 4) if anonymous else self._limit
+        if waiting >= room:
+            retry_s = self._retry_after_s(connection, queue, waiting)
+            raise Overloaded(queue, f"{waiting} jobs wait", retry_s)
+        if client is None or not anonymous:
+            return
+        own = connection.scalar(_OF_CLIENT, _counted(queue, client)) or 0
+        if own >= max(1, self._limit // 4):
+            retry_s = self._retry_after_s(connection, queue, own)
+            raise Overloaded(queue, f"{own} requests of this address wait", retry_s)
+
+    @staticmethod
+    def _retry_after_s(connection: Connection, queue: QueueName, jobs: int) -> int:
+        kinds = [kind.value for kind, name in QUEUE_OF.items() if name is queue]
+        finished = connection.scalar(_FINISHED, {"kinds": kinds}) or 0
+        if not finished:
+            return _LONGEST_RETRY_S
+        return max(1, min(_LONGEST_RETRY_S, jobs * _FINISHED_S // finished))
 
     def waiting(self, connection: Connection, queue: QueueName) -> int:
         """Number of jobs of a queue that are due now or within a minute."""
         number = connection.scalar(_WAITING, {"queue": queue.value, "counted": _COUNTED})
         return int(number or 0)
+
+
+def _counted(queue: QueueName, client: QueueClient) -> dict[str, Any]:
+    return {"queue": queue.value, "client": client.name, "counted": _COUNTED}

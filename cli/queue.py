@@ -1,0 +1,105 @@
+"""``thoth queue``: the jobs of the service that wait or run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from cli.console import Column, Table, counted, moment_text, print_json
+from cli.help_pages import CommandGroup
+from cli.options import EnumChoice, as_json_option
+from common.errors import InvalidArgument
+from common.settings import Settings
+
+_QUEUE = EnumChoice("api.jobs.queue:QueueName")
+_MOST_JOBS = 100_000
+
+
+@click.group(cls=CommandGroup)
+def queue() -> None:
+    """Show and cancel the jobs of the service."""
+
+
+@queue.command("list")
+@click.option("--queue", "name", type=_QUEUE, help="Only the jobs of this queue.")
+@click.option("--limit", type=click.IntRange(1, _MOST_JOBS), default=100, show_default=True,
+              help="Number of jobs to list.")  # fmt: skip
+@as_json_option
+@click.pass_obj
+def list_(settings: Settings, name: str | None, limit: int, as_json: bool) -> None:
+    """List running jobs, then waiting jobs in the order in which workers take them."""
+    from api.jobs.queue import QueueName
+    from api.jobs.queue_contents import queued_jobs, task_name
+    from graph.migrate import migrated_stores
+
+    chosen = None if name is None else QueueName(name)
+    with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
+        jobs = queued_jobs(connection, chosen, limit + 1)  # one more shows whether there are more
+    listed, truncated = jobs[:limit], len(jobs) > limit
+    if truncated:
+        click.echo(f"only the first {limit} are listed; --limit lists more", err=True)
+    if as_json:
+        rows = [{key: _plain(value) for key, value in asdict(it).items()} for it in listed]
+        print_json({"jobs": rows, "truncated": truncated})
+        return
+    table = Table([
+        Column("job", right=True), Column("queue"), Column("task"), Column("state"),
+        Column("priority", right=True), Column("since"), Column("client"), Column("request"),
+    ])  # fmt: skip
+    for it in listed:
+        since = "" if it.enqueued_at is None else moment_text(it.enqueued_at)
+        state = "running" if it.running else "waiting"
+        table.add(
+            str(it.job_id), it.queue, task_name(it), state, str(it.priority), since,
+            it.client or "", it.analysis_id or "",
+        )  # fmt: skip
+    table.print()
+
+
+@queue.command()
+@click.argument("names", nargs=-1, required=True, metavar="ID...")
+@as_json_option
+@click.pass_obj
+def cancel(settings: Settings, names: tuple[str, ...], as_json: bool) -> None:
+    """Cancel waiting jobs; their requests end with the state `error`.
+
+    ID is the number of a job or the identifier of a request. Running jobs are not cancelled.
+    """
+    from api.jobs.queue_contents import cancel_waiting
+    from graph.migrate import migrated_stores
+
+    with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
+        for name in dict.fromkeys(names):
+            if not cancel_waiting(connection, name=name):
+                raise InvalidArgument(f"ID: no job {name!r} waits; see `thoth queue list`")
+    _print_cancelled(len(set(names)), as_json)
+
+
+@queue.command()
+@click.option("--queue", "name", type=_QUEUE, required=True, help="Queue to purge.")
+@click.option("--client", help="Only the requests of this address or token identifier.")
+@as_json_option
+@click.pass_obj
+def purge(settings: Settings, name: str, client: str | None, as_json: bool) -> None:
+    """Cancel all waiting jobs of a queue, or those of one client."""
+    from api.jobs.queue import QueueName
+    from api.jobs.queue_contents import cancel_waiting
+    from graph.migrate import migrated_stores
+
+    with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
+        number = cancel_waiting(connection, queue=QueueName(name), client=client)
+    _print_cancelled(number, as_json)
+
+
+def _print_cancelled(number: int, as_json: bool) -> None:
+    if as_json:
+        print_json({"cancelled": number})
+    else:
+        click.echo(f"{counted(number, 'job')} cancelled")
+
+
+def _plain(value: Any) -> Any:
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value
