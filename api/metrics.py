@@ -26,6 +26,7 @@ from graph.embedded.home import free_bytes
 from graph.record.analyses import states, times, workers
 from graph.record.freshness import COUNTED, lag_of
 from graph.record.notices import notice_lag
+from graph.record.source_successes import source_successes
 from graph.record.tokens import Scope
 
 #: A worker without a heartbeat for this long is not counted.
@@ -82,6 +83,13 @@ class StoreMetrics(Collector):
             "thoth_notices_given_up", "Notices that were given up within a day.",
             value=notices.given_up,
         )  # fmt: skip
+        succeeded = GaugeMetricFamily(
+            "thoth_source_success_timestamp_seconds",
+            "When the nightly run last read a source completely.", labels=["kind", "source"],
+        )  # fmt: skip
+        for it in source_successes(connection):
+            succeeded.add_metric([it.kind, it.source], it.succeeded_at.timestamp())
+        yield succeeded
         yield GaugeMetricFamily(
             "thoth_workers", "Workers with a heartbeat within 20 seconds.",
             value=workers(connection, _ALIVE),

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from ingest.runs import NightlyReport
     from ingest.sources.source_items import SkippedFile
 
+#: Exit code of a nightly run that did all its work, but refused documents.
+REFUSED = 6
+
 
 @click.group(cls=CommandGroup)
 def ingest() -> None:
@@ -134,8 +137,10 @@ def nightly(context: click.Context, as_json: bool) -> None:
     Run this command once a night. The nightly run reads the sources in INGEST_SOURCES, new releases
     of all known packages and, if ADVISORIES is set, new advisories. For NIGHTLY_VERIFY_S seconds,
     the run compares stored rows with their documents; the next run continues with the next
-    documents. If EXPORT_FOLDER is set, the run exports the record there as Parquet files. Exit code
-    5 if another nightly run is in progress.
+    documents. If EXPORT_FOLDER is set, the run exports the record there as Parquet files.
+
+    Exit code 6 if documents were refused or something else needs a look, 1 if a part failed, 5 if
+    another nightly run is in progress.
     """
     from adviser.exports.parquet import export_nightly
     from common.redaction import absolute_source
@@ -153,8 +158,10 @@ def nightly(context: click.Context, as_json: bool) -> None:
         _print_inspections(report.inspections, dry_run=False)
         _print_nightly_parts(report)
         print_graph_state(outcome.lag, outcome.graph_error)
-    if not report.clean:
+    if report.failed:
         context.exit(1)
+    if not report.clean:
+        context.exit(REFUSED)
 
 
 @ingest.command()

@@ -7,6 +7,7 @@
 3     a store or an index does not answer, or an embedded store could not be started
 4     a store has the schema of another version
 5     another process is already doing this
+6     all work was done, but documents were refused
 130   interrupted
 141   the reader of the output has closed it
 ====  ==========================================================================

@@ -958,6 +958,17 @@ class PageSessionRow(Base):
     expires_at: ColumnElement[datetime]
 
 
+class SourceSuccessRow(Base):
+    """When a source of knowledge was last read completely."""
+
+    __tablename__ = "source_successes"
+
+    #: ``inspections``, ``index``, ``advisories`` or ``record``.
+    kind: ColumnElement[str] = column(primary_key=True)
+    source: ColumnElement[str] = column(primary_key=True)
+    succeeded_at: ColumnElement[datetime]
+
+
 class AnalysisRow(Base):
     """An asynchronous request: for advice, a provenance check or an inspection.
 

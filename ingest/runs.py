@@ -11,12 +11,21 @@ from sqlalchemy import Engine
 
 from common.errors import InvalidArgument, ProjectError
 from common.settings import Settings
+from graph.engine import relational_errors
 from graph.record.crawls import is_following
 from graph.record.postgresql_helpers import as_named
 from graph.record.quarantine import (
     QuarantineEntry,
     forget,
     open_refusals,
+)
+from graph.record.source_successes import (
+    ADVISORIES,
+    INDEX,
+    INSPECTIONS,
+    RECORD,
+    add_successes,
+    keep_sources,
 )
 from ingest.background_projection import (
     RunOutcome,
@@ -33,6 +42,7 @@ from ingest.inspections.pipeline import (
 )
 from ingest.record import only_one, open_record
 from ingest.sources.source_items import SkippedFile, SourceLimits
+from ingest.sources.urls import stored_source
 
 if TYPE_CHECKING:
     from graph.verification.run import RecordReport
@@ -66,12 +76,18 @@ class NightlyReport:
     skipped: tuple[tuple[str, ProjectError], ...] = ()
 
     @property
+    def failed(self) -> bool:
+        """Whether a part failed, a source was not read completely, or the record differs."""
+        lost = any(report.lost is not None for report in self.packages or ())
+        tampered = self.record is not None and not self.record.equal
+        return bool(self.skipped or self.inspections.incomplete or lost or tampered)
+
+    @property
     def clean(self) -> bool:
         """Whether nothing needs attention."""
         crawled = all(report.clean for report in self.packages or ())
         refused = self.inspections.quarantined or (self.advisories and self.advisories.quarantined)
-        tampered = self.record is not None and not self.record.equal
-        return crawled and not refused and not tampered and not self.skipped
+        return crawled and not refused and not self.failed
 
     def as_json(self) -> dict[str, Any]:
         """The parts of the document that ``--json`` prints."""
@@ -169,11 +185,32 @@ def run_nightly(
                 record = _verify(settings, engine, wake)
             with _skipping("export", skipped):
                 exported = export(settings, engine)
-            return NightlyReport(
+            report = NightlyReport(
                 inspections, packages, advisories, record, exported, tuple(skipped)
             )
+            _note_successes(settings, engine, sources, report)
+            return report
 
         return run_with_projection(settings, engine, work)
+
+
+def _note_successes(
+    settings: Settings, engine: Engine, sources: Sequence[str], report: NightlyReport
+) -> None:
+    """Record which sources were read completely, for monitoring."""
+    names = [stored_source(it) for it in sources]
+    read = [stored_source(it) for it in sources if it not in report.inspections.incomplete]
+    with relational_errors(settings), engine.begin() as connection:
+        keep_sources(connection, INSPECTIONS, names)
+        add_successes(connection, INSPECTIONS, read)
+        indexes = [it.index for it in report.packages or () if it.lost is None]
+        add_successes(connection, INDEX, indexes)
+        if report.advisories is not None and (
+            report.advisories.as_of is not None or report.advisories.unchanged
+        ):
+            add_successes(connection, ADVISORIES, [report.advisories.source])
+        if report.record is not None and report.record.equal:
+            add_successes(connection, RECORD, ["record"])
 
 
 @contextmanager

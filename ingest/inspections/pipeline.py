@@ -40,6 +40,7 @@ class IngestReport:
     :param skipped: files that are not inspections, by reason
     :param observations: new observations by outcome
     :param observations_known: observations that were in the record before, or occurred twice
+    :param incomplete: sources of which something could not be read
     """
 
     read: int = 0
@@ -52,6 +53,7 @@ class IngestReport:
     observations: Counter[str] = field(default_factory=Counter)
     observations_known: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
+    incomplete: list[str] = field(default_factory=list)
 
     def count_batch(self, batch: Batch[InspectionDelivery], added: InspectionsAdded) -> None:
         """Count the documents of a batch and what the batch added to the record."""
@@ -120,6 +122,8 @@ def ingest_inspections(
             report.count_batch(batch, added)
             on_commit()
         report.mended += recorder.mended
+        if not recorder.read_whole:
+            report.incomplete.append(source)
     return report
 
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from common.errors import AlreadyRunning
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import verify
+from graph.record.source_successes import source_successes
 from ingest.runs import run_nightly
 from tests.factories.generations import FOLDER as GENERATIONS
 from tests.services.commands import ROOT, row_counts, thoth, thoth_json, variables
@@ -64,6 +66,29 @@ def test_a_source_that_is_missing_holds_up_no_other(
     assert "1 unreadable" in done.stdout
     counts = row_counts(stores.engine)
     assert (counts["inspections"], counts["quarantine"]) == (20, 1)
+
+
+def test_refused_documents_have_an_exit_code_of_their_own(
+    stores: Stores, nightly: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.json").write_text('{"schema_version": "')
+    missing = str(tmp_path / "missing")
+    done = thoth(replace(nightly, ingest_sources=(str(tmp_path), SOURCES[0])), "ingest", "nightly")
+    assert done.returncode == 6, done.stdout
+    assert set(successes(stores)) == {
+        ("inspections", str(tmp_path)), ("inspections", SOURCES[0]), ("record", "record")
+    }  # fmt: skip
+    before = successes(stores)[("inspections", SOURCES[0])]
+    done = thoth(replace(nightly, ingest_sources=(missing, SOURCES[0])), "ingest", "nightly")
+    assert done.returncode == 1
+    after = successes(stores)
+    assert set(after) == {("inspections", SOURCES[0]), ("record", "record")}
+    assert after[("inspections", SOURCES[0])] > before
+
+
+def successes(stores: Stores) -> dict[tuple[str, str], datetime]:
+    with stores.engine.connect() as connection:
+        return {(it.kind, it.source): it.succeeded_at for it in source_successes(connection)}
 
 
 def test_without_sources_it_says_what_to_set(settings: Settings) -> None:

@@ -13,6 +13,7 @@ import click
 import pytest
 
 from cli import main as cli
+from cli.ingest import REFUSED
 from common.reasons import Correction, Exclusion, Reason
 from common.settings import Settings
 from graph.projection.registry import NODES
@@ -72,7 +73,7 @@ def test_every_reason_has_its_line_and_every_line_its_reason() -> None:
 def test_every_exit_code_is_explained() -> None:
     assert cli.__doc__ is not None
     in_code = set(re.findall(r"(?m)^(\d+) +\S", cli.__doc__))
-    used = {0, 1, *cli._EXIT_CODES.values(), cli._INTERRUPTED, cli._BROKEN_PIPE}
+    used = {0, 1, *cli._EXIT_CODES.values(), REFUSED, cli._INTERRUPTED, cli._BROKEN_PIPE}
     assert in_code == {str(code) for code in used}
     shown = [row[0] for row in rows("cli.md", "Exit codes")[1:]]
     assert set(shown) == in_code
