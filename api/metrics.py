@@ -87,8 +87,9 @@ class StoreMetrics(Collector):
             "thoth_source_success_timestamp_seconds",
             "When the nightly run last read a source completely.", labels=["kind", "source"],
         )  # fmt: skip
-        for it in source_successes(connection):
-            succeeded.add_metric([it.kind, it.source], it.succeeded_at.timestamp())
+        for success in source_successes(connection):
+            moment = success.succeeded_at.timestamp()
+            succeeded.add_metric([success.kind, success.source], moment)
         yield succeeded
         yield GaugeMetricFamily(
             "thoth_workers", "Workers with a heartbeat within 20 seconds.",

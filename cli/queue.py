@@ -49,12 +49,12 @@ def list_(settings: Settings, name: str | None, limit: int, as_json: bool) -> No
         Column("job", right=True), Column("queue"), Column("task"), Column("state"),
         Column("priority", right=True), Column("since"), Column("client"), Column("request"),
     ])  # fmt: skip
-    for it in listed:
-        since = "" if it.enqueued_at is None else moment_text(it.enqueued_at)
-        state = "running" if it.running else "waiting"
+    for job in listed:
+        since = "" if job.enqueued_at is None else moment_text(job.enqueued_at)
+        state = "running" if job.running else "waiting"
         table.add(
-            str(it.job_id), it.queue, task_name(it), state, str(it.priority), since,
-            it.client or "", it.analysis_id or "",
+            str(job.job_id), job.queue, task_name(job), state, str(job.priority), since,
+            job.client or "", job.analysis_id or "",
         )  # fmt: skip
     table.print()
 
