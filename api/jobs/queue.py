@@ -58,6 +58,7 @@ _FINISHED = text(
     """
 )
 _FINISHED_S = 600
+_DUE = text("SELECT now() + make_interval(secs => :delay_s)")
 _KEY_WAITS = text(
     "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE queueing_lock = :key AND status = 'todo')"
 )
@@ -156,7 +157,8 @@ class Queue:
             queue=job.queue.value,
             priority=job.priority,
             queueing_lock=job.key,
-            schedule_in={"seconds": job.delay_s} if job.delay_s else None,
+            # By the clock of PostgreSQL, since workers compare with it.
+            schedule_at=connection.scalar(_DUE, {"delay_s": job.delay_s}) if job.delay_s else None,
             connection=connection,
         )
         try:

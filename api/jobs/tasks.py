@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, cast
 
-import procrastinate
 from procrastinate import Blueprint, JobContext, RetryDecision
 from procrastinate.jobs import Job
 from procrastinate.retry import BaseRetryStrategy
 
-from api.jobs.queue import NAMESPACE, QueueJob, QueueName
+from api.jobs.queue import QueueJob, QueueName
 from api.jobs.request_run import (
     LONGEST_PAUSE_S,
     MAX_ATTEMPTS,
@@ -26,7 +25,6 @@ from api.jobs.request_run import (
 from api.jobs.worker_context import WorkerContext
 from common.errors import InvalidSettings, StoreUnavailable
 from common.redaction import absolute_source
-from common.settings import Settings
 from graph.projection import sync
 
 P = ParamSpec("P")
@@ -241,42 +239,3 @@ def _attempt(context: JobContext) -> Attempt:
 def _worker(context: JobContext) -> WorkerContext:
     shared: dict[str, Any] = context.additional_context
     return cast(WorkerContext, shared[CONTEXT])
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """A task that is enqueued regularly.
-
-    :param cron: minute, hour, day, month and weekday in UTC
-    """
-
-    task: str
-    cron: str
-    queue: QueueName
-
-
-def schedules(settings: Settings) -> Iterator[Schedule]:
-    """The schedules; a task that reads other services is scheduled only if its setting exists."""
-    yield Schedule("cron.prune", "17 * * * *", QueueName.BULK)
-    for task, cron in (
-        ("cron.refresh", settings.cron_refresh),
-        ("cron.nightly", settings.cron_nightly),
-        ("cron.advisories", settings.cron_advisories),
-    ):
-        if cron is not None:
-            yield Schedule(task, cron, QueueName.BULK)
-    if settings.webhooks or settings.notice_targets:
-        yield Schedule(NOTICES.task, "* * * * *", NOTICES.queue)
-    if settings.cron_loop is not None:
-        # The night measures, so it must not run beside submitted inspections.
-        yield Schedule("cron.loop", settings.cron_loop, QueueName.INSPECTIONS)
-
-
-def register_schedules(app: procrastinate.App, settings: Settings) -> None:
-    """Let the workers of ``app`` enqueue due tasks; at most one job of each task waits."""
-    for schedule in schedules(settings):
-        name = f"{NAMESPACE}:{schedule.task}"
-        decorate = app.periodic(
-            cron=schedule.cron, queue=schedule.queue.value, queueing_lock=schedule.task
-        )
-        decorate(app.tasks[name])

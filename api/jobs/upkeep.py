@@ -44,6 +44,15 @@ _GONE = text(
     """
 )
 
+#: Jobs that were put off for longer than any pause, by a wrong clock or an earlier version.
+_PUT_OFF = text(
+    """
+    UPDATE procrastinate_jobs SET scheduled_at = now()
+    WHERE status = 'todo' AND scheduled_at > now() + interval '1 hour'
+    RETURNING id
+    """
+)
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -95,6 +104,7 @@ async def return_stalled(app: procrastinate.App, worker: WorkerContext) -> None:
         await app.job_manager.finish_job(job, Status.FAILED, delete_job=False)
         _LOG.error("job_given_up", extra=fields)
     await asyncio.to_thread(_end_lost, worker)
+    await asyncio.to_thread(_recall, worker)
 
 
 async def prune(app: procrastinate.App, worker: WorkerContext) -> None:
@@ -143,6 +153,13 @@ def _end_lost(worker: WorkerContext) -> None:
             reason = "given up: its job is no longer in the queue"
             if analyses.finish(connection, analysis_id, AnalysisState.ERROR, reason=reason):
                 _LOG.error("analysis_lost_its_job", extra={"analysis_id": analysis_id})
+
+
+def _recall(worker: WorkerContext) -> None:
+    """Let jobs run now that were put off for too long."""
+    with worker.service.writing() as connection:
+        for job_id in connection.scalars(_PUT_OFF):
+            _LOG.warning("job_recalled", extra={"job": job_id})
 
 
 def _forget_old(worker: WorkerContext) -> None:

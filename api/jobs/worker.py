@@ -22,7 +22,8 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import DeleteJobCondition, Job
 
 from api.jobs.queue import NAMESPACE, QueueName
-from api.jobs.tasks import CONTEXT, blueprint, register_schedules
+from api.jobs.schedules import DatabaseClockManager, keep_scheduling, scheduled_tasks
+from api.jobs.tasks import CONTEXT, blueprint
 from api.jobs.upkeep import DEAD_AFTER_S, keep_returning
 from api.jobs.worker_context import WorkerContext, guard, leave
 from common.errors import ProjectError
@@ -47,11 +48,11 @@ def queue_app(settings: Settings) -> procrastinate.App:
         conninfo=url.render_as_string(hide_password=False), min_size=1, max_size=4
     )
     app = procrastinate.App(connector=connector)
+    app.job_manager = DatabaseClockManager(connector)
     # procrastinate renames the tasks that it adds, so each application gets copies.
     own = procrastinate.Blueprint()
     own.tasks = {name: copy.copy(task) for name, task in blueprint.tasks.items()}
     app.add_tasks_from(own, namespace=NAMESPACE)
-    register_schedules(app, settings)
     return app
 
 
@@ -148,7 +149,12 @@ async def _work_once(running: _RunningWorker) -> None:
         )
         beside = [
             asyncio.create_task(it)
-            for it in (keep_returning(app, running.worker), running.show_life(), stopping.wait())
+            for it in (
+                keep_returning(app, running.worker),
+                _keep_scheduling(app, running.worker.settings),
+                running.show_life(),
+                stopping.wait(),
+            )
         ]
         await asyncio.wait((working, beside[-1]), return_when=asyncio.FIRST_COMPLETED)
         if stopping.is_set():
@@ -158,6 +164,20 @@ async def _work_once(running: _RunningWorker) -> None:
         for it in beside:
             it.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
+
+
+async def _keep_scheduling(app: procrastinate.App, settings: Settings) -> None:
+    """Enqueue due tasks, also after a failure."""
+    registry = scheduled_tasks(app, settings)
+    while True:
+        try:
+            await keep_scheduling(app, registry)
+        except ConnectorException as error:
+            _LOG.warning("scheduling_failed", extra={"error": type(error).__name__})
+        except Exception:
+            # The next attempt may succeed, and the worker must go on.
+            _LOG.exception("scheduling_broke")
+        await asyncio.sleep(PAUSE_S)
 
 
 async def _stop(running: _RunningWorker, working: asyncio.Task[None]) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 from api.authentication import needs
 from api.health import readiness
 from api.jobs.queue import NAMESPACE, QueueName
-from api.jobs.tasks import schedules
+from api.jobs.schedules import schedules
 from api.paging import freshness
 from api.request_context import reading
 from api.resources.base import Resources

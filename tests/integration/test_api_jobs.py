@@ -11,24 +11,28 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import procrastinate
 import psutil
 import pytest
 from flask.testing import FlaskClient
+from procrastinate import periodic, utils
 from sqlalchemy import Engine, text
 
 from api.jobs import upkeep as upkeep_module
 from api.jobs.queue import Queue, QueueJob, QueueName
 from api.jobs.request_run import MAX_ATTEMPTS
-from api.jobs.tasks import schedules
+from api.jobs.schedules import keep_scheduling, scheduled_tasks, schedules
 from api.jobs.upkeep import prune, return_stalled, return_stalled_once
-from api.jobs.uploads import PROJECT
+from api.jobs.uploads import PROJECT, PROJECT_SOON
 from api.jobs.worker import _RunningWorker, queue_app
 from api.jobs.worker_context import JobTimeouts, WorkerContext, guard
 from api.server.supervisor import keeping_stores
@@ -328,11 +332,79 @@ def _uploads(engine: Engine) -> int:
 def test_what_reads_from_others_is_due_only_where_a_setting_says_when(settings: Settings) -> None:
     assert [it.task for it in schedules(settings)] == ["cron.prune"]
     told = replace(settings, cron_nightly="30 3 * * *", cron_advisories="0 * * * *")
-    app = queue_app(told)
-    due = {it.task.name: it.cron for it in app.periodic_registry.periodic_tasks.values()}
+    registry = scheduled_tasks(queue_app(told), told)
+    due = {it.task.name: it.cron for it in registry.periodic_tasks.values()}
     assert due["thoth:cron.nightly"] == "30 3 * * *"
     assert due["thoth:cron.advisories"] == "0 * * * *"
     assert "thoth:cron.refresh" not in due
+
+
+YEAR = timedelta(days=365)
+
+
+@pytest.fixture
+def clock_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of this machine is a year ahead, for the queue's library."""
+    monkeypatch.setattr(utils, "utcnow", lambda: datetime.now(UTC) + YEAR)
+    ahead = SimpleNamespace(time=lambda: time.time() + YEAR.total_seconds())
+    monkeypatch.setattr(periodic, "time", ahead)
+
+
+def due_within_an_hour(engine: Engine) -> list[bool]:
+    query = "SELECT coalesce(scheduled_at, now()) < now() + interval '1 h' FROM procrastinate_jobs"
+    with engine.connect() as connection:
+        return list(connection.scalars(text(query)))
+
+
+@pytest.mark.usefixtures("clock_ahead")
+def test_a_wrong_clock_puts_no_job_off(known: Stores) -> None:
+    nowhere = replace(known.settings, graph_url=f"bolt://127.0.0.1:{closed_port()}")
+    queue = Queue(known.engine, 10)
+    with known.engine.begin() as connection:
+        queue.enqueue(connection, PROJECT)
+        queue.enqueue(connection, PROJECT_SOON)
+    assert due_within_an_hour(known.engine) == [True, True]
+    run_jobs(replace(nowhere, connect_timeout_s=0.5))
+    assert set(due_within_an_hour(known.engine)) == {True}
+
+
+@pytest.mark.usefixtures("clock_ahead")
+def test_schedules_follow_the_clock_of_postgresql(known: Stores) -> None:
+    app = queue_app(known.settings)
+    everything = replace(known.settings, cron_nightly="* * * * *")
+
+    async def schedule() -> None:
+        async with app.open_async():
+            keeping = asyncio.create_task(keep_scheduling(app, scheduled_tasks(app, everything)))
+            while not jobs_in(known.engine) and not keeping.done():
+                await asyncio.sleep(0.01)
+            keeping.cancel()
+
+    asyncio.run(schedule())
+    query = (
+        "SELECT max(defer_timestamp) - extract(epoch FROM now()) FROM procrastinate_periodic_defers"
+    )
+    with known.engine.connect() as connection:
+        assert -3600 < float(connection.scalar(text(query)) or 0) <= 0
+
+
+def test_a_job_that_was_put_off_for_a_year_is_recalled(known: Stores) -> None:
+    app, worker = queue_app(known.settings), WorkerContext(known.settings)
+    with known.engine.begin() as connection:
+        Queue(known.engine, 10).enqueue(connection, PROJECT)
+        connection.execute(
+            text("UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 year'")
+        )
+
+    async def upkeep() -> None:
+        async with app.open_async():
+            await return_stalled(app, worker)
+
+    try:
+        asyncio.run(upkeep())
+    finally:
+        worker.close()
+    assert due_within_an_hour(known.engine) == [True]
 
 
 @needs("bwrap")

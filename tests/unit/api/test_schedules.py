@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.jobs.tasks import schedules
+from api.jobs.schedules import schedules
 from common.errors import InvalidSettings
 from common.settings import Settings
 
