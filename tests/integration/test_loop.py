@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from api.jobs.schedules import schedules
 from sqlalchemy import Engine, select, update
 
 from adviser.projects.parsing import parse_project
@@ -22,6 +21,7 @@ from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.verdicts import Verdict
 from adviser.stack_request import StackRequest
 from api.jobs.queue import NAMESPACE, QueueName
+from api.jobs.schedules import schedules
 from api.jobs.worker import queue_app
 from common.environments import host_environment
 from common.settings import Settings
