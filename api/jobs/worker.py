@@ -148,8 +148,8 @@ async def _work_once(running: _RunningWorker) -> None:
             )
         )
         beside = [
-            asyncio.create_task(it)
-            for it in (
+            asyncio.create_task(work)
+            for work in (
                 keep_returning(app, running.worker),
                 _keep_scheduling(app, running.worker.settings),
                 running.show_life(),
