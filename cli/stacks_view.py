@@ -1,0 +1,292 @@
+"""The tables of ``thoth stacks``: short, or with everything that is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cli.console import Column, Styled, Table, counted, shown
+
+if TYPE_CHECKING:
+    from adviser.scoring.comparisons import Comparison
+    from adviser.scoring.next_jobs import FurtherJobs
+    from adviser.stack_comparison import StackGroup, StackResult
+    from common.units import Multiple
+
+_STYLES = {"faster": "green", "slower": "red", "equivalent": "cyan"}
+#: Undetermined comparisons that the verbose table lists below it; the short table lists one.
+_MOST_NEXT = 3
+#: Characters of a title or a caption; parameters may be long.
+_LONGEST_TITLE = 600
+#: Width of a drawn interval in characters; odd, so that zero can lie in the middle.
+_INTERVAL_WIDTH = 21
+
+
+def short_group_titles(groups: Sequence[StackGroup]) -> list[str]:
+    """A title for each group with only what tells the groups apart."""
+    from adviser.group_titles import TitledSeries, short_titles
+    from adviser.stack_comparison import short_digest
+
+    return short_titles(
+        [
+            TitledSeries(
+                group.indicator,
+                min(
+                    (it.component for it in (*group.stacks, *group.unknown) if it.component),
+                    default=None,
+                ),
+                group.hardware_label,
+                {
+                    **group.parameters,
+                    "Python": group.python_version,
+                    "script": short_digest(group.script_sha256 or "unknown"),
+                    "hardware": short_digest(group.hardware_digest),
+                },
+            )
+            for group in groups
+        ]
+    )
+
+
+def long_group_title(group: StackGroup) -> str:
+    """``PiMatmul (script 3e2b7fa1), dtype float32, cpu, on Intel … (1f2e3d4c)``.
+
+    The digest distinguishes two scripts that print the same name.
+    """
+    from adviser.stack_comparison import short_digest
+
+    script = f" (script {short_digest(group.script_sha256)})" if group.script_sha256 else ""
+    parameters = (
+        f"{it} {group.parameters[it]}" for it in sorted(group.parameters) if it != "device"
+    )
+    python = [f"Python {group.python_version}"] if group.python_version else []
+    measured = ", ".join(
+        [group.indicator + script, *parameters, group.device or "device unknown", *python]
+    )
+    return f"{measured}, on {group.hardware_label} ({short_digest(group.hardware_digest)})"
+
+
+def group_table(group: StackGroup, title: str, *, verbose: bool = False) -> Table:
+    """One row for each stack, known stacks first; the caption names the baseline."""
+    from common.units import SPOKEN
+
+    unit = SPOKEN[group.unit]
+    interval = interval_scale(group)
+    table = Table(
+        [
+            Column("stack", wraps=True),
+            Column("jobs", right=True),
+            Column(unit.name, right=True),
+            *([Column("spread", right=True)] * verbose),
+            Column("differs", right=True),
+            *([] if interval is None else [Column(interval.title)]),
+            Column("95 % interval", right=True),
+            Column("verdict"),
+            *([Column("compared by")] * verbose),
+        ],
+        title=shown(long_group_title(group) if verbose else title, _LONGEST_TITLE),
+        caption=shown(_caption(group, verbose=verbose), _LONGEST_TITLE),
+    )
+    for stack in (*group.stacks, *group.unknown):
+        comparison = stack.comparison
+        drawn = [] if interval is None else [interval.drawn(comparison)]
+        table.add(
+            shown(stack.label, _LONGEST_TITLE),
+            _jobs(stack),
+            _rate(stack, unit),
+            *([_spread(stack)] * verbose),
+            "" if comparison is None else _difference(comparison),
+            *drawn,
+            "" if comparison is None else _interval(comparison),
+            _verdict(stack),
+            *([_method(comparison)] * verbose),
+        )
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalScale:
+    """The common scale of the intervals of one table, in per cent.
+
+    :param low: left end, at most 0
+    :param high: right end, at least 0
+    """
+
+    low: float
+    high: float
+
+    @property
+    def title(self) -> str:
+        """Title of the column: both ends, and zero at its place."""
+        left, right = f"{self.low:+.0f} %", f"{self.high:+.0f} %"
+        zero = self._place(0.0)
+        line = list(left.ljust(_INTERVAL_WIDTH - len(right)) + right)
+        if len(left) < zero < _INTERVAL_WIDTH - len(right) - 1:
+            line[zero] = "0"
+        return "".join(line)
+
+    def drawn(self, comparison: Comparison | None) -> str:
+        """``├──●─┼─┤`` on the scale, with zero at the cross or at a dotted line.
+
+        Without a known error, only the dot is drawn.
+        """
+        line = [" "] * _INTERVAL_WIDTH
+        line[self._place(0.0)] = "┊"
+        if comparison is None or not math.isfinite(comparison.d):
+            return "".join(line)
+        if math.isfinite(comparison.standard_error):
+            left = self._place(comparison.interval_low_pct)
+            right = self._place(comparison.interval_high_pct)
+            line[left : right + 1] = "─" * (right - left + 1)
+            if left < self._place(0.0) < right:
+                line[self._place(0.0)] = "┼"
+            line[left], line[right] = "├", "┤"
+        line[self._place(comparison.difference_pct)] = "●"
+        return "".join(line)
+
+    def _place(self, value: float) -> int:
+        share = (value - self.low) / (self.high - self.low)
+        return min(max(round(share * (_INTERVAL_WIDTH - 1)), 0), _INTERVAL_WIDTH - 1)
+
+
+def interval_scale(group: StackGroup) -> IntervalScale | None:
+    """A scale that holds zero, δ and all intervals; ``None`` if nothing was compared."""
+    ends = [-100 * group.delta, 100 * group.delta]
+    compared = False
+    for comparison in (stack.comparison for stack in group.stacks):
+        if comparison is not None and math.isfinite(comparison.d):
+            compared = True
+            ends.append(comparison.difference_pct)
+            if math.isfinite(comparison.standard_error):
+                ends += [comparison.interval_low_pct, comparison.interval_high_pct]
+    return IntervalScale(math.floor(min(ends)), math.ceil(max(ends))) if compared else None
+
+
+def _caption(group: StackGroup, *, verbose: bool) -> str:
+    from adviser.scoring.comparisons import MIN_DELTA
+    from adviser.scoring.sample_needs import Need
+    from adviser.stack_comparison import short_digest
+
+    key = f"Key {short_digest(group.comparison_key)}."
+    if group.baseline is None:
+        return f"{key} No stack is known, so nothing is compared."
+    parts = [f"{key} Baseline: {group.baseline.label}, {group.baseline_reason}."]
+    if group.delta > MIN_DELTA:
+        parts.append(
+            f"Identical stacks differ by up to {group.delta:.1%} here; smaller differences "
+            "are no verdict."
+        )
+    comparisons = [stack.comparison for stack in group.stacks if stack.comparison]
+    if any(it.needs is Need.TURNS for it in comparisons):
+        parts.append(
+            "Jobs of one run share unknown effects: run both stacks in turns (thoth inspect with"
+            " both specifications), or each in five runs."
+        )
+    if group.next_jobs:
+        most = _MOST_NEXT if verbose else 1
+        more = len(group.next_jobs) - most
+        jobs = [*map(_further, group.next_jobs[:most]), *([f"{more} more"] * (more > 0))]
+        parts.append(f"Measure next: {'; '.join(jobs)}.")
+    return " ".join(parts)
+
+
+def group_notes(group: StackGroup, *, verbose: bool = False) -> Iterator[Styled]:
+    """Lines below a table: noise warnings, and if verbose the jobs that comparisons leave out."""
+    from common.job_stability import left_out_text
+
+    stacks = (*group.stacks, *group.unknown)
+    if verbose and any(stack.left_out for stack in stacks):
+        yield Styled("Jobs left out of each comparison, of the stack and of the baseline:", "")
+        for stack in stacks:
+            if stack.left_out:
+                yield Styled(shown(f"  {stack.label}: {left_out_text(stack.left_out)}"), "")
+    for stack in stacks:
+        yield from (Styled(shown(f"warning: {text}"), "yellow") for text in stack.warnings)
+
+
+def _further(further: FurtherJobs) -> str:
+    """``tensorflow 2.9.3 (aa010000), 13 more jobs (62 % chance of a claim)``."""
+    missing = _more_jobs(further.jobs, further.baseline_jobs, "job")
+    chance = f" ({100 * further.chance:.0f} % chance of a claim)" if further.chance else ""
+    return f"{further.candidate}, {missing}{chance}" if missing else further.candidate + chance
+
+
+def _jobs(stack: StackResult) -> str:
+    """The number of jobs, and how many of them count if a rule leaves some out."""
+    if not stack.unstable:
+        return str(stack.jobs)
+    return f"{stack.jobs - len(stack.unstable)} of {stack.jobs}"
+
+
+def _rate(stack: StackResult, unit: Multiple) -> str:
+    return "–" if stack.median_rate is None else f"{stack.median_rate / unit.factor:,.2f}"
+
+
+def _spread(stack: StackResult) -> str:
+    return "–" if stack.variation is None else f"{100 * stack.variation:.1f} %"
+
+
+def _difference(comparison: Comparison) -> str:
+    return f"{comparison.difference_pct:+.1f} %" if math.isfinite(comparison.d) else "–"
+
+
+def _interval(comparison: Comparison) -> str:
+    if not math.isfinite(comparison.standard_error):
+        return "unknown"
+    return f"{comparison.interval_low_pct:+.1f} to {comparison.interval_high_pct:+.1f} %"
+
+
+def _method(comparison: Comparison | None) -> str:
+    """How the difference was estimated."""
+    from adviser.scoring.estimates import Method
+
+    if comparison is None:
+        return ""
+    if comparison.method is Method.PAIRED:
+        return counted(comparison.pairs, "pair")
+    if comparison.method is Method.POOLED:
+        return counted(comparison.hosts or 0, "host")
+    return counted(comparison.runs + comparison.baseline_runs, "run")
+
+
+def _verdict(stack: StackResult) -> Styled:
+    if stack.comparison is not None:
+        verdict = stack.comparison.verdict
+        return Styled(verdict_text(stack.comparison), _STYLES.get(verdict, ""))
+    return Styled("not compared", "dim") if stack.stack_digest is None else Styled("baseline", "")
+
+
+def verdict_text(comparison: Comparison) -> str:
+    """The verdict; if it is undetermined, with what is missing on a second line."""
+    text = str(comparison.verdict)
+    missing = _missing(comparison)
+    return f"{text}\n{missing}" if missing else text
+
+
+def _missing(comparison: Comparison) -> str:
+    """What a comparison lacks for a verdict; empty if that is unknown, or nothing."""
+    from adviser.scoring.sample_needs import Need
+
+    if comparison.hosts == 0:
+        return "no common host"
+    if comparison.needs is Need.TURNS:
+        return "run in turns"
+    if comparison.needs is Need.MARGIN:
+        return "over 1,000 jobs needed"
+    noun = "run" if comparison.needs is Need.RUNS else "job"
+    missing = _more_jobs(comparison.jobs_missing, comparison.baseline_jobs_missing, noun)
+    if comparison.needs is Need.HOSTS:
+        return f"{missing} on more hosts" if missing else "measure on more hosts"
+    return missing
+
+
+def _more_jobs(jobs: int, baseline_jobs: int, noun: str) -> str:
+    """``34 more jobs each``; empty if none is missing."""
+    if jobs and jobs == baseline_jobs:
+        return f"{jobs} more {noun}s each" if jobs > 1 else f"1 more {noun} each"
+    parts = [f"{jobs} more {noun}{'s' * (jobs > 1)}"] if jobs else []
+    if baseline_jobs:
+        parts.append(f"{baseline_jobs} more of the baseline")
+    return ", ".join(parts)
