@@ -27,11 +27,12 @@ def stacks_document(groups: Sequence[StackGroup], hidden_groups: int = 0) -> dic
         "version": DOCUMENT_VERSION,
         "hidden_groups": hidden_groups,
         "family": family_document(compared(groups)),
-        "groups": [_group_document(group) for group in groups],
+        "groups": [group_document(group) for group in groups],
     }
 
 
-def _group_document(group: StackGroup) -> dict[str, Any]:
+def group_document(group: StackGroup) -> dict[str, Any]:
+    """One group as JSON values."""
     base = group.baseline
     return {
         "comparison_key": group.comparison_key,

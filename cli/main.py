@@ -83,6 +83,7 @@ COMMANDS = {
     "queue": "cli.queue:queue",
     "record": "cli.record:record",
     "replay": "cli.advise:replay",
+    "report": "cli.report:report",
     "serve": "cli.service:serve",
     "stacks": "cli.stacks:stacks",
     "status": "cli.stores:status",

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import count
 from xml.etree.ElementTree import Element, SubElement, tostring
 
+from common.terminal import printable
+
 #: Mean width of a character of the labels, px.
 CHARACTER_PX = 6.6
 #: Height of a row with a label, px.
@@ -74,7 +76,7 @@ class Canvas:
                 "width": _px(width),
                 "height": _px(height),
                 "role": "img",
-                "aria-label": title,
+                "aria-label": printable(title),
             },
         )
 
@@ -109,7 +111,7 @@ class Canvas:
     def label(self, x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> None:
         """A text; ``anchor`` is ``start``, ``middle`` or ``end``."""
         at = {"x": _px(x), "y": _px(y), "text-anchor": anchor}
-        SubElement(self._root, "text", {**at, "class": kind} if kind else at).text = text
+        SubElement(self._root, "text", {**at, "class": kind} if kind else at).text = printable(text)
 
     def link(self, url: str, name: str) -> Canvas:
         """A part of this canvas whose shapes lead to ``url``.
@@ -132,7 +134,7 @@ class Canvas:
     @staticmethod
     def _explained(shape: Element, tooltip: str) -> None:
         if tooltip:
-            SubElement(shape, "title").text = tooltip
+            SubElement(shape, "title").text = printable(tooltip)
 
 
 def shortened(text: str, pixels: float) -> str:

@@ -26,6 +26,7 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.pages.operator import blueprint as operator
     from api.pages.packages import blueprint as packages
     from api.pages.questions import blueprint as questions
+    from api.pages.reports import blueprint as reports
     from api.pages.series import blueprint as series
     from api.pages.sessions import blueprint as sessions
     from api.pages.stacks import blueprint as stacks
@@ -46,6 +47,7 @@ def blueprints() -> tuple[Blueprint, ...]:
         stacks,
         series,
         questions,
+        reports,
         loop,
         trust,
         operator,

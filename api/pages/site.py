@@ -28,6 +28,7 @@ _MENU = (
     ("pages-packages.packages", "Packages"),
     ("pages-inspections.inspections", "Measurements"),
     ("pages-stacks.stacks", "Stacks"),
+    ("pages-reports.reports", "Quality"),
     ("pages-benchmarks.benchmarks", "Benchmarks"),
     ("pages-questions.questions", "Questions"),
     ("pages-loop.loop", "Loop"),

@@ -24,6 +24,7 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.resources.packages import fetch_routes as fetches
     from api.resources.recorded_advice import blueprint as advice
     from api.resources.releases import blueprint as releases
+    from api.resources.reports import blueprint as reports
     from api.resources.series import blueprint as series
     from api.resources.stacks import blueprint as stacks
     from api.resources.status import blueprint as status
@@ -36,6 +37,7 @@ def blueprints() -> tuple[Blueprint, ...]:
         vulnerabilities,
         stacks,
         series,
+        reports,
         inspections,
         observations,
         advice,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from statistics import median
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, any_, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, any_, func, select
 
 from common.job_stability import instability
 from common.packages import MEASURED_PACKAGES, distributions_of
@@ -168,34 +168,44 @@ def measured_observations(
     :param indicator: name of an indicator
     :param hardware: prefix of digests of hardware classes
     """
+    wanted = {IndicatorRow.name: indicator, ObservationRow.comparison_key: comparison_key}
+    conditions = matching(wanted)
+    if hardware is not None:
+        conditions.append(ObservationRow.hardware_digest.startswith(hardware, autoescape=True))
+    for _, observation in measured_rows(connection, conditions):
+        yield observation
+
+
+def measured_rows(
+    connection: Connection, conditions: Iterable[ColumnElement[bool]], *columns: ColumnElement[Any]
+) -> Iterator[tuple[Row[Any], MeasuredObservation]]:
+    """Rows of :func:`measured` that meet conditions, with further columns, sorted by series."""
     releases = _releases(connection)
     query = (
         measured()
-        .add_columns(IndicatorRow.component, HardwareRow.label.label("hardware_label"))
+        .add_columns(IndicatorRow.component, HardwareRow.label.label("hardware_label"), *columns)
         .join(HardwareRow, HardwareRow.digest == ObservationRow.hardware_digest)
+        .where(*conditions)
         .order_by(
             ObservationRow.comparison_key,
             RuntimeEnvironmentRow.python_version,
             ObservationRow.observation_id,
         )
     )
-    if indicator is not None:
-        query = query.where(IndicatorRow.name == indicator)
-    if hardware is not None:
-        query = query.where(ObservationRow.hardware_digest.startswith(hardware, autoescape=True))
-    if comparison_key is not None:
-        query = query.where(ObservationRow.comparison_key == comparison_key)
     numbers: dict[tuple[str, str | None], int] = {}
     for row in connection.execution_options(yield_per=1000).execute(query):
         series = series_of(row)
         number = numbers.setdefault((series.comparison_key, series.python_version), len(numbers))
         component, version = installed_component(row.component, releases.get(row.stack_digest, {}))
-        yield MeasuredObservation(
-            series=series,
-            reading=reading_of(row, number, row.stack_digest or UNKNOWN_STACK),
-            hardware_label=row.hardware_label,
-            component=component,
-            component_version=version,
+        yield (
+            row,
+            MeasuredObservation(
+                series=series,
+                reading=reading_of(row, number, row.stack_digest or UNKNOWN_STACK),
+                hardware_label=row.hardware_label,
+                component=component,
+                component_version=version,
+            ),
         )
 
 

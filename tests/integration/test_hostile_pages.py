@@ -20,8 +20,8 @@ from tests.services.jobs import client_of
 
 _BEGIN = (
     "/", "/packages", "/packages/flask", "/packages/flask/versions/3.1.0", "/inspections",
-    "/stacks", "/compare", "/changes", "/benchmarks", "/loop", "/trust", "/operator", "/ask",
-    "/questions",
+    "/stacks", "/reports", "/compare", "/changes", "/benchmarks", "/loop", "/trust", "/operator",
+    "/ask", "/questions",
 )  # fmt: skip
 #: How many links of a kind are followed.
 _EACH = 2

@@ -17,7 +17,7 @@ from tests.services.commands import ROOT
 from tests.services.served import Served, serving
 
 PAGES = (
-    "/", "/ask", "/packages", "/packages/numpy", "/stacks", "/compare", "/inspections",
+    "/", "/ask", "/packages", "/packages/numpy", "/stacks", "/reports", "/compare", "/inspections",
     "/benchmarks", "/changes", "/questions", "/questions/2", "/loop", "/trust", "/sign-in",
 )  # fmt: skip
 
@@ -67,5 +67,6 @@ def page_addresses(site: Served) -> list[str]:
         *PAGES, f"/jobs/{observation['observation_id']}", f"/advice/{advised['advice_id']}",
         f"/inspections/{observation['document_id']}", f"/stacks/{candidate}",
         f"/hardware/{observation['hardware_digest']}", f"/series/{group['comparison_key']}",
+        f"/reports/{group['comparison_key']}",
         f"/compare?baseline={group['baseline']['stack_digest']}&candidate={candidate}",
     ]  # fmt: skip

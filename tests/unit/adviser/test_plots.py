@@ -7,8 +7,10 @@ from xml.etree.ElementTree import Element, fromstring
 import pytest
 
 from adviser.plots.canvas import Scale, scale_of, shortened
+from adviser.plots.distributions import DrawnDistribution, JobDot, distributions_plot
 from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.plots.history import DrawnJob, DrawnRun, history_plot
+from adviser.plots.lines import DrawnLine, LinePoint, PlotAxis, lines_plot
 from adviser.plots.samples import samples_plot
 
 
@@ -89,3 +91,41 @@ def test_a_history_leads_from_each_dot_to_its_job() -> None:
     assert step.findtext("title") == "a step of +5 %"
     assert len(_of(svg, "rect", "band")) == 1
     assert "&lt;numpy 2&gt;" in svg
+
+
+def test_a_distribution_has_a_dot_for_each_job_a_box_and_a_violin() -> None:
+    jobs = tuple(JobDot(float(it), f"{it} ms", counts=it != 9) for it in (1, 2, 3, 4, 5, 9))
+    few = DrawnDistribution("b", jobs[:2], (1.0, 1.5, 2.0))
+    svg = distributions_plot(
+        [DrawnDistribution("a", jobs, (2.0, 3.0, 4.0)), few], "durations", "ms"
+    )
+    assert len(_of(svg, "circle", "mark")) == 7
+    (hollow,) = _of(svg, "circle", "mark open")
+    assert hollow.findtext("title") == "9 ms"
+    assert len(_of(svg, "path", "violin")) == 1
+    first, _ = _of(svg, "rect", "quartiles")
+    assert first.findtext("title") == "lower quartile 2, median 3, upper quartile 4 ms"
+
+
+def test_jobs_that_are_all_equal_have_no_violin() -> None:
+    jobs = tuple(JobDot(2.0, "2") for _ in range(6))
+    svg = distributions_plot([DrawnDistribution("a", jobs, (2.0, 2.0, 2.0))], "rates", "GFLOPS")
+    assert _of(svg, "path", "violin") == []
+    assert len(_of(svg, "circle", "mark")) == 6
+
+
+def test_a_line_has_a_band_where_its_interval_is_known() -> None:
+    points = tuple(LinePoint(x, x / 2, x / 3, x, f"at {x:g}") for x in (64.0, 128.0, 256.0))
+    bare = tuple(LinePoint(x, x, None, None, "") for x in (64.0, 256.0))
+    svg = lines_plot(
+        [DrawnLine("a", points), DrawnLine("b", bare), DrawnLine("c", bare, joined=False)],
+        "rates", PlotAxis("size", logarithmic=True, marked=(64, 128, 256)),
+        PlotAxis("GFLOPS", logarithmic=True),
+    )  # fmt: skip
+    assert len(_of(svg, "path", "series0 area")) == 1
+    assert _of(svg, "path", "series1 area") == []
+    assert len(_of(svg, "path", "series1 joined")) == 1
+    assert _of(svg, "path", "series2 joined") == []
+    assert [it.text for it in _of(svg, "text", "series0")] == ["● a"]
+    across = [float(it.attrib["cx"]) for it in _of(svg, "circle", "series0")]
+    assert across[1] - across[0] == pytest.approx(across[2] - across[1], abs=0.02)

@@ -1,0 +1,106 @@
+"""Reads what a quality report is about: series by their keys, or the jobs of some inspections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from adviser.quality.parameter_curves import ParameterAxis, parameter_axes
+from adviser.quality.reports import QualityReport, quality_report
+from common.errors import InvalidArgument, ProjectError
+from graph.job_samples import SeriesSettings
+from graph.record.job_samples import (
+    browse_series,
+    inspections_named,
+    job_samples,
+    keys_starting,
+    missing_measurements,
+)
+
+_SHA256 = "sha256:"
+#: Shortest start of a digest that selects measurements.
+SHORTEST_PREFIX = 4
+
+
+class NothingSelected(ProjectError):
+    """Raised if a name or a digest selects no measurement."""
+
+    hint = "`thoth stacks --all --verbose` shows the keys of all measurements"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSelection:
+    """What a report is about.
+
+    :param keys: comparison keys, sorted
+    :param inspections: identifiers of documents, if only their jobs count
+    """
+
+    keys: tuple[str, ...]
+    inspections: tuple[str, ...] | None = None
+
+
+def selected_measurements(connection: Connection, names: Iterable[str]) -> ReportSelection:
+    """Find series and inspections by what people type.
+
+    :param names: start of a comparison key, or the name, the folder or the start of the digest of
+        an inspection; a name may end with slashes
+    :raises NothingSelected: for a name without measurements
+    :raises InvalidArgument: for a short start of a digest, or for keys beside inspections
+    """
+    keys: set[str] = set()
+    inspections: dict[str, list[str]] = {}
+    for name in names:
+        text = name.rstrip("/").rpartition("/")[2]
+        if len(text.removeprefix(_SHA256)) < SHORTEST_PREFIX:
+            raise InvalidArgument(f"{name!r}: a digest needs {SHORTEST_PREFIX} digits or more")
+        digest = text if text.startswith(_SHA256) else f"{_SHA256}{text}"
+        matching = keys_starting(connection, digest)
+        documents = inspections_named(connection, text) | inspections_named(connection, digest)
+        if not matching and not documents:
+            raise NothingSelected(f"no measured series and no inspection is called {name!r}")
+        keys.update(matching)
+        if not matching:
+            inspections |= documents
+    if keys and inspections:
+        raise InvalidArgument("name either comparison keys or inspections, not both")
+    if not inspections:
+        return ReportSelection(tuple(sorted(keys)))
+    measured = {key for its_keys in inspections.values() for key in its_keys}
+    return ReportSelection(tuple(sorted(measured)), tuple(sorted(inspections)))
+
+
+def read_report(
+    connection: Connection, selection: ReportSelection, *, baseline: str | None = None
+) -> QualityReport:
+    """Read the measurements and report on them.
+
+    :param baseline: prefix of the digest of the stack to compare with
+    :raises UnknownBaseline: if no series has such a stack
+    """
+    axes = _axes(connection, selection.keys)
+    keys = sorted({*selection.keys, *(key for axis in axes for key in axis.keys.values())})
+    inspections = selection.inspections
+    return quality_report(
+        job_samples(connection, keys, inspections=inspections),
+        selection.keys,
+        axes=axes,
+        missing=missing_measurements(connection, selection.keys, inspections=inspections),
+        baseline=baseline,
+    )
+
+
+def _axes(connection: Connection, keys: Sequence[str]) -> list[ParameterAxis]:
+    """All axes along which one of the series lies; each axis once."""
+    targets = browse_series(connection, keys=keys)
+    alike: dict[str, list[SeriesSettings]] = {
+        name: browse_series(connection, indicator=name)
+        for name in sorted({it.indicator for it in targets})
+    }
+    axes: dict[tuple[str, tuple[str, ...]], ParameterAxis] = {}
+    for target in targets:
+        for axis in parameter_axes(target, alike[target.indicator]):
+            axes.setdefault((axis.name, tuple(axis.keys.values())), axis)
+    return list(axes.values())

@@ -1,0 +1,195 @@
+"""What a quality report shows, in sentences."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from adviser.quality.batch_order import OrderReport
+from adviser.quality.repetitions import BatchReport
+from adviser.quality.reports import AxisReport, SeriesQuality, StackQuality
+from adviser.quality.variance_components import PLANNED_DIFFERENCE, RepetitionAdvice
+from adviser.scoring.verdicts import Verdict
+from common.job_stability import left_out_text
+
+
+def series_findings(quality: SeriesQuality) -> Iterator[str]:
+    """Sentences about one series: verdicts first, then noise, order and repetitions."""
+    yield from _verdicts(quality)
+    for stack in quality.stacks:
+        yield from stack.result.warnings
+    if quality.order is not None:
+        yield from _order(quality.order)
+    yield from _repetitions(quality.stacks)
+    yield from _left_out(quality)
+
+
+def _verdicts(quality: SeriesQuality) -> Iterator[str]:
+    group = quality.group
+    compared = [it for it in group.stacks if it.comparison]
+    if group.baseline is None or not compared:
+        yield "Only one known stack was measured here, so nothing is compared."
+        return
+    base = group.baseline.label
+    settled = [it for it in compared if it.comparison and it.comparison.verdict.settled]
+    for stack in settled:
+        comparison = stack.comparison
+        assert comparison is not None  # noqa: S101 - filtered above
+        low, high = comparison.interval_low_pct, comparison.interval_high_pct
+        interval = f"(95 % interval {low:+.1f} to {high:+.1f} %)"
+        if comparison.verdict is Verdict.EQUIVALENT:
+            margin = f"{100 * group.delta:.2g} %"
+            yield f"{stack.label} and {base} are equally fast within {margin} {interval}."
+        else:
+            by = f"{abs(comparison.difference_pct):.1f} % {comparison.verdict}"
+            yield f"{stack.label} is {by} than {base} {interval}."
+    if open_ones := len(compared) - len(settled):
+        rest = "" if not settled else "other "
+        noun = "comparison is" if open_ones == 1 else "comparisons are"
+        yield (
+            f"{open_ones} {rest}{noun} undetermined: the jobs show neither a difference nor"
+            " equality."
+        )
+
+
+def _order(order: OrderReport) -> Iterator[str]:
+    if order.drifts:
+        yield (
+            f"The machine changed its speed by {_pct(order.drift)} over {_hours(order.hours)}"
+            f" (95 % interval {_pct(order.drift_low)} to {_pct(order.drift_high)}). Jobs that ran"
+            " in turns are compared in pairs, so this drift cancels out."
+        )
+    else:
+        interval = f"{_pct(order.drift_low)} to {_pct(order.drift_high)}"
+        yield f"No drift is settled over {_hours(order.hours)} (95 % interval {interval})."
+    if order.correlated:
+        alike = "alike" if order.autocorrelation > 0 else "opposite"
+        yield (
+            f"Neighbouring jobs are {alike} (autocorrelation {order.autocorrelation:+.2f}; chance"
+            f" alone gives up to {order.correlation_limit:.2f}), so they are not independent."
+        )
+    if order.step_times:
+        times = ", ".join(f"{it:%Y-%m-%d %H:%M}" for it in order.step_times)
+        yield f"The level changed at {times} UTC."
+
+
+def _hours(hours: float) -> str:
+    return f"{hours * 60:.0f} min" if hours < 2 else f"{hours:.1f} h"
+
+
+def _repetitions(stacks: tuple[StackQuality, ...]) -> Iterator[str]:
+    known = [(it, it.components) for it in stacks if it.components is not None]
+    if not known:
+        return
+    within = math.fsum(sorted(it.within for _, it in known)) / len(known)
+    between = math.fsum(sorted(it.between for _, it in known)) / len(known)
+    yield (
+        f"On average over the stacks, repetitions vary by {_sd(within)} within a job, and jobs by"
+        f" {_sd(between)}."
+    )
+    advice = [it.advice for it, _ in known if it.advice is not None]
+    sufficient = [it.sufficient for it, _ in known if it.sufficient is not None]
+    if sufficient:
+        yield (
+            f"{max(sufficient)} repetitions a job suffice for every stack: more change the spread"
+            " between jobs by at most 5 %."
+        )
+    if advice:
+        typical = sorted(advice, key=lambda it: it.repetitions or 0)[(len(advice) - 1) // 2]
+        yield f"Kalibera and Jones: {advice_text(typical)}"
+
+
+def advice_text(advice: RepetitionAdvice) -> str:
+    """The recommendation with its reasoning."""
+    least = "" if advice.exact else "at least "
+    costs = (
+        f"a job takes {_seconds(advice.job_cost_s)} before its repetitions and {least}"
+        f"{_seconds(advice.repetition_cost_s)} for each, and the variances within and between jobs"
+        f" are ({_sd(advice.within)})² and ({_sd(advice.between)})²"
+    )
+    if advice.repetitions is None:
+        return f"{costs}: jobs do not differ beyond their repetitions, so more repetitions help."
+    jobs = ""
+    if advice.jobs is not None:
+        jobs = (
+            f" {advice.jobs} jobs of each stack then show a difference of"
+            f" {100 * PLANNED_DIFFERENCE:.0f} % with a chance of 80 %."
+        )
+    return (
+        f"{'' if advice.exact else 'at most '}{advice.repetitions} repetitions a job, because"
+        f" {costs}. Spend the rest of the time on more jobs.{jobs}"
+    )
+
+
+def _left_out(quality: SeriesQuality) -> Iterator[str]:
+    reasons = Counter(
+        job.left_out for stack in quality.stacks for job in stack.jobs if job.left_out
+    )
+    if reasons:
+        yield f"Jobs that do not count: {left_out_text(dict(sorted(reasons.items())))}."
+    outlying = sum(job.outlier for stack in quality.stacks for job in stack.jobs)
+    if outlying:
+        noun = "job lies" if outlying == 1 else "jobs lie"
+        yield f"{outlying} {noun} far from the others of the same stack; outliers count."
+    for missing in quality.missing:
+        noun = "job" if missing.jobs == 1 else "jobs"
+        reason = f" ({missing.reason})" if missing.reason else ""
+        yield f"{missing.jobs} {noun} without a usable measurement: {missing.outcome}{reason}."
+
+
+def axis_findings(axis: AxisReport) -> Iterator[str]:
+    """Sentences about the performance over one parameter."""
+    label = next((it.label for it in axis.curves if it.stack_digest == axis.baseline), "")
+    for curve in axis.curves:
+        if curve.stack_digest == axis.baseline or not curve.differences:
+            continue
+        if not curve.crossings:
+            faster = {it.value > 0 for it in curve.differences}
+            if len(faster) == 1 and len(curve.differences) > 1:
+                word = "above" if faster.pop() else "below"
+                yield f"{curve.label} lies {word} {label} at every measured {axis.name}."
+        for crossing in curve.crossings:
+            ends = [None if it is None else f"{it:.4g}" for it in (crossing.low, crossing.high)]
+            interval = f"95 % interval from {ends[0] or 'below'} to {ends[1] or 'above'}"
+            if ends == [None, None]:
+                interval = "the measured range does not bound the interval"
+            yield (f"{curve.label} and {label} cross at {axis.name} {crossing.x:.4g} ({interval}).")
+
+
+def batch_findings(report: BatchReport) -> Iterator[str]:
+    """Sentences about batches that differ in their number of repetitions."""
+    best = report.best
+    yield (
+        f"The standard deviation is smallest at {best.repetitions} repetitions:"
+        f" {best.sd:.2f} {report.unit}; the median rate is {best.median:.2f} {report.unit}."
+    )
+    if report.sufficient < best.repetitions:
+        yield (
+            f"{report.sufficient} repetitions suffice: the data cannot tell their standard"
+            " deviation from the smallest one (95 % interval of the ratio)."
+        )
+    for judgement in report.judgements:
+        if judgement.departs:
+            batch = judgement.batch
+            yield (
+                f"At {batch.repetitions} repetitions, the standard deviation is {batch.sd:.2f}"
+                f" {report.unit}, although repetitions explain {judgement.fitted_sd:.2f}: the"
+                " machine changed between these jobs."
+            )
+    if report.advice is not None:
+        yield f"Kalibera and Jones: {advice_text(report.advice)}"
+
+
+def _sd(variance: float) -> str:
+    return f"{100 * math.sqrt(variance):.2g} %"
+
+
+def _pct(log: float) -> str:
+    return f"{100 * math.expm1(log):+.1f} %"
+
+
+def _seconds(value: float) -> str:
+    if value >= 1:
+        return f"{value:.3g} s"
+    return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} µs"

@@ -1,0 +1,275 @@
+"""Standard deviation against the number of repetitions: which number suffices."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from adviser.quality.variance_components import RepetitionAdvice, repetition_advice
+from adviser.scoring.effects import Variance, variance_ratio
+from common.errors import InvalidArgument
+
+#: Numbers of repetitions that are tried, per power of ten.
+_STEPS = (1, 2, 5)
+#: A number of repetitions suffices if the spread is at most this much above the smallest.
+_SUFFICIENT = 1.05
+#: A batch whose variance exceeds the fitted one by this many standard errors departs.
+_DEPARTS = 3.0
+#: Columns of a table of batches; others are ignored.
+_COLUMNS = ("batch", "repetitions", "quantity", "count", "mean", "std", "50%")
+
+
+@dataclass(frozen=True, slots=True)
+class RepetitionSpread:
+    """Spread between jobs if only the first repetitions of each job counted.
+
+    :param sd: standard deviation of the jobs' log rates
+    :param low: lower end of its 95 % interval, for normal noise
+    """
+
+    repetitions: int
+    jobs: int
+    sd: float
+    low: float
+    high: float
+
+
+def spread_by_repetitions(jobs: Sequence[Sequence[float]]) -> list[RepetitionSpread]:
+    """The spread between jobs by the number of repetitions that count, ascending.
+
+    :param jobs: rates of the repetitions of each job, in the order in which they ran
+    :returns: empty unless three jobs have repetitions
+    """
+    logs = [[math.log(it) for it in job] for job in jobs if job]
+    if len(logs) < 3:
+        return []
+    return [_spread([job[:number] for job in logs]) for number in _numbers(min(map(len, logs)))]
+
+
+def _numbers(most: int) -> Iterator[int]:
+    for power in range(len(str(most))):
+        for step in _STEPS:
+            if (number := step * 10**power) < most:
+                yield number
+    yield most
+
+
+def _spread(jobs: Sequence[Sequence[float]]) -> RepetitionSpread:
+    from scipy.special import chdtri
+
+    values = sorted(median(job) for job in jobs)
+    freedom = len(values) - 1
+    mean = math.fsum(values) / len(values)
+    squares = math.fsum((it - mean) ** 2 for it in values)
+    low, high = (math.sqrt(squares / float(chdtri(freedom, tail))) for tail in (0.025, 0.975))
+    return RepetitionSpread(len(jobs[0]), len(values), math.sqrt(squares / freedom), low, high)
+
+
+def sufficient_repetitions(spreads: Sequence[RepetitionSpread]) -> int | None:
+    """The smallest number of repetitions whose spread is within 5 % of the smallest spread."""
+    if not spreads:
+        return None
+    bound = _SUFFICIENT * min(it.sd for it in spreads)
+    return min(it.repetitions for it in spreads if it.sd <= bound)
+
+
+@dataclass(frozen=True, slots=True)
+class RepetitionBatch:
+    """Jobs of one stack with one number of repetitions.
+
+    :param sd: standard deviation of the jobs' rates, in their unit
+    :param duration_s: mean time of a whole job, s; ``None`` if unknown
+    """
+
+    label: str
+    repetitions: int
+    jobs: int
+    median: float
+    mean: float
+    sd: float
+    duration_s: float | None = None
+
+    @property
+    def cv(self) -> float:
+        """Standard deviation divided by the mean."""
+        return self.sd / self.mean
+
+
+@dataclass(frozen=True, slots=True)
+class BatchJudgement:
+    """One batch compared with the batch of the smallest standard deviation.
+
+    :param ratio: its standard deviation divided by the smallest, with a 95 % F interval
+    :param fitted_sd: standard deviation that the fitted variances predict
+    :param departs: whether its variance exceeds the fitted one by more than three standard errors
+    """
+
+    batch: RepetitionBatch
+    ratio: float
+    low: float
+    high: float
+    fitted_sd: float
+    departs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """Which number of repetitions suffices, from batches with different numbers.
+
+    :param unit: of the rates
+    :param best: the batch with the smallest standard deviation
+    :param sufficient: smallest number of repetitions whose standard deviation cannot be told from
+        the smallest
+    :param advice: recommendation for the fitted variances; ``None`` if durations are unknown
+    """
+
+    unit: str
+    judgements: tuple[BatchJudgement, ...]
+    best: RepetitionBatch
+    sufficient: int
+    within: float
+    between: float
+    advice: RepetitionAdvice | None
+
+
+def batch_report(batches: Sequence[RepetitionBatch], unit: str) -> BatchReport:
+    """Judge batches that differ in their repetitions only.
+
+    The model ``sd² = s²_between + s²_within / repetitions`` is fitted to the relative variances,
+    each weighted by its precision. A batch that departs from the fit is left out and the rest is
+    fitted again, because no number of repetitions explains its variance.
+
+    :param batches: at least two, each with two jobs or more and positive standard deviations
+    """
+    ordered = sorted(batches, key=lambda it: (it.repetitions, it.label))
+    best = min(ordered, key=lambda it: (it.sd, it.repetitions))
+    within, between, kept = _fitted(ordered)
+    smallest = Variance(best.sd**2, best.jobs - 1)
+    judgements = []
+    for batch in ordered:
+        ratio = variance_ratio(Variance(batch.sd**2, batch.jobs - 1), smallest)
+        fitted = math.sqrt(between + within / batch.repetitions) * batch.mean
+        judgements.append(
+            BatchJudgement(batch, ratio.ratio, ratio.low, ratio.high, fitted, batch not in kept)
+        )
+    sufficient = min(it.batch.repetitions for it in judgements if it.low <= 1 or it.batch is best)
+    costs = _costs(ordered)
+    advice = None if costs is None else repetition_advice(within, between, *costs)
+    return BatchReport(unit, tuple(judgements), best, sufficient, within, between, advice)
+
+
+def _fitted(
+    batches: Sequence[RepetitionBatch],
+) -> tuple[float, float, Sequence[RepetitionBatch]]:
+    """Variance within and between jobs, and the batches that the fit explains."""
+    kept = list(batches)
+    while True:
+        within, between = _fit(kept)
+        scores = [_score(batch, within, between) for batch in kept]
+        worst = max(range(len(kept)), key=lambda i: scores[i])
+        if scores[worst] <= _DEPARTS or len(kept) <= 2:
+            return within, between, kept
+        # A batch with too much variance pulls the fit, so candidates are tried one after another.
+        trials = []
+        for i in range(len(kept)):
+            rest = [it for place, it in enumerate(kept) if place != i]
+            inner = _fit(rest)
+            trials.append((max(_score(it, *inner) for it in rest), i))
+        kept.pop(min(trials)[1])
+
+
+def _score(batch: RepetitionBatch, within: float, between: float) -> float:
+    """Standard errors by which the variance of a batch lies above the fit."""
+    expected = between + within / batch.repetitions
+    if expected <= 0:
+        return math.inf
+    return (batch.cv**2 / expected - 1) / math.sqrt(2 / (batch.jobs - 1))
+
+
+def _fit(batches: Sequence[RepetitionBatch]) -> tuple[float, float]:
+    """Weighted least squares of the relative variance on 1 / repetitions; no part is negative."""
+    points = [(1 / it.repetitions, it.cv**2, (it.jobs - 1) / (2 * it.cv**4)) for it in batches]
+    total = math.fsum(w for _, _, w in points)
+    x_mean = math.fsum(w * x for x, _, w in points) / total
+    y_mean = math.fsum(w * y for _, y, w in points) / total
+    spread = math.fsum(w * (x - x_mean) ** 2 for x, _, w in points)
+    slope = 0.0
+    if spread > 0:
+        slope = math.fsum(w * (x - x_mean) * (y - y_mean) for x, y, w in points) / spread
+    within = max(0.0, slope)
+    between = y_mean - within * x_mean
+    if between < 0:  # all variance comes from repetitions
+        squares = math.fsum(w * x * x for x, _, w in points)
+        return math.fsum(w * x * y for x, y, w in points) / squares, 0.0
+    return within, between
+
+
+def _costs(batches: Sequence[RepetitionBatch]) -> tuple[float, float] | None:
+    """Seconds of a job before its repetitions, and of a repetition, from the two ends."""
+    timed = [it for it in batches if it.duration_s is not None]
+    if len({it.repetitions for it in timed}) < 2:
+        return None
+    first, last = timed[0], timed[-1]
+    assert first.duration_s is not None  # noqa: S101 - chosen above
+    assert last.duration_s is not None  # noqa: S101
+    each = (last.duration_s - first.duration_s) / (last.repetitions - first.repetitions)
+    start = first.duration_s - each * first.repetitions
+    return (start, each) if each > 0 and start > 0 else None
+
+
+def read_batches(text: str, quantity: str = "rate") -> tuple[list[RepetitionBatch], str]:
+    """Read a table of batches: one row for each batch and quantity, in CSV.
+
+    The columns ``count``, ``mean``, ``std`` and ``50%`` are those of ``DataFrame.describe`` in
+    pandas. Rows of the quantity ``job_duration`` in seconds give the cost of repetitions.
+
+    :returns: the batches in the order of the file, and the unit of the quantity
+    :raises InvalidArgument: with line and column, if the table cannot be used
+    """
+    reader = csv.DictReader(io.StringIO(text))
+    missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
+    if missing:
+        raise InvalidArgument(f"the table of batches lacks the column {missing[0]!r}")
+    rows = [(reader.line_num, row) for row in reader]
+    durations = {
+        row["batch"]: _number(row, "mean", line)
+        for line, row in rows
+        if row["quantity"] == "job_duration"
+    }
+    batches, units = [], []
+    for line, row in rows:
+        if row["quantity"] == quantity:
+            batches.append(_batch(row, line, durations.get(row["batch"])))
+            units.append(row.get("unit") or "")
+    if len(batches) < 2:
+        raise InvalidArgument(
+            f"the table of batches has {len(batches)} rows of the quantity {quantity!r}; at least"
+            " two batches are needed"
+        )
+    return batches, units[0]
+
+
+def _batch(row: Mapping[str, str], line: int, duration_s: float | None) -> RepetitionBatch:
+    jobs, repetitions = _number(row, "count", line), _number(row, "repetitions", line)
+    if jobs < 2 or jobs != int(jobs) or repetitions != int(repetitions):
+        raise InvalidArgument(
+            f"line {line}: `count` and `repetitions` are whole numbers, and a batch has two jobs"
+        )
+    return RepetitionBatch(
+        row["batch"], int(repetitions), int(jobs), _number(row, "50%", line),
+        _number(row, "mean", line), _number(row, "std", line), duration_s,
+    )  # fmt: skip
+
+
+def _number(row: Mapping[str, str], column: str, line: int) -> float:
+    try:
+        value = float(row[column] or "")
+    except (TypeError, ValueError):
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidArgument(f"line {line}: `{column}` is not a positive number")
+    return value

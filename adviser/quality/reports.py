@@ -1,0 +1,464 @@
+"""The quality report of some series: :func:`quality_report`."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+from adviser.quality.batch_order import OrderReport, TimedValue, order_report
+from adviser.quality.parameter_curves import (
+    CurveCrossing,
+    CurvePoint,
+    ParameterAxis,
+    crossings,
+    mean_point,
+)
+from adviser.quality.repetitions import (
+    BatchReport,
+    RepetitionBatch,
+    RepetitionSpread,
+    batch_report,
+    spread_by_repetitions,
+    sufficient_repetitions,
+)
+from adviser.quality.summaries import ValueSummary, outliers, summary_of
+from adviser.quality.variance_components import (
+    RepetitionAdvice,
+    VarianceComponents,
+    repetition_advice,
+    variance_components,
+)
+from adviser.scoring.effects import MIN_JOBS_TO_TELL, SpreadRatio, Variance, variance_ratio
+from adviser.scoring.histories import DRIFT
+from adviser.stack_comparison import (
+    MeasuredSeries,
+    StackGroup,
+    StackResult,
+    all_series,
+    compare_stacks,
+)
+from common.units import SPOKEN
+from graph.evidence import UNKNOWN_STACK, Series
+from graph.job_samples import JobSamples, MissingMeasurement
+
+#: Names of the parameter that sets the number of repetitions.
+_REPETITIONS = ("reps", "repetitions")
+
+#: Comparison key and version of Python.
+_SeriesKey = tuple[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedJob:
+    """One job as a dot of a plot.
+
+    :param rate: in the unit of the series
+    :param left_out: reason why comparisons leave it out; ``None`` if it counts
+    :param outlier: whether it lies far from the other jobs of its stack; outliers count
+    """
+
+    observation_id: str
+    rate: float
+    elapsed_s: float | None
+    at: datetime | None
+    left_out: str | None
+    outlier: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StackQuality:
+    """The jobs of one stack in one series.
+
+    :param result: as ``thoth stacks`` shows it
+    :param rate: summary of the rates of the jobs that count; ``None`` without such jobs
+    :param elapsed: summary of the durations of one call, s
+    :param spreads: spread between jobs by the number of repetitions that count
+    :param sufficient: smallest number of repetitions that suffices
+    :param spread_ratio: spread of the jobs compared with the baseline's; ``None`` below 20 jobs
+    """
+
+    result: StackResult
+    jobs: tuple[ReportedJob, ...]
+    rate: ValueSummary | None
+    elapsed: ValueSummary | None
+    components: VarianceComponents | None
+    advice: RepetitionAdvice | None
+    spreads: tuple[RepetitionSpread, ...]
+    sufficient: int | None
+    spread_ratio: SpreadRatio | None
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesQuality:
+    """One series.
+
+    :param stacks: fastest first, unknown stacks last
+    :param missing: jobs that crashed or are quarantined
+    """
+
+    group: StackGroup
+    stacks: tuple[StackQuality, ...]
+    order: OrderReport | None
+    missing: tuple[MissingMeasurement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StackCurve:
+    """One stack over the values of a parameter.
+
+    :param points: mean log rates, ascending by value
+    :param differences: to the baseline, natural logs
+    """
+
+    label: str
+    stack_digest: str
+    points: tuple[CurvePoint, ...]
+    differences: tuple[CurvePoint, ...]
+    crossings: tuple[CurveCrossing, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AxisReport:
+    """Performance over one parameter.
+
+    :param group: one of the series on the axis, which names what they have in common
+    :param baseline: digest of the stack with which the others are compared
+    :param batches: by label of the stack, if the parameter is the number of repetitions
+    """
+
+    name: str
+    keys: Mapping[float, str]
+    group: StackGroup
+    baseline: str | None
+    curves: tuple[StackCurve, ...]
+    batches: Mapping[str, BatchReport]
+
+
+@dataclass(frozen=True, slots=True)
+class QualityReport:
+    """All series of a report; their comparisons are one family.
+
+    :param groups: all groups that were compared, also those that only appear on an axis
+    """
+
+    series: tuple[SeriesQuality, ...]
+    axes: tuple[AxisReport, ...]
+    groups: tuple[StackGroup, ...]
+
+
+def quality_report(
+    samples: Iterable[JobSamples],
+    keys: Iterable[str],
+    *,
+    axes: Sequence[ParameterAxis] = (),
+    missing: Sequence[MissingMeasurement] = (),
+    baseline: str | None = None,
+) -> QualityReport:
+    """Report on the series with these keys, and on the axes along which they lie.
+
+    :param samples: jobs of these series and of the series on the axes, in any order
+    :param missing: jobs that crashed or are quarantined
+    :param baseline: prefix of the digest of the stack to compare with
+    :raises UnknownBaseline: if no series has such a stack
+    """
+    ordered = sorted(samples, key=lambda it: it.observation.reading.observation_id)
+    observations = [it.observation for it in ordered]
+    groups = compare_stacks(observations, baseline)
+    measured = {_series_key(it.series): it for it in all_series(observations)}
+    by_series: dict[_SeriesKey, list[JobSamples]] = defaultdict(list)
+    for sample in ordered:
+        by_series[_series_key(sample.series)].append(sample)
+    wanted = set(keys)
+    qualities = {
+        (key := (group.comparison_key, group.python_version)): _series(
+            group, measured[key], by_series[key], missing
+        )
+        for group in groups
+    }
+    on_axes = [
+        report
+        for axis in axes
+        for report in _axis_reports(axis, list(qualities.values()), by_series)
+    ]
+    shown = [it for it in qualities.values() if it.group.comparison_key in wanted]
+    shown.sort(key=_place)
+    return QualityReport(tuple(shown), tuple(on_axes), tuple(groups))
+
+
+def _place(quality: SeriesQuality) -> tuple[Any, ...]:
+    """Sort key: numeric parameters by value, so that a size of 128 comes before 1,024."""
+    group = quality.group
+    values = [
+        (name, (0, value, "") if isinstance(value, int | float) else (1, 0, str(value)))
+        for name, value in sorted(group.parameters.items())
+    ]
+    python = group.python_version or ""
+    return group.indicator, group.hardware_label, values, group.comparison_key, python
+
+
+def _series_key(series: Series) -> _SeriesKey:
+    return series.comparison_key, series.python_version
+
+
+def _series(
+    group: StackGroup,
+    measured: MeasuredSeries,
+    samples: Sequence[JobSamples],
+    missing: Sequence[MissingMeasurement],
+) -> SeriesQuality:
+    counted = {
+        observation
+        for stack in (*measured.known, *measured.unknown)
+        for job in stack.jobs
+        for observation in job.observations
+    }
+    by_stack: dict[tuple[str | None, str | None, str | None], list[JobSamples]] = defaultdict(list)
+    for sample in samples:
+        by_stack[_identity(sample)].append(sample)
+    base = group.baseline.stack_digest if group.baseline else None
+    base_rates = [
+        it.observation.reading.rate
+        for it in by_stack.get((base, None, None), ())
+        if it.observation.reading.observation_id in counted
+    ]
+    stacks = tuple(
+        _stack(
+            result,
+            by_stack[
+                (result.stack_digest, None, None)
+                if result.stack_digest
+                else (None, result.component, result.component_version)
+            ],
+            counted,
+            base_rates,
+        )
+        for result in (*group.stacks, *group.unknown)
+    )
+    lost = tuple(it for it in missing if it.comparison_key == group.comparison_key)
+    return SeriesQuality(group, stacks, _order(by_stack.values(), counted), lost)
+
+
+def _identity(sample: JobSamples) -> tuple[str | None, str | None, str | None]:
+    observation = sample.observation
+    if observation.reading.stack != UNKNOWN_STACK:
+        return observation.reading.stack, None, None
+    return None, observation.component, observation.component_version
+
+
+def _stack(
+    result: StackResult,
+    samples: Sequence[JobSamples],
+    counted: set[str],
+    base_rates: Sequence[float],
+) -> StackQuality:
+    stable = [it for it in samples if it.observation.reading.observation_id in counted]
+    rates = [it.observation.reading.rate for it in stable]
+    far = {stable[i].observation.reading.observation_id for i in outliers(rates)}
+    elapsed = [it.elapsed_s for it in stable if it.elapsed_s]
+    repetitions = [it.repetition_rates() for it in stable]
+    components = variance_components(repetitions)
+    spreads = spread_by_repetitions(repetitions)
+    return StackQuality(
+        result=result,
+        jobs=tuple(_job(it, counted, far) for it in sorted(samples, key=_time)),
+        rate=summary_of(rates) if rates else None,
+        elapsed=summary_of(elapsed) if elapsed else None,
+        components=components,
+        advice=None if components is None else _advice(components, stable),
+        spreads=tuple(spreads),
+        sufficient=sufficient_repetitions(spreads),
+        spread_ratio=_ratio(rates, base_rates) if result.comparison else None,
+    )
+
+
+def _job(sample: JobSamples, counted: set[str], outlying: set[str]) -> ReportedJob:
+    reading = sample.observation.reading
+    reason = None
+    if reading.observation_id not in counted:
+        reason = reading.unstable_reason or DRIFT
+    return ReportedJob(
+        reading.observation_id, reading.rate, sample.elapsed_s, reading.seen_at, reason,
+        reading.observation_id in outlying,
+    )  # fmt: skip
+
+
+def _time(sample: JobSamples) -> tuple[bool, float, str]:
+    reading = sample.observation.reading
+    at = reading.seen_at
+    return at is None, 0.0 if at is None else at.timestamp(), reading.observation_id
+
+
+def _advice(
+    components: VarianceComponents, samples: Sequence[JobSamples]
+) -> RepetitionAdvice | None:
+    """The recommendation, if the durations of the jobs are known.
+
+    A repetition may consist of several calls, whose number the record lacks. Its cost is therefore
+    at least the duration of one call, and the recommended number of repetitions an upper limit.
+    """
+    durations = [
+        (it.duration_s, math.fsum(it.repetitions_s), median(it.repetitions_s))
+        for it in samples
+        if it.duration_s and it.repetitions_s
+    ]
+    if not durations:
+        return None
+    start = median(max(whole - timed, 0.0) for whole, timed, _ in durations)
+    each = median(call for _, _, call in durations)
+    return repetition_advice(components.within, components.between, start, each, exact=False)
+
+
+def _ratio(rates: Sequence[float], base_rates: Sequence[float]) -> SpreadRatio | None:
+    if min(len(rates), len(base_rates)) < MIN_JOBS_TO_TELL:
+        return None
+    ours, theirs = (_log_variance(it) for it in (rates, base_rates))
+    return variance_ratio(ours, theirs)
+
+
+def _log_variance(rates: Sequence[float]) -> Variance:
+    sd = summary_of([math.log(it) for it in rates]).sd
+    return Variance(math.nan if sd is None else sd**2, len(rates) - 1)
+
+
+def _order(stacks: Iterable[Sequence[JobSamples]], counted: set[str]) -> OrderReport | None:
+    """The jobs of all stacks on the host with most jobs, each relative to its stack."""
+    by_host: dict[str, list[TimedValue]] = defaultdict(list)
+    for jobs in stacks:
+        for host, values in _relative(jobs, counted):
+            by_host[host or ""] += values
+    if not by_host:
+        return None
+    largest = max(sorted(by_host), key=lambda host: len(by_host[host]))
+    return order_report(by_host[largest])
+
+
+def _relative(
+    jobs: Sequence[JobSamples], counted: set[str]
+) -> Iterator[tuple[str | None, list[TimedValue]]]:
+    on_host: dict[str | None, list[tuple[datetime, float]]] = defaultdict(list)
+    for reading in (it.observation.reading for it in jobs):
+        if reading.seen_at is not None and reading.observation_id in counted:
+            on_host[reading.host].append((reading.seen_at, math.log(reading.rate)))
+    for host, values in on_host.items():
+        if len(values) > 1:
+            mean = math.fsum(sorted(value for _, value in values)) / len(values)
+            yield host, [TimedValue(at, value - mean) for at, value in values]
+
+
+def _axis_reports(
+    axis: ParameterAxis,
+    qualities: Sequence[SeriesQuality],
+    by_series: Mapping[_SeriesKey, Sequence[JobSamples]],
+) -> Iterator[AxisReport]:
+    """One report for each version of Python with two or more values."""
+    versions = sorted({it.group.python_version or "" for it in qualities})
+    for version in versions:
+        at = {
+            value: quality
+            for value, key in axis.keys.items()
+            for quality in qualities
+            if quality.group.comparison_key == key
+            and (quality.group.python_version or "") == version
+        }
+        if len(at) > 1:
+            yield _axis_report(axis, at, by_series)
+
+
+def _axis_report(
+    axis: ParameterAxis,
+    at: Mapping[float, SeriesQuality],
+    by_series: Mapping[_SeriesKey, Sequence[JobSamples]],
+) -> AxisReport:
+    bases = [it.group.baseline.stack_digest for it in at.values() if it.group.baseline]
+    baseline = max(sorted({it for it in bases if it}), key=bases.count, default=None)
+    labels = {
+        stack.stack_digest: stack.label
+        for quality in at.values()
+        for stack in quality.group.stacks
+        if stack.stack_digest
+    }
+    curves = []
+    batches: dict[str, BatchReport] = {}
+    for digest, label in sorted(labels.items(), key=lambda it: (it[1], it[0])):
+        points = [
+            point
+            for value, quality in at.items()
+            if (point := mean_point(value, _counted_logs(quality, digest)))
+        ]
+        differences = [
+            point
+            for value, quality in at.items()
+            if (point := _difference(value, quality.group, digest, baseline))
+        ]
+        crossed = crossings(differences)
+        curves.append(StackCurve(label, digest, tuple(points), tuple(differences), tuple(crossed)))
+        if axis.name in _REPETITIONS and (report := _batches(at, digest, by_series)):
+            batches[label] = report
+    first = next(iter(at.values())).group
+    return AxisReport(axis.name, axis.keys, first, baseline, tuple(curves), batches)
+
+
+def _counted_logs(quality: SeriesQuality, digest: str) -> list[float]:
+    return [
+        math.log(job.rate)
+        for stack in quality.stacks
+        if stack.result.stack_digest == digest
+        for job in stack.jobs
+        if job.left_out is None
+    ]
+
+
+def _difference(
+    value: float, group: StackGroup, digest: str, baseline: str | None
+) -> CurvePoint | None:
+    """The comparison of a stack with the baseline at one value."""
+    if group.baseline is None or group.baseline.stack_digest != baseline:
+        return None
+    for stack in group.stacks:
+        comparison = stack.comparison
+        if stack.stack_digest == digest and comparison and math.isfinite(comparison.d):
+            low, high = comparison.interval_low_pct, comparison.interval_high_pct
+            return CurvePoint(
+                value,
+                comparison.d,
+                math.log1p(low / 100) if low > -100 else -math.inf,
+                math.log1p(high / 100),
+                min(comparison.jobs, comparison.baseline_jobs),
+            )
+    return None
+
+
+def _batches(
+    at: Mapping[float, SeriesQuality],
+    digest: str,
+    by_series: Mapping[_SeriesKey, Sequence[JobSamples]],
+) -> BatchReport | None:
+    batches = []
+    for value, quality in at.items():
+        group = quality.group
+        factor = SPOKEN[group.unit].factor
+        for stack in quality.stacks:
+            summary = stack.rate
+            if stack.result.stack_digest != digest or summary is None or not summary.sd:
+                continue
+            key = (group.comparison_key, group.python_version)
+            durations = [
+                it.duration_s
+                for it in by_series[key]
+                if it.duration_s and it.observation.reading.stack == digest
+            ]
+            batches.append(
+                RepetitionBatch(
+                    f"{value:g} repetitions", int(value), summary.n, summary.median / factor,
+                    summary.mean / factor, summary.sd / factor,
+                    math.fsum(durations) / len(durations) if durations else None,
+                )
+            )  # fmt: skip
+    if len({it.repetitions for it in batches}) < 2:
+        return None
+    return batch_report(batches, SPOKEN[next(iter(at.values())).group.unit].name)

@@ -1,0 +1,126 @@
+"""``thoth report``: a report on the quality of measurements, as HTML, JSON or CSV."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.console import counted, print_json, print_lines
+from cli.options import NamedPath, as_json_option
+from cli.project_files import write_file
+from common.errors import InvalidArgument
+from common.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@click.command()
+@click.argument("selection", nargs=-1, metavar="[KEY|BATCH]...")
+@click.option("-o", "--output", type=NamedPath(dir_okay=False, path_type=Path),
+              help="Write the report to this HTML file.")  # fmt: skip
+@click.option("--csv", "as_csv", is_flag=True, help="Print the summary table as CSV.")
+@click.option("--baseline", metavar="DIGEST_PREFIX",
+              help="Stack to compare with.  [default: the newest release]")  # fmt: skip
+@click.option("--batches", type=NamedPath(exists=True, dir_okay=False, path_type=Path),
+              metavar="TABLE",
+              help="Report on a table (CSV) of batches with different repetitions.")  # fmt: skip
+@as_json_option
+@click.pass_obj
+def report(
+    settings: Settings,
+    selection: tuple[str, ...],
+    output: Path | None,
+    as_csv: bool,
+    baseline: str | None,
+    batches: Path | None,
+    as_json: bool,
+) -> None:
+    """Report on the quality of measurements.
+
+    KEY is the start of a comparison key, as `thoth stacks` prints it. BATCH is the name, the folder
+    or the start of the digest of an inspection; several inspections make one report on their jobs
+    only. The report shows the spread of the jobs, drift, jobs that do not count, the number of
+    repetitions that suffices, and the performance over parameters.
+
+    Without -o, --csv and --json, the findings are printed.
+    """
+    if bool(selection) == bool(batches):
+        raise click.UsageError("name a key or a batch, or a table of batches with --batches")
+    if as_csv and as_json:
+        raise click.UsageError("--csv and --json: give only one of them")
+    if batches is not None:
+        if as_csv or baseline is not None:
+            raise click.UsageError("--batches: --csv and --baseline are for recorded measurements")
+        _report_batches(batches, output, as_json=as_json)
+        return
+    if baseline == "":
+        raise InvalidArgument("--baseline: the digest is empty; `thoth stacks` shows digests")
+    document = _read(settings, selection, baseline)
+    if output is not None:
+        from api.pages.report_files import report_file
+
+        write_file(output, report_file(document, datetime.now(UTC)).encode())
+    if as_json:
+        print_json(document)
+    elif as_csv:
+        from adviser.quality.report_document import summary_csv
+
+        click.echo(summary_csv(document), nl=False)
+    elif output is None:
+        _print_findings(document)
+    else:
+        series = counted(len(document["series"]), "series", "series")
+        click.echo(f"{output}: report on {series}")
+
+
+def _read(settings: Settings, names: tuple[str, ...], baseline: str | None) -> dict[str, Any]:
+    from adviser.answering.quality_reports import read_report, selected_measurements
+    from adviser.quality.report_document import report_document
+    from graph.migrate import migrated_stores
+
+    with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
+        selection = selected_measurements(connection, names)
+        return report_document(read_report(connection, selection, baseline=baseline))
+
+
+def _print_findings(document: Mapping[str, Any]) -> None:
+    from api.pages.report_view import series_titles
+
+    for axis in document["axes"]:
+        print_lines([f"{axis['indicator']} over {axis['name']}"])
+        print_lines(f"  {it}" for it in axis["findings"])
+        click.echo()
+    titles = series_titles(document["series"])
+    for title, series in zip(titles, document["series"], strict=True):
+        print_lines([title])
+        print_lines(f"  {it}" for it in series["findings"])
+        click.echo()
+    click.echo("-o FILE.html writes the report with plots and tables.")
+
+
+def _report_batches(table: Path, output: Path | None, *, as_json: bool) -> None:
+    from adviser.quality.repetitions import batch_report, read_batches
+    from adviser.quality.report_document import batches_document
+
+    try:
+        text = table.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"--batches: {table} cannot be read: {error}") from None
+    try:
+        document = batches_document(batch_report(*read_batches(text)))
+    except InvalidArgument as error:
+        raise InvalidArgument(f"--batches: {table}: {error}") from None
+    if output is not None:
+        from api.pages.report_files import batches_file
+
+        write_file(output, batches_file(document, datetime.now(UTC)).encode())
+    if as_json:
+        print_json(document)
+    elif output is None:
+        print_lines(document["findings"])
+    else:
+        click.echo(f"{output}: report on {counted(len(document['batches']), 'batch', 'batches')}")

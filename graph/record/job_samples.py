@@ -1,0 +1,146 @@
+"""Reads jobs with their raw repetitions, and lists the series that can be reported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from sqlalchemy import Connection, any_, func, or_, select
+
+from graph.job_samples import JobSamples, MissingMeasurement, SeriesSettings
+from graph.record.observations import measured_rows, minor
+from graph.record.postgresql_helpers import matching, texts
+from graph.tables import (
+    HardwareRow,
+    IndicatorRow,
+    InspectionRow,
+    ObservationRow,
+    RuntimeEnvironmentRow,
+)
+
+_MEASURED = (ObservationRow.outcome == "measured", ObservationRow.quarantine_reason.is_(None))
+
+
+def job_samples(
+    connection: Connection, keys: Sequence[str], *, inspections: Sequence[str] | None = None
+) -> list[JobSamples]:
+    """All comparable jobs of some series, with their repetitions.
+
+    :param keys: comparison keys
+    :param inspections: identifiers of documents; only their jobs
+    """
+    conditions = [ObservationRow.comparison_key == any_(texts(keys))]
+    if inspections is not None:
+        conditions.append(ObservationRow.document_id == any_(texts(inspections)))
+    duration = func.extract("epoch", ObservationRow.ended_at - ObservationRow.started_at)
+    rows = measured_rows(connection, conditions, duration.label("duration_s"))
+    return [
+        JobSamples(
+            observation,
+            tuple(row.repetitions_s),
+            median(row.repetitions_s) if row.repetitions_s else row.elapsed_s,
+            None if row.duration_s is None else float(row.duration_s),
+        )
+        for row, observation in rows
+    ]
+
+
+def missing_measurements(
+    connection: Connection, keys: Sequence[str], *, inspections: Sequence[str] | None = None
+) -> list[MissingMeasurement]:
+    """Jobs of some series that crashed or are quarantined, counted by stack and reason."""
+    row = ObservationRow
+    reason = func.coalesce(row.quarantine_reason, row.failure_reason)
+    counted = (row.comparison_key, InspectionRow.stack_digest, row.outcome, reason)
+    query = (
+        select(*counted, func.count())
+        .join(InspectionRow, InspectionRow.document_id == row.document_id)
+        .where(
+            row.comparison_key == any_(texts(keys)),
+            or_(row.outcome != "measured", row.quarantine_reason.is_not(None)),
+        )
+        .group_by(*counted)
+        .order_by(*counted)
+    )
+    if inspections is not None:
+        query = query.where(row.document_id == any_(texts(inspections)))
+    return [MissingMeasurement(*it) for it in connection.execute(query)]
+
+
+def browse_series(
+    connection: Connection,
+    *,
+    keys: Sequence[str] | None = None,
+    indicator: str | None = None,
+    hardware: str | None = None,
+    after: str | None = None,
+    limit: int | None = None,
+) -> list[SeriesSettings]:
+    """Measured series in the order of their comparison keys.
+
+    :param keys: only these comparison keys
+    :param hardware: digest of a hardware class
+    """
+    own = ObservationRow
+    shared = (
+        own.comparison_key, IndicatorRow.name, IndicatorRow.script_sha256, own.parameters,
+        own.device, own.unit, own.hardware_digest, HardwareRow.label, HardwareRow.identity,
+    )  # fmt: skip
+    wanted = {IndicatorRow.name: indicator, own.hardware_digest: hardware}
+    query = (
+        select(
+            *shared,
+            func.array_agg(func.distinct(RuntimeEnvironmentRow.python_version)),
+            func.count(),
+            func.count(func.distinct(InspectionRow.stack_digest)),
+        )
+        .join(InspectionRow, InspectionRow.document_id == own.document_id)
+        .join(IndicatorRow, IndicatorRow.indicator_id == own.indicator_id)
+        .join(HardwareRow, HardwareRow.digest == own.hardware_digest)
+        .join(
+            RuntimeEnvironmentRow, RuntimeEnvironmentRow.digest == own.environment_digest
+        )
+        .where(*_MEASURED, *matching(wanted))
+        .group_by(*shared)
+        .order_by(own.comparison_key)
+        .limit(limit)
+    )  # fmt: skip
+    if keys is not None:
+        query = query.where(own.comparison_key == any_(texts(keys)))
+    if after is not None:
+        query = query.where(own.comparison_key > after)
+    rows = connection.execute(query)
+    return [SeriesSettings(*(*row[:9], _minors(row[9]), row[10], row[11])) for row in rows]
+
+
+def keys_starting(connection: Connection, prefix: str) -> list[str]:
+    """The comparison keys of measurements that start with a prefix, sorted."""
+    key = ObservationRow.comparison_key
+    query = select(key).where(key.startswith(prefix, autoescape=True), *_MEASURED)
+    return list(connection.scalars(query.distinct().order_by(key)))
+
+
+def inspections_named(connection: Connection, name: str) -> dict[str, list[str]]:
+    """The inspections with this name or this start of their identifier, and their series.
+
+    :returns: comparison keys by identifier, sorted
+    """
+    identifier, key = InspectionRow.document_id, ObservationRow.comparison_key
+    query = (
+        select(identifier, key)
+        .join(ObservationRow, ObservationRow.document_id == identifier)
+        .where(
+            or_(InspectionRow.name == name, identifier.startswith(name, autoescape=True)),
+            *_MEASURED,
+        )
+    )
+    keys: dict[str, list[str]] = {}
+    for document_id, comparison_key in connection.execute(
+        query.distinct().order_by(identifier, key)
+    ):
+        keys.setdefault(document_id, []).append(comparison_key)
+    return keys
+
+
+def _minors(versions: Sequence[str | None]) -> tuple[str, ...]:
+    return tuple(sorted({short for it in versions if (short := minor(it))}))

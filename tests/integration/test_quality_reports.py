@@ -1,0 +1,178 @@
+"""Quality reports of the bundled samples: the command, the API, the page and the file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from common.settings import Settings
+from graph.engine import Stores
+from tests.services.commands import thoth, thoth_json
+from tests.services.jobs import client_of
+
+
+@pytest.fixture(scope="module")
+def client(filled_app: Flask) -> FlaskClient:
+    return filled_app.test_client()
+
+
+@pytest.fixture(scope="module")
+def key(client: FlaskClient) -> str:
+    """The key of the matrix products of NumPy."""
+    items = client.get("/api/v2/reports?indicator=PiMatmul").get_json()["items"]
+    (largest,) = (it for it in items if it["stacks"] == 6)
+    return str(largest["comparison_key"])
+
+
+def _report(client: FlaskClient, key: str) -> Mapping[str, Any]:
+    response = client.get(f"/api/v2/reports/{key}")
+    assert response.status_code == 200, response.get_data(as_text=True)
+    return dict(response.get_json())
+
+
+def test_a_report_agrees_with_the_observations(client: FlaskClient, key: str) -> None:
+    (series,) = _report(client, key)["series"]
+    jobs = client.get(f"/api/v2/observations?comparison_key={key}&limit=500").get_json()["items"]
+    by_id = {it["observation_id"]: it for it in jobs}
+    assert len(by_id) == 60
+    reported = {it["observation_id"] for s in series["stacks"] for it in s["quality"]["jobs"]}
+    assert reported == by_id.keys()
+    for stack in series["stacks"]:
+        quality = stack["quality"]
+        counted = [it["rate"] for it in quality["jobs"] if it["left_out"] is None]
+        assert quality["rate"]["n"] == len(counted) == 10 - len(stack["unstable"])
+        assert quality["rate"]["median"] == pytest.approx(median(counted))
+        assert quality["rate"]["median"] == pytest.approx(stack["median_rate"])
+        assert quality["rate"]["minimum"] <= quality["rate"]["lower_quartile"]
+        assert quality["spreads"][-1]["repetitions"] <= quality["variance"]["repetitions"]
+        for job in quality["jobs"]:
+            assert job["elapsed_s"] == pytest.approx(
+                median(by_id[job["observation_id"]]["repetitions_s"])
+            )
+
+
+def test_a_report_has_the_verdicts_of_the_stacks(client: FlaskClient, filled: Settings) -> None:
+    groups = client.get("/api/v2/comparison-groups?indicator=PiConv2D").get_json()["items"]
+    (group,) = (it for it in groups if len(it["stacks"]) == 6)
+    (series,) = _report(client, group["comparison_key"])["series"]
+    effects = {it["stack_digest"]: it["comparison"] for it in series["stacks"] if it["comparison"]}
+    for stack in group["stacks"]:
+        if effect := stack["comparison"]:
+            assert effects[stack["stack_digest"]]["difference_pct"] == effect["difference_pct"]
+            if effect["verdict"] != "undetermined":
+                assert effects[stack["stack_digest"]]["verdict"] == effect["verdict"]
+    # Fewer comparisons share the error rate, so the report may settle more.
+    prefix = group["comparison_key"].removeprefix("sha256:")[:10]
+    document = thoth_json(filled, "report", prefix)
+    assert document["series"] == [series]
+
+
+def test_the_file_needs_nothing_else_and_shows_every_stack(
+    client: FlaskClient, filled: Settings, key: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "report.html"
+    done = thoth(filled, "report", key, "-o", str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    content = path.read_text(encoding="utf-8")
+    HTMLParser().feed(content)
+    assert not re.search(r"<(script|link|img|iframe)\b|\b(href|src)=|url\(|@import", content)
+    page = client.get(f"/reports/{key}").get_data(as_text=True)
+    (series,) = _report(client, key)["series"]
+    for stack in series["stacks"]:
+        for text in (content, page):
+            assert stack["label"] in text
+            if stack["comparison"]:
+                assert f"{stack['comparison']['difference_pct']:+.1f} %" in text
+    jobs = sum(len(it["quality"]["jobs"]) for it in series["stacks"])
+    # Rates and durations of all jobs, and rates over time of those that count.
+    assert content.count("<circle") >= 2 * jobs
+
+
+def test_the_table_is_the_same_as_csv(client: FlaskClient, filled: Settings, key: str) -> None:
+    printed = thoth(filled, "report", key, "--csv").stdout
+    response = client.get(f"/api/v2/reports/{key}/summary.csv")
+    assert response.mimetype == "text/csv"
+    assert response.get_data(as_text=True) == printed
+    rows = list(csv.DictReader(io.StringIO(printed)))
+    assert {it["quantity"] for it in rows} == {"rate", "elapsed"}
+    assert len(rows) == 12
+    assert all(float(it["minimum"]) <= float(it["median"]) for it in rows)
+
+
+def test_an_inspection_is_reported_alone(client: FlaskClient, filled: Settings) -> None:
+    listed = client.get("/api/v2/inspections?indicator=PiMatmul").get_json()["items"]
+    inspection = next(it for it in listed if it["job_count"] == 10)
+    (series,) = thoth_json(filled, "report", f"somewhere/{inspection['name']}/")["series"]
+    (stack,) = series["stacks"]
+    assert (stack["jobs"], stack["stack_digest"]) == (10, inspection["stack_digest"])
+    assert stack["comparison"] is None
+    identifier = inspection["document_id"]
+    (alone,) = client.get(
+        f"/api/v2/reports/{series['comparison_key']}?inspection={identifier}"
+    ).get_json()["series"]
+    assert alone == series
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "name a key or a batch"),
+        (("ab",), 2, "a digest needs 4 digits"),
+        (("zzzzzz",), 1, "no measured series and no inspection"),
+        (("{key}", "--baseline", "ffff"), 1, "no measured stack has a digest"),
+        (("{key}", "--json", "--csv"), 2, "give only one of them"),
+        (("{key}", "--batches", __file__), 2, "name a key or a batch"),
+        (("--batches", __file__), 2, "lacks the column 'batch'"),
+        (("{key}", "-o", "/nowhere/at/all.html"), 1, "/nowhere/at/all.html"),
+    ],
+)
+def test_what_cannot_be_reported_is_an_error(
+    filled: Settings, key: str, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    done = thoth(filled, "report", *(it.format(key=key) for it in arguments))
+    assert (done.returncode, done.stdout) == (code, "")
+    assert message in done.stderr
+
+
+def test_problems_of_the_api(client: FlaskClient, key: str) -> None:
+    assert client.get("/api/v2/reports/ffff").status_code == 404
+    wrong = client.get(f"/api/v2/reports/{key}?baseline=ffff")
+    assert wrong.status_code == 400
+    assert "baseline" in wrong.get_json()["detail"]
+    other = client.get(f"/api/v2/reports/{key}?inspection=ffff")
+    assert other.status_code == 200
+    assert other.get_json()["series"] == []
+
+
+def test_an_empty_record_has_no_series(stores: Stores) -> None:
+    with client_of(stores.settings) as client:
+        assert client.get("/api/v2/reports").get_json()["items"] == []
+    done = thoth(stores.settings, "report", "16d417f6")
+    assert done.returncode == 1
+
+
+def test_a_table_of_batches_is_reported(filled: Settings, tmp_path: Path) -> None:
+    table, output = tmp_path / "batches.csv", tmp_path / "batches.html"
+    table.write_text(
+        "batch,repetitions,quantity,unit,count,mean,std,50%\n"
+        "<b>few</b>,50,rate,GFLOPS,100,254.1,30.6,253.0\n"
+        "many,2000,rate,GFLOPS,100,288.3,19.6,293.7\n",
+        encoding="utf-8",
+    )
+    done = thoth(filled, "report", "--batches", str(table), "-o", str(output), "--json")
+    document = json.loads(done.stdout)
+    assert (document["best_repetitions"], document["advice"]) == (2000, None)
+    content = output.read_text(encoding="utf-8")
+    assert "&lt;b&gt;few" in content
+    assert "<b>few" not in content

@@ -1,0 +1,162 @@
+"""Quality reports of planted measurements: curves, crossings, repetitions and exclusions."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from adviser.quality.parameter_curves import ParameterAxis
+from adviser.quality.report_document import report_document, summary_csv
+from adviser.quality.reports import QualityReport, quality_report
+from common.units import Unit
+from graph.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
+from graph.job_samples import JobSamples
+
+_OLD, _NEW = f"sha256:aa01{'0' * 60}", f"sha256:aa02{'0' * 60}"
+_BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+_SIZES = (64, 128, 256, 512)
+
+
+def _job(
+    key: str, stack: str, number: int, rate: float, *, repetitions: int = 20, **changes: object
+) -> JobSamples:
+    """A job in a block with the job of the other stack that has the same number."""
+    random = np.random.default_rng([number, len(stack), int(rate) % 997])
+    seconds = (1e9 / rate) * np.exp(random.normal(0, 0.01, repetitions))
+    series = Series(
+        key, "PiMatmul", "1f" * 32, {"matrix_size": 64}, "cpu", Unit.FLOP_PER_SECOND,
+        f"sha256:{'c' * 64}", "3.11",
+    )  # fmt: skip
+    reading: dict[str, object] = {
+        "unstable_reason": None, "seen_at": _BEGIN + timedelta(minutes=number), **changes,
+    }  # fmt: skip
+    observation = MeasuredObservation(
+        series,
+        Reading(
+            f"{key}-{stack[:11]}-{number}", 0, stack, f"{key}-{stack}", f"{key}:{number}", rate,
+            host="h", block=f"{key}:{number}", **reading,  # type: ignore[arg-type]
+        ),
+        "EPYC, 2 CPUs", "numpy", {_OLD: "1.0", _NEW: "2.0"}.get(stack),
+    )  # fmt: skip
+    return JobSamples(
+        observation, tuple(seconds.tolist()), float(np.median(seconds)), 2.0 + seconds.sum()
+    )
+
+
+def _sweep(difference: Callable[[int], float], jobs: int = 8) -> QualityReport:
+    """Two stacks at four sizes; the older one is slower by ``difference``, natural log."""
+    samples = []
+    for size in _SIZES:
+        for number in range(jobs):
+            machine = 0.02 * math.sin(number)
+            noise = 0.002 * (-1) ** number
+            samples += [
+                _job(f"sha256:{size}", _NEW, number, size * 1e7 * math.exp(machine)),
+                _job(
+                    f"sha256:{size}", _OLD, number,
+                    size * 1e7 * math.exp(machine + noise - difference(size)),
+                ),
+            ]  # fmt: skip
+    keys = {float(size): f"sha256:{size}" for size in _SIZES}
+    return quality_report(samples, keys.values(), axes=[ParameterAxis("matrix_size", keys)])
+
+
+def test_a_planted_crossing_is_found_with_its_interval() -> None:
+    report = _sweep(lambda size: 0.1 * math.log2(size / 200))
+    (axis,) = report.axes
+    assert axis.baseline == _NEW
+    old, new = axis.curves
+    assert (len(new.points), new.differences, new.crossings) == (4, (), ())
+    (crossing,) = old.crossings
+    assert crossing.x == pytest.approx(200, rel=0.02)
+    assert crossing.low is not None
+    assert crossing.high is not None
+    assert 150 < crossing.low < 200 < crossing.high < 260
+    (sentence,) = report_document(report)["axes"][0]["findings"]
+    assert sentence.startswith("numpy 1.0 (aa010000) and numpy 2.0 (aa020000) cross at")
+
+
+def test_curves_that_stay_apart_are_said_to() -> None:
+    (axis,) = _sweep(lambda _: 0.1).axes
+    (sentence,) = report_document(_sweep(lambda _: 0.1))["axes"][0]["findings"]
+    assert sentence == (
+        "numpy 1.0 (aa010000) lies below numpy 2.0 (aa020000) at every measured matrix_size."
+    )
+    assert all(not curve.crossings for curve in axis.curves)
+
+
+def test_all_comparisons_of_a_report_are_one_family() -> None:
+    document = report_document(_sweep(lambda _: 0.1))
+    assert document["family"]["comparisons"] == 4
+    verdicts = [it["comparison"]["verdict"] for s in document["series"] for it in s["stacks"]
+                if it["comparison"]]  # fmt: skip
+    assert verdicts == ["slower"] * 4
+
+
+def test_batches_along_the_number_of_repetitions_are_judged() -> None:
+    samples = []
+    for repetitions, sd in ((10, 0.1), (100, 0.03)):
+        for number in range(12):
+            rate = 1e9 * math.exp(sd * math.cos(2.4 * number))
+            key = f"sha256:{repetitions}"
+            samples.append(_job(key, _NEW, number, rate, repetitions=repetitions))
+    keys = {10.0: "sha256:10", 100.0: "sha256:100"}
+    report = quality_report(samples, keys.values(), axes=[ParameterAxis("reps", keys)])
+    (batches,) = report.axes[0].batches.values()
+    assert batches.best.repetitions == batches.sufficient == 100
+    (document,) = report_document(report)["axes"][0]["batches"]
+    assert document["label"] == "numpy 2.0 (aa020000)"
+    assert document["unit"] == "GFLOPS"
+    assert document["advice"]["exact"]
+
+
+def test_a_job_that_does_not_count_is_shown_with_its_reason() -> None:
+    jobs = [_job("sha256:64", _NEW, n, 1e9 * (1 + 0.01 * (-1) ** n)) for n in range(9)]
+    jobs.append(_job("sha256:64", _NEW, 9, 5e8, unstable_reason="steal"))
+    jobs.append(_job("sha256:64", _NEW, 10, 2e9))
+    (series,) = quality_report(jobs, ["sha256:64"]).series
+    (stack,) = series.stacks
+    assert stack.rate is not None
+    assert (stack.rate.n, stack.rate.minimum) == (10, pytest.approx(0.99e9))
+    left_out = {job.rate: job.left_out for job in stack.jobs if job.left_out}
+    assert left_out == {5e8: "steal"}
+    assert [job.rate for job in stack.jobs if job.outlier] == [2e9]
+    findings = report_document(quality_report(jobs, ["sha256:64"]))["series"][0]["findings"]
+    assert "Jobs that do not count: 1 with stolen CPU time." in findings
+
+
+def test_jobs_without_times_or_repetitions_make_a_report() -> None:
+    jobs = [_job("sha256:64", UNKNOWN_STACK, n, 1e9 + n, seen_at=None)
+            for n in range(3)]  # fmt: skip
+    jobs = [JobSamples(it.observation, (), None, None) for it in jobs]
+    document = report_document(quality_report(jobs, ["sha256:64"]))
+    json.dumps(document, allow_nan=False)
+    (series,) = document["series"]
+    (stack,) = series["unknown_stacks"]
+    assert stack["quality"]["elapsed"] is None
+    assert stack["quality"]["variance"] is None
+    assert series["order"] is None
+    assert len(summary_csv(document).splitlines()) == 2
+
+
+def test_the_order_of_the_jobs_never_matters() -> None:
+    def made(step: int) -> dict[str, object]:
+        jobs = [
+            _job("sha256:64", stack, n, 1e9 * math.exp(0.01 * math.sin(n)))
+            for n in range(10)
+            for stack in (_OLD, _NEW)
+        ]
+        return report_document(quality_report(jobs[::step], ["sha256:64"]))
+
+    assert made(1) == made(-1)
+
+
+def test_nothing_measured_is_an_empty_report() -> None:
+    document = report_document(quality_report([], []))
+    assert (document["series"], document["axes"]) == ([], [])
+    assert document["family"]["comparisons"] == 0
