@@ -10,7 +10,6 @@ import click
 
 from cli.console import counted, print_json, print_lines
 from cli.options import NamedPath, as_json_option
-from cli.project_files import write_file
 from common.errors import InvalidArgument
 from common.settings import Settings
 
@@ -62,6 +61,7 @@ def report(
     document = _read(settings, selection, baseline)
     if output is not None:
         from api.pages.report_files import report_file
+        from cli.project_files import write_file
 
         write_file(output, report_file(document, datetime.now(UTC)).encode())
     if as_json:
@@ -116,6 +116,7 @@ def _report_batches(table: Path, output: Path | None, *, as_json: bool) -> None:
         raise InvalidArgument(f"--batches: {table}: {error}") from None
     if output is not None:
         from api.pages.report_files import batches_file
+        from cli.project_files import write_file
 
         write_file(output, batches_file(document, datetime.now(UTC)).encode())
     if as_json:
