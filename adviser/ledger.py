@@ -284,8 +284,6 @@ def _month(
     claims: Sequence[ClaimScore],
     pairs: Sequence[IdenticalPair],
 ) -> LedgerMonth:
-    from scipy.stats import binomtest  # slow, and needed only here
-
     outcomes = Counter(it.outcome for it in scores)
     best, worse = outcomes[AdviceOutcome.BEST], outcomes[AdviceOutcome.SURPASSED]
     points = [it.regret_points for it in scores if it.regret_points is not None]
@@ -314,6 +312,19 @@ def _month(
         ),
         faster=faster,
         slower=len(different) - faster,
-        symmetry_p=float(binomtest(faster, len(different)).pvalue) if different else None,
+        symmetry_p=_symmetry_p(faster, len(different)),
         false_claims=counted_share(sum(Verdict(it.verdict).different for it in pairs), len(pairs)),
     )
+
+
+def _symmetry_p(faster: int, claims: int) -> float | None:
+    """P-value of the exact two-sided test that both directions are equally likely.
+
+    >>> _symmetry_p(0, 8), _symmetry_p(2, 4)
+    (0.0078125, 1.0)
+    """
+    from scipy.special import bdtr  # slow, and needed only here; scipy.stats takes a second more
+
+    if not claims:
+        return None
+    return min(1.0, 2 * float(bdtr(min(faster, claims - faster), claims, 0.5)))
