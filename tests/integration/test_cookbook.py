@@ -136,7 +136,7 @@ class World:
         with open_reader(self.stores.settings) as reader:
             result = run_query(
                 reader, found["query"], {**parameters, **changed},
-                timeout_s=60.0, row_limit=1000, database=self.stores.database,
+                timeout_s=60.0, row_limit=1000, byte_limit=2**20, database=self.stores.database,
             )  # fmt: skip
         named = tuple(re.findall(r"`(\w+)`", found["columns"]))
         assert result.columns == named or not result.rows

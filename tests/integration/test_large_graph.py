@@ -77,7 +77,7 @@ class LargeGraph:
             parameters,
             timeout_s=timeout_s,
             row_limit=row_limit,
-            byte_limit=BYTES,
+            byte_limit=byte_limit,
             database=graph_database(self.settings),
         )
 
