@@ -107,7 +107,7 @@ def crossings(differences: Sequence[CurvePoint]) -> list[CurveCrossing]:
     changes = [
         (i, _zero(left, right))
         for i, (left, right) in enumerate(pairwise(grid))
-        if left.value * right.value < 0 or (left.value != 0 and right.value == 0)
+        if left.value != 0 and (right.value == 0 or (left.value < 0) != (right.value < 0))
     ]
     return [CurveCrossing(x, *_reach(grid, i)) for i, x in changes]
 

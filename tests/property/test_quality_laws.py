@@ -72,7 +72,7 @@ def test_a_crossing_lies_within_its_interval_and_the_measured_values(
     found = crossings(points)
     assert [it.x for it in found] == sorted(it.x for it in found)
     signs = [d for d, _ in drawn if d != 0]
-    changes = sum(a * b < 0 for a, b in pairwise(signs))
+    changes = sum((a < 0) != (b < 0) for a, b in pairwise(signs))
     assert len(found) >= changes
     for crossing in found:
         assert points[0].x <= crossing.x <= points[-1].x
