@@ -33,9 +33,16 @@ from graph.tables import (
     ArtifactInterface,
     ArtifactRow,
     Base,
+    BenchmarkEntryPart,
+    BenchmarkEntryRow,
+    BenchmarkEntrySoftware,
+    BenchmarkResultRow,
+    BenchmarkRow,
+    BenchmarkSoftwareRow,
     ClaimPackage,
     ClaimRow,
     Document,
+    HardwarePartRow,
     HardwareRow,
     IndexProject,
     IndicatorRow,
@@ -62,6 +69,8 @@ TABLES: tuple[type[Base], ...] = (
     NativeEnvironmentInterface, StackRow, StackPackage, HardwareRow, RuntimeEnvironmentRow,
     IndicatorRow, InspectionRow, ObservationRow, RequestRow, AdviceRow, AdvisedStack,
     AdviceObservation, ClaimRow, ClaimPackage, AdviceClaim,
+    BenchmarkRow, BenchmarkSoftwareRow, HardwarePartRow, BenchmarkEntryRow,
+    BenchmarkEntrySoftware, BenchmarkEntryPart, BenchmarkResultRow,
 )  # fmt: skip
 
 _NUMBER: Any = column("number", Integer)
