@@ -9,6 +9,7 @@ import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import openpyxl
@@ -211,7 +212,9 @@ def test_spellings_of_a_text_give_the_same_results(sample: str, spelling: str) -
     assert [it.benchmark for it in actual] == [it.benchmark for it in expected]
 
 
+@cache
 def workbook() -> bytes:
+    """A workbook, always the same: two of them differ in the time at which they were made."""
     book = openpyxl.Workbook()
     sheet = book.active
     assert sheet is not None
