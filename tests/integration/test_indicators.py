@@ -203,6 +203,12 @@ def array_of(framework, shape, draw):
 
 #: Convolves whole numbers, whose sums are exact.
 CONVOLVE = """
+import os
+
+# By default, TensorFlow uses oneDNN on some processors only; without it, images cannot have their
+# channels first on a CPU.
+os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
+
 def whole():
     return GENERATOR.randrange(-9, 10)
 
