@@ -6,15 +6,18 @@ import configparser
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
+import psutil
 import pytest
 import yaml
 
 from api.server.http_server import GRACE_S
 from api.server.supervisor import GRACE_S as SUPERVISORS_GRACE_S
 from cli import main as cli
+from cli.service import PROCESSES, queue_sets, workers_of
 
 ROOT = Path(__file__).parents[2]
 STORES = ("postgres", "neo4j")
@@ -51,6 +54,38 @@ def test_work_waits_for_health_and_for_the_schema(compose: dict[str, Any]) -> No
     for name in ("api", "worker", "ingest"):
         assert services[name]["depends_on"] == {"migrate": condition}
     assert services["ingest"]["profiles"] == ["ingest"]
+
+
+def test_each_container_has_limits_and_a_log_that_does_not_grow_for_ever(
+    compose: dict[str, Any],
+) -> None:
+    for name, service in compose["services"].items():
+        limits = service["deploy"]["resources"]["limits"]
+        # Docker refuses more processors than the machine has.
+        assert limits.keys() == {"memory", "pids"}, name
+        assert service["logging"]["options"].keys() == {"max-size", "max-file"}, name
+    limits = compose["services"]["neo4j"]["deploy"]["resources"]["limits"]
+    memory = compose["services"]["neo4j"]["environment"]
+    assert (limits["memory"], memory["NEO4J_server_memory_heap_max__size"]) == ("3G", "1G")
+
+
+def test_a_worker_is_healthy_while_each_queue_has_a_process(
+    compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = compose["services"]["worker"]["healthcheck"]["test"]
+    assert check[:3] == ["CMD", "python", "-c"]
+    lines = [list(it.command) for it in workers_of(queue_sets(PROCESSES))]
+
+    def status(running: list[list[str]]) -> object:
+        processes = [SimpleNamespace(info={"cmdline": line}) for line in running]
+        monkeypatch.setattr(psutil, "process_iter", lambda _names: processes)
+        with pytest.raises(SystemExit) as ended:
+            exec(check[-1])  # noqa: S102 - the program of the health check
+        return ended.value.code
+
+    assert not status(lines)
+    for number in range(len(lines)):
+        assert status([*lines[:number], *lines[number + 1 :], ["thoth", "worker"]])
 
 
 def test_what_runs_for_ever_is_started_again_and_given_time_to_end(compose: dict[str, Any]) -> None:

@@ -64,6 +64,13 @@ def test_every_setting_has_its_line_and_every_line_its_setting() -> None:
     assert codes("settings.md") == read
 
 
+def test_compose_passes_every_setting_to_the_services() -> None:
+    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    shared = text.partition("\n  environment:\n")[2].partition("\n  volumes:")[0]
+    # The heap of the embedded graph, which the image does not contain.
+    assert set(re.findall(r"(?m)^    (\w+):", shared)) == codes("settings.md") - {"GRAPH_MEMORY_MB"}
+
+
 def test_every_reason_has_its_line_and_every_line_its_reason() -> None:
     assert codes("reasons.md", "Why a document is in quarantine") == set(Reason)
     definitions = "Corrections and quarantined observations"
