@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
 
 from benchmarks import (
     advice,
@@ -58,8 +58,16 @@ MEASUREMENTS = {
 
 def main() -> None:
     """Run the measurements named on the command line, all by default."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        epilog="Some have options, such as: python -m benchmarks.ledger --help",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MEASUREMENTS))
+    names: list[str] = parser.parse_args().names
+    if unknown := [name for name in names if name not in MEASUREMENTS]:
+        parser.error(f"no measurement is called {unknown[0]}; there are {', '.join(MEASUREMENTS)}")
     set_up_logs()
-    for name in sys.argv[1:] or MEASUREMENTS:
+    for name in names or MEASUREMENTS:
         print(f"== {name}")
         MEASUREMENTS[name]()
 
