@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-from cli.console import counted, moment_text, print_json, print_lines
+from cli.console import counted, cut_list, moment_text, print_json, print_lines
 from cli.options import as_json_option, moment
 from common.settings import Settings
 from common.terminal import printable
@@ -53,9 +53,7 @@ def changes(
         with stores.engine.connect() as connection:
             wanted = ChangeFilter(since=start, package=name)
             listed = browse_changes(connection, wanted, limit=limit + 1)
-    listed, truncated = listed[:limit], len(listed) > limit
-    if truncated:
-        click.echo(f"only the newest {limit} are listed; --limit lists more", err=True)
+    listed, truncated = cut_list(listed, limit, "newest")
     if as_json:
         print_json({"changes": [change_document(it) for it in listed], "truncated": truncated})
         return

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
@@ -33,6 +33,8 @@ _PIPE_WIDTH = 120
 _LONGEST_TEXT = 500
 #: Minimum width of a column of prose. Below it, the cells of a row are printed as lines.
 _NARROWEST = 16
+
+_Row = TypeVar("_Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,18 @@ def print_list(label: str, lines: Sequence[str], most: int) -> None:
         print_field(label, printable(line), err=True)
     if lines[most:]:
         print_field("", f"and {len(lines) - most} more", err=True)
+
+
+def cut_list(rows: Sequence[_Row], limit: int, ends: str = "newest") -> tuple[list[_Row], bool]:
+    """Return the first ``limit`` rows, and whether there are more; a note says so.
+
+    :param rows: read with a limit of one row more
+    :param ends: which rows these are
+    """
+    truncated = len(rows) > limit
+    if truncated:
+        click.echo(f"only the {ends} {limit} are listed; --limit lists more", err=True)
+    return list(rows[:limit]), truncated
 
 
 def print_graph_state(

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from cli.console import Column, Table, counted, print_json
+from cli.console import Column, Table, counted, cut_list, print_json
 from cli.help_pages import CommandGroup
 from cli.options import EnumChoice, as_json_option
 from common.errors import InvalidArgument
@@ -34,10 +34,8 @@ def list_(settings: Settings, state: str | None, limit: int, as_json: bool) -> N
 
     wanted = None if state is None else NoticeState(state)
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
-        rows = list_notices(connection, wanted, limit + 1)  # one more shows whether there are more
-    listed, truncated = rows[:limit], len(rows) > limit
-    if truncated:
-        click.echo(f"only the newest {limit} are listed; --limit lists more", err=True)
+        rows = list_notices(connection, wanted, limit + 1)
+    listed, truncated = cut_list(rows, limit, "newest")
     if as_json:
         documents = [{**asdict(it), "state": it.state.value} for it in listed]
         print_json({"notices": documents, "truncated": truncated})

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cli.console import Column, Table, counted, moment_text, print_json
+from cli.console import Column, Table, counted, cut_list, moment_text, print_json
 from cli.help_pages import CommandGroup
 from cli.options import EnumChoice, as_json_option
 from common.errors import InvalidArgument
@@ -37,10 +37,8 @@ def list_(settings: Settings, name: str | None, limit: int, as_json: bool) -> No
 
     chosen = None if name is None else QueueName(name)
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
-        jobs = queued_jobs(connection, chosen, limit + 1)  # one more shows whether there are more
-    listed, truncated = jobs[:limit], len(jobs) > limit
-    if truncated:
-        click.echo(f"only the first {limit} are listed; --limit lists more", err=True)
+        jobs = queued_jobs(connection, chosen, limit + 1)
+    listed, truncated = cut_list(jobs, limit, "first")
     if as_json:
         rows = [{key: _plain(value) for key, value in asdict(it).items()} for it in listed]
         print_json({"jobs": rows, "truncated": truncated})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.console import moment_text, print_json
+from cli.console import cut_list, moment_text, print_json
 from cli.options import EnumChoice, as_json_option
 from common.errors import InvalidArgument, StoreUnavailable
 from common.logs import set_up_logs
@@ -329,10 +329,8 @@ def audit(settings: Settings, limit: int, as_json: bool) -> None:
     from graph.record.audit import latest_writes
 
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
-        writes = latest_writes(connection, limit + 1)  # one more shows whether there are more
-    listed, truncated = writes[:limit], len(writes) > limit
-    if truncated:
-        click.echo(f"only the newest {limit} are listed; --limit lists more", err=True)
+        writes = latest_writes(connection, limit + 1)
+    listed, truncated = cut_list(writes, limit, "newest")
     if as_json:
         rows = [{**asdict(it), "at": it.at.astimezone(UTC).isoformat()} for it in listed]
         print_json({"writes": rows, "truncated": truncated})

@@ -8,6 +8,7 @@ from typing import Any
 from flask import Response, current_app, render_template, request
 from markupsafe import Markup, escape
 
+from api.pages.formatting import visible
 from api.pages.site import Pages, render
 
 blueprint = Pages("docs", __name__)
@@ -20,7 +21,7 @@ def words(text: str) -> Markup:
     >>> words("`limit` is < 10")
     Markup('<code>limit</code> is &lt; 10')
     """
-    parts = map(escape, text.split("`"))
+    parts = map(escape, visible(text).split("`"))
     return Markup().join(
         Markup("<code>{}</code>").format(it) if number % 2 else it
         for number, it in enumerate(parts)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from markupsafe import Markup
+
 #: Decimal prefixes of units, largest first.
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -165,6 +167,15 @@ def _visible(character: str) -> str:
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
+def visible_text(value: object) -> object:
+    """What a template shows for a value: of plain text, all characters are visible.
+
+    Templates call it for every value, as Jinja's ``finalize``.
+    """
+    is_text = isinstance(value, str) and not isinstance(value, Markup)
+    return visible(value) if is_text else value
+
+
 def parameters(value: Mapping[str, Any] | None) -> str:
     """Parameters of an indicator in one line.
 
@@ -177,6 +188,6 @@ def parameters(value: Mapping[str, Any] | None) -> str:
 #: Filters of templates by name.
 FILTERS: Mapping[str, Callable[..., str]] = {
     "number": number, "percent": percent, "share": share, "quantity": quantity, "digest": digest,
-    "moment": moment, "day": day, "visible": visible, "parameters": parameters,
+    "moment": moment, "day": day, "parameters": parameters,
     "duration": duration, "since": since, "size": size, "counts": counts,
 }  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from api.pages.formatting import FILTERS
+from api.pages.formatting import FILTERS, visible_text
 from api.pages.report_view import batches_view, report_view
 
 _FOLDER = Path(__file__).parent
@@ -41,6 +41,7 @@ def _render(**values: Any) -> str:
 
 @cache
 def _templates() -> Environment:
-    templates = Environment(loader=FileSystemLoader(_FOLDER / "templates"), autoescape=True)
+    loader = FileSystemLoader(_FOLDER / "templates")
+    templates = Environment(loader=loader, autoescape=True, finalize=visible_text)
     templates.filters.update(FILTERS)
     return templates

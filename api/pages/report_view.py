@@ -13,6 +13,7 @@ from adviser.group_titles import TitledSeries, short_titles
 from adviser.plots.distributions import DrawnDistribution, JobDot, distributions_plot
 from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.plots.lines import DrawnLine, LinePoint, PlotAxis, lines_plot
+from api.pages.formatting import visible
 from common.units import SPOKEN, Multiple, Unit
 
 _Document = Mapping[str, Any]
@@ -297,4 +298,4 @@ def _difference_points(curve: _Document) -> Iterable[LinePoint]:
 
 def _svg(drawing: str) -> Markup:
     """A drawing, whose texts are escaped already."""
-    return Markup(drawing)  # noqa: S704
+    return Markup(visible(drawing))  # noqa: S704

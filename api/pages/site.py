@@ -12,7 +12,7 @@ from markupsafe import Markup
 from api.authentication import token
 from api.errors import ApiError, title
 from api.pages.api_client import ApiDocument, ApiProblem
-from api.pages.formatting import FILTERS, visible
+from api.pages.formatting import FILTERS, visible, visible_text
 from api.pages.forms import check_form, form_token
 from graph.record.tokens import Scope
 
@@ -55,12 +55,7 @@ class Pages(Blueprint):
 
 def _show_characters(state: BlueprintSetupState) -> None:
     """Make control and direction characters of every text in templates visible."""
-
-    def finalize(value: object) -> object:
-        is_text = isinstance(value, str) and not isinstance(value, Markup)
-        return visible(value) if is_text else value
-
-    state.app.jinja_env.finalize = finalize
+    state.app.jinja_env.finalize = visible_text
 
 
 def render(template: str, *documents: ApiDocument, status: int = 200, **values: Any) -> Response:

@@ -17,7 +17,12 @@ from api.errors import ApiError, ProblemType, not_found
 from api.paging import Cursor, freshness, page
 from api.request_context import reading
 from api.resources.base import Resources, filters, members, whole_digest
-from api.resources.stacks import GroupSchema, GroupStackSchema, HardwareNameSchema
+from api.resources.stacks import (
+    GroupSchema,
+    GroupStackSchema,
+    HardwareNameSchema,
+    MeasuredAlikeSchema,
+)
 from api.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
@@ -43,17 +48,10 @@ class ReportListQuerySchema(PageQuerySchema):
     hardware = filter_text("Digest of the hardware class.", _DIGEST)
 
 
-class MeasuredSeriesSchema(Schema):
+class MeasuredSeriesSchema(MeasuredAlikeSchema):
     """A series: measurements with one comparison key."""
 
-    comparison_key = text("Digest of indicator, script, parameters, device and hardware.", _DIGEST)
-    indicator = text("Name of the indicator.", "PiMatmul")
-    script_sha256 = text("Digest of the indicator's script.", null=True)
-    unit = text("Unit of the rates.", "FLOP/s")
-    parameters = json_object("Parameters of the indicator.")
-    device = text("Device that the indicator ran on.", "cpu", null=True)
     python_versions = texts("Versions of the Python interpreter.", ["3.11"])
-    hardware = fields.Nested(HardwareNameSchema, required=True)
     jobs = count("Number of measurements.", 60)
     stacks = count("Number of known stacks.", 6)
 

@@ -15,14 +15,13 @@ from api.errors import not_found
 from api.paging import freshness
 from api.request_context import reading
 from api.resources.base import Resources, whole_digest
-from api.resources.stacks import HardwareNameSchema
+from api.resources.stacks import MeasuredAlikeSchema
 from api.schema_fields import (
     FreshnessSchema,
     StrictSchema,
     count,
     described,
     filter_text,
-    json_object,
     moment,
     number,
     text,
@@ -77,18 +76,11 @@ class HistoryStepSchema(Schema):
     change_pct = number("Difference of the levels of the machine's reference stack, %.", -8.1)
 
 
-class SeriesHistorySchema(FreshnessSchema):
+class SeriesHistorySchema(MeasuredAlikeSchema, FreshnessSchema):
     """The history of a series, oldest inspection first."""
 
-    comparison_key = text("Digest of indicator, script, parameters, device and hardware.", _DIGEST)
-    indicator = text("Name of the indicator.", "PiMatmul")
-    script_sha256 = text("Digest of the indicator's script.", null=True)
-    unit = text("Unit of the rates.", "FLOP/s")
-    parameters = json_object("Parameters of the indicator.")
-    device = text("Device that the indicator ran on.", "cpu", null=True)
     python_version = text("Version of the Python interpreter.", "3.11", null=True)
     python_versions = texts("All Python versions with this comparison key.", ["3.11"])
-    hardware = fields.Nested(HardwareNameSchema, required=True)
     observations = count("Number of all observations of the series.", 40)
     runs = fields.List(fields.Nested(HistoryRunSchema), required=True)
     steps = fields.List(fields.Nested(HistoryStepSchema), required=True)

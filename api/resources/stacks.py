@@ -140,12 +140,17 @@ class MeasuredAlikeSchema(Schema):
     unit = text("Unit of the rates.", "FLOP/s")
     parameters = json_object("Parameters of the indicator.")
     device = text("Device that the indicator ran on.", "cpu", null=True)
-    python_version = text("Version of the Python interpreter.", "3.11", null=True)
     hardware = fields.Nested(HardwareNameSchema, required=True)
+
+
+class ComparedAlikeSchema(MeasuredAlikeSchema):
+    """What all comparisons of a group have in common."""
+
+    python_version = text("Version of the Python interpreter.", "3.11", null=True)
     delta_pct = number("Differences up to this count as equivalent, %.", 2.0)
 
 
-class ComparisonItemSchema(MeasuredAlikeSchema):
+class ComparisonItemSchema(ComparedAlikeSchema):
     """Comparison of two stacks by one comparison key."""
 
     baseline = fields.Nested(ComparedStackSchema, required=True)
@@ -194,7 +199,7 @@ class NextJobsSchema(Schema):
     chance = number("Probability that they settle the comparison.", 0.81)
 
 
-class GroupSchema(MeasuredAlikeSchema):
+class GroupSchema(ComparedAlikeSchema):
     """Stacks that were measured under one comparison key."""
 
     baseline = fields.Nested(GroupBaselineSchema, required=True, allow_none=True)
