@@ -13,7 +13,7 @@ from functools import partial
 
 from adviser.advise import Advice, Resolver, in_this_process, universe_for
 from adviser.reports.version_rationale import Rationale, VersionRationales
-from adviser.resolver.admission import missing_extra_text
+from adviser.resolver.admission import missing_extras, missing_extras_text
 from adviser.resolver.results import Conflict, Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
@@ -116,13 +116,13 @@ def why_not(
 
 
 def _extra_problem(advice: Advice, wanted: Dependency) -> str | None:
-    """A message if no known version has an extra that ``wanted`` requires."""
-    known = advice.snapshot.packages.get(wanted.name, ())
-    for extra in wanted.extras:
-        if known and not any(extra in it.extras for it in known):
-            fitting = [it for it in known if admits(wanted.specifier, it.version)] or known
-            return missing_extra_text(wanted.name, extra, fitting)
-    return None
+    """A message if no version that was read has an extra that ``wanted`` requires."""
+    known = [it for it in advice.snapshot.packages.get(wanted.name, ()) if it.read]
+    missing = missing_extras(wanted.extras, known)
+    if not known or not missing:
+        return None
+    fitting = [it for it in known if admits(wanted.specifier, it.version)] or known
+    return missing_extras_text(wanted.name, missing, fitting)
 
 
 def _offering(universe: Universe, wanted: Dependency) -> Universe:

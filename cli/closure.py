@@ -16,6 +16,7 @@ from common.settings import Settings
 from common.terminal import printable
 
 if TYPE_CHECKING:
+    from graph.candidates import Candidate
     from graph.snapshot import Snapshot
 
 
@@ -60,7 +61,7 @@ def closure(
         began = time.perf_counter()
         snapshot = load_snapshot(stores.driver, requirements, target, database=stores.database)
         elapsed_s = time.perf_counter() - began
-    troubles = _troubles(settings, snapshot.missing)
+    troubles = {**_troubles(settings, snapshot.missing), **_unmet(snapshot)}
     unread = _unread_counts(settings, snapshot.packages)
     if as_json:
         print_json(summary(snapshot, elapsed_s, troubles, unread))
@@ -72,24 +73,46 @@ def closure(
 
 
 def meeting(snapshot: Snapshot) -> dict[str, int]:
-    """Return the number of candidates that meet all requirements, by package.
+    """Return the number of candidates that meet all requirements and their extras, by package.
 
     Pre-releases and yanked versions count: the resolver decides whether they may be chosen.
     """
+    return {
+        name: sum(set(extras).issubset(it.extras) for it in admitted)
+        for name, (extras, admitted) in _admitted(snapshot).items()
+    }
+
+
+def _admitted(snapshot: Snapshot) -> dict[str, tuple[tuple[str, ...], list[Candidate]]]:
+    """The required extras and the candidates within all specifiers, by package."""
     from packaging.specifiers import SpecifierSet
 
-    specifiers: dict[str, SpecifierSet] = {}
-    for root in snapshot.roots:
-        specifiers[root.name] = specifiers.get(root.name, SpecifierSet()) & SpecifierSet(
-            root.specifier
+    admitted: dict[str, tuple[tuple[str, ...], list[Candidate]]] = {}
+    for name in dict.fromkeys(root.name for root in snapshot.roots):
+        roots = [root for root in snapshot.roots if root.name == name]
+        specifier = SpecifierSet(",".join(root.specifier for root in roots if root.specifier))
+        extras = tuple(sorted({extra for root in roots for extra in root.extras}))
+        candidates = snapshot.packages.get(name, ())
+        within = [it for it in candidates if specifier.contains(it.version, prereleases=True)]
+        admitted[name] = (extras, within)
+    return admitted
+
+
+def _unmet(snapshot: Snapshot) -> dict[str, str]:
+    """Why no candidate of a package meets the requirements, for packages that have candidates."""
+    from adviser.resolver.admission import missing_extras, missing_extras_text
+
+    reasons: dict[str, str] = {}
+    for name, (extras, within) in _admitted(snapshot).items():
+        if any(set(extras).issubset(it.extras) for it in within) or not snapshot.packages.get(name):
+            continue
+        missing = missing_extras(extras, within) if within else ()
+        reasons[name] = (
+            missing_extras_text(name, missing, within)
+            if missing
+            else f"no candidate of {name} meets the requirement"
         )
-    return {
-        name: sum(
-            specifier.contains(candidate.version, prereleases=True)
-            for candidate in snapshot.packages.get(name, ())
-        )
-        for name, specifier in specifiers.items()
-    }
+    return reasons
 
 
 def _troubles(settings: Settings, missing: Collection[str]) -> dict[str, str]:
@@ -150,7 +173,7 @@ def summary(
 ) -> dict[str, Any]:
     """Return the document that ``--json`` prints.
 
-    :param troubles: why packages are missing, as far as known
+    :param troubles: why packages are missing, as far as known, or meet no requirement
     :param unread: number of versions that are listed and not read, by package
     """
     layers, met = _layer_by_name(snapshot), meeting(snapshot)
@@ -209,9 +232,8 @@ def _print(snapshot: Snapshot, elapsed_s: float, troubles: Mapping[str, str]) ->
     for name in snapshot.missing:
         reason = printable(troubles.get(name, "and nothing is known about it"))
         click.echo(f"missing: {name}, {reason}")
-    for name, count in meeting(snapshot).items():
-        if not count and snapshot.packages.get(name):
-            click.echo(f"unmet: no candidate of {name} meets the requirement")
+    for reason in _unmet(snapshot).values():
+        click.echo(f"unmet: {printable(reason)}")
     click.echo(_last_line(snapshot, elapsed_s))
 
 

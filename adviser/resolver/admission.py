@@ -333,11 +333,13 @@ class _Screen:
         """Functions that check whether a version has an extra that the request requires."""
         extras = sorted(self._extras.get(name, ()))
         fitting = self._fitting(name, candidates) if extras else ()
+        missing = missing_extras(extras, fitting)
+        if missing:
+            yield partial(_lacks, missing, missing_extras_text(name, missing, fitting))
         for extra in extras:
-            rule = f"only versions of {name} with the extra {extra!r} count"
-            if not any(not it.read or extra in it.extras for it in fitting):
-                rule = missing_extra_text(name, extra, fitting)
-            yield partial(_lacks, extra, rule)
+            if extra not in missing:
+                rule = f"only versions of {name} with the extra {extra!r} count"
+                yield partial(_lacks, (extra,), rule)
 
     def _fitting(self, name: str, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
         """The versions that the direct requirements admit, or all versions if they admit none.
@@ -423,11 +425,19 @@ def _unbuilt(candidate: Candidate) -> _Why | None:
     return RequestRule.ONLY_WHEELS, "has no wheel for this environment", "with a wheel"
 
 
-def missing_extra_text(name: str, extra: str, fitting: Sequence[Candidate]) -> str:
-    """A message for an extra that no version has, with the extras of the newest that has any."""
+def missing_extras(extras: Iterable[str], candidates: Sequence[Candidate]) -> tuple[str, ...]:
+    """The extras that no candidate has. An unread candidate may have any extra."""
+    if any(not it.read for it in candidates):
+        return ()
+    return tuple(extra for extra in extras if not any(extra in it.extras for it in candidates))
+
+
+def missing_extras_text(name: str, missing: Sequence[str], fitting: Sequence[Candidate]) -> str:
+    """A message for extras that no version has, with the extras of the newest that has any."""
     newest = newest_first([it for it in fitting if it.extras])
     known = sorted(newest[0].extras) if newest else []
-    rule = f"no version of {name} has the extra {extra!r}{_similar(extra, known)}; "
+    named = " or ".join(f"{extra!r}{_similar(extra, known)}" for extra in missing)
+    rule = f"no version of {name} has the extra {named}; "
     return rule + (f"there are: {', '.join(known)}" if known else "there is none at all")
 
 
@@ -439,10 +449,12 @@ def _similar(extra: str, known: Sequence[str]) -> str:
     return f" (did you mean {similar[0]!r}?)" if similar else ""
 
 
-def _lacks(extra: str, rule: str, candidate: Candidate) -> _Why | None:
-    if not candidate.read or extra in candidate.extras:
+def _lacks(extras: Sequence[str], rule: str, candidate: Candidate) -> _Why | None:
+    lacking = [repr(it) for it in extras if candidate.read and it not in candidate.extras]
+    if not lacking:
         return None
-    return RequestRule.EXTRA, f"does not have the extra {extra!r}", rule
+    noun = "the extra" if len(lacking) == 1 else "the extras"
+    return RequestRule.EXTRA, f"does not have {noun} {', '.join(lacking)}", rule
 
 
 def _within(name: str, text: str, candidate: Candidate) -> _Why | None:

@@ -342,15 +342,18 @@ _RECORDED_EVENTS = select(
 
 
 def troubles_of(connection: Connection, names: Collection[str]) -> dict[str, str]:
-    """Messages, by package name, that explain why the indexes know no release of the package."""
+    """Messages, by package name, that explain why the graph has no release of the package."""
     troubles: dict[str, list[str]] = {}
+    unknown = without_releases(connection, names)
     for (index, name), answer in answers_of(connection, names).items():
         match answer.state:
             case "missing":
                 text = f"{index} does not have it"
-            case "known":
+            case "known" if name in unknown:
                 text = f"{index} lists no release of it"
+            case "known":
+                text = "its releases are not in the graph yet: `thoth graph sync` adds them"
             case _:
                 text = f"{index} did not return its page: {answer.trouble}"
         troubles.setdefault(name, []).append(text)
-    return {name: "; ".join(texts) for name, texts in troubles.items()}
+    return {name: "; ".join(dict.fromkeys(texts)) for name, texts in troubles.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import shutil
 import signal
@@ -207,6 +208,35 @@ def test_a_requirement_that_nothing_meets_ends_with_1(stores: Stores, index: Ind
     for command in (("closure",), ("add", "--index", "local")):
         done = thoth(settings, "packages", *command, "app @ https://u:SECRET@h.example/a", **there)
         assert (done.returncode, "SECRET" in done.stdout + done.stderr) == (2, False)
+
+
+def test_a_closure_names_all_misspelt_extras(stores: Stores, index: Index) -> None:
+    settings = stores.settings
+    extras = "Provides-Extra: async\nProvides-Extra: dotenv\n"
+    index.add_wheel("web", "1.0", metadata=extras)
+    thoth_json(settings, "packages", "add", "web", "--index", "local", **at(index))
+    reason = (
+        "no version of web has the extra 'asinc' (did you mean 'async'?) or 'dotnev' (did you mean"
+        " 'dotenv'?); there are: async, dotenv"
+    )
+    done = thoth(settings, "packages", "closure", "web[asinc,dotnev]")
+    assert (done.returncode, f"unmet: {reason}\n" in done.stdout) == (1, True)
+    answer = json.loads(
+        thoth(settings, "packages", "closure", "web[asinc,dotnev]", "--json").stdout
+    )
+    assert (answer["unmet"], answer["troubles"]) == (["web"], {"web": reason})
+    assert thoth(settings, "packages", "closure", "web[async,dotenv]").returncode == 0
+
+
+def test_releases_that_are_not_in_the_graph_yet_are_not_denied(
+    stores: Stores, index: Index
+) -> None:
+    settings = stores.settings
+    thoth_json(settings, "packages", "add", "lib", "--index", "local", **at(index))
+    with stores.driver.session(database=stores.database) as session:
+        session.run("MATCH (it) WHERE it:Package OR it:PackageVersion DETACH DELETE it").consume()
+    done = thoth(settings, "packages", "closure", "lib")
+    assert "missing: lib, its releases are not in the graph yet: `thoth graph sync`" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def known(stores: Stores) -> Snapshot:
         stores,
         [
             release("web", "2", ["core>=1"]),
-            release("web", "1", ["core", "tool; extra == 'dev'"]),
+            release("web", "1", ["core", "tool; extra == 'dev'"], provides_extra=["dev"]),
             release("core", "1", ["gone"]),
             release("other", "1", ["web"]),
         ],
@@ -144,7 +144,7 @@ def test_the_order_of_recording_leaves_no_trace(stores: Stores, known: Snapshot)
     for each in (
         release("other", "1", ["web"]),
         release("core", "1", ["gone"]),
-        release("web", "1", ["core", "tool; extra == 'dev'"]),
+        release("web", "1", ["core", "tool; extra == 'dev'"], provides_extra=["dev"]),
         release("web", "2", ["core>=1"]),
     ):
         deliver(stores, [each])

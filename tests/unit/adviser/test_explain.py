@@ -57,6 +57,16 @@ def test_an_extra_that_nothing_has_cannot_be_had() -> None:
     ]
 
 
+def test_all_wanted_extras_that_nothing_has_are_named() -> None:
+    index: Index = {"web": {"1.0": {"extras": ["async", "dotenv"]}}}
+    wanted = Dependency("web", extras=("asinc", "dotnev"))
+    told = why_not(advised(asked("web\n"), index), wanted)
+    assert told.problem == (
+        "no version of web has the extra 'asinc' (did you mean 'async'?) or 'dotnev' (did you mean"
+        " 'dotenv'?); there are: async, dotenv"
+    )
+
+
 def test_a_version_that_lacks_a_wanted_extra_does_not_count_as_having_it() -> None:
     index: Index = {
         "web": {"2.0": {}, "1.0": {"requires": ["core; extra == 'fast'"]}},

@@ -117,6 +117,31 @@ def test_an_extra_that_the_request_asks_for_in_vain_is_a_conflict_that_names_the
     assert "has the extra 'sped' (did you mean 'speed'?); there are: all, speed" in misspelt
 
 
+def test_all_misspelt_extras_of_a_requirement_are_named_at_once() -> None:
+    index: Index = {"app": {"2.0": {"extras": ["async", "dotenv"]}, "1.0": {"extras": ["dev"]}}}
+    advice = advised(asked("app[asinc,async,dotnev,zzz]\n"), index)
+    assert advice.resolution.conflict is not None
+    lines = "\n".join(advice.resolution.conflict.lines())
+    assert (
+        "no version of app has the extra 'asinc' (did you mean 'async'?) or 'dotnev' (did you mean"
+        " 'dotenv'?) or 'zzz'; there are: async, dotenv"
+    ) in lines
+    assert "does not have the extras 'asinc', 'dotnev', 'zzz'" in lines
+
+
+def test_each_extra_that_a_package_requires_in_vain_is_a_warning() -> None:
+    index: Index = {
+        "web": {"1.0": {"requires": ["core[asinc,dotnev]"]}},
+        "core": {"1.0": {"extras": ["async", "dotenv"]}},
+    }
+    inner = report_of(advised(asked("web\n"), index))["result"]["report"]
+    messages = [it["message"] for it in inner["stack_info"] if it["code"] == "extra_missing"]
+    assert [it.split(",")[0] for it in messages] == [
+        "web 1.0 requires core[asinc]", "web 1.0 requires core[dotnev]",
+    ]  # fmt: skip
+    assert all(it.endswith("core 1.0 has: async, dotenv") for it in messages)
+
+
 def test_a_cooldown_holds_for_the_files_of_a_lock() -> None:
     """A wheel may be added to a release long after it came out."""
     advice = advised(asked("app\n", published_before=DAY), INDEX)
