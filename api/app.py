@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from flask import Flask
 from flask_compress import Compress
 from flask_cors import CORS
@@ -33,13 +35,18 @@ _COMPRESSED_BYTES = 1000
 
 
 def create_app(
-    settings: Settings | None = None, *, behind_proxy: bool = False, threads: int | None = None
+    settings: Settings | None = None,
+    *,
+    behind_proxy: bool = False,
+    threads: int | None = None,
+    certificate: Path | None = None,
 ) -> Flask:
     """Create the WSGI application; it connects to no store before the first request.
 
     :param settings: by default from the environment
     :param behind_proxy: trust ``X-Forwarded-*`` headers, which one proxy sets in all requests
     :param threads: number of concurrent requests, if known
+    :param certificate: PEM file of the server, whose end ``/metrics`` tells
     :raises InvalidSettings: with the name of the invalid setting
     """
     settings = settings or Settings.from_env()
@@ -50,6 +57,7 @@ def create_app(
         OPENAPI_VERSION="3.1.0",
         OPENAPI_URL_PREFIX="/",
         OPENAPI_JSON_PATH="openapi.json",
+        CERTIFICATE=certificate,
         COMPRESS_ALGORITHM=["gzip"],
         COMPRESS_MIN_SIZE=_COMPRESSED_BYTES,
         COMPRESS_MIMETYPES=["application/json", errors.MEDIA_TYPE, "text/html", "text/plain"],

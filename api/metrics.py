@@ -2,99 +2,150 @@
 
 from __future__ import annotations
 
+import platform
+import shutil
 import struct
 import time
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
+from pathlib import Path
+from threading import Lock
 
-from flask import Flask, Response, g, request
+from flask import Flask, Response, current_app, g, request
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from api.authentication import PAGE_TOKEN, require
-from api.jobs.queue import QueueName
+from api.health import readiness
+from api.jobs.queue import QueueName, attending_workers, oldest_waits
 from api.metrics_files import files
 from api.metrics_values import use_allocated_values
 from api.rate_limits import UNLIMITED
+from api.server.certificates import expires_at
 from api.service import ServiceStores, service
+from common import __version__
 from common.errors import ProjectError
-from graph.embedded.home import free_bytes
+from graph.record.advice import recent_statuses
 from graph.record.analyses import states, times, workers
 from graph.record.freshness import COUNTED, lag_of
+from graph.record.ledger import interval_coverage, recent_identical_pairs
 from graph.record.notices import notice_lag
+from graph.record.quarantine import count_refusals
+from graph.record.releases import recent_hash_alarms
 from graph.record.source_successes import source_successes
 from graph.record.tokens import Scope
 
 #: A worker without a heartbeat for this long is not counted.
 _ALIVE = timedelta(seconds=20)
+#: How long metrics are reused whose queries count many rows, s.
+_KEPT_S = 300.0
+#: Key of these metrics in ``app.extensions``.
+_KEPT = "thoth-kept-metrics"
+_STATUSES = ("ready", "degraded", "unavailable")
+_DATABASE_BYTES = text("SELECT pg_database_size(current_database())")
+
+
+class KeptMetrics:
+    """Metrics of the knowledge, which are read again after some minutes."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._until = 0.0
+        self._metrics: list[Metric] = []
+
+    def read(self, connection: Connection) -> list[Metric]:
+        """The metrics; one thread reads them, the others wait for it."""
+        with self._lock:
+            if time.monotonic() > self._until:
+                self._metrics = list(_knowledge(connection))
+                self._until = time.monotonic() + _KEPT_S
+            return self._metrics
 
 
 class StoreMetrics(Collector):
-    """Queue, projection and request metrics from PostgreSQL; only ``up`` if PostgreSQL is down."""
+    """Metrics of the stores, the queue, the knowledge and the disk; few if PostgreSQL is down."""
 
-    def __init__(self, service: ServiceStores) -> None:
+    def __init__(self, service: ServiceStores, kept: KeptMetrics) -> None:
         self._service = service
+        self._kept = kept
 
     def collect(self) -> Iterator[Metric]:
-        """Read all metrics with one connection."""
+        """Read all metrics from PostgreSQL with one connection."""
         try:
             with self._service.reading() as connection:
-                metrics = [*self._waiting(connection), *_analyses(connection)]
+                metrics = [
+                    *self._waiting(connection), *_analyses(connection),
+                    *self._kept.read(connection),
+                ]  # fmt: skip
         except ProjectError:
             metrics = []
         up = GaugeMetricFamily("thoth_record_up", "Whether PostgreSQL answers.")
         up.add_metric([], 1.0 if metrics else 0.0)
         yield from (up, *metrics)
+        yield from _readiness()
         home = self._service.settings.home
         if home.exists():
-            yield GaugeMetricFamily(
-                "thoth_disk_free_bytes", "Free space on the disk of THOTH_HOME.",
-                value=free_bytes(home),
-            )  # fmt: skip
+            disk = shutil.disk_usage(home)
+            yield _gauge(
+                "thoth_disk_free_bytes", "Free space on the disk of THOTH_HOME.", disk.free
+            )
+            yield _gauge("thoth_disk_size_bytes", "Size of the disk of THOTH_HOME.", disk.total)
 
     def _waiting(self, connection: Connection) -> Iterator[Metric]:
         jobs = GaugeMetricFamily("thoth_queue_jobs", "Jobs that wait.", labels=["queue"])
         for name in QueueName:
             jobs.add_metric([name.value], self._service.queue.waiting(connection, name))
         yield jobs
+        age = GaugeMetricFamily(
+            "thoth_queue_age_seconds", "How long the oldest job that is due has waited.",
+            labels=["queue"],
+        )  # fmt: skip
+        for name, seconds in oldest_waits(connection).items():
+            age.add_metric([name.value], seconds)
+        attended = GaugeMetricFamily(
+            "thoth_queue_workers", "Workers that take jobs from a queue.", labels=["queue"]
+        )
+        for name, number in attending_workers(connection).items():
+            attended.add_metric([name.value], number)
+        yield from (age, attended)
         behind = lag_of(connection, COUNTED)
-        yield GaugeMetricFamily(
-            "thoth_outbox_entries", "Entries of the record that the graph does not contain yet.",
-            value=behind.count,
-        )  # fmt: skip
-        yield GaugeMetricFamily(
-            "thoth_outbox_age_seconds", "How long the oldest of them has waited.",
-            value=behind.oldest_s,
-        )  # fmt: skip
+        yield _gauge(
+            "thoth_outbox_entries",
+            "Entries of the record that the graph does not contain yet.",
+            behind.count,
+        )
+        yield _gauge(
+            "thoth_outbox_age_seconds", "How long the oldest of them has waited.", behind.oldest_s
+        )
         notices = notice_lag(connection)
-        yield GaugeMetricFamily(
-            "thoth_notices_waiting", "Notices that wait for their first or next attempt.",
-            value=notices.waiting,
-        )  # fmt: skip
-        yield GaugeMetricFamily(
-            "thoth_notices_age_seconds", "How long the oldest of them has waited.",
-            value=notices.oldest_s,
-        )  # fmt: skip
-        yield GaugeMetricFamily(
-            "thoth_notices_given_up", "Notices that were given up within a day.",
-            value=notices.given_up,
-        )  # fmt: skip
+        yield _gauge(
+            "thoth_notices_waiting",
+            "Notices that wait for their first or next attempt.",
+            notices.waiting,
+        )
+        yield _gauge(
+            "thoth_notices_age_seconds", "How long the oldest of them has waited.", notices.oldest_s
+        )
+        yield _gauge(
+            "thoth_notices_given_up", "Notices that were given up within a day.", notices.given_up
+        )
         succeeded = GaugeMetricFamily(
             "thoth_source_success_timestamp_seconds",
-            "When the nightly run last read a source completely.", labels=["kind", "source"],
+            "When a source was last read completely; 0 if it never was.", labels=["kind", "source"],
         )  # fmt: skip
         for success in source_successes(connection):
             moment = success.succeeded_at.timestamp()
             succeeded.add_metric([success.kind, success.source], moment)
         yield succeeded
-        yield GaugeMetricFamily(
-            "thoth_workers", "Workers with a heartbeat within 20 seconds.",
-            value=workers(connection, _ALIVE),
-        )  # fmt: skip
+        yield _gauge(
+            "thoth_workers",
+            "Workers with a heartbeat within 20 seconds.",
+            workers(connection, _ALIVE),
+        )
 
 
 def _analyses(connection: Connection) -> Iterator[Metric]:
@@ -105,18 +156,92 @@ def _analyses(connection: Connection) -> Iterator[Metric]:
     for kind, state, count in states(connection):
         number.add_metric([kind, state], count)
     yield number
-    labels = ["kind", "quantile"]
-    waited = GaugeMetricFamily(
-        "thoth_analysis_wait_seconds", "How long requests of the last day waited.", labels=labels
+    # The type of metrics with the label ``quantile``; the client's own class has no quantiles.
+    waited = Metric(
+        "thoth_analysis_wait_seconds", "How long requests of the last day waited.", "summary"
     )
-    ran = GaugeMetricFamily(
-        "thoth_analysis_run_seconds", "How long a worker took for them.", labels=labels
-    )
+    ran = Metric("thoth_analysis_run_seconds", "How long a worker took for them.", "summary")
     for analysis in times(connection):
         for place, quantile in enumerate(("0.5", "0.99")):
-            waited.add_metric([analysis.kind, quantile], analysis.waited_s[place])
-            ran.add_metric([analysis.kind, quantile], analysis.ran_s[place])
+            labels = {"kind": analysis.kind, "quantile": quantile}
+            waited.add_sample(waited.name, labels, analysis.waited_s[place])
+            ran.add_sample(ran.name, labels, analysis.ran_s[place])
     yield from (waited, ran)
+
+
+def _knowledge(connection: Connection) -> Iterator[Metric]:
+    """Metrics of the knowledge, which change slowly."""
+    refused = GaugeMetricFamily(
+        "thoth_quarantine_entries", "Unresolved entries of the quarantine.", labels=["reason"]
+    )
+    for reason, number in count_refusals(connection).items():
+        refused.add_metric([reason], number)
+    yield refused
+    yield _gauge(
+        "thoth_hash_alarms", "Files of the last 7 days whose hash differs from the first known.",
+        recent_hash_alarms(connection),
+    )  # fmt: skip
+    advice = GaugeMetricFamily(
+        "thoth_advice", "Advice of the last day; feasible advice lacks a proof.", labels=["status"]
+    )
+    for status, number in recent_statuses(connection).items():
+        advice.add_metric([status], number)
+    yield advice
+    pairs = GaugeMetricFamily(
+        "thoth_identical_pairs", "Comparisons of a stack with itself in the last 30 nights.",
+        labels=["verdict"],
+    )  # fmt: skip
+    for verdict, number in recent_identical_pairs(connection).items():
+        pairs.add_metric([verdict], number)
+    yield pairs
+    coverage = interval_coverage(connection)
+    intervals = GaugeMetricFamily(
+        "thoth_intervals", "Past 95 % intervals that were measured again, in the newest scores.",
+        labels=["contained"],
+    )  # fmt: skip
+    intervals.add_metric(["true"], coverage.contained)
+    intervals.add_metric(["false"], coverage.checked - coverage.contained)
+    yield intervals
+    expected = GaugeMetricFamily(
+        "thoth_interval_coverage_expected_ratio",
+        "Share of these intervals that contains the later estimate if all are honest.",
+    )
+    if coverage.expected is not None:
+        expected.add_metric([], coverage.expected)
+    yield expected
+    yield _gauge(
+        "thoth_record_size_bytes", "Size of the database in PostgreSQL.",
+        connection.scalar(_DATABASE_BYTES) or 0,
+    )  # fmt: skip
+
+
+def _readiness() -> Iterator[Metric]:
+    """What ``/readyz`` says, the version, and when the certificate expires."""
+    _, document = readiness()
+    status = GaugeMetricFamily(
+        "thoth_readiness", "1 for the status of /readyz, otherwise 0.", labels=["status"]
+    )
+    for name in _STATUSES:
+        status.add_metric([name], float(document["status"] == name))
+    graph = GaugeMetricFamily("thoth_graph_up", "Whether the graph answers as it should.")
+    if document["checks"]["graph"]["status"] != "unknown":
+        graph.add_metric([], float(document["checks"]["graph"]["status"] == "up"))
+    build = GaugeMetricFamily(
+        "thoth_build_info", "The version of this release.", labels=["version", "python"]
+    )
+    build.add_metric([__version__, platform.python_version()], 1.0)
+    expiry = GaugeMetricFamily(
+        "thoth_certificate_expiry_timestamp_seconds", "When the certificate of the server expires."
+    )
+    path: Path | None = current_app.config["CERTIFICATE"]
+    expires = None if path is None else expires_at(path)
+    if expires is not None:
+        expiry.add_metric([], expires.timestamp())
+    yield from (status, graph, build, expiry)
+
+
+def _gauge(name: str, documentation: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, documentation, value=value)
 
 
 #: Other methods share one label, so that clients cannot create new series.
@@ -161,6 +286,7 @@ class _AllProcesses(Collector):
 
 def register(app: Flask) -> None:
     """Count the requests of ``app`` and serve ``/metrics``."""
+    app.extensions[_KEPT] = KeptMetrics()
     app.before_request(_begin)
     app.after_request(_count)
     app.add_url_rule("/metrics", "metrics", _metrics)
@@ -171,7 +297,7 @@ def _metrics() -> Response:
     require(Scope.READ)
     registry = CollectorRegistry()
     registry.register(_AllProcesses())
-    registry.register(StoreMetrics(service()))
+    registry.register(StoreMetrics(service(), current_app.extensions[_KEPT]))
     return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 

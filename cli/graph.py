@@ -99,9 +99,14 @@ def verify(ctx: click.Context, as_json: bool) -> None:
     Exit code 1 if the graph and PostgreSQL differ.
     """
     from graph.projection import verify as compare
+    from graph.record.source_successes import GRAPH, add_successes, set_sources
 
     with _at_work(ctx.obj, "Comparing", as_json) as (stores, progress):
         report = compare(stores.engine, stores.driver, progress=progress, database=stores.database)
+        with stores.engine.begin() as connection:
+            set_sources(connection, GRAPH, ["graph"])
+            if report.equal:
+                add_successes(connection, GRAPH, ["graph"])
     if as_json:
         print_json({"equal": report.equal, **asdict(report)})
     else:

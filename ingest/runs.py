@@ -20,12 +20,10 @@ from graph.record.quarantine import (
     open_refusals,
 )
 from graph.record.source_successes import (
-    ADVISORIES,
-    INDEX,
     INSPECTIONS,
     RECORD,
     add_successes,
-    keep_sources,
+    set_sources,
 )
 from ingest.background_projection import (
     RunOutcome,
@@ -197,18 +195,13 @@ def run_nightly(
 def _note_successes(
     settings: Settings, engine: Engine, sources: Sequence[str], report: NightlyReport
 ) -> None:
-    """Record which sources were read completely, for monitoring."""
+    """Record which sources of inspections were read completely, for monitoring."""
     names = [stored_source(it) for it in sources]
     read = [stored_source(it) for it in sources if it not in report.inspections.incomplete]
     with relational_errors(settings), engine.begin() as connection:
-        keep_sources(connection, INSPECTIONS, names)
+        set_sources(connection, INSPECTIONS, names)
         add_successes(connection, INSPECTIONS, read)
-        indexes = [it.index for it in report.packages or () if it.lost is None]
-        add_successes(connection, INDEX, indexes)
-        if report.advisories is not None and (
-            report.advisories.as_of is not None or report.advisories.unchanged
-        ):
-            add_successes(connection, ADVISORIES, [report.advisories.source])
+        set_sources(connection, RECORD, ["record"])
         if report.record is not None and report.record.equal:
             add_successes(connection, RECORD, ["record"])
 

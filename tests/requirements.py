@@ -22,14 +22,14 @@ from pis.amun.sandbox import CannotConfine, require_confinement
 from tests.services.neo4j import server as neo4j
 
 #: What ``.ci/run`` installs: there, a test that needs it fails instead of being skipped.
-INSTALLED_ON_CI = ("bwrap", "neo4j", "chromium", "notebooks")
+INSTALLED_ON_CI = ("bwrap", "neo4j", "chromium", "notebooks", "promtool")
 
 #: What ``--without-programs`` hides.
 OPTIONAL_PROGRAMS = (
     *("bwrap", "java", "mvn"),
     *("docker", "podman", "buildah", "crun", "runc"),
     *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "firefox"),
-    *("pipenv", "readelf"),
+    *("pipenv", "promtool", "readelf"),
 )
 #: Variables that lead to them, and the one by which a missing program is a failure.
 HIDDEN_VARIABLES = ("JAVA_HOME", "NEO4J_TEST_URL", "CI")

@@ -5,6 +5,7 @@ A job is enqueued in the transaction that stores its request, so neither exists 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -37,6 +38,28 @@ _WAITING = text(
             AND (scheduled_at IS NULL OR scheduled_at <= now() + interval '1 minute')
         LIMIT :counted
     ) AS waiting
+    """
+)
+#: Jobs get their numbers in the order in which they are enqueued, so the first one is the oldest.
+_OLDEST = text(
+    """
+    SELECT coalesce(extract(epoch FROM now() - coalesce(
+        scheduled_at, (SELECT max(at) FROM procrastinate_events WHERE job_id = jobs.id)
+    )), 0)::float8
+    FROM procrastinate_jobs AS jobs
+    WHERE queue_name = :queue AND status = 'todo'
+        AND (scheduled_at IS NULL OR scheduled_at <= now())
+    ORDER BY id LIMIT 1
+    """
+)
+#: Start of the name by which a connection of a worker is known to PostgreSQL.
+_WORKER = "thoth-worker"
+_ATTENDING = text(
+    """
+    SELECT queue, count(DISTINCT application_name)
+    FROM pg_stat_activity, unnest(string_to_array(split_part(application_name, ':', 2), ',')) queue
+    WHERE datname = current_database() AND starts_with(application_name, :worker)
+    GROUP BY queue
     """
 )
 _OF_CLIENT = text(
@@ -246,3 +269,31 @@ class Queue:
 
 def _counted(queue: QueueName, client: QueueClient) -> dict[str, Any]:
     return {"queue": queue.value, "client": client.name, "counted": _COUNTED}
+
+
+def oldest_waits(connection: Connection) -> dict[QueueName, float]:
+    """How long the oldest due job of each queue has waited, in seconds; 0 if none waits."""
+    waits = {it: connection.scalar(_OLDEST, {"queue": it.value}) for it in QueueName}
+    return {queue: max(0.0, seconds or 0.0) for queue, seconds in waits.items()}
+
+
+def connection_name(queues: Sequence[QueueName], worker: str) -> str:
+    """Name of a worker's connections, from which :func:`attending_workers` reads its queues.
+
+    PostgreSQL keeps 63 bytes of it.
+
+    >>> connection_name([QueueName.PEOPLE, QueueName.BULK], "17@host")
+    'thoth-worker:people,bulk:17@host'
+    """
+    return f"{_WORKER}:{','.join(queues)}:{worker}"
+
+
+def attending_workers(connection: Connection) -> dict[QueueName, int]:
+    """Number of workers that are connected and take jobs from each queue.
+
+    PostgreSQL shows the connections of other users to superusers only, so server and workers must
+    be the same user.
+    """
+    rows = connection.execute(_ATTENDING, {"worker": f"{_WORKER}:"})
+    numbers = {str(queue): int(number) for queue, number in rows}
+    return {it: numbers.get(it.value, 0) for it in QueueName}

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+import os
 import signal
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,7 +23,7 @@ from procrastinate import JobContext
 from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import DeleteJobCondition, Job
 
-from api.jobs.queue import NAMESPACE, QueueName
+from api.jobs.queue import NAMESPACE, QueueName, connection_name
 from api.jobs.schedules import DatabaseClockManager, keep_scheduling, scheduled_tasks
 from api.jobs.tasks import CONTEXT, blueprint
 from api.jobs.upkeep import DEAD_AFTER_S, keep_returning
@@ -41,9 +43,13 @@ PAUSE_S = 2.0
 _LOG = logging.getLogger(__name__)
 
 
-def queue_app(settings: Settings) -> procrastinate.App:
-    """The queue for workers, with every task."""
+def queue_app(settings: Settings, name: str = "thoth") -> procrastinate.App:
+    """The queue for workers, with every task.
+
+    :param name: of the connections in PostgreSQL
+    """
     url = relational_url(settings).set(drivername="postgresql")
+    url = url.update_query_dict({"application_name": name})
     connector = procrastinate.PsycopgConnector(
         conninfo=url.render_as_string(hide_password=False), min_size=1, max_size=4
     )
@@ -58,7 +64,9 @@ def queue_app(settings: Settings) -> procrastinate.App:
 
 def run_worker(settings: Settings, queues: Sequence[QueueName], name: str) -> None:
     """Run jobs of ``queues``, one at a time, until a signal to stop."""
-    app, worker = queue_app(settings), WorkerContext(settings)
+    process = f"{os.getpid()}@{socket.gethostname()}"
+    app = queue_app(settings, connection_name(queues, process))
+    worker = WorkerContext(settings)
     if QueueName.PEOPLE in queues:
         worker.resolver.start()
     try:

@@ -62,6 +62,14 @@ def self_signed(folder: Path, more_names: Iterable[str] = ()) -> Certificate:
     return Certificate(path, key_path, digest, certificate.not_valid_after_utc)
 
 
+def expires_at(path: Path) -> datetime | None:
+    """When a certificate in PEM expires; ``None`` if the file cannot be read."""
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    except (OSError, ValueError):
+        return None
+
+
 def _names(more: Iterable[str]) -> list[x509.GeneralName]:
     addresses: list[x509.GeneralName] = []
     for name in dict.fromkeys(["localhost", "127.0.0.1", "::1", socket.gethostname(), *more]):

@@ -175,8 +175,9 @@ class _Server(BaseApplication):
 
         front = self._front
         self._app = create_app(
-            self._settings, behind_proxy=front.behind_proxy, threads=front.threads
-        )
+            self._settings, behind_proxy=front.behind_proxy, threads=front.threads,
+            certificate=front.certificate,
+        )  # fmt: skip
         return self._app
 
     def _close(self, _server: Any, _worker: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Select, any_, delete, exists, func, literal, select, tuple_
@@ -282,6 +282,15 @@ def evidence_count(connection: Connection, advice_id: str) -> int:
     """Number of observations that an advice is based on."""
     query = select(func.count()).where(AdviceObservation.advice_id == advice_id)
     return connection.scalar(query) or 0
+
+
+def recent_statuses(connection: Connection) -> dict[str, int]:
+    """Numbers of the advice of the last day by status, for monitoring."""
+    row = AdviceRow
+    query = select(row.status, func.count()).where(row.created_at > func.now() - timedelta(days=1))
+    rows = connection.execute(query.group_by(row.status))
+    counts = dict.fromkeys(("optimal", "feasible", "infeasible", "unknown"), 0)
+    return counts | {str(status): int(number) for status, number in rows}
 
 
 def _advice() -> Select[*tuple[Any, ...]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, text
 from sqlalchemy.dialects.postgresql import distinct_on, insert
 
 from graph.ledger import AdviceOutcome, AdviceScore, ClaimScore, IdenticalPair
@@ -14,6 +14,42 @@ from graph.tables import AdviceRow, AdviceScoreRow, LoopBatchRow
 
 #: Outcomes of a search that found a stack.
 _ANSWERED = ("optimal", "feasible")
+#: Claims of the newest scores, each once. An index finds the scores.
+_COVERAGE = text(
+    """
+    SELECT count(*) FILTER (WHERE contained), count(*), avg(expected)
+    FROM (
+        SELECT DISTINCT ON (claim->>'claim_id')
+            (claim->>'contained')::boolean AS contained, (claim->>'expected')::float8 AS expected
+        FROM (SELECT number, claims FROM advice_scores ORDER BY number DESC LIMIT 2000) AS newest,
+            jsonb_array_elements(claims) AS claim
+        WHERE jsonb_typeof(claim->'contained') = 'boolean'
+        ORDER BY claim->>'claim_id', number DESC
+    ) AS checked
+    """
+)
+_RECENT_PAIRS = text(
+    """
+    SELECT report->>'aa_verdict' AS verdict, count(*)
+    FROM loop_batches
+    WHERE night > (SELECT max(night) - 30 FROM loop_nights)
+        AND report->>'aa_verdict' IS NOT NULL
+    GROUP BY verdict ORDER BY verdict
+    """
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalCoverage:
+    """How many intervals of past claims contain what was measured later.
+
+    :param checked: intervals of the newest 2,000 scores with a later estimate
+    :param expected: mean of :attr:`ClaimScore.expected`; ``None`` without such intervals
+    """
+
+    contained: int
+    checked: int
+    expected: float | None
 
 
 def advice_to_score(connection: Connection) -> list[str]:
@@ -74,3 +110,14 @@ def identical_pairs(connection: Connection) -> list[IdenticalPair]:
     verdict = row.report["aa_verdict"].astext
     query = select(row.state_at, verdict).where(verdict.is_not(None))
     return [IdenticalPair(*it) for it in connection.execute(query.order_by(row.state_at))]
+
+
+def interval_coverage(connection: Connection) -> IntervalCoverage:
+    """The coverage of the intervals in the newest scores, for monitoring."""
+    return IntervalCoverage(*connection.execute(_COVERAGE).one())
+
+
+def recent_identical_pairs(connection: Connection) -> dict[str, int]:
+    """Numbers of the A/A pairs of the last 30 nights by verdict, for monitoring."""
+    rows = connection.execute(_RECENT_PAIRS)
+    return {str(verdict): int(number) for verdict, number in rows}

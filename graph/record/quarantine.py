@@ -126,6 +126,14 @@ def open_refusals(connection: Connection) -> list[QuarantineEntry]:
     return [QuarantineEntry(**row._mapping) for row in rows]
 
 
+def count_refusals(connection: Connection) -> dict[str, int]:
+    """Numbers of unresolved entries by reason, from an index."""
+    table = QuarantinedDocument
+    query = select(table.reason, func.count()).where(table.resolved_at.is_(None))
+    rows = connection.execute(query.group_by(table.reason).order_by(table.reason))
+    return {str(reason): int(number) for reason, number in rows}
+
+
 def forget(connection: Connection, quarantine_ids: Iterable[int]) -> set[int]:
     """Resolve entries on request; return the identifiers of entries that were not yet resolved."""
     resolved = connection.scalars(

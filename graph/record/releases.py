@@ -75,6 +75,16 @@ _RAISED = text(
     "SELECT index_name, name, version, detail FROM package_events"
     " WHERE kind = 'changed_hash' AND name = ANY(:names)"
 )
+#: The primary key finds the newest events, of which a large index has many thousands each week.
+_RECENT_ALARMS = text(
+    """
+    SELECT count(*)
+    FROM (
+        SELECT kind, occurred_at FROM package_events ORDER BY event_id DESC LIMIT 100000
+    ) AS newest
+    WHERE kind = 'changed_hash' AND occurred_at > now() - interval '7 days'
+    """
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +311,11 @@ def _copy(
 ) -> None:
     table = table_of(model)
     copy_rows(connection, table.name, table, rows, columns)
+
+
+def recent_hash_alarms(connection: Connection) -> int:
+    """Number of alarms of the last 7 days, among the newest 100,000 events, for monitoring."""
+    return connection.scalar(_RECENT_ALARMS) or 0
 
 
 def _add_events(connection: Connection, findings: Findings) -> None:

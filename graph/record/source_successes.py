@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from sqlalchemy import Connection, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
@@ -13,7 +13,11 @@ from graph.record.postgresql_helpers import storable
 from graph.tables import SourceSuccessRow
 
 #: Kinds of sources.
-INSPECTIONS, INDEX, ADVISORIES, RECORD = "inspections", "index", "advisories", "record"
+INSPECTIONS, INDEX, ADVISORIES = "inspections", "index", "advisories"
+#: The record was compared with its documents, and the graph with the record.
+RECORD, GRAPH = "record", "graph"
+#: Time of a source that was never read completely.
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,7 @@ class SourceSuccess:
     """A source, and when it was last read completely.
 
     :param source: address without credentials, or name of an index
+    :param succeeded_at: :data:`NEVER` if it failed each time
     """
 
     kind: str
@@ -40,14 +45,20 @@ def add_successes(connection: Connection, kind: str, sources: Iterable[str]) -> 
         )
 
 
-def keep_sources(connection: Connection, kind: str, sources: Iterable[str]) -> None:
-    """Forget the sources of a kind that are no longer configured."""
+def set_sources(connection: Connection, kind: str, sources: Iterable[str]) -> None:
+    """List the configured sources of a kind, and forget all others of this kind."""
     kept = [storable(source) for source in sources]
     connection.execute(
         delete(SourceSuccessRow).where(
             SourceSuccessRow.kind == kind, SourceSuccessRow.source.not_in(kept)
         )
     )
+    for source in kept:
+        connection.execute(
+            insert(SourceSuccessRow)
+            .values(kind=kind, source=source, succeeded_at=NEVER)
+            .on_conflict_do_nothing()
+        )
 
 
 def source_successes(connection: Connection) -> list[SourceSuccess]:

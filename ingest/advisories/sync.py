@@ -30,6 +30,7 @@ from graph.record.advisories import (
     source_states,
 )
 from graph.record.postgresql_helpers import storable
+from graph.record.source_successes import ADVISORIES, add_successes, set_sources
 from ingest.advisories.osv import advisory_of
 from ingest.advisories.sources import OpenedSource, opened_source
 from ingest.background_projection import RunOutcome, run_on_record
@@ -159,13 +160,14 @@ def sync_source(
     :param source: a folder, a file, an archive or a URL
     :raises StoreUnavailable: if a store is lost or a server does not answer
     """
-    if local_path(source) == source:
-        # A setting may hold a relative path, which must name the same source from every folder.
-        source = str(Path(source).expanduser().absolute())
+    source = _absolute(source)
+    configured = settings.advisories is not None and _absolute(settings.advisories) == source
     report = AdvisoryReport(stored_source(source))
     with relational_errors(settings), engine.begin() as connection:
         states = {state.source: state for state in source_states(connection)}
         documents = known_advisories(connection)
+        if configured:
+            set_sources(connection, ADVISORIES, [report.source])
     known = states.get(storable(report.source))
 
     with opened_source(source, known) as opened:
@@ -182,7 +184,16 @@ def sync_source(
                 return report
     with relational_errors(settings), engine.begin() as connection:
         save_source(connection, _state(report, opened, known))
+        if configured:
+            add_successes(connection, ADVISORIES, [report.source])
     return report
+
+
+def _absolute(source: str) -> str:
+    """A local path as an absolute one: a setting must name the same source from every folder."""
+    if local_path(source) != source:
+        return source
+    return str(Path(source).expanduser().absolute())
 
 
 def _state(report: AdvisoryReport, opened: OpenedSource, known: SourceState | None) -> SourceState:

@@ -24,6 +24,7 @@ from graph.record.crawls import (
     watch,
     watched,
 )
+from graph.record.source_successes import INDEX, add_successes, set_sources
 from ingest.background_projection import RunOutcome, run_on_record
 from ingest.crawl.closure import WantedPackage
 from ingest.crawl.crawl_request import CrawlBounds, CrawlRequest
@@ -138,7 +139,9 @@ def refresh_indexes(
         connection.commit()
         indexes = configured_indexes(settings)
         names = sorted(projects.keys() | {it.index for it in followed})
-        return [
+        with engine.begin() as recording:
+            set_sources(recording, INDEX, names)
+        reports = [
             crawl(
                 settings, engine, indexes[name],
                 _refreshing(name, projects.get(name, []), followed),
@@ -148,6 +151,9 @@ def refresh_indexes(
             else _unconfigured(name)
             for name in names
         ]  # fmt: skip
+        with engine.begin() as recording:
+            add_successes(recording, INDEX, [it.index for it in reports if it.lost is None])
+        return reports
 
 
 def _adding(roots: Sequence[WantedPackage], bounds: CrawlBounds, retry: bool) -> CrawlRequest:

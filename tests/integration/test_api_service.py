@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
+import platform
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,14 +22,18 @@ from flask.testing import FlaskClient
 from sqlalchemy import text
 
 from api.app import create_app
-from api.jobs.queue import Queue, QueueJob, QueueName
+from api.jobs.queue import Queue, QueueJob, QueueName, connection_name
+from api.jobs.worker import queue_app
+from api.server.certificates import self_signed
 from api.service import EXTENSION
 from cli.service import audit
 from cli.stores import status
+from common import __version__
 from common.errors import InvalidSettings
 from common.settings import Settings
 from graph.embedded.processes import free_port
 from graph.engine import Stores, relational_engine
+from graph.ledger import AdviceOutcome, AdviceScore, ClaimScore
 from graph.record.analyses import (
     AnalysisKind,
     AnalysisState,
@@ -34,9 +43,12 @@ from graph.record.analyses import (
     start,
 )
 from graph.record.audit import latest_writes
+from graph.record.ledger import add_score
+from tests.requirements import needs
 from tests.services.commands import run_here
 
 ADVISE = "/api/v1/advise/python?recommendation_type=latest&dev=false&debug=false&force=false"
+STATES = ("ready", "degraded", "unavailable")
 REQUEST = {
     "application_stack": {"requirements": '[packages]\nflask = "*"\n', "requirements_lock": ""},
     "runtime_environment": {"python_version": "3.11"},
@@ -202,6 +214,105 @@ class TestFigures:
         assert figure(client, f'thoth_analyses{{kind="{kind}",state="succeeded"}}') == 1
         took = f'thoth_analysis_run_seconds{{kind="{kind}",quantile="0.5"}}'
         assert figure(client, took) >= 0
+
+    def test_the_oldest_job_of_a_queue_and_its_workers(
+        self, client: FlaskClient, settings: Settings, relational: sqlalchemy.Engine
+    ) -> None:
+        with relational.begin() as connection:
+            queue = Queue(relational, 10)
+            queue.enqueue(connection, QueueJob("graph.project", QueueName.BULK))
+            queue.enqueue(connection, QueueJob("graph.project", QueueName.PEOPLE, delay_s=600))
+        with relational.begin() as connection:
+            connection.execute(text("UPDATE procrastinate_events SET at = now() - interval '90 s'"))
+        assert figure(client, 'thoth_queue_age_seconds{queue="bulk"}') >= 90
+        assert figure(client, 'thoth_queue_age_seconds{queue="people"}') == 0
+        numbers = {it: f'thoth_queue_workers{{queue="{it}"}}' for it in QueueName}
+        assert {figure(client, it) for it in numbers.values()} == {0}
+        name = connection_name([QueueName.BULK, QueueName.PEOPLE], f"12345@{'host' * 20}")
+
+        async def connected() -> dict[QueueName, float]:
+            async with queue_app(settings, name).open_async():
+                return {queue: figure(client, it) for queue, it in numbers.items()}
+
+        attended = asyncio.run(connected())
+        assert attended == {
+            QueueName.PEOPLE: 1, QueueName.BULK: 1, QueueName.INSPECTIONS: 0
+        }  # fmt: skip
+
+    def test_the_state_of_the_service(
+        self, settings: Settings, stores: Stores, tmp_path: Path
+    ) -> None:
+        certificate = self_signed(tmp_path)
+        with application(settings) as app:
+            app.config["CERTIFICATE"] = certificate.path
+            client = app.test_client()
+            states = [figure(client, f'thoth_readiness{{status="{it}"}}') for it in STATES]
+            assert states == [1, 0, 0]
+            assert figure(client, "thoth_graph_up") == 1
+            expiry = figure(client, "thoth_certificate_expiry_timestamp_seconds")
+            assert expiry == certificate.expires_at.timestamp()
+            free, size = (figure(client, f"thoth_disk_{it}_bytes") for it in ("free", "size"))
+            assert 0 < free <= size
+            assert figure(client, "thoth_record_size_bytes") > 0
+            build = (
+                f'thoth_build_info{{python="{platform.python_version()}",version="{__version__}"}}'
+            )
+            assert figure(client, build) == 1
+
+    def test_a_graph_that_is_down_is_a_figure(self, settings: Settings, stores: Stores) -> None:
+        url = f"bolt://127.0.0.1:{free_port()}"
+        with application(settings, graph_url=url, connect_timeout_s=1.0) as app:
+            assert figure(app.test_client(), "thoth_graph_up") == 0
+            assert figure(app.test_client(), 'thoth_readiness{status="degraded"}') == 1
+
+    def test_knowledge_is_counted_and_kept_for_minutes(
+        self, client: FlaskClient, relational: sqlalchemy.Engine
+    ) -> None:
+        claims = [
+            {"claim_id": "a", "verdict": "faster", "contained": True, "expected": 0.9},
+            {"claim_id": "b", "verdict": "faster", "contained": False, "expected": 0.7},
+            {"claim_id": "c", "verdict": "faster", "contained": None, "expected": None},
+        ]
+        with relational.begin() as connection:
+            connection.execute(
+                text(
+                    """
+                    INSERT INTO quarantine
+                        (kind, source, place, reason, field, message, resolved_at)
+                    VALUES ('inspection', 'a', '', 'tampered', '$', '', NULL),
+                        ('inspection', 'b', '', 'tampered', '$', '', now());
+                    INSERT INTO package_events
+                        (kind, index_name, name, version, detail, occurred_at)
+                    VALUES ('changed_hash', 'pypi', 'web', '1', '{}', now() - interval '6 days'),
+                        ('changed_hash', 'pypi', 'web', '2', '{}', now() - interval '8 days'),
+                        ('yanked', 'pypi', 'web', '2', '{}', now())
+                    """
+                )
+            )
+            for number, measured in enumerate((claims, claims[:1])):
+                score = AdviceScore(
+                    f"advice-{number}", datetime.now(UTC), "known", AdviceOutcome.BEST,
+                    claims=tuple(ClaimScore(**it) for it in measured),
+                )  # fmt: skip
+                assert add_score(connection, score)
+        assert figure(client, 'thoth_quarantine_entries{reason="tampered"}') == 1
+        assert figure(client, "thoth_hash_alarms") == 1
+        assert figure(client, 'thoth_advice{status="feasible"}') == 0
+        assert figure(client, 'thoth_intervals{contained="true"}') == 1
+        assert figure(client, 'thoth_intervals{contained="false"}') == 1
+        assert figure(client, "thoth_interval_coverage_expected_ratio") == pytest.approx(0.8)
+        with relational.begin() as connection:
+            connection.execute(text("UPDATE quarantine SET resolved_at = now()"))
+        assert figure(client, 'thoth_quarantine_entries{reason="tampered"}') == 1
+
+    @needs("promtool")
+    def test_prometheus_has_nothing_to_object_to(self, client: FlaskClient) -> None:
+        assert client.post(ADVISE, json=REQUEST).status_code == 202
+        checked = subprocess.run(
+            ["promtool", "check", "metrics"],  # noqa: S607 - found where the machine has it
+            input=client.get("/metrics").data, capture_output=True, check=False,
+        )  # fmt: skip
+        assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
 
 
 class TestHeaders:

@@ -22,6 +22,7 @@ from cli.ledger import ledger
 from graph.advice import StoredAdvice
 from graph.engine import Stores
 from graph.record.advice import add_advice
+from graph.record.ledger import recent_identical_pairs
 from graph.record.loop import BatchState, add_batch, open_night, set_batch_state
 from graph.tables import AdviceScoreRow, HardwareRow, WatchRow
 from tests.factories.advisories import CRITICAL, affected, osv, write_archive
@@ -166,6 +167,9 @@ def test_pairs_of_the_loop_that_were_claimed_to_differ_are_counted(stores: Store
         add_batch(connection, night, "w", "PiMatmul", [{"label": "planned"}], blocks=2)
     (month,) = recorded_ledger(stores.engine)
     assert (month.advices, month.false_claims.count, month.false_claims.total) == (0, 1, 3)
+    with stores.engine.connect() as connection:
+        recent = recent_identical_pairs(connection)
+    assert recent == {"equivalent": 1, "faster": 1, "undetermined": 1}
 
 
 def test_the_command_scores_and_shows_the_ledger(scored: Stores) -> None:

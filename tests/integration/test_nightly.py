@@ -19,7 +19,7 @@ from common.errors import AlreadyRunning
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import verify
-from graph.record.source_successes import source_successes
+from graph.record.source_successes import NEVER, source_successes
 from ingest.runs import run_nightly
 from tests.factories.generations import FOLDER as GENERATIONS
 from tests.services.commands import ROOT, row_counts, thoth, thoth_json, variables
@@ -82,8 +82,22 @@ def test_refused_documents_have_an_exit_code_of_their_own(
     done = thoth(replace(nightly, ingest_sources=(missing, SOURCES[0])), "ingest", "nightly")
     assert done.returncode == 1
     after = successes(stores)
-    assert set(after) == {("inspections", SOURCES[0]), ("record", "record")}
+    assert set(after) == {
+        ("inspections", missing), ("inspections", SOURCES[0]), ("record", "record")
+    }  # fmt: skip
+    assert after[("inspections", missing)] == NEVER
     assert after[("inspections", SOURCES[0])] > before
+
+
+def test_the_time_of_the_last_equal_comparison_of_the_graph_is_kept(
+    stores: Stores, nightly: Settings
+) -> None:
+    assert thoth(nightly, "graph", "verify").returncode == 0
+    equal = successes(stores)[("graph", "graph")]
+    assert equal > NEVER
+    stores.driver.execute_query("CREATE (:Package {name: 'phantom'})", database_=stores.database)
+    assert thoth(nightly, "graph", "verify").returncode == 1
+    assert successes(stores)[("graph", "graph")] == equal
 
 
 def successes(stores: Stores) -> dict[tuple[str, str], datetime]:
