@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
-from cli.console import print_canonical_json, print_lines, print_note
+from cli.console import counted, print_canonical_json, print_lines, print_note, shown
 from cli.options import (
     ExclusiveSwitch,
     NamedPath,
@@ -22,7 +24,13 @@ from cli.options import (
 from common.settings import Settings
 
 if TYPE_CHECKING:
-    from adviser.guard import GuardResult, MissingKnowledge
+    from adviser.guard import (
+        GuardResult,
+        MissingKnowledge,
+        VersionVulnerability,
+        YankedVersion,
+    )
+    from adviser.scoring.assessment_types import Claim
     from adviser.stack_request import StackRequest
     from graph.candidates import Dependency
     from graph.engine import Stores
@@ -40,6 +48,15 @@ _OTHER_COMMANDS = (
     "`thoth stacks` and `thoth advise` compare more stacks at once, and may claim less:"
     " docs/statistics.md"
 )
+#: Code hosts refuse comments of more than 65,536 characters.
+_LONGEST_COMMENT = 60_000
+_SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+#: Rules of the SARIF log, with their descriptions; code hosts know alerts by these names.
+_RULES = {
+    "slower": "A changed package, or the whole lock, is slower on this hardware.",
+    "vulnerable": "A new version has a vulnerability that the old lock does not have.",
+    "yanked": "The publisher withdrew a new version.",
+}
 
 
 @click.command()
@@ -50,6 +67,11 @@ _OTHER_COMMANDS = (
               help="Read changed versions from the indexes, or use only what is stored.  [default:"
                    " read if the store lacks one]")  # fmt: skip
 @click.option("--allow-unknown", is_flag=True, help="Exit with 0 instead of 4 if data is missing.")
+@click.option("--comment", type=NamedPath(path_type=Path),
+              help="Write the settled differences to this file, as Markdown for a comment; the file"
+                   " is empty if there are none.")  # fmt: skip
+@click.option("--sarif", type=NamedPath(path_type=Path),
+              help="Write the harm to this file, as SARIF for code scanning.")  # fmt: skip
 @as_json_option
 @click.pass_context
 def guard(
@@ -85,7 +107,8 @@ def guard(
     from adviser.reports.serialization import claim_document, plain
     from adviser.scoring.verdicts import family_document
     from cli.graph_lag import catch_up_graph
-    from cli.project_files import read_lock_file
+    from cli.project_files import read_lock_file, write_file
+    from common.formats.json_documents import canonical_json
     from graph.migrate import migrated_stores
 
     settings: Settings = context.obj
@@ -119,6 +142,10 @@ def guard(
         )
     else:
         print_lines(_lines(upgrade, fetched=bool(fetch)))
+    if options["comment"]:
+        write_file(options["comment"], comment_text(upgrade, new.as_posix()).encode())
+    if options["sarif"]:
+        write_file(options["sarif"], canonical_json(sarif_document(upgrade, new)))
     code = _CODES[upgrade.outcome.value]
     context.exit(0 if allow_unknown and code == _CODES["unknown"] else code)
 
@@ -135,24 +162,48 @@ def _read_versions(stores: Stores, request: StackRequest, versions: Sequence[Dep
 
 
 def _lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
-    from adviser.reports.notes import refused_text
-    from adviser.scoring.justifications import claim_note
-    from adviser.scoring.verdicts import family_text
-
     if not upgrade.changes:
         yield "the locks are the same"
         return
+    yield from _change_lines(upgrade)
+    yield from (_claim_line(it) for it in (*upgrade.stacks, *upgrade.claims))
+    yield from _release_lines(upgrade)
+    yield from _remaining_lines(upgrade, fetched=fetched)
+    yield _RESULTS[upgrade.outcome.value]
+
+
+def _change_lines(upgrade: GuardResult) -> Iterator[str]:
     for change in upgrade.changes:
         yield f"{change.name}: {change.forced or 'none'} → {change.advised or 'none'}"
-    for claim in (*upgrade.stacks, *upgrade.claims):
-        yield f"{claim.verdict.value}: {claim_note(claim).message}"
-    for each in upgrade.introduced:
-        yield f"vulnerable: {each.name} {each.version} has {each.id} ({each.severity or 'unrated'})"
+
+
+def _claim_line(claim: Claim) -> str:
+    from adviser.scoring.justifications import claim_note
+
+    return f"{claim.verdict.value}: {claim_note(claim).message}"
+
+
+def _release_lines(upgrade: GuardResult) -> Iterator[str]:
+    yield from map(_introduced_line, upgrade.introduced)
     for each in upgrade.removed:
         yield f"fixed: {each.name} {each.version} had {each.id} ({each.severity or 'unrated'})"
-    for version in upgrade.yanked:
-        reason = f": {version.reason}" if version.reason else ""
-        yield f"yanked: {version.name} {version.version}{reason}"
+    yield from map(_yanked_line, upgrade.yanked)
+
+
+def _introduced_line(each: VersionVulnerability) -> str:
+    return f"vulnerable: {each.name} {each.version} has {each.id} ({each.severity or 'unrated'})"
+
+
+def _yanked_line(version: YankedVersion) -> str:
+    reason = f": {version.reason}" if version.reason else ""
+    return f"yanked: {version.name} {version.version}{reason}"
+
+
+def _remaining_lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
+    """What is missing, and how far the comparisons hold."""
+    from adviser.reports.notes import refused_text
+    from adviser.scoring.verdicts import family_text
+
     yield from (_missing_line(it, fetched=fetched) for it in upgrade.missing)
     if upgrade.unmeasured:
         yield f"not measured on this hardware: {', '.join(upgrade.unmeasured)}"
@@ -161,7 +212,6 @@ def _lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
     if upgrade.comparisons:
         yield family_text(upgrade.comparisons)
         yield _OTHER_COMMANDS
-    yield _RESULTS[upgrade.outcome.value]
 
 
 def _missing_line(missing: MissingKnowledge, *, fetched: bool) -> str:
@@ -169,3 +219,112 @@ def _missing_line(missing: MissingKnowledge, *, fetched: bool) -> str:
         return f"missing: {missing.message}"
     fetch = " or --fetch" if missing.kind.value == "metadata" and not fetched else ""
     return f"missing: {missing.message} (`{missing.remedy}`{fetch})"
+
+
+def comment_text(upgrade: GuardResult, lock: str) -> str:
+    """The settled differences as Markdown, with everything else folded; empty if there are none.
+
+    Equivalence is no difference. All text of documents stands in code blocks, so that it makes
+    neither links nor mentions.
+    """
+    claims = (*upgrade.stacks, *upgrade.claims)
+    alike = [it for it in claims if it.verdict.value == "equivalent"]
+    settled = [_claim_line(it) for it in claims if it not in alike]
+    settled += _release_lines(upgrade)
+    if not settled:
+        return ""
+    folded = [
+        *_change_lines(upgrade),
+        *map(_claim_line, alike),
+        *_remaining_lines(upgrade, fetched=True),
+    ]
+    title = f"thoth guard: {counted(len(settled), 'settled difference')}"
+    name = re.sub(r"[^ -_a-~]", "?", lock)
+    summary = f"{counted(len(upgrade.changes), 'changed package')}, and what is missing"
+    return "\n".join([
+        f"**{title}** in `{name}`, {_RESULTS[upgrade.outcome.value]}",
+        "",
+        *_code_block(settled, _LONGEST_COMMENT // 2),
+        "",
+        f"<details><summary>{summary}</summary>",
+        "",
+        *_code_block(folded, _LONGEST_COMMENT // 2),
+        "",
+        "</details>",
+        "",
+    ])  # fmt: skip
+
+
+def _code_block(lines: Sequence[str], longest: int) -> list[str]:
+    """Lines as a fenced block of at most about ``longest`` characters."""
+    kept: list[str] = []
+    for line in map(shown, lines):
+        longest -= len(line) + 1
+        if longest < 0:
+            kept.append(f"… and {len(lines) - len(kept)} more")
+            break
+        kept.append(line)
+    fence = "`" * max(3, 1 + max(len(it) for it in re.findall("`*", "\n".join(kept))))
+    return [f"{fence}text", *kept, fence]
+
+
+def sarif_document(upgrade: GuardResult, lock: Path) -> dict[str, Any]:
+    """The harm as a SARIF log, each result at the line of its package in the lock.
+
+    Fingerprints contain neither lines nor measured numbers, so that a result keeps its identity
+    while the lock grows and measurements are added.
+    """
+    from common import __version__
+    from common.formats.json_documents import digest
+
+    resolved, here = lock.resolve(), Path.cwd()
+    inside = resolved.is_relative_to(here)
+    uri = quote(resolved.relative_to(here).as_posix()) if inside else resolved.as_uri()
+    lines = resolved.read_text("utf-8", "replace").splitlines()
+    results = [
+        {
+            "ruleId": rule,
+            "level": "error",
+            "message": {"text": shown(message)},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": uri},
+                        "region": {"startLine": _line_of(package, lines)},
+                    }
+                }
+            ],
+            "partialFingerprints": {"thothGuard/v1": digest([rule, package, identity])},
+        }
+        for rule, package, identity, message in _harm(upgrade)
+    ]
+    rules = [{"id": it, "shortDescription": {"text": text}} for it, text in _RULES.items()]
+    driver = {"name": "thoth", "version": __version__, "rules": rules}
+    # The identifier tells apart the logs of several locks.
+    run = {
+        "tool": {"driver": driver},
+        "automationDetails": {"id": f"thoth-guard/{uri}/"},
+        "results": results,
+    }
+    return {"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _harm(upgrade: GuardResult) -> Iterator[tuple[str, str | None, str, str]]:
+    """Rule, package, what identifies the harm beside them, and message."""
+    for claim in upgrade.slower:
+        yield "slower", claim.package, claim.comparison_key, _claim_line(claim)
+    for each in upgrade.introduced:
+        yield "vulnerable", each.name, each.id, _introduced_line(each)
+    for version in upgrade.yanked:
+        yield "yanked", version.name, version.version, _yanked_line(version)
+
+
+def _line_of(package: str | None, lines: Sequence[str]) -> int:
+    """Number of the line that pins a package; 1 if there is none.
+
+    >>> _line_of("a-b", ["# via a-b", "c==1", "A_b[x]==2"]), _line_of("c", ["", 'name = "c"'])
+    (3, 2)
+    """
+    name = re.sub(r"-", "[-_.]+", package or "")
+    pin = re.compile(rf"""\s*(?:name\s*=\s*)?["']?{name}["']?\s*(?:[=\[:@;]|$)""", re.IGNORECASE)
+    return next((n for n, line in enumerate(lines, 1) if package and pin.match(line)), 1)

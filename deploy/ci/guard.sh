@@ -1,0 +1,67 @@
+#!/bin/sh
+# Compare locks with those of the base revision, and keep one comment for each up to date.
+#
+#   guard.sh LOCK...
+#
+# Paths are relative to the top of the repository. All else comes from variables:
+#   GUARD_BASE      revision with the old locks (HEAD)
+#   GUARD_FAIL_ON   harm, unknown or never (harm)
+#   GUARD_HARDWARE, GUARD_PYTHON, GUARD_PLATFORM
+#                   what the lock is for: options of `thoth guard`
+#   GUARD_SARIF     folder for SARIF logs
+#   GUARD_HOST      github or gitlab: write comments, see comment.py
+set -eu
+
+base=${GUARD_BASE:-HEAD}
+here=$(dirname -- "$0")
+case $base in -*) echo "GUARD_BASE: $base is not a revision" >&2; exit 2 ;; esac
+case ${GUARD_FAIL_ON:=harm} in
+    harm | unknown | never) ;;
+    *) echo "GUARD_FAIL_ON: write harm, unknown or never" >&2; exit 2 ;;
+esac
+work=$(mktemp -d)
+trap 'rm -rf -- "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+
+# A shallow checkout has no base revision.
+if ! git cat-file -e "$base^{commit}" 2>/dev/null; then
+    git fetch --quiet --depth=1 origin "$base"
+    base=FETCH_HEAD
+fi
+
+status=0
+number=0
+for lock in "$@"; do
+    number=$((number + 1))
+    if ! git cat-file -e "$base:$lock" 2>/dev/null; then
+        echo "$lock: the base revision does not have it" >&2
+        continue
+    fi
+    # The name says which format it is.
+    old=$work/$number/$(basename -- "$lock")
+    comment=$work/$number/comment.md
+    mkdir -- "$work/$number"
+    git show "$base:$lock" >"$old"
+    set -- --comment "$comment"
+    [ -z "${GUARD_HARDWARE:-}" ] || set -- "$@" --hardware "$GUARD_HARDWARE"
+    [ -z "${GUARD_PYTHON:-}" ] || set -- "$@" --python "$GUARD_PYTHON"
+    [ -z "${GUARD_PLATFORM:-}" ] || set -- "$@" --platform "$GUARD_PLATFORM"
+    if [ -n "${GUARD_SARIF:-}" ]; then
+        mkdir -p -- "$GUARD_SARIF"
+        set -- "$@" --sarif "$GUARD_SARIF/guard-$number.sarif"
+    fi
+    code=0
+    thoth guard "$@" -- "$old" "$lock" || code=$?
+    case $code in
+        0) ;;
+        1) [ "$GUARD_FAIL_ON" = never ] || status=1 ;;
+        4) [ "$GUARD_FAIL_ON" != unknown ] || [ "$status" = 1 ] || status=4 ;;
+        *) exit "$code" ;;
+    esac
+    if [ -n "${GUARD_HOST:-}" ] && [ -e "$comment" ]; then
+        # A comment that cannot be written, as in a pull request of a fork, is no harm.
+        python3 "$here/comment.py" "$lock" "$comment" ||
+            echo "$lock: the comment was not written" >&2
+    fi
+done
+exit "$status"

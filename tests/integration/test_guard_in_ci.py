@@ -1,0 +1,237 @@
+"""The scripts for pipelines of users: one comment, kept up to date, and no secret in sight."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cli.ingest import ingest
+from graph.engine import Stores
+from tests.factories.inspections import (
+    inspection_files,
+    specification_document,
+    stack_jobs,
+    write,
+)
+from tests.requirements import needs
+from tests.services.code_host import TOKEN, CodeHost, code_host
+from tests.services.commands import ROOT, THOTH, WHERE, run_here, variables
+
+CI = ROOT / "deploy" / "ci"
+SLOW = [200.0 * (1 + 0.002 * (-1) ** block) for block in range(10)]
+FAST = [1.25 * rate for rate in SLOW]
+
+
+@pytest.fixture
+def host() -> Iterator[CodeHost]:
+    with code_host() as running:
+        yield running
+
+
+@pytest.fixture
+def hardware(stores: Stores, tmp_path: Path) -> str:
+    """NumPy 2.1.0 is faster than 2.0.0 on this class of hardware."""
+    for turn, (rates, version) in enumerate(((SLOW, "2.0.0"), (FAST, "2.1.0"))):
+        name = f"inspection-matmul-0000000{turn}"
+        packages = specification_document({"numpy": version})
+        write(
+            tmp_path / "inspections" / name,
+            inspection_files(stack_jobs(rates, name, turn), packages),
+        )
+    done = run_here(ingest, stores.settings, "inspections", str(tmp_path / "inspections"))
+    assert done.exit_code == 0, done.stderr
+    with stores.engine.connect() as connection:
+        digest: str = connection.exec_driver_sql("SELECT digest FROM hardware").scalar_one()
+    return digest
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository whose last commit has a lock with the faster version."""
+    folder = tmp_path / "app"
+    folder.mkdir()
+    lock(folder, "2.1.0", "1")
+    git(folder, "init", "--quiet", "--initial-branch", "main")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "--message", "lock")
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> None:
+    who = ("-c", "user.name=test", "-c", "user.email=test@example.org")
+    subprocess.run(["git", *who, *arguments], cwd=folder, check=True)  # noqa: S607
+
+
+def lock(folder: Path, numpy: str, others: str) -> None:
+    """A lock with NumPy and a hundred packages that nobody measured."""
+    lines = [f"numpy=={numpy}", *(f"package-{it}=={others}" for it in range(100))]
+    (folder / "app.lock.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def of_github(host: CodeHost, **more: str) -> dict[str, str]:
+    return {
+        "GUARD_HOST": "github",
+        "GUARD_TOKEN": TOKEN,
+        "GUARD_API": host.url,
+        "GUARD_REPOSITORY": "team/app",
+        "GUARD_REQUEST": "7",
+        **more,
+    }
+
+
+def pipeline(
+    stores: Stores, folder: Path, hardware: str, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the script in a plain shell, with ``thoth`` on the path."""
+    _, python, _, platform = WHERE
+    where = {"GUARD_PYTHON": python, "GUARD_PLATFORM": platform, "GUARD_HARDWARE": hardware}
+    path = f"{Path(THOTH).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | variables(stores.settings) | where | {"PATH": path} | more
+    command = ["sh", str(CI / "guard.sh"), "app.lock.txt"]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def comment(text: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the script that writes the comment."""
+    file = folder / "comment.md"
+    file.write_text(text, encoding="utf-8")
+    command = [sys.executable, str(CI / "comment.py"), "app.lock.txt", str(file)]
+    return subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+
+
+@needs("git")
+def test_one_comment_follows_the_lock(
+    stores: Stores, hardware: str, repository: Path, host: CodeHost
+) -> None:
+    """Nothing to say of a hundred changes without effect; then harm, less harm, and none."""
+    other = host.add("looks good to me", "someone")
+    lock(repository, "2.1.0", "2")
+    quiet = pipeline(stores, repository, hardware, **of_github(host))
+    assert quiet.returncode == 0, quiet.stderr
+    assert "package-99: 1 → 2" in quiet.stdout
+    assert host.writes == []
+
+    lock(repository, "2.0.0", "2")
+    sarif = repository / "sarif"
+    slower = pipeline(stores, repository, hardware, **of_github(host), GUARD_SARIF=str(sarif))
+    assert slower.returncode == 1, slower.stderr
+    assert host.writes == ["POST"]
+    body = host.bodies[-1]
+    settled, _, folded = body.partition("<details>")
+    assert settled.startswith("<!-- thoth-guard ")
+    assert "slower: numpy 2.0.0 against 2.1.0" in settled
+    assert "package-99" not in settled
+    assert "package-99: 1 → 2" in folded
+    (result,) = json.loads((sarif / "guard-1.sarif").read_text())["runs"][0]["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "app.lock.txt"
+    assert place["region"]["startLine"] == 1
+
+    lock(repository, "2.0.0", "1")
+    again = pipeline(stores, repository, hardware, **of_github(host), GUARD_FAIL_ON="never")
+    assert again.returncode == 0, again.stderr
+    assert host.writes == ["POST", "PATCH"]
+    assert "1 changed package," in host.bodies[-1]
+    assert len(host.comments) == 2
+
+    lock(repository, "2.1.0", "1")
+    same = pipeline(stores, repository, hardware, **of_github(host))
+    assert same.returncode == 0, same.stderr
+    assert host.writes == ["POST", "PATCH", "DELETE"]
+    assert list(host.comments) == [other]
+    for done in (quiet, slower, again, same):
+        assert TOKEN not in done.stdout + done.stderr
+    assert not any(TOKEN in path for _, path in host.requests)
+
+
+@needs("git")
+def test_a_lock_that_is_new_is_not_compared(stores: Stores, repository: Path) -> None:
+    git(repository, "mv", "app.lock.txt", "old.txt")
+    git(repository, "commit", "--quiet", "--message", "renamed")
+    lock(repository, "2.0.0", "1")
+    done = pipeline(stores, repository, "none")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "app.lock.txt: the base revision does not have it\n"
+
+
+@needs("git")
+def test_a_comment_that_cannot_be_written_fails_no_pipeline(
+    stores: Stores, hardware: str, repository: Path, host: CodeHost
+) -> None:
+    host.forbids = True
+    lock(repository, "2.0.0", "1")
+    environment = of_github(host, GUARD_FAIL_ON="never")
+    done = pipeline(stores, repository, hardware, **environment)
+    assert done.returncode == 0
+    assert "the code host answers 403" in done.stderr
+    assert TOKEN not in done.stdout + done.stderr
+
+
+def test_a_merge_request_has_one_comment_of_its_own(tmp_path: Path, host: CodeHost) -> None:
+    host.user = "project_42_bot"
+    environment = of_github(host, GUARD_HOST="gitlab", GUARD_REPOSITORY="42")
+    # More comments than one page has.
+    for number in range(120):
+        host.add(f"comment {number}", "someone")
+    for text in ("first", "second"):
+        done = comment(text, tmp_path, **environment)
+        assert done.returncode == 0, done.stderr
+    assert host.writes == ["POST", "PUT"]
+    assert [it.endswith("\nsecond") for it in host.bodies].count(True) == 1
+    # Somebody else copied the marker: the comment is not ours.
+    copied = host.add(host.bodies[-1], "someone")
+    assert comment("", tmp_path, **environment).returncode == 0
+    assert host.writes == ["POST", "PUT", "DELETE"]
+    assert copied in host.comments
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"GUARD_TOKEN": "wrong"}, "the code host answers 401"),
+        ({"GUARD_TOKEN": "two\nlines"}, "GUARD_TOKEN: not a token"),
+        ({"GUARD_TOKEN": ""}, "GUARD_TOKEN is not set"),
+        ({"GUARD_API": "http://host.example"}, "GUARD_API: https is needed"),
+        ({"GUARD_HOST": "elsewhere"}, "GUARD_HOST: write github or gitlab"),
+    ],
+)
+def test_a_comment_is_refused_with_the_variable_and_without_its_value(
+    tmp_path: Path, host: CodeHost, changed: dict[str, str], message: str
+) -> None:
+    done = comment("text", tmp_path, **{**of_github(host), **changed})
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not any(it in done.stderr for it in (TOKEN, "two", "wrong"))
+    assert host.comments == {}
+
+
+def test_the_action_hands_inputs_over_as_variables_only() -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    steps = action["runs"]["steps"]
+    assert [it for it in steps if "${{" in it["run"]] == []
+    script = (CI / "guard.sh").read_text("utf-8") + (CI / "comment.py").read_text("utf-8")
+    for step in steps:
+        unknown = [it for it in step.get("env", ()) if it not in script and it != "GUARD_LOCK"]
+        assert unknown == []
+    used = str(steps)
+    assert [it for it in action["inputs"] if f"inputs.{it}" not in used] == []
+
+
+def test_the_hook_and_the_template_run_the_script() -> None:
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    assert (ROOT / hook["entry"]).stat().st_mode & 0o111
+    template = yaml.safe_load((CI / "gitlab" / "guard.yml").read_text("utf-8"))
+    (job,) = template.values()
+    assert job["script"][-1].endswith('deploy/ci/guard.sh "$GUARD_LOCK"')

@@ -1,0 +1,115 @@
+"""The files of ``thoth guard`` for code hosts: settled differences only, and no live text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adviser.guard import GuardResult, VersionVulnerability, YankedVersion, guard
+from cli.guard import comment_text, sarif_document
+from graph.evidence import ADVISORIES
+from tests.factories.asked import NOTHING
+from tests.factories.evidence import HERE, measured
+from tests.factories.universes import ENVIRONMENT, Index, snapshot_of
+
+INDEX: Index = {"fast": {"2": {}, "1": {}}, "rest": {"2": {}, "1": {}}}
+ONE, TWO = {"fast": "1", "rest": "1"}, {"fast": "2", "rest": "1"}
+SILENT = replace(NOTHING, sources={ADVISORIES: None})
+HOSTILE = "```\n<img src=x> @team #1 [a](http://a.example) </details>\x1b[31m"
+
+
+def slower() -> GuardResult:
+    snapshot = snapshot_of(INDEX, ["fast", "rest"])
+    return guard(TWO, ONE, snapshot, measured().evidence(), ENVIRONMENT, HERE)
+
+
+def results(upgrade: GuardResult, lock: Path) -> list[dict[str, Any]]:
+    (run,) = sarif_document(upgrade, lock)["runs"]
+    assert {it["id"] for it in run["tool"]["driver"]["rules"]} >= {
+        it["ruleId"] for it in run["results"]
+    }
+    found: list[dict[str, Any]] = run["results"]
+    return found
+
+
+@pytest.fixture
+def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("a b").mkdir()
+    path = Path("a b/app.txt")
+    path.write_text("# via fast\nrest==1\nFast==1\n", encoding="utf-8")
+    return path
+
+
+def test_a_hundred_changes_without_effect_make_no_comment() -> None:
+    for number in range(100):
+        index: Index = {"rest": {str(it): {} for it in (number, number + 1)}}
+        old, new = {"rest": str(number)}, {"rest": str(number + 1)}
+        snapshot = snapshot_of(index, ["rest"])
+        upgrade = guard(old, new, snapshot, SILENT, ENVIRONMENT, HERE)
+        assert upgrade.changes
+        assert upgrade.missing
+        assert comment_text(upgrade, "app.txt") == ""
+
+
+def test_a_comment_shows_settled_differences_and_folds_the_rest() -> None:
+    text = comment_text(slower(), "app.txt")
+    shown, _, folded = text.partition("<details>")
+    assert shown.startswith("**thoth guard: 1 settled difference** in `app.txt`, result: harm\n")
+    assert "\nslower: fast 1 against 2: " in shown
+    assert "fast: 2 → 1" in folded
+    assert "chance of even one false claim" in folded
+
+
+def test_text_of_documents_stays_in_code_and_the_comment_fits() -> None:
+    yanked = tuple(YankedVersion("fast", "1", HOSTILE * 5) for _ in range(1000))
+    text = comment_text(replace(slower(), yanked=yanked), "app`@team`.txt")
+    assert len(text) < 65_536
+    assert "… and " in text
+    assert "`app?@team?.txt`" in text
+    opened = None
+    for line in text.splitlines():
+        fence = re.fullmatch(r"(`{4,}|```)(text)?", line)
+        if fence and opened in (None, fence[1]):
+            opened = None if opened else fence[1]
+        elif opened is None:
+            assert "<img" not in line
+            assert "http" not in line
+    assert opened is None
+    assert "\x1b" not in text
+    # Longer than any run of backticks within.
+    assert "````text" in text
+
+
+def test_harm_is_found_at_the_line_of_its_package(lock: Path) -> None:
+    (result,) = results(slower(), lock)
+    place = result["locations"][0]["physicalLocation"]
+    assert place == {
+        "artifactLocation": {"uri": "a%20b/app.txt"},
+        "region": {"startLine": 3},
+    }
+    assert (result["ruleId"], result["level"]) == ("slower", "error")
+
+
+def test_a_fingerprint_says_what_the_harm_is_and_not_where_or_how_much(lock: Path) -> None:
+    upgrade = replace(
+        slower(),
+        introduced=(
+            VersionVulnerability("fast", "1", "CVE-1", "high"),
+            VersionVulnerability("fast", "1", "CVE-2", None),
+        ),
+        yanked=(YankedVersion("fast", "1", None),),
+    )
+    first = results(upgrade, lock)
+    prints = [it["partialFingerprints"]["thothGuard/v1"] for it in first]
+    assert len(set(prints)) == len(first) == 4
+    lock.write_text("x==1\n" * 50 + lock.read_text("utf-8"), encoding="utf-8")
+    claims = tuple(replace(it, effect_pct=it.effect_pct - 1) for it in upgrade.claims)
+    second = results(replace(upgrade, claims=claims), lock)
+    assert [it["partialFingerprints"]["thothGuard/v1"] for it in second] == prints
+    assert second[0]["message"] != first[0]["message"]
+    assert [it["locations"] for it in second] != [it["locations"] for it in first]
