@@ -85,6 +85,12 @@ def state_of(home: Home) -> dict[str, Any]:
 
     Times of arrival and numbers of sequences differ between any two runs and are left out.
     """
+    # The graph shows times of arrival, so its digests are compared with the record's alone. This
+    # comparison leaves a row in the record, so it comes first.
+    graph = {
+        it["kind"]: (it["graph_count"], it["graph_digest"] == it["record_digest"])
+        for it in home.thoth("graph", "verify")["kinds"]
+    }
     rows: dict[str, tuple[int, str]] = {}
     with open_stores(home.settings, graph=False) as stores, stores.engine.connect() as connection:
         for table in Base.metadata.sorted_tables:
@@ -98,9 +104,4 @@ def state_of(home: Home) -> dict[str, Any]:
                 f" '')) FROM (SELECT {columns} FROM {table.name}) AS r"
             ).one()
             rows[table.name] = (count, digest)
-    # The graph shows times of arrival, so its digests are compared with the record's alone.
-    graph = {
-        it["kind"]: (it["graph_count"], it["graph_digest"] == it["record_digest"])
-        for it in home.thoth("graph", "verify")["kinds"]
-    }
     return {"rows": rows, "graph": graph}
