@@ -6,10 +6,11 @@ import platform
 import shutil
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from threading import Lock
+from typing import TypeVar
 
 from flask import Flask, Response, current_app, g, request
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -45,6 +46,7 @@ _ALIVE = timedelta(seconds=20)
 _KEPT_S = 300.0
 #: Key of these metrics in ``app.extensions``.
 _KEPT = "thoth-kept-metrics"
+_Label = TypeVar("_Label", bound=str)
 _STATUSES = ("ready", "degraded", "unavailable")
 _DATABASE_BYTES = text("SELECT pg_database_size(current_database())")
 
@@ -96,22 +98,16 @@ class StoreMetrics(Collector):
             yield _gauge("thoth_disk_size_bytes", "Size of the disk of THOTH_HOME.", disk.total)
 
     def _waiting(self, connection: Connection) -> Iterator[Metric]:
-        jobs = GaugeMetricFamily("thoth_queue_jobs", "Jobs that wait.", labels=["queue"])
-        for name in QueueName:
-            jobs.add_metric([name.value], self._service.queue.waiting(connection, name))
-        yield jobs
-        age = GaugeMetricFamily(
+        waiting = {it: self._service.queue.waiting(connection, it) for it in QueueName}
+        yield _gauges("thoth_queue_jobs", "Jobs that wait.", "queue", waiting)
+        yield _gauges(
             "thoth_queue_age_seconds", "How long the oldest job that is due has waited.",
-            labels=["queue"],
+            "queue", oldest_waits(connection),
         )  # fmt: skip
-        for name, seconds in oldest_waits(connection).items():
-            age.add_metric([name.value], seconds)
-        attended = GaugeMetricFamily(
-            "thoth_queue_workers", "Workers that take jobs from a queue.", labels=["queue"]
-        )
-        for name, number in attending_workers(connection).items():
-            attended.add_metric([name.value], number)
-        yield from (age, attended)
+        yield _gauges(
+            "thoth_queue_workers", "Workers that take jobs from a queue.",
+            "queue", attending_workers(connection),
+        )  # fmt: skip
         behind = lag_of(connection, COUNTED)
         yield _gauge(
             "thoth_outbox_entries",
@@ -171,37 +167,28 @@ def _analyses(connection: Connection) -> Iterator[Metric]:
 
 def _knowledge(connection: Connection) -> Iterator[Metric]:
     """Metrics of the knowledge, which change slowly."""
-    refused = GaugeMetricFamily(
-        "thoth_quarantine_entries", "Unresolved entries of the quarantine.", labels=["reason"]
-    )
-    for reason, number in count_refusals(connection).items():
-        refused.add_metric([reason], number)
-    yield refused
+    yield _gauges(
+        "thoth_quarantine_entries", "Unresolved entries of the quarantine.",
+        "reason", count_refusals(connection),
+    )  # fmt: skip
     yield _gauge(
         "thoth_hash_alarms", "Files of the last 7 days whose hash differs from the first known.",
         recent_hash_alarms(connection),
     )  # fmt: skip
-    advice = GaugeMetricFamily(
-        "thoth_advice", "Advice of the last day; feasible advice lacks a proof.", labels=["status"]
-    )
-    for status, number in recent_statuses(connection).items():
-        advice.add_metric([status], number)
-    yield advice
-    pairs = GaugeMetricFamily(
+    yield _gauges(
+        "thoth_advice", "Advice of the last day; feasible advice lacks a proof.",
+        "status", recent_statuses(connection),
+    )  # fmt: skip
+    yield _gauges(
         "thoth_identical_pairs", "Comparisons of a stack with itself in the last 30 nights.",
-        labels=["verdict"],
+        "verdict", recent_identical_pairs(connection),
     )  # fmt: skip
-    for verdict, number in recent_identical_pairs(connection).items():
-        pairs.add_metric([verdict], number)
-    yield pairs
     coverage = interval_coverage(connection)
-    intervals = GaugeMetricFamily(
+    yield _gauges(
         "thoth_intervals", "Past 95 % intervals that were measured again, in the newest scores.",
-        labels=["contained"],
+        "contained",
+        {"true": coverage.contained, "false": coverage.checked - coverage.contained},
     )  # fmt: skip
-    intervals.add_metric(["true"], coverage.contained)
-    intervals.add_metric(["false"], coverage.checked - coverage.contained)
-    yield intervals
     expected = GaugeMetricFamily(
         "thoth_interval_coverage_expected_ratio",
         "Share of these intervals that contains the later estimate if all are honest.",
@@ -218,11 +205,10 @@ def _knowledge(connection: Connection) -> Iterator[Metric]:
 def _readiness() -> Iterator[Metric]:
     """What ``/readyz`` says, the version, and when the certificate expires."""
     _, document = readiness()
-    status = GaugeMetricFamily(
-        "thoth_readiness", "1 for the status of /readyz, otherwise 0.", labels=["status"]
-    )
-    for name in _STATUSES:
-        status.add_metric([name], float(document["status"] == name))
+    status = _gauges(
+        "thoth_readiness", "1 for the status of /readyz, otherwise 0.",
+        "status", {it: float(document["status"] == it) for it in _STATUSES},
+    )  # fmt: skip
     graph = GaugeMetricFamily("thoth_graph_up", "Whether the graph answers as it should.")
     if document["checks"]["graph"]["status"] != "unknown":
         graph.add_metric([], float(document["checks"]["graph"]["status"] == "up"))
@@ -242,6 +228,14 @@ def _readiness() -> Iterator[Metric]:
 
 def _gauge(name: str, documentation: str, value: float) -> Metric:
     return GaugeMetricFamily(name, documentation, value=value)
+
+
+def _gauges(name: str, documentation: str, label: str, values: Mapping[_Label, float]) -> Metric:
+    """A gauge with a number for each value of ``label``."""
+    gauge = GaugeMetricFamily(name, documentation, labels=[label])
+    for value, number in values.items():
+        gauge.add_metric([str(value)], number)
+    return gauge
 
 
 #: Other methods share one label, so that clients cannot create new series.

@@ -61,12 +61,12 @@ def closure(
         began = time.perf_counter()
         snapshot = load_snapshot(stores.driver, requirements, target, database=stores.database)
         elapsed_s = time.perf_counter() - began
-    troubles = {**_troubles(settings, snapshot.missing), **_unmet(snapshot)}
+    troubles, unmet = _troubles(settings, snapshot.missing), _unmet(snapshot)
     unread = _unread_counts(settings, snapshot.packages)
     if as_json:
-        print_json(summary(snapshot, elapsed_s, troubles, unread))
+        print_json(summary(snapshot, elapsed_s, {**troubles, **unmet}, unread))
     else:
-        _print(snapshot, elapsed_s, troubles)
+        _print(snapshot, elapsed_s, troubles, unmet)
         _print_unread(unread)
     if not all(meeting(snapshot).values()):
         context.exit(1)
@@ -222,7 +222,9 @@ def _text(name: str, extras: tuple[str, ...], specifier: str = "") -> str:
     return f"{name}[{','.join(extras)}]{specifier}" if extras else f"{name}{specifier}"
 
 
-def _print(snapshot: Snapshot, elapsed_s: float, troubles: Mapping[str, str]) -> None:
+def _print(
+    snapshot: Snapshot, elapsed_s: float, troubles: Mapping[str, str], unmet: Mapping[str, str]
+) -> None:
     titles = ("package", "newest", "candidates", "meets", "layer", "excluded")
     numbers = {"candidates", "meets", "layer"}
     table = Table([Column(title, right=title in numbers) for title in titles])
@@ -232,7 +234,7 @@ def _print(snapshot: Snapshot, elapsed_s: float, troubles: Mapping[str, str]) ->
     for name in snapshot.missing:
         reason = printable(troubles.get(name, "and nothing is known about it"))
         click.echo(f"missing: {name}, {reason}")
-    for reason in _unmet(snapshot).values():
+    for reason in unmet.values():
         click.echo(f"unmet: {printable(reason)}")
     click.echo(_last_line(snapshot, elapsed_s))
 

@@ -115,7 +115,7 @@ def print_list(label: str, lines: Sequence[str], most: int) -> None:
         print_field("", f"and {len(lines) - most} more", err=True)
 
 
-def cut_list(rows: Sequence[_Row], limit: int, ends: str = "newest") -> tuple[list[_Row], bool]:
+def cut_list(rows: Sequence[_Row], limit: int, ends: str) -> tuple[list[_Row], bool]:
     """Return the first ``limit`` rows, and whether there are more; a note says so.
 
     :param rows: read with a limit of one row more
