@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,8 +18,8 @@ from cli.bisect_measurer import (
     MachineGuard,
     SearchFolder,
     StackPinner,
-    StackSeries,
 )
+from cli.bisect_recorder import BisectRecorder, identity
 from cli.bisect_series import SeriesMaker
 from cli.inspect import (
     UnusableSpecification,
@@ -36,7 +37,9 @@ from common.settings import Settings
 from common.terminal import printable
 
 if TYPE_CHECKING:
-    from adviser.bisect.search import SearchProgress, StepSearch
+    from adviser.bisect.search import StepSearch
+    from adviser.bisect.stack_series import StackSeries
+    from graph.record.bisects import Bisect
     from pis.amun.launchers import Launcher
 
 #: Exit code if the machine stayed busy, as for any work that only one process may do at a time.
@@ -62,6 +65,9 @@ _BUSY = 5
               help="Folder of the search.  [default: a new one in THOTH_HOME/bisect]")  # fmt: skip
 @click.option("--ingest/--no-ingest", default=False, show_default=True,
               help="Ingest the inspections when the search ends.")  # fmt: skip
+@click.option("--record/--no-record", default=True, show_default=True,
+              help="Store the state of the search after each block, for pages and"
+              " `thoth bisects`.")  # fmt: skip
 @machine_options
 @as_json_option
 @click.pass_context
@@ -77,6 +83,7 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     max_minutes: float | None,
     out: Path | None,
     ingest: bool,
+    record: bool,
     wait: float,
     share_machine: bool,
     as_json: bool,
@@ -121,8 +128,20 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
             dict(key_and_value(text, "-p") for text in parameters), python_version,
             index, dict(settings.package_indexes),
         )  # fmt: skip
-        hold = partial(_hold_machine, stack, wait, share=share_machine)
-        searches = _StepSearches(pinner, launcher, hold, guard, max_jobs, deadline, quiet=as_json)
+        state["bisect"] = identity(state)
+        recorder = BisectRecorder(
+            settings, _template(question, state, subjects, max_jobs, out), record
+        )
+        stack.enter_context(recorder.recording())
+
+        def begin() -> None:
+            folder.write_state(state)
+            recorder.open()
+            _hold_machine(stack, wait, share=share_machine)
+
+        searches = _StepSearches(
+            pinner, launcher, begin, guard, max_jobs, deadline, recorder, quiet=as_json
+        )
         series = SeriesMaker(settings, folder, state, pinner)
         try:
             if len(subjects) == 1:
@@ -181,11 +200,57 @@ def _question(
     }
 
 
+def _template(
+    question: Mapping[str, Any],
+    state: Mapping[str, Any],
+    subjects: Sequence[str],
+    max_jobs: int,
+    out: Path | None,
+) -> Bisect:
+    """The search without its results."""
+    from datetime import datetime
+
+    from adviser.answering.target_hardware import own_hardware
+    from adviser.bisect.search import SearchState
+    from common.packages import DEFAULT_INDEX
+    from graph.record.bisects import Bisect
+
+    hardware = own_hardware()
+    options = {
+        "--pi": [question["indicator"]],
+        "-p": question["parameters"],
+        "--with": question["with"],
+        "--python": [question["python"]],
+        "--index": [question["index"]],
+        "--max-jobs": [str(max_jobs)],
+        "--out": [None if out is None else str(out)],
+    }
+    arguments = [
+        it for name, values in options.items() for value in values if value for it in (name, value)
+    ]
+    return Bisect(
+        bisect_id=state["bisect"]["bisect_id"],
+        subjects=[printable(it) for it in subjects],
+        packages=[],
+        indicator=question["indicator"],
+        parameters=dict(key_and_value(it, "-p") for it in question["parameters"]),
+        others=question["with"],
+        python_version=question["python"],
+        index_name=question["index"] or DEFAULT_INDEX,
+        hardware_digest=hardware.digest,
+        hardware_label=hardware.label,
+        command=printable(shlex.join(["thoth", "bisect", *subjects, *arguments])),
+        state=SearchState.RUNNING.value,
+        max_jobs=max_jobs,
+        started_at=datetime.fromisoformat(state["bisect"]["started_at"]),
+    )
+
+
 @dataclass
 class _StepSearches:
     """Runs the searches of a command: one for a requirement, up to two between locks.
 
-    :param hold_machine: called before the first search, when all arguments are known to be valid
+    :param begin: called before the first search, when all arguments are known to be valid
     :param guard: waits before jobs run, and stops the search
     :ivar done: each series with its result
     :ivar folders: folders of all inspections
@@ -193,10 +258,11 @@ class _StepSearches:
 
     pinner: StackPinner
     launcher: Launcher
-    hold_machine: Callable[[], None]
+    begin: Callable[[], None]
     guard: MachineGuard
     max_jobs: int
     deadline: float | None
+    recorder: BisectRecorder
     quiet: bool
     done: list[tuple[StackSeries, StepSearch]] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
@@ -209,7 +275,7 @@ class _StepSearches:
         from adviser.bisect.search import StackUnavailable, find_step
 
         if not self.done:
-            self.hold_machine()
+            self.begin()
         measurer = ExecutorMeasurer(
             series.name, self.pinner.folder, self.launcher, self.guard, self.pinner.indexes,
             series.specification_of, self.deadline,
@@ -218,7 +284,7 @@ class _StepSearches:
         try:
             result = find_step(
                 measurer, len(series.labels), max_jobs=self.max_jobs - spent,
-                progress=lambda at: _show(at, series, spent, quiet=self.quiet),
+                progress=lambda at: self._progress(series, at, spent),
             )  # fmt: skip
         except StackUnavailable as error:
             label = series.labels[error.stack]
@@ -227,7 +293,15 @@ class _StepSearches:
             ) from None
         self.folders.extend(measurer.folders)
         self.done.append((series, result))
+        self.recorder.progress(self.done)
         return result
+
+    def _progress(self, series: StackSeries, at: StepSearch, spent: int) -> None:
+        from cli.bisect_view import progress_line
+
+        self.recorder.progress([*self.done, (series, at)])
+        if not self.quiet:
+            click.echo(printable(progress_line(at, series, spent)), err=True)
 
 
 def _content(name: str) -> str:
@@ -238,10 +312,3 @@ def _content(name: str) -> str:
         return sha256(Path(name).read_bytes()).hexdigest()
     except OSError as error:
         raise InvalidArgument(f"{name}: {error.strerror or error}") from None
-
-
-def _show(at: SearchProgress, series: StackSeries, spent: int, *, quiet: bool) -> None:
-    from cli.bisect_view import progress_line
-
-    if not quiet:
-        click.echo(printable(progress_line(at, series, spent)), err=True)

@@ -29,29 +29,6 @@ _STATE = "bisect.json"
 _UNUSABLE_JOBS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class StackSeries:
-    """The stacks that a search measures, in order.
-
-    :param labels: name of each stack for people
-    :param specification_of: returns the specification of a stack, or ``None`` and the reason
-    :param package: the only package whose releases differ; ``None`` between two locks
-    :param moves: between two locks, what differs from the stack before, such as ``numpy 2.0 → 2.1``
-    """
-
-    name: str
-    labels: Sequence[str]
-    specification_of: Callable[[int], tuple[dict[str, Any] | None, str]]
-    package: str | None = None
-    moves: Sequence[str] = ()
-
-    def step_label(self, before: int, after: int) -> str:
-        """What differs between two stacks, for people."""
-        if self.moves:
-            return ", ".join(self.moves[before + 1 : after + 1])
-        return f"{self.labels[before]} → {self.labels[after]}"
-
-
 @dataclass(frozen=True)
 class SearchFolder:
     """The folder of one search. Everything that a later run must repeat is stored here."""

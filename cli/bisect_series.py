@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adviser.bisect.stack_series import StackSeries
 from cli.bisect_measurer import (
     SearchFolder,
     StackPinner,
-    StackSeries,
     pinned_requirements,
     pins_of,
 )

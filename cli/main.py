@@ -62,6 +62,7 @@ COMMANDS = {
     "audit": "cli.service:audit",
     "benchmarks": "cli.benchmarks:benchmarks",
     "bisect": "cli.bisect:bisect",
+    "bisects": "cli.bisects:bisects",
     "changes": "cli.changes:changes",
     "check": "cli.advise:check",
     "completion": "cli.completion:completion",

@@ -928,6 +928,36 @@ class ChangeLookRow(Base):
 # The service: requests, tokens and the audit log
 
 
+class BisectRow(Base):
+    """A call of ``thoth bisect``; see :class:`graph.record.bisects.RecordedBisect`."""
+
+    __tablename__ = "bisects"
+    __table_args__ = (
+        Index("ix_bisects_started_at", "started_at", "bisect_id"),
+        Index("ix_bisects_packages", "packages", postgresql_using="gin"),
+    )
+
+    bisect_id: ColumnElement[str] = column(primary_key=True)
+    subjects: ColumnElement[list[str]] = column(ARRAY(Text))
+    #: The packages whose releases were searched.
+    packages: ColumnElement[list[str]] = column(ARRAY(Text))
+    indicator: ColumnElement[str]
+    parameters: ColumnElement[dict[str, str]] = column(JSONB)
+    others: ColumnElement[list[str]] = column(ARRAY(Text))
+    python_version: ColumnElement[str | None]
+    index_name: ColumnElement[str]
+    hardware_digest: ColumnElement[str]
+    hardware_label: ColumnElement[str]
+    command: ColumnElement[str]
+    state: ColumnElement[str]
+    reason: ColumnElement[str | None]
+    jobs: ColumnElement[int]
+    max_jobs: ColumnElement[int]
+    searches: ColumnElement[list[dict[str, Any]]] = column(JSONB)
+    started_at: ColumnElement[datetime]
+    updated_at: ColumnElement[datetime] = column(server_default=func.now())
+
+
 class TokenRow(Base):
     """A bearer token with its scopes, without the secret."""
 

@@ -111,8 +111,12 @@ class BlockMeasurer(Protocol):
 
 
 class SearchState(StrEnum):
-    """How a search ended."""
+    """State of a search; stored values are never renamed."""
 
+    #: Not ended yet.
+    RUNNING = "running"
+    #: The command ended before the search did; it can be continued.
+    INTERRUPTED = "interrupted"
     STEP = "step"
     NONE = "none"
     UNCONFIRMED = "unconfirmed"
@@ -120,23 +124,11 @@ class SearchState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SearchProgress:
-    """The state of a search after a block.
-
-    :param posterior: ``None`` while nothing usable was measured
-    :param confirming: the pair that is being confirmed
-    """
-
-    jobs: int
-    posterior: StepPosterior | None
-    confirming: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class StepSearch:
-    """The result of a search.
+    """A search: its result or, after each block, its state so far.
 
-    :param pair: the releases before and after the step, as places; ``None`` without a step
+    :param pair: the releases before and after the step, as places; ``None`` without a step. While
+        the search runs, the pair that fresh jobs confirm now
     :param comparison: the comparison of the pair on fresh jobs; ``None`` if there was none
     :param effect: of the step by the posterior, natural log; 0 without a step
     :param search_jobs: jobs that located the step
@@ -144,7 +136,7 @@ class StepSearch:
     :param unusable_jobs: how many of all these jobs failed or were unstable
     :param unavailable: reason for each place that could not be measured
     :param remainder: a further difference; see :data:`REMAINDER_CHANCE`
-    :param posterior: the last posterior
+    :param posterior: the last posterior; ``None`` while nothing usable was measured
     :param stopped: why the search was stopped; ``None`` if it was not
     """
 
@@ -176,7 +168,7 @@ def find_step(
     count: int,
     *,
     max_jobs: int = MAX_JOBS,
-    progress: Callable[[SearchProgress], None] = lambda _: None,
+    progress: Callable[[StepSearch], None] = lambda _: None,
 ) -> StepSearch:
     """Find the largest step in a series of stacks.
 
@@ -192,7 +184,7 @@ class _Search:
     measurer: BlockMeasurer
     count: int
     max_jobs: int
-    progress: Callable[[SearchProgress], None]
+    progress: Callable[[StepSearch], None]
     jobs: list[MeasuredRate] = field(default_factory=list)
     fresh: dict[tuple[int, int], list[MeasuredRate]] = field(default_factory=dict)
     planned: dict[tuple[int, int], list[int]] = field(default_factory=dict)
@@ -243,7 +235,7 @@ class _Search:
                 self._measure(sorted(ends), 1)
                 continue
             self.posterior = posterior = posterior_of(self._within(), releases)
-            self.progress(SearchProgress(len(self.jobs), posterior))
+            self.progress(self._result(SearchState.RUNNING, None, None))
             if posterior.best_chance >= STEP_CHANCE:
                 return
             if posterior.none >= NONE_CHANCE:
@@ -330,7 +322,7 @@ class _Search:
         affordable = (self.max_jobs - len(self.jobs)) // 2
         if affordable < min(blocks, MIN_JOBS):
             raise SearchStopped(StopReason.JOBS, f"the limit of {self.max_jobs} jobs was reached")
-        self.progress(SearchProgress(len(self.jobs), self.posterior, pair))
+        self.progress(self._result(SearchState.RUNNING, pair, None))
         measured = self._measure(pair, min(blocks, affordable))
         if not measured:
             return None
@@ -343,7 +335,7 @@ class _Search:
         self, state: SearchState, pair: tuple[int, int] | None, comparison: Comparison | None
     ) -> StepSearch:
         posterior, remainder = self.posterior, None
-        if posterior is not None and state is not SearchState.STOPPED:
+        if posterior is not None and state not in {SearchState.RUNNING, SearchState.STOPPED}:
             remainder = remainder_of(self.jobs, pair[1] if pair else None)
         effect = 0.0
         if posterior is not None and pair is not None:

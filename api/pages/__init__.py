@@ -17,6 +17,7 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.pages.advice import blueprint as advice
     from api.pages.ask import blueprint as ask
     from api.pages.benchmarks import blueprint as benchmarks
+    from api.pages.bisects import blueprint as bisects
     from api.pages.changes import blueprint as changes
     from api.pages.docs import blueprint as docs
     from api.pages.hardware import blueprint as hardware
@@ -41,6 +42,7 @@ def blueprints() -> tuple[Blueprint, ...]:
         advice,
         benchmarks,
         changes,
+        bisects,
         packages,
         inspections,
         hardware,

@@ -29,6 +29,7 @@ _MENU = (
     ("pages-inspections.inspections", "Measurements"),
     ("pages-stacks.stacks", "Stacks"),
     ("pages-reports.reports", "Quality"),
+    ("pages-bisects.bisects", "Bisects"),
     ("pages-benchmarks.benchmarks", "Benchmarks"),
     ("pages-questions.questions", "Questions"),
     ("pages-loop.loop", "Loop"),

@@ -13,6 +13,7 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.resources.accepted_requests import blueprint as requests
     from api.resources.advice_requests import blueprint as advising
     from api.resources.benchmarks import blueprint as benchmarks
+    from api.resources.bisects import blueprint as bisects
     from api.resources.changes import blueprint as changes
     from api.resources.cypher import blueprint as cypher
     from api.resources.inspections import blueprint as inspections
@@ -43,6 +44,7 @@ def blueprints() -> tuple[Blueprint, ...]:
         advice,
         benchmarks,
         changes,
+        bisects,
         status,
         loop,
         ledger,

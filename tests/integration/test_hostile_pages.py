@@ -21,7 +21,7 @@ from tests.services.jobs import client_of
 _BEGIN = (
     "/", "/packages", "/packages/flask", "/packages/flask/versions/3.1.0", "/inspections",
     "/stacks", "/reports", "/compare", "/changes", "/benchmarks", "/loop", "/trust", "/operator",
-    "/ask", "/questions",
+    "/ask", "/questions", "/bisects", "/bisects/bisect-ended",
 )  # fmt: skip
 #: How many links of a kind are followed.
 _EACH = 2
@@ -65,7 +65,15 @@ def test_no_page_shows_a_hostile_text_unescaped(client: FlaskClient) -> None:
                 if kinds[kind] <= _EACH:
                     waiting.append(link)
     shown = {"/inspections", "/inspections/N", "/jobs/N", "/hardware/N", "/stacks", "/benchmarks"}
-    shown |= {"/loop", "/operator", "/series/N", "/requests/N", "/packages/flask/versions/N"}
+    shown |= {
+        "/bisects",
+        "/bisects/bisect-ended",
+        "/loop",
+        "/operator",
+        "/series/N",
+        "/requests/N",
+        "/packages/flask/versions/N",
+    }
     assert shown <= escaped
 
 

@@ -26,7 +26,7 @@ from tests.services.jobs import client_of
 #: Pages that need no object of the record.
 _LISTS = (
     "/", "/ask", "/packages", "/inspections", "/stacks", "/reports", "/compare", "/changes",
-    "/benchmarks", "/loop", "/trust", "/sign-in",
+    "/benchmarks", "/bisects", "/loop", "/trust", "/sign-in",
 )  # fmt: skip
 #: How many links of a kind are followed.
 _EACH = 3
@@ -118,7 +118,8 @@ def test_a_history_shows_every_job_of_the_series(browser: FlaskClient) -> None:
         "/inspections?indicator={0}", "/changes?package={0}", "/stacks?package={0}",
         "/packages/{0}", "/jobs/{0}", "/compare?baseline={0}&candidate={0}", "/ask?text={0}",
         "/advice/{0}", "/requests/{0}", "/series/{0}", "/sign-in?next={0}", "/hardware/{0}",
-        "/packages?after={0}", "/reports/{0}", "/reports?indicator={0}",
+        "/packages?after={0}", "/reports/{0}", "/reports?indicator={0}", "/bisects/{0}",
+        "/bisects?package={0}&indicator={0}",
     ],
 )  # fmt: skip
 def test_what_the_address_says_is_escaped(browser: FlaskClient, address: str) -> None:

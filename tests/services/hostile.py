@@ -10,6 +10,7 @@ from sqlalchemy import Connection, text
 from common.settings import Settings
 from graph.engine import relational_engine
 from tests.factories.advisories import flask_sessions, write_archive
+from tests.factories.bisects import add_bisects
 from tests.factories.foreign_results import foreign_result, store_foreign
 from tests.factories.nights import add_night
 from tests.services.commands import ROOT, thoth
@@ -48,6 +49,7 @@ def fill_hostile(settings: Settings, folder: Path) -> None:
     try:
         with engine.begin() as connection:
             add_night(connection, HOSTILE)
+            add_bisects(connection, HOSTILE)
             store_foreign(
                 connection,
                 foreign_result(

@@ -12,13 +12,15 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 
 from graph.engine import relational_engine
+from tests.factories.bisects import add_bisects
 from tests.factories.nights import add_night
 from tests.services.commands import ROOT
 from tests.services.served import Served, serving
 
 PAGES = (
     "/", "/ask", "/packages", "/packages/numpy", "/stacks", "/reports", "/compare", "/inspections",
-    "/benchmarks", "/changes", "/questions", "/questions/2", "/loop", "/trust", "/sign-in",
+    "/benchmarks", "/changes", "/bisects", "/bisects/bisect-ended", "/questions", "/questions/2",
+    "/loop", "/trust", "/sign-in",
 )  # fmt: skip
 
 
@@ -40,6 +42,7 @@ def page_site() -> Iterator[Served]:
             engine = relational_engine(served.settings)
             with engine.begin() as connection:
                 add_night(connection)
+                add_bisects(connection)
             engine.dispose()
             yield served
     finally:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from adviser.bisect.search import SearchStopped, StopReason, find_step
-from cli.bisect_measurer import MachineGuard, SearchFolder, StackSeries
+from adviser.bisect.stack_series import StackSeries
+from cli.bisect_measurer import MachineGuard, SearchFolder
 from cli.bisect_view import print_searches
 from cli.main import run, thoth
 from common.errors import InvalidArgument

@@ -1,0 +1,130 @@
+"""Searches as sentences and as JSON, the same for the command, the record and the API."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from adviser.bisect.posterior import STEP_SIZES
+from adviser.bisect.search import SearchState, StepSearch
+from adviser.bisect.stack_series import StackSeries
+
+if TYPE_CHECKING:
+    from adviser.scoring.comparisons import Comparison
+
+#: What a person can do, by the reason why a search was stopped.
+_REMEDIES = {
+    "jobs": "Run the command again with a higher --max-jobs to continue",
+    "time": "Run the command again to continue",
+    "busy": "Run the command again to continue when the machine is free; --wait S waits longer,"
+    " --share-machine measures all the same, less precisely",
+    "unstable": "Run the command again to continue when the machine is quiet",
+    "noise": "Allow more jobs with --max-jobs; or free the machine, or make jobs longer, such as"
+    " with -p min_time=2, and search in another folder (--out)",
+}
+
+
+def search_sentence(series: StackSeries, search: StepSearch) -> str:
+    """The answer of a search, or its state so far, in one sentence."""
+    labels = series.labels
+    step = "" if search.pair is None else series.step_label(*search.pair)
+    if search.state is SearchState.RUNNING:
+        return _state_so_far(series, search, step)
+    if search.state is SearchState.NONE:
+        smallest = 100 * STEP_SIZES[0]
+        first, *_, last = (it for n, it in enumerate(labels) if n not in search.unavailable)
+        return f"no step of {smallest:.0f} % or more from {first} to {last}"
+    if search.state is SearchState.STEP and search.comparison is not None:
+        return f"{step}: {_difference(search.comparison)}"
+    if search.stopped is None:
+        return f"{step}: probable, but fresh jobs did not confirm the step"
+    so_far = f"most probable so far: {step}" if step else "no answer so far"
+    remedy = _REMEDIES[search.stopped.reason.value]
+    return f"{search.stopped.message}; {so_far}. {remedy}"
+
+
+def _state_so_far(series: StackSeries, search: StepSearch, step: str) -> str:
+    posterior = search.posterior
+    if search.pair is not None:
+        return f"confirming {step} with fresh jobs"
+    if posterior is None:
+        return "nothing usable was measured yet"
+    effect = 100 * math.expm1(float(posterior.effect[posterior.best]))
+    return (
+        f"no step {100 * posterior.none:.0f} %; most probable"
+        f" {series.step_label(*posterior.pair())} {100 * posterior.best_chance:.0f} %"
+        f" ({effect:+.0f} %)"
+    )
+
+
+def _difference(comparison: Comparison) -> str:
+    direction = "faster" if comparison.d > 0 else "slower"
+    low, high = sorted((comparison.interval_low_pct, comparison.interval_high_pct), key=abs)
+    return (
+        f"{abs(comparison.difference_pct):.1f} % {direction}"
+        f" (95 % interval {low:+.1f} to {high:+.1f} %)"
+    )
+
+
+def search_document(series: StackSeries, search: StepSearch) -> dict[str, Any]:
+    """A search as JSON values; numbers that are not known are null."""
+    labels, comparison, rest = series.labels, search.comparison, search.remainder
+    posterior = search.posterior
+    return {
+        "series": series.name,
+        "package": series.package,
+        "stacks": list(labels),
+        "state": search.state.value,
+        "sentence": search_sentence(series, search),
+        "stopped": None
+        if search.stopped is None
+        else {"reason": search.stopped.reason.value, "message": search.stopped.message},
+        "step": series.step_label(*search.pair) if search.pair else None,
+        "before": labels[search.pair[0]] if search.pair else None,
+        "after": labels[search.pair[1]] if search.pair else None,
+        "confirmation": None
+        if comparison is None
+        else {
+            "verdict": str(comparison.verdict),
+            "difference_pct": _finite(comparison.difference_pct),
+            "interval_low_pct": _finite(comparison.interval_low_pct),
+            "interval_high_pct": _finite(comparison.interval_high_pct),
+        },
+        "jobs": search.jobs,
+        "search_jobs": search.search_jobs,
+        "confirming_jobs": search.confirming_jobs,
+        "unusable_jobs": search.unusable_jobs,
+        "skipped": [
+            {"stack": labels[place], "reason": reason}
+            for place, reason in search.unavailable.items()
+        ],
+        "remainder": None
+        if rest is None
+        else {
+            "noticed": not search.flat_remainder,
+            "chance": rest.chance,
+            "first": labels[rest.first],
+            "last": labels[rest.last],
+            "difference_pct": 100 * math.expm1(rest.effect),
+        },
+        "posterior": None
+        if posterior is None
+        else {
+            "none": posterior.none,
+            "noise_pct": 100 * posterior.noise,
+            "steps": [
+                {
+                    "after": labels[place],
+                    "chance": float(chance),
+                    "difference_pct": 100 * math.expm1(float(effect)),
+                }
+                for place, chance, effect in zip(
+                    posterior.releases[1:], posterior.steps[1:], posterior.effect[1:], strict=True
+                )
+            ],
+        },
+    }  # fmt: skip
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,191 @@
+"""Searches of ``thoth bisect``: the list, and single searches with their posterior."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from flask.views import MethodView
+from marshmallow import Schema, fields
+
+from adviser.bisect.search import SearchState, StopReason
+from api.authentication import needs
+from api.errors import not_found
+from api.paging import Cursor, freshness, page
+from api.request_context import reading
+from api.resources.base import Resources, filters, members
+from api.schema_fields import (
+    FreshnessSchema,
+    PageQuerySchema,
+    PageSchema,
+    choice,
+    count,
+    filter_choice,
+    filter_text,
+    flag,
+    json_object,
+    moment,
+    number,
+    text,
+    texts,
+)
+from graph.record import bisects as record
+from graph.record.tokens import Scope
+
+_ID = "bisect-0123456789abcdef"
+_DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
+_STATES = [it.value for it in SearchState]
+
+
+class BisectQuerySchema(PageQuerySchema):
+    """Filters for searches."""
+
+    package = filter_text("Name of a package whose releases were searched.", "numpy")
+    indicator = filter_text("Name of the indicator.", "matmul")
+    state = filter_choice("State of the search.", _STATES)
+    hardware = filter_text("Digest of the hardware class.", _DIGEST)
+
+
+class SearchStoppedSchema(Schema):
+    """Why a search ended without an answer."""
+
+    reason = choice("The reason.", [it.value for it in StopReason])
+    message = text("The reason for people.", "the limit of 200 jobs was reached")
+
+
+class StepConfirmationSchema(Schema):
+    """The comparison of the two stacks around the step, on jobs measured after it was located."""
+
+    verdict = text("The verdict on the stack after the step.", "slower")
+    difference_pct = number("Difference of the stack after, %; null if unknown.", -8.1, null=True)
+    interval_low_pct = number("Lower end of its 95 % interval, %.", -9.5, null=True)
+    interval_high_pct = number("Upper end of its 95 % interval, %.", -6.8, null=True)
+
+
+class SkippedStackSchema(Schema):
+    """A stack that could not be measured."""
+
+    stack = text("The stack.", "numpy 1.24.0")
+    reason = text("Why it could not be measured.", "no wheel for Python 3.12")
+
+
+class RemainderSchema(Schema):
+    """A further difference that one step does not explain."""
+
+    noticed = flag("Whether the rest is probably not flat.")
+    chance = number("The chance that there is a further difference.", 0.02)
+    first = text("First stack of the most probable stretch that differs.", "numpy 1.25.0")
+    last = text("Last stack of this stretch.", "numpy 1.26.0")
+    difference_pct = number("Difference of this stretch, %; not confirmed.", 3.0)
+
+
+class PossibleStepSchema(Schema):
+    """A possible step."""
+
+    after = text("The first stack after the step.", "numpy 1.26.0")
+    chance = number("Its chance, given the jobs so far.", 0.93)
+    difference_pct = number("Mean difference if the step is here, %.", -8.0)
+
+
+class PosteriorSchema(Schema):
+    """What the jobs so far say about the step."""
+
+    none = number("The chance that there is no step of 3 % or more.", 0.01)
+    noise_pct = number("Expected standard deviation of the jobs of a block, %.", 1.8)
+    steps = fields.List(fields.Nested(PossibleStepSchema), required=True)
+
+
+class StepSearchSchema(Schema):
+    """The search in one series of stacks."""
+
+    series = choice("What differs between the stacks.", ["releases", "packages"])
+    package = text("The package whose releases differ; null between locks.", "numpy", null=True)
+    stacks = texts("The stacks, in order.", ["numpy 1.24.0", "numpy 1.25.0"])
+    state = choice("State of this search.", _STATES)
+    sentence = text("The answer, or the state so far, in one sentence.")
+    stopped = fields.Nested(SearchStoppedSchema, required=True, allow_none=True)
+    step = text("The step; null without one.", "numpy 1.25.2 → numpy 1.26.0", null=True)
+    before = text("The stack before the step.", "numpy 1.25.2", null=True)
+    after = text("The stack after the step.", "numpy 1.26.0", null=True)
+    confirmation = fields.Nested(StepConfirmationSchema, required=True, allow_none=True)
+    jobs = count("Number of measured jobs.", 44)
+    search_jobs = count("Jobs that located the step.", 20)
+    confirming_jobs = count("Fresh jobs that confirmed it.", 24)
+    unusable_jobs = count("Jobs that failed or were unstable.", 0)
+    skipped = fields.List(fields.Nested(SkippedStackSchema), required=True)
+    remainder = fields.Nested(RemainderSchema, required=True, allow_none=True)
+    posterior = fields.Nested(PosteriorSchema, required=True, allow_none=True)
+
+
+class BisectSummarySchema(Schema):
+    """A search without its details."""
+
+    bisect_id = text("Identifier of the search.", _ID)
+    subjects = texts("A requirement, or the names of two locks.", ["numpy>=1.24,<2.4"])
+    packages = texts("Packages whose releases were searched.", ["numpy"])
+    indicator = text("Name of the indicator.", "matmul")
+    parameters = json_object("Parameters of the indicator.")
+    hardware_digest = text("Digest of the hardware class.", _DIGEST)
+    hardware_label = text("Name of the hardware class for people.", "AMD EPYC, 2 processors")
+    state = choice("State of the last search.", _STATES)
+    sentence = text("The answer, or the state so far, in one sentence.", null=True)
+    reason = text("Why the command ended before the search did.", null=True)
+    jobs = count("Number of measured jobs.", 44)
+    max_jobs = count("Limit of this number.", 200)
+    started_at = moment("Start of the first run.")
+    updated_at = moment("When the state was last stored.")
+
+
+class BisectPageSchema(PageSchema):
+    """Searches, last started first."""
+
+    items = fields.List(fields.Nested(BisectSummarySchema), required=True)
+
+
+class BisectDocumentSchema(FreshnessSchema, BisectSummarySchema):
+    """One search."""
+
+    others = texts("Further requirements of every stack.", ["scipy"])
+    python_version = text("Python version; null for that of the command.", "3.11", null=True)
+    index_name = text("Name of the package index.", "pypi")
+    command = text("Continues the search.", "thoth bisect 'numpy>=1.24,<2.4' --pi matmul")
+    searches = fields.List(fields.Nested(StepSearchSchema), required=True)
+
+
+blueprint = Resources("bisects", __name__, description="Searches for the release of a change.")
+
+_BISECTS = Cursor("bisects", {"started_at": datetime, "bisect_id": str})
+
+
+@blueprint.route("/bisects")
+class BisectsResource(MethodView):
+    @needs(Scope.READ)
+    @blueprint.arguments(BisectQuerySchema, location="query")
+    @blueprint.response(200, BisectPageSchema)
+    def get(self, query: dict[str, Any]) -> dict[str, Any]:
+        """List the searches of `thoth bisect`, last started first."""
+        with reading() as (connection, progress):
+            wanted = record.BisectFilter(**filters(query))
+            find = partial(record.browse_bisects, connection, wanted)
+            entries = page(query, _BISECTS, find, progress)
+            return {**entries, "items": [_item(it) for it in entries["items"]]}
+
+
+@blueprint.route("/bisects/<string:bisect_id>")
+class BisectResource(MethodView):
+    @needs(Scope.READ)
+    @blueprint.response(200, BisectDocumentSchema)
+    @blueprint.alt_response(404, "NOT_FOUND")
+    def get(self, bisect_id: str) -> dict[str, Any]:
+        """Get one search with its posterior."""
+        with reading() as (connection, progress):
+            bisect = record.bisect_named(connection, bisect_id)
+        if bisect is None:
+            raise not_found("search", bisect_id)
+        return {**_item(bisect), **freshness(progress)}
+
+
+def _item(bisect: record.RecordedBisect) -> dict[str, Any]:
+    last = bisect.searches[-1]["sentence"] if bisect.searches else None
+    return {**members(bisect), "sentence": last}

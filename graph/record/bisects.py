@@ -1,0 +1,118 @@
+"""Searches of ``thoth bisect``: written after each block, so that others can follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, func, select, tuple_
+from sqlalchemy.dialects.postgresql import insert
+
+from graph.record.postgresql_helpers import matching, texts
+from graph.tables import BisectRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bisect:
+    """A call of ``thoth bisect``, which searches one series, or two between locks.
+
+    :param bisect_id: the same for every run that continues the search
+    :param subjects: a requirement, or the names of two locks
+    :param packages: names of the packages whose releases were searched
+    :param others: further requirements of every stack
+    :param command: continues the search
+    :param state: of the last search; see :class:`adviser.bisect.search.SearchState`
+    :param reason: why the command ended before the search did
+    :param jobs: jobs of all searches
+    :param searches: as :func:`adviser.bisect.documents.search_document` makes them, in order
+    :param started_at: start of the first run
+    """
+
+    bisect_id: str
+    subjects: Sequence[str]
+    packages: Sequence[str]
+    indicator: str
+    parameters: Mapping[str, str]
+    others: Sequence[str]
+    python_version: str | None
+    index_name: str
+    hardware_digest: str
+    hardware_label: str
+    command: str
+    state: str
+    reason: str | None = None
+    jobs: int = 0
+    max_jobs: int
+    searches: Sequence[Mapping[str, Any]] = ()
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedBisect(Bisect):
+    """A search as the record has it.
+
+    :param updated_at: when its state was last written
+    """
+
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class BisectFilter:
+    """Filter for searches; a field that is ``None`` matches all of them."""
+
+    package: str | None = None
+    indicator: str | None = None
+    state: str | None = None
+    hardware: str | None = None
+
+
+_NAMES = tuple(field.name for field in fields(RecordedBisect))
+
+
+def write_bisect(connection: Connection, bisect: Bisect) -> None:
+    """Store the state of a search; writing it again changes only the time."""
+    values = asdict(bisect)
+    statement = insert(BisectRow).values(**values)
+    changed = {name: statement.excluded[name] for name in values.keys() - {"bisect_id"}}
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=["bisect_id"],
+            set_={**changed, "started_at": BisectRow.started_at, "updated_at": func.now()},
+        )
+    )
+
+
+def browse_bisects(
+    connection: Connection,
+    wanted: BisectFilter,
+    *,
+    after: tuple[datetime, str] | None = None,
+    limit: int,
+) -> list[RecordedBisect]:
+    """Searches, last started first.
+
+    :param after: start and identifier of the last search on the previous page
+    """
+    row = BisectRow
+    values = {
+        row.indicator: wanted.indicator,
+        row.state: wanted.state,
+        row.hardware_digest: wanted.hardware,
+    }
+    query = select(*(getattr(row, name) for name in _NAMES)).where(*matching(values))
+    if wanted.package is not None:
+        query = query.where(row.packages.op("@>")(texts([wanted.package])))
+    if after is not None:
+        query = query.where(tuple_(row.started_at, row.bisect_id) < tuple_(*after))
+    newest_first = query.order_by(row.started_at.desc(), row.bisect_id.desc()).limit(limit)
+    return [RecordedBisect(**it._mapping) for it in connection.execute(newest_first)]
+
+
+def bisect_named(connection: Connection, bisect_id: str) -> RecordedBisect | None:
+    """A search by its identifier, or ``None``."""
+    query = select(*(getattr(BisectRow, name) for name in _NAMES))
+    row = connection.execute(query.where(BisectRow.bisect_id == bisect_id)).one_or_none()
+    return None if row is None else RecordedBisect(**row._mapping)

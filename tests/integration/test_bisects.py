@@ -1,0 +1,176 @@
+"""Searches in the record: what is written after each block, read by command, API and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+from flask.testing import FlaskClient
+from sqlalchemy import delete
+
+from adviser.bisect.documents import search_document
+from adviser.bisect.search import SearchState
+from cli.bisect_recorder import BisectRecorder, identity
+from common.settings import Settings
+from graph.engine import Stores
+from graph.record.bisects import BisectFilter, bisect_named, browse_bisects, write_bisect
+from graph.tables import BisectRow
+from tests.factories.bisects import add_bisects, bisect_of, planted_search
+from tests.services.commands import thoth
+from tests.services.jobs import client_of
+
+
+@pytest.fixture
+def client(stores: Stores) -> Iterator[FlaskClient]:
+    with client_of(stores.settings) as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def no_search_remains(stores: Stores) -> Iterator[None]:
+    yield
+    with stores.engine.begin() as connection:
+        connection.execute(delete(BisectRow))
+
+
+def test_each_block_is_written_and_a_repeated_run_changes_nothing_but_the_time(
+    stores: Stores,
+) -> None:
+    series, states = planted_search()
+    template = bisect_of(series, states[0])
+    seen: list[str] = []
+    for _ in range(2):  # the second run reads its jobs from the folder, so its states are equal
+        recorder = BisectRecorder(stores.settings, template, True)
+        with recorder.recording():
+            recorder.open()
+            for state in states:
+                recorder.progress([(series, state)])
+                with stores.engine.connect() as connection:
+                    known = bisect_named(connection, template.bisect_id)
+                assert known is not None
+                assert list(known.searches) == [search_document(series, state)]
+                assert known.jobs == state.jobs
+                seen.append(known.state)
+    assert seen == 2 * ([SearchState.RUNNING.value] * (len(states) - 1) + [SearchState.STEP.value])
+    with stores.engine.connect() as connection:
+        assert len(browse_bisects(connection, BisectFilter(), limit=10)) == 1
+
+
+def test_an_interrupted_search_says_why_and_a_later_run_takes_it_up(stores: Stores) -> None:
+    series, states = planted_search()
+    template = bisect_of(series, states[0])
+    recorder = BisectRecorder(stores.settings, template, True)
+
+    def fail_after_a_block() -> None:
+        with recorder.recording():
+            recorder.open()
+            recorder.progress([(series, states[1])])
+            raise OSError("the disk is full\x00")
+
+    with pytest.raises(OSError, match="disk"):
+        fail_after_a_block()
+    with stores.engine.connect() as connection:
+        known = bisect_named(connection, template.bisect_id)
+    assert known is not None
+    assert (known.state, known.reason) == ("interrupted", "the disk is full\\x00")
+    assert known.jobs == states[1].jobs
+    later = BisectRecorder(stores.settings, template, True)
+    with later.recording():
+        later.open()
+        later.progress([(series, states[-1])])
+    with stores.engine.connect() as connection:
+        known = bisect_named(connection, template.bisect_id)
+    assert known is not None
+    assert (known.state, known.reason) == ("step", None)
+
+
+def test_a_search_goes_on_without_a_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings.from_env({
+        "THOTH_HOME": str(tmp_path), "DATABASE_URL": "postgresql://nobody@127.0.0.1:9/none",
+    })  # fmt: skip
+    series, states = planted_search()
+    for wanted in (True, False):
+        recorder = BisectRecorder(settings, bisect_of(series, states[0]), wanted)
+        with recorder.recording():
+            recorder.open()
+            recorder.progress([(series, states[-1])])
+        warned = "the search is not recorded: PostgreSQL" in capsys.readouterr().err
+        assert warned is wanted
+
+
+def test_a_folder_keeps_the_identity_of_its_search() -> None:
+    first = identity({"question": {}})
+    assert identity({"bisect": first}) == first
+    assert identity({})["bisect_id"] != first["bisect_id"]
+
+
+def test_the_command_lists_searches_and_shows_one(stores: Stores) -> None:
+    empty = thoth(stores.settings, "bisects")
+    assert "No search is recorded" in empty.stdout
+    with stores.engine.begin() as connection:
+        add_bisects(connection)
+    listed = orjson.loads(thoth(stores.settings, "bisects", "--json").stdout)["bisects"]
+    assert [it["bisect_id"] for it in listed] == [
+        "bisect-running",
+        "bisect-stopped",
+        "bisect-ended",
+    ]
+    shown = thoth(stores.settings, "bisects", "bisect-ended").stdout
+    for text in ("step", "numpy 1.8 → numpy 1.9", "slower", "numpy 1.15: no wheel", "--pi matmul"):
+        assert text in shown
+    stopped = thoth(stores.settings, "bisects", "--state", "stopped", "--package", "NumPy")
+    assert "the limit of 8 jobs was reached" in " ".join(stopped.stdout.split())
+    assert "bisect-ended" not in stopped.stdout
+    unknown = thoth(stores.settings, "bisects", "none")
+    assert unknown.returncode == 2
+    assert "see `thoth bisects`" in unknown.stderr
+
+
+def test_the_api_pages_through_searches(stores: Stores, client: FlaskClient) -> None:
+    with stores.engine.begin() as connection:
+        add_bisects(connection)
+    names, address = [], "/api/v2/bisects?limit=2"
+    while address:
+        listed = client.get(address).get_json()
+        names += [it["bisect_id"] for it in listed["items"]]
+        address = listed["next"]
+    assert names == ["bisect-running", "bisect-stopped", "bisect-ended"]
+    assert all("searches" not in it for it in listed["items"])
+    (ended,) = client.get("/api/v2/bisects?state=step").get_json()["items"]
+    document = client.get(f"/api/v2/bisects/{ended['bisect_id']}").get_json()
+    (search,) = document["searches"]
+    assert document["sentence"] == search["sentence"]
+    assert search["confirmation"]["verdict"] == "slower"
+    chances = [search["posterior"]["none"], *(it["chance"] for it in search["posterior"]["steps"])]
+    assert sum(chances) == pytest.approx(1)
+    assert client.get("/api/v2/bisects?package=pandas").get_json()["items"] == []
+    assert client.get("/api/v2/bisects/none").status_code == 404
+    assert client.get("/api/v2/bisects?state=lost").status_code == 400
+
+
+def test_pages_show_the_answer_the_chances_and_the_command(
+    stores: Stores, client: FlaskClient
+) -> None:
+    assert "No search matches" in client.get("/bisects").get_data(as_text=True)
+    with stores.engine.begin() as connection:
+        add_bisects(connection)
+        series, states = planted_search()
+        unmeasured = replace(bisect_of(series, states[-1], "new"), state="running", searches=[])
+        write_bisect(connection, unmeasured)
+    listed = client.get("/bisects").get_data(as_text=True)
+    content = client.get("/bisects/bisect-ended").get_data(as_text=True)
+    document = client.get("/api/v2/bisects/bisect-ended").get_json()
+    for shown in ("numpy 1.8 → numpy 1.9", f"{document['jobs']} of at most 200", "no wheel"):
+        assert shown in content
+    assert document["sentence"] in content
+    assert 'href="/bisects/bisect-ended"' in listed
+    assert content.count("<rect") == 1 + len(document["searches"][0]["posterior"]["steps"])
+    assert "matrix_size=512 --max-jobs 200" in content
+    for name in ("stopped", "running", "new"):
+        assert client.get(f"/bisects/bisect-{name}").status_code == 200
+    assert client.get("/bisects/none").status_code == 404
