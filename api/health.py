@@ -120,7 +120,9 @@ def readiness() -> tuple[int, dict[str, Any]]:
             graph["problem"] = problem
     checks["disk"] = _disk()
     ready = ready and checks["disk"]["status"] == "up"
-    degraded = graph["status"] == "down" or "problem" in checks["workers"]
+    degraded = graph["status"] == "down" or any(
+        "problem" in checks[name] for name in ("postgresql", "workers")
+    )
     word = "unavailable" if not ready else "degraded" if degraded else "ready"
     return 200 if ready else 503, {"status": word, "version": __version__, "checks": checks}
 
@@ -133,11 +135,8 @@ def _record_checks() -> tuple[dict[str, dict[str, Any]], bool]:
     ready = False
     try:
         with service().reading() as connection:
-            schema = relational_state(connection)
-            record["schema"] = schema.current
-            if schema.pending:
-                record["expected"] = schema.expected
-            else:
+            record |= _schema(connection)
+            if "expected" not in record:
                 graph |= _graph_lag(connection)
                 workers = _workers(connection)
                 ready = True
@@ -148,6 +147,24 @@ def _record_checks() -> tuple[dict[str, dict[str, Any]], bool]:
         _LOG.warning("record_down", extra={"error": str(error)})
         record = {"status": "down", "problem": "does not answer"}
     return {"postgresql": record, "graph": graph, "workers": workers}, ready
+
+
+def _schema(connection: Connection) -> dict[str, Any]:
+    """The revision of PostgreSQL; with the expected one if it is too old.
+
+    A running server goes on while a newer release migrates: its steps keep what this release reads.
+
+    :raises SchemaMismatch: if another program migrated it
+    """
+    try:
+        schema = relational_state(connection)
+    except SchemaMismatch as error:
+        if not error.newer:
+            raise
+        _LOG.warning("record_schema", extra={"error": str(error)})
+        return {"problem": "a newer release migrated it: upgrade this server"}
+    expected = {"expected": schema.expected} if schema.pending else {}
+    return {"schema": schema.current, **expected}
 
 
 def _disk() -> dict[str, Any]:

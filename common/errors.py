@@ -101,10 +101,14 @@ class DamagedDocument(ProjectError):
 
 
 class SchemaMismatch(ProjectError):
-    """The schema of a store is newer or older than this code supports."""
+    """The schema of a store is newer or older than this code supports.
 
-    def __init__(self, message: str, hint: str) -> None:
+    :param newer: a later release migrated the store; its steps keep what this code reads
+    """
+
+    def __init__(self, message: str, hint: str, *, newer: bool = False) -> None:
         super().__init__(message, hint=hint)
+        self.newer = newer
 
 
 class QueryRefused(ProjectError):

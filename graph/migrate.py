@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -31,7 +33,14 @@ if TYPE_CHECKING:
 #: The migrations lie beside this package, both in a checkout and in an installed environment.
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
 
+logger = logging.getLogger(__name__)
+
 _NUMBERED = re.compile(r"(\d{4})_(\w+)")
+
+#: How long a step waits for each lock before it lets other queries pass, s.
+LOCK_WAIT_S = 1
+#: A lock was not free in time; a deadlock was found.
+_LOCKED = ("55P03", "40P01")
 
 #: Whether PostgreSQL was ever migrated, and to which revision.
 IS_MIGRATED = "SELECT to_regclass('alembic_version') IS NOT NULL"
@@ -110,7 +119,7 @@ def relational_state_at(current: str | None) -> SchemaState:
     """
     known = known_revisions()
     if current is not None and current not in known:
-        raise _too_new(POSTGRESQL, current, known)
+        raise _unknown(POSTGRESQL, current, known)
     pending = known[known.index(current) + 1 :] if current else known
     return SchemaState(POSTGRESQL, current, known[-1] if known else None, pending)
 
@@ -149,7 +158,7 @@ def graph_state(driver: neo4j.Driver, database: str) -> SchemaState:
     files = cypher_files()
     known = tuple(file.version for file in files)
     if unknown := sorted(applied.keys() - set(known)):
-        raise _too_new(GRAPH, unknown[-1], known)
+        raise _unknown(GRAPH, unknown[-1], known)
     for file in files:
         if applied.get(file.version, file.checksum) != file.checksum:
             raise SchemaMismatch(
@@ -245,11 +254,40 @@ def migrate(stores: Stores) -> tuple[SchemaState, ...]:
 
 
 def migrate_relational(engine: sqlalchemy.Engine) -> None:
-    """Migrate PostgreSQL to the newest revision, in one transaction."""
-    from alembic import command
+    """Migrate PostgreSQL to the newest revision, each step in its own transaction.
 
-    with engine.begin() as connection:
-        command.upgrade(alembic_config(connection), "head")
+    All later queries of a table wait behind a step that waits for a lock on it. A step therefore
+    gives up after :data:`LOCK_WAIT_S`, lets these queries pass, and is tried again.
+
+    :raises StoreUnavailable: if a lock was not free for :data:`STATEMENT_TIMEOUT_S`
+    """
+    from alembic import command
+    from sqlalchemy.exc import OperationalError
+
+    deadline = time.monotonic() + STATEMENT_TIMEOUT_S
+    with engine.connect() as connection:
+        connection.detach()  # Its setting ends with it.
+        connection.exec_driver_sql(f"SET lock_timeout = '{LOCK_WAIT_S}s'")
+        connection.commit()
+        while True:
+            try:
+                command.upgrade(alembic_config(connection), "head")
+                return
+            except OperationalError as error:
+                connection.rollback()
+                if getattr(error.orig, "pgcode", None) not in _LOCKED:
+                    raise
+                if time.monotonic() > deadline:
+                    raise StoreUnavailable(
+                        POSTGRESQL,
+                        "another transaction holds a lock that a migration needs",
+                        "end long queries, then run `thoth migrate` again",
+                    ) from error
+            logger.warning(
+                "migration_waits", extra={"revision": relational_state(connection).current}
+            )
+            connection.rollback()
+            time.sleep(LOCK_WAIT_S)
 
 
 def migrate_graph(driver: neo4j.Driver, database: str) -> None:
@@ -299,9 +337,16 @@ def write_revision(engine: sqlalchemy.Engine, subject: str) -> Path:
     return next((MIGRATIONS / "versions").glob(f"{number}_*.py"))
 
 
-def _too_new(store: str, version: str, known: tuple[str, ...]) -> SchemaMismatch:
+def _unknown(store: str, version: str, known: tuple[str, ...]) -> SchemaMismatch:
+    newest = known[-1] if known else ""
+    if re.fullmatch(r"\d{4}", version) is None or version < newest:
+        return SchemaMismatch(
+            f"{store}: the schema is at {version}, which is no step of this code",
+            "another program migrated it: check the address of the store",
+        )
     return SchemaMismatch(
         f"{store}: the schema is newer than this code: it is at {version},"
-        f" this code knows steps up to {known[-1] if known else 'nothing'}",
+        f" this code knows steps up to {newest or 'nothing'}",
         "upgrade thoth",
+        newer=True,
     )

@@ -21,6 +21,8 @@ context.configure(
     compare_type=True,
     compare_server_default=True,
     include_name=ours,
+    # A step that has to wait for a lock is tried again, without those before it.
+    transaction_per_migration=True,
 )
 with context.begin_transaction():
     context.run_migrations()

@@ -257,8 +257,12 @@ def restore_releases(connection: Connection, releases: Versions) -> None:
 
 
 def release_rows(known: KnownRelease) -> Iterator[tuple[type[Base], dict[str, Any]]]:
-    """Every row of a release, by column."""
+    """Every row of a release, by column; without ``ranks``, which no single document determines.
+
+    Rows of an earlier version have fewer ranks, so these could not be compared with a new row.
+    """
     facts = dict(zip(_FACT_COLUMNS, _facts(known), strict=True))
+    del facts["ranks"]
     yield PackageVersionRow, {
         "purl": known.purl, "name": known.name, "version": known.version,
         "index_name": known.index, **facts,

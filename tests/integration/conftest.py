@@ -10,8 +10,9 @@ import pytest
 from common.index import client
 from tests.services.filled import filled, filled_app
 from tests.services.fixtures import graph_driver, graph_settings, neo4j_for_tests
+from tests.services.unmigrated import empty
 
-__all__ = ["filled", "filled_app", "graph_driver", "graph_settings", "neo4j_for_tests"]
+__all__ = ["empty", "filled", "filled_app", "graph_driver", "graph_settings", "neo4j_for_tests"]
 
 
 @pytest.fixture(scope="session", autouse=True)

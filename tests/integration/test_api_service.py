@@ -165,17 +165,35 @@ class TestHealth:
             assert client.get("/livez").status_code == 200
             assert figure(client, "thoth_record_up") == 0
 
-    @pytest.mark.parametrize("revision", ["0001", "9999"])
+    @pytest.mark.parametrize("revision", ["0001", "0000", "1a2b3c4d5e6f"])
     def test_another_schema_is_not_ready(
         self, client: FlaskClient, relational: sqlalchemy.Engine, revision: str
     ) -> None:
-        with relational.begin() as connection:
-            connection.execute(
-                text("UPDATE alembic_version SET version_num = :revision"), {"revision": revision}
-            )
+        stamp(relational, revision)
         answer = client.get("/readyz")
         assert answer.status_code == 503
         assert answer.json["checks"]["postgresql"]["status"] == "up"
+
+    def test_a_server_goes_on_after_a_newer_release_migrated(
+        self, client: FlaskClient, relational: sqlalchemy.Engine
+    ) -> None:
+        stamp(relational, "9999")
+        answer = client.get("/readyz")
+        assert answer.status_code == 200
+        assert answer.json["status"] == "degraded"
+        assert answer.json["checks"]["postgresql"] == {
+            "status": "up",
+            "problem": "a newer release migrated it: upgrade this server",
+        }
+        for path in ("stacks", "packages", "inspections", "hardware"):
+            assert client.get(f"/api/v2/{path}").status_code == 200
+
+
+def stamp(relational: sqlalchemy.Engine, revision: str) -> None:
+    """Write the revision of the schema, as a migration does."""
+    query = text("UPDATE alembic_version SET version_num = :revision")
+    with relational.begin() as connection:
+        connection.execute(query, {"revision": revision})
 
 
 class TestFigures:

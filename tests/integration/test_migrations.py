@@ -7,8 +7,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from sqlalchemy import text
 from common.errors import SchemaMismatch
 from common.settings import Settings
 from graph import migrate
-from graph.engine import Stores, graph_database, open_stores, relational_engine
+from graph.engine import Stores, open_stores
 from graph.migrate import (
     alembic_config,
     ensure_schema,
@@ -35,6 +33,7 @@ from graph.record.packages import refresh_revisions
 from graph.tables import InspectionRow, OutboxEntry, PackageVersionRow
 from tests.factories.rows import Rows, entries_of, inspection_rows
 from tests.services.projection import answer, project, verified
+from tests.services.unmigrated import replace_steps
 
 FIRST_VERSION = """
 revision = "0001"
@@ -94,29 +93,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "cypher" / "0001_first.cypher").write_text(FIRST_STEP)
     monkeypatch.setattr(migrate, "MIGRATIONS", tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def empty(
-    postgresql: sqlalchemy.Engine, settings: Settings, embedded_graph: neo4j.Driver
-) -> Iterator[Stores]:
-    """Stores without a schema; the graph's steps are put back afterwards."""
-    name = "thoth_without_schema"
-    with postgresql.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    url = sqlalchemy.make_url(settings.database_url or "").set(database=name)
-    own = replace(settings, database_url=url.render_as_string(hide_password=False))
-    engine = relational_engine(own)
-    database = graph_database(settings)
-    kept = replace_steps(embedded_graph, database, [])
-    yield Stores(own, engine, embedded_graph)
-    with embedded_graph.session(database=database) as session:
-        session.run("DROP CONSTRAINT probe_key IF EXISTS").consume()
-        session.run("DROP INDEX probe_name IF EXISTS").consume()
-    replace_steps(embedded_graph, database, kept)
-    engine.dispose()
-    with postgresql.connect() as connection:
-        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
 
 
 def test_rates_recorded_before_there_were_units_are_in_flop_per_s(
@@ -199,18 +175,6 @@ def _insert_as_of_0001(connection: sqlalchemy.Connection, rows: Rows) -> None:
 def _steps_before(stores: Stores, version: str) -> list[dict[str, object]]:
     query = "MATCH (s:SchemaMigration) WHERE s.version < $version RETURN properties(s)"
     return [step for (step,) in answer(stores, query, version=version)]
-
-
-def replace_steps(
-    driver: neo4j.Driver, database: str, steps: list[dict[str, object]]
-) -> list[dict[str, object]]:
-    with driver.session(database=database) as session:
-        found = session.run("MATCH (s:SchemaMigration) RETURN properties(s) AS step")
-        before = [record["step"] for record in found]
-        session.run("MATCH (s:SchemaMigration) DELETE s").consume()
-        for step in steps:
-            session.run("CREATE (s:SchemaMigration) SET s = $step", step=step).consume()
-    return before
 
 
 def test_an_empty_store_is_migrated_once(folder: Path, empty: Stores) -> None:

@@ -1,0 +1,228 @@
+"""Stores of an earlier release are upgraded with their data, while other processes read them."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import neo4j
+import pytest
+from alembic import command
+from sqlalchemy import event, text
+
+from common.errors import StoreUnavailable
+from graph import migrate
+from graph.engine import Stores
+from graph.migrate import alembic_config, migrate_relational, relational_state
+from graph.verification.run import verify_record
+from tests.services.projection import answer, project, verified
+from tests.services.releases_before import fill_as
+from tests.services.waiting import wait_until
+
+#: Data of rows and of the graph of each release that can be upgraded.
+RELEASES = ("0.1.0",)
+
+_COUNTS = {
+    "documents": 58, "inspections": 13, "observations": 130, "package_versions": 101,
+    "requirements": 60, "release_files": 425, "advisories": 15, "advice": 2, "claims": 3,
+    "analyses": 1, "tokens": 1, "audit_log": 1,
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", RELEASES)
+def test_stores_of_an_earlier_release_are_upgraded_with_their_data(
+    graph: neo4j.Driver, empty: Stores, version: str
+) -> None:
+    revision = fill_as(empty, version)
+    before, after = migrate.migrate(empty), migrate.states(empty)
+    assert [state.current for state in before] == [revision, "0006"]
+    assert [state.pending for state in after] == [(), ()]
+    with empty.engine.connect() as connection:
+        command.check(alembic_config(connection))
+        kept = {name: connection.scalar(text(f"SELECT count(*) FROM {name}")) for name in _COUNTS}
+    assert kept == _COUNTS
+    project(empty)
+    assert verified(empty).equal
+    report = verify_record(empty.settings, empty.engine)
+    assert report.differences == []
+    assert report.equal
+    assert report.complete
+    assert verified(empty).equal
+    claims = answer(empty, "MATCH (:Advice)-[:CLAIMS]->(c:Claim) RETURN count(c)")
+    assert claims == [[3]]
+
+
+@pytest.mark.slow
+def test_a_step_that_waits_for_a_lock_lets_readers_pass(
+    empty: Stores, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A long query holds the table that step 0012 changes. Readers arrive while the step waits."""
+    with empty.engine.begin() as connection:
+        command.upgrade(alembic_config(connection), "0011")
+    failures: list[BaseException] = []
+    with empty.engine.connect() as long_query, empty.engine.connect() as reader:
+        long_query.execute(text("SELECT count(*) FROM package_versions"))
+        thread = _in_thread(lambda: migrate_relational(empty.engine), failures)
+        _wait_for_lock(empty)
+        waits = _waits(caplog)
+        for _ in range(3):
+            # Stands behind the step, which stands behind the long query, and is answered anyway.
+            reader.execute(text("SELECT count(*) FROM package_versions"))
+            reader.rollback()
+            _wait_for_lock(empty)
+        wait_until(lambda: _waits(caplog) > waits + 2, "the step tries again")
+        assert thread.is_alive()
+        long_query.rollback()
+        thread.join()
+    assert failures == []
+    with empty.engine.connect() as connection:
+        assert relational_state(connection).pending == ()
+
+
+def test_a_lock_that_is_never_free_ends_the_migration_with_a_remedy(
+    empty: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrate, "STATEMENT_TIMEOUT_S", 0)
+    with empty.engine.begin() as connection:
+        command.upgrade(alembic_config(connection), "0011")
+    with empty.engine.connect() as long_query:
+        long_query.execute(text("SELECT count(*) FROM package_versions"))
+        with pytest.raises(StoreUnavailable, match="holds a lock that a migration needs") as caught:
+            migrate_relational(empty.engine)
+        assert caught.value.hint == "end long queries, then run `thoth migrate` again"
+        with empty.engine.connect() as connection:
+            assert relational_state(connection).current == "0011"
+
+
+def _in_thread(work: Any, failures: list[BaseException]) -> threading.Thread:
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def _wait_for_lock(stores: Stores) -> None:
+    """Wait until the migration waits for a lock."""
+    query = text(
+        "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
+
+    def waits() -> bool:
+        with stores.engine.connect() as connection:
+            return bool(connection.scalar(query))
+
+    wait_until(waits, "the step waits for a lock")
+
+
+def _waits(caplog: pytest.LogCaptureFixture) -> int:
+    return sum(record.message == "migration_waits" for record in caplog.records)
+
+
+#: The newest step that was written before these rules. Most of these steps obey them, too.
+_BEFORE_RULES = "0023"
+#: Tables that never have many rows, or that only one process uses.
+_SMALL_TABLES = {"loop_nights", "loop_steps", "loop_releases", "loop_batches", "watches", "tokens"}
+#: A step waits for at most this many locks while it holds others: with the time of the step itself,
+#: no lock is held for more than 4 s.
+_MOST_LOCKS = 3
+
+_TABLE = r"(?:IF (?:NOT )?EXISTS )?(?:ONLY )?(?:public\.)?\"?(\w+)"
+_REFUSED = {
+    rf"ALTER TABLE {_TABLE}\"? ADD COLUMN (?!.*\bDEFAULT\b).*\bNOT NULL":
+        "old code inserts no value",
+    rf"ALTER TABLE {_TABLE}\"? ADD COLUMN .*\bDEFAULT \(?(?:random|gen_|uuid|clock_|nextval)|"
+    r"GENERATED ALWAYS AS \(.*STORED": "all rows are written again",
+    rf"ALTER TABLE {_TABLE}\"? (?:DROP (?!CONSTRAINT)|RENAME|"
+    r"ALTER COLUMN \w+ (?:TYPE|SET NOT NULL))":
+        "old code reads the earlier form, or all rows are read under a lock",
+    rf"ALTER TABLE {_TABLE}\"? ADD (?:CONSTRAINT|CHECK|FOREIGN|UNIQUE|PRIMARY)(?!.*NOT VALID)":
+        "all rows are read under a lock: add it NOT VALID, and validate it in a later step",
+    rf"(?:DROP|TRUNCATE) TABLE {_TABLE}": "old code reads this table",
+    rf"CREATE (?:UNIQUE )?INDEX (?!CONCURRENTLY)\w+ ON {_TABLE}":
+        "writers wait: create it CONCURRENTLY in an autocommit block",
+    rf"(?:UPDATE|DELETE FROM) {_TABLE}": "all rows are written in one transaction: use a job",
+}  # fmt: skip
+
+
+def objections(statements: list[str]) -> Iterator[str]:
+    """Why a step could not run beside the old code or beside a long query."""
+    plain = [" ".join(it.split()) for it in statements]
+    created = {
+        match[1]
+        for it in plain
+        if (match := re.match(rf"CREATE TABLE {_TABLE}", it, re.IGNORECASE))
+    }
+    exempt = created | _SMALL_TABLES | {"alembic_version", "outbox"}
+    locked = set()
+    for statement in plain:
+        for pattern, reason in _REFUSED.items():
+            match = re.match(pattern, statement, re.IGNORECASE)
+            if match and match[1] not in exempt:
+                yield f"{reason}: {statement}"
+        named = rf"(?:ALTER TABLE|REFERENCES|TRIGGER .* ON) {_TABLE}"
+        locked |= set(re.findall(named, statement, re.IGNORECASE)) - created
+    if len(locked) > _MOST_LOCKS:
+        yield f"locks {len(locked)} tables ({', '.join(sorted(locked))}): divide the step"
+
+
+def test_steps_can_run_beside_the_old_code_and_beside_long_queries(empty: Stores) -> None:
+    """Released code keeps reading and writing while its successor migrates."""
+    revisions = [it for it in migrate.known_revisions() if it > _BEFORE_RULES]
+    broken = {}
+    for revision in (_BEFORE_RULES, *revisions):
+        statements: list[str] = []
+        with empty.engine.begin() as connection:
+            event.listen(
+                connection, "before_cursor_execute",
+                lambda *arguments, into=statements: into.append(arguments[2]),
+            )  # fmt: skip
+            command.upgrade(alembic_config(connection), revision)
+        if revision != _BEFORE_RULES:
+            broken[revision] = list(objections(statements))
+            assert statements
+    assert not any(broken.values()), broken
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("ALTER TABLE stacks ADD COLUMN note TEXT", None),
+        ("ALTER TABLE stacks ADD COLUMN n INTEGER DEFAULT 0 NOT NULL", None),
+        ("ALTER TABLE stacks ADD COLUMN n INTEGER NOT NULL", "old code inserts no value"),
+        ("ALTER TABLE stacks ADD COLUMN n UUID DEFAULT gen_random_uuid()", "written again"),
+        ("ALTER TABLE stacks DROP COLUMN n", "earlier form"),
+        ("ALTER TABLE stacks RENAME TO piles", "earlier form"),
+        ("ALTER TABLE stacks ALTER COLUMN n TYPE BIGINT", "earlier form"),
+        ("ALTER TABLE stacks ALTER COLUMN n SET NOT NULL", "earlier form"),
+        ("ALTER TABLE stacks ADD CONSTRAINT c CHECK (n > 0)", "NOT VALID"),
+        ("ALTER TABLE stacks ADD CONSTRAINT c CHECK (n > 0) NOT VALID", None),
+        ("ALTER TABLE stacks DROP CONSTRAINT c", None),
+        ("DROP TABLE stacks", "reads this table"),
+        ("CREATE INDEX i ON observations (rate)", "CONCURRENTLY"),
+        ("CREATE INDEX CONCURRENTLY i ON observations (rate)", None),
+        ("CREATE INDEX i ON watches (state)", None),
+        ("UPDATE observations SET unit = 'FLOP/s'", "one transaction"),
+        ("DELETE FROM claims", "one transaction"),
+        ("DELETE FROM outbox", None),
+    ],
+)
+def test_what_the_rules_for_steps_refuse(statement: str, reason: str | None) -> None:
+    found = list(objections([statement]))
+    assert found == [] if reason is None else reason in found[0]
+
+
+def test_a_step_may_do_anything_with_its_own_tables_and_lock_few_others() -> None:
+    own = ["CREATE TABLE mine (n INT)", "CREATE INDEX i ON mine (n)", "UPDATE mine SET n = 1"]
+    assert list(objections(own)) == []
+    many = [f"ALTER TABLE t{number} ADD COLUMN c TEXT" for number in range(4)]
+    assert list(objections(many[:3])) == []
+    assert list(objections(many)) == ["locks 4 tables (t0, t1, t2, t3): divide the step"]
