@@ -39,7 +39,13 @@ def read_project(path: Path) -> Project:
     files = {it: _content(folder, it) for it in dict.fromkeys(names)}
     if name is not None:
         files.setdefault(name, _content(folder, name))
-    project = parse_project(_with_included(folder, files), name)
+
+    def path_exists(path: str, file: str) -> bool:
+        # Installers resolve paths from the current folder, or from the folder of the file.
+        folders = (folder / file).parent, folder, Path.cwd()
+        return any((it / Path(path).expanduser()).exists() for it in folders)
+
+    project = parse_project(_with_included(folder, files), name, path_exists=path_exists)
     return _with_unread_locks(project, folder)
 
 

@@ -11,7 +11,7 @@ from adviser.projects.locks import ProjectLock, is_pylock, lock_of
 from adviser.projects.pipfile import read_pipfile
 from adviser.projects.project import Project, ProjectFormat, ProjectRequirement, WarningCode
 from adviser.projects.pyproject import has_requirements, read_pyproject
-from adviser.projects.requirement_parsing import ParseContext
+from adviser.projects.requirement_parsing import ParseContext, PathExists
 from adviser.projects.requirements_files import RequirementList, included, read_requirements
 from adviser.projects.scripts import read_script
 from common.formats.file_fields import refuse, shown
@@ -39,6 +39,7 @@ def parse_project(
     files: Mapping[str, bytes],
     name: str | None = None,
     manifest_hashes: Collection[str] = (),
+    path_exists: PathExists | None = None,
 ) -> Project:
     """Read the requirements of a project and its lock.
 
@@ -49,10 +50,11 @@ def parse_project(
     :param files: content by path within the project's folder, with ``/``; nothing else is read
     :param name: file to use as the manifest
     :param manifest_hashes: hashes of the Pipfile before credentials were removed from it
+    :param path_exists: refuses a project that requires a local path for which it is false
     :raises InvalidFile: with file, field and remedy
     """
     check_sizes(files)
-    context = ParseContext()
+    context = ParseContext(path_exists)
     project = _read(files, name or _manifest(files), context)
     if manifest_hashes and project.format is ProjectFormat.PIPFILE:
         project = replace(project, manifest_hashes=tuple(manifest_hashes))

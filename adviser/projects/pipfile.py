@@ -37,7 +37,7 @@ from common.formats.file_fields import (
     texts_in,
     wrong_type,
 )
-from common.formats.requirements_files import SOURCE_KEYS
+from common.formats.requirements_files import SOURCE_KEYS, local_path
 from common.packages import DEFAULT_INDEX, public_index_url
 from common.reasons import Reason
 
@@ -270,7 +270,9 @@ def _entry(
         wrong_type(entry, "a version or a table", at)
     for key, kind in SOURCE_KEYS.items():
         if value := entry.get(key):
-            context.leave_out(WarningCode(kind), package if value is True else str(value), at)
+            path = entry.get("path") or local_path(str(entry.get("file", "")))
+            what = package if value is True else str(value)
+            context.leave_out(WarningCode(kind), what, at, path=path and str(path))
             return None
     for key in entry.keys() - _KNOWN:
         context.warn(

@@ -156,7 +156,9 @@ def _requirement(
     for key, code in _SOURCES.items():
         if entry.get(key):
             context.count(at)
-            context.leave_out(code, f"{package} @ {entry[key]}", at, local=key in ("path", "file"))
+            local = key in ("path", "file")
+            path = str(entry[key]) if local else None
+            context.leave_out(code, f"{package} @ {entry[key]}", at, local=local, path=path)
             return None
     version = text_in(entry, "version", at) or "*"
     extras = ",".join(texts_in(entry, "extras", at))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -20,7 +20,12 @@ from adviser.projects.project import (
 )
 from common.formats.file_fields import inside, refuse, shown, texts_in
 from common.formats.locks import marker_holds
-from common.formats.requirements_files import has_variable, is_remote, kind_of_reference
+from common.formats.requirements_files import (
+    has_variable,
+    is_remote,
+    kind_of_reference,
+    local_path,
+)
 from common.reasons import Reason
 from common.redaction import holds_user, without_secrets
 from common.releases import Requirement, parse_requirement
@@ -35,13 +40,19 @@ _ANY_ENVIRONMENT = {
 }  # fmt: skip
 
 
+#: Whether a path exists, for the name of the project's file that has it.
+PathExists = Callable[[str, str], bool]
+
+
 @dataclass(slots=True)
 class ParseContext:
     """State of reading a project's files: warnings and number of requirements.
 
     :param elsewhere: every requirement that does not come from an index
+    :param path_exists: whether a path in a file of the project exists; ``None`` if unknown
     """
 
+    path_exists: PathExists | None = None
     warnings: list[ProjectWarning] = field(default_factory=list)
     elsewhere: list[NonIndexPackage] = field(default_factory=list)
     _seen: set[tuple[WarningCode, str]] = field(default_factory=set)
@@ -57,14 +68,29 @@ class ParseContext:
             self.warnings.append(ProjectWarning(code, public, at))
 
     def leave_out(
-        self, code: WarningCode, what: str, at: str, *, local: bool | None = None
+        self,
+        code: WarningCode,
+        what: str,
+        at: str,
+        *,
+        local: bool | None = None,
+        path: str | None = None,
     ) -> None:
         """Record a requirement that does not come from an index, with a warning.
 
         :param local: whether it is a file or a folder beside the project; derived from ``what`` if
             unset
+        :param path: of that file or folder, if known
+        :raises InvalidFile: if the path does not exist
         """
         public = without_secrets(what)
+        if path and self.path_exists and not self.path_exists(path, at.partition(":")[0]):
+            refuse(
+                Reason.INCLUDE_MISSING,
+                f"{shown(public)} names {shown(path)}, which does not exist",
+                at,
+                "correct the path, or remove the requirement",
+            )
         beside = _is_local(code, what) if local is None else local
         self.elsewhere.append(NonIndexPackage(public[:200], code, beside, at))
         # The text is already public; a second pass would treat the quote as part of the URL.
@@ -130,7 +156,8 @@ def parse_project_requirement(
     if parsed.name is None:
         _refuse(parsed, at)
     if parsed.url is not None:
-        context.leave_out(WarningCode(kind_of_reference(parsed.url)), parsed.raw, at)
+        code = WarningCode(kind_of_reference(parsed.url))
+        context.leave_out(code, parsed.raw, at, path=local_path(parsed.url))
         return None
     check_marker(parsed.marker, at)
     return ProjectRequirement(

@@ -23,6 +23,7 @@ from common.formats.requirements_files import (
     has_variable,
     is_remote,
     lines_of,
+    local_path,
     pinned,
     reference_without_name,
 )
@@ -108,7 +109,8 @@ class _Reader:
     def _requirement(self, line: Line, constraint: bool, at: str) -> None:
         elsewhere = reference_without_name(line.requirement)
         if elsewhere is not None:
-            self._context.leave_out(WarningCode(elsewhere), line.requirement, at)
+            path = local_path(line.requirement)
+            self._context.leave_out(WarningCode(elsewhere), line.requirement, at, path=path)
             return
         for option in ("--config-settings", "--global-option", "--install-option"):
             if line.values(option):
@@ -154,7 +156,7 @@ class _Reader:
                     _missing(option, name, at)
                 self.read(name, option == "--constraint", path)
             elif option == "--editable":
-                self._context.leave_out(WarningCode.EDITABLE, value, at)
+                self._context.leave_out(WarningCode.EDITABLE, value, at, path=local_path(value))
             else:
                 self._option(option, value, at)
 

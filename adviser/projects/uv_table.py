@@ -23,6 +23,7 @@ from common.formats.file_fields import (
 )
 
 _Requirements = tuple[ProjectRequirement, ...]
+_Source = tuple[WarningCode, str, str, str | None]
 
 _ELSEWHERE = {
     "git": WarningCode.REPOSITORY, "path": WarningCode.LOCAL_PATH,
@@ -43,7 +44,7 @@ class UvTable:
 
     :param index_of: index by package
     :param elsewhere: packages that do not come from an index, each with the kind of its source, a
-        description, and the place in the file
+        description, the place in the file, and the path if it is beside the project
     """
 
     dev: _Requirements = ()
@@ -54,7 +55,7 @@ class UvTable:
     indexes: tuple[ProjectIndex, ...] = ()
     all_prereleases: bool = False
     index_of: Mapping[str, str] = field(default_factory=dict)
-    elsewhere: Mapping[str, tuple[WarningCode, str, str]] = field(default_factory=dict)
+    elsewhere: Mapping[str, _Source] = field(default_factory=dict)
 
     def with_indexes(
         self, requirements: Iterable[ProjectRequirement], context: ParseContext
@@ -63,7 +64,8 @@ class UvTable:
         kept = []
         for requirement in requirements:
             if requirement.name in self.elsewhere:
-                context.leave_out(*self.elsewhere[requirement.name])
+                code, what, at, path = self.elsewhere[requirement.name]
+                context.leave_out(code, what, at, path=path)
             else:
                 index = self.index_of.get(requirement.name, requirement.index)
                 kept.append(replace(requirement, index=index))
@@ -164,9 +166,9 @@ def _warn_of_unsupported(table: Mapping[str, Any], at: str, context: ParseContex
 
 def _sources(
     table: Mapping[str, Any], at: str, context: ParseContext
-) -> tuple[dict[str, str], dict[str, tuple[WarningCode, str, str]]]:
+) -> tuple[dict[str, str], dict[str, _Source]]:
     index_of: dict[str, str] = {}
-    elsewhere: dict[str, tuple[WarningCode, str, str]] = {}
+    elsewhere: dict[str, _Source] = {}
     for key in table:
         name, here = canonicalize_name(key), inside(at, key)
         several = isinstance(table[key], list)
@@ -181,7 +183,8 @@ def _sources(
                     here,
                 )
             elif code is not None:
-                elsewhere[name] = (_ELSEWHERE[code], f"{key} ({code})", here)
+                path = text_in(entry, "path", here) if code == "path" else None
+                elsewhere[name] = (_ELSEWHERE[code], f"{key} ({code})", here, path)
             elif index := text_in(entry, "index", here):
                 index_of[name] = index
     return index_of, elsewhere

@@ -10,6 +10,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from common.formats.file_fields import refuse, shown
 from common.packages import version_of
@@ -52,6 +54,7 @@ _OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _ARCHIVE = re.compile(
     r"\.(?:whl|zip|tar|tar\.(?:gz|bz2|xz|Z|lzma)|tgz|tbz|txz|tlz)$", re.IGNORECASE
 )
+_EXTRAS = re.compile(r"\[[^\[\]/\\]*\]$")
 _VARIABLE = re.compile(r"\$(?:\{\w+\}|[A-Z_]\w*)")
 
 
@@ -130,7 +133,11 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _options(text: str, behind: bool, at: str) -> Iterator[tuple[str, str]]:
-    pending = iter(split_words(text, at))
+    words = split_words(text, at)
+    while "@" in words[1:-1]:  # the reference of `-e NAME @ URL`
+        place = words.index("@", 1)
+        words[place - 1 : place + 2] = [" ".join(words[place - 1 : place + 2])]
+    pending = iter(words)
     for word in pending:
         option, inline = _option(word)
         if option in _WITH_VALUE:
@@ -235,6 +242,21 @@ def is_remote(where: str) -> bool:
     [False, False, True, True]
     """
     return _SCHEME.match(where) is not None and not where.lower().startswith("file:")
+
+
+def local_path(reference: str) -> str | None:
+    """The path in a direct reference to a file or folder on this machine; ``None`` for others.
+
+    >>> [local_path(it) for it in ("./here[a]", "a @ file:///w/a.whl ; os_name=='nt'", "a @ https://h")]
+    ['./here', '/w/a.whl', None]
+    """
+    where = reference.rpartition(" @ ")[2].partition(" ;")[0].strip()
+    if is_remote(where) or has_variable(where):
+        return None
+    if where.lower().startswith("file:"):
+        url = urlsplit(where)
+        return url2pathname(url.path) if url.netloc in ("", "localhost") else None
+    return _EXTRAS.sub("", where.partition("#")[0]) or None
 
 
 def has_variable(text: str) -> bool:

@@ -10,7 +10,7 @@ from adviser.answering.recorded_advice import read_report, unrepeated
 from adviser.projects.project import Project
 from cli.advise import _format_of
 from cli.project_files import keep_manifest, read_project, write_file
-from common.errors import InvalidArgument, InvalidDocument
+from common.errors import InvalidArgument, InvalidDocument, InvalidFile
 from common.reasons import Reason
 
 
@@ -76,3 +76,42 @@ def test_a_file_that_cannot_be_written_is_named_as_given() -> None:
     with pytest.raises(OSError, match=r"'/proc/lock\.txt'$") as caught:
         write_file(Path("/proc/lock.txt"), b"")
     assert caught.value.filename == "/proc/lock.txt"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "field"),
+    [
+        ("requirements.txt", "a>1\n-e ./missing\n", "requirements.txt:2"),
+        ("requirements.txt", "-e ./missing[extra]\na>1\n", "requirements.txt:1"),
+        ("requirements.txt", "a>1\n./missing.whl ; os_name == 'posix'\n", "requirements.txt:2"),
+        ("requirements.txt", "a>1\n-e b @ file:///missing/b\n", "requirements.txt:2"),
+        ("requirements.txt", "a>1\nb @ file:///missing/b.whl\n", "requirements.txt:2"),
+        ("Pipfile", '[packages]\na = "*"\nb = {path = "missing", editable = true}\n',
+         "Pipfile:packages.b"),
+        ("pyproject.toml", '[tool.poetry.dependencies]\na = "*"\nb = {path = "../missing"}\n',
+         "pyproject.toml:tool.poetry.dependencies.b"),
+        ("pyproject.toml", '[project]\nname = "p"\ndependencies = ["b"]\n'
+         '[tool.uv.sources]\nb = {path = "missing"}\n', "pyproject.toml:tool.uv.sources.b"),
+    ],
+)  # fmt: skip
+def test_a_local_path_must_exist(tmp_path: Path, name: str, text: str, field: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidFile, match="does not exist") as caught:
+        read_project(tmp_path)
+    assert caught.value.reason == Reason.INCLUDE_MISSING
+    assert f"{caught.value.place}:{caught.value.field}" == field
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["-e .", "./here", "here/b-1.whl", "file:HERE/b-1.whl", "-e b @ file:HERE", "b@file:HERE",
+     "./${NAME}/b.whl", "-e git+https://h.example/r"],
+)  # fmt: skip
+def test_a_local_path_that_exists_is_left_out(tmp_path: Path, line: str) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "b-1.whl").touch()
+    text = f"a>1\n{line.replace('HERE', str(tmp_path / 'here'))}\n"
+    (tmp_path / "requirements.txt").write_text(text, encoding="utf-8")
+    project = read_project(tmp_path)
+    assert [it.name for it in project.requirements] == ["a"]
+    assert [it.field for it in project.warnings] == ["requirements.txt:2"]
