@@ -30,6 +30,9 @@ PATIENCE_S = 0.3
 LONGEST_WAIT_S = 10.0
 #: First pause between two polls, s; each is 1.5 times as long as the one before, up to the longest.
 _PAUSE_S, _LONGEST_PAUSE_S = 0.008, 0.05
+#: After a long wait, the longest pause is this fraction of the wait, up to a limit in s. So clients
+#: that wait for a busy worker do not take its processor time.
+_PAUSE_FRACTION, _PAUSE_LIMIT_S = 0.1, 0.5
 #: Task of the job for each kind of analysis.
 _TASKS = {
     AnalysisKind.ADVICE: "advice.make",
@@ -185,10 +188,11 @@ def _awaited(analysis: Analysis, wait_s: float) -> Analysis:
 
     The analysis is already accepted, so an unavailable store ends only the wait, not the analysis.
     """
-    until, pause = time.monotonic() + wait_s, _PAUSE_S
-    while not analysis.state.is_terminal and time.monotonic() + pause < until:
+    began, pause = time.monotonic(), _PAUSE_S
+    while not analysis.state.is_terminal and (now := time.monotonic()) + pause < began + wait_s:
         time.sleep(pause)
-        pause = min(pause * 1.5, _LONGEST_PAUSE_S)
+        longest = max(_LONGEST_PAUSE_S, min((now - began) * _PAUSE_FRACTION, _PAUSE_LIMIT_S))
+        pause = min(pause * 1.5, longest)
         try:
             with service().glancing() as connection:
                 analysis = analyses.analysis_of(connection, analysis.analysis_id) or analysis

@@ -31,10 +31,12 @@ class Running:
     """A server on loopback, without TLS.
 
     :param processes: each ends with all its children
+    :param roles: of the processes, in the same order
     """
 
     port: int
     processes: Sequence[subprocess.Popen[bytes]]
+    roles: Sequence[str]
 
     def client(self, token: str | None = None) -> Client:
         """A connection of its own."""
@@ -44,14 +46,20 @@ class Running:
         """Proportional set size of all its processes: what is shared counts once."""
         return sum(map(_pss, self._tree())) / _MIB
 
-    def cpu_s(self) -> float:
-        """Processor time of all its processes so far, s; without the stores."""
-        times = [it.cpu_times() for it in self._tree()]
-        return sum(it.user + it.system for it in times)
+    def cpu_s(self) -> dict[str, float]:
+        """Processor time of server and workers so far, s, by role; without the stores."""
+        return {
+            role: sum(sum(it.cpu_times()[:2]) for it in _with_children(process))
+            for role, process in zip(self.roles, self.processes, strict=True)
+        }
 
     def _tree(self) -> list[psutil.Process]:
-        parents = [psutil.Process(it.pid) for it in self.processes]
-        return parents + [it for parent in parents for it in parent.children(recursive=True)]
+        return [it for process in self.processes for it in _with_children(process)]
+
+
+def _with_children(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    parent = psutil.Process(process.pid)
+    return [parent, *parent.children(recursive=True)]
 
 
 @contextmanager
@@ -80,7 +88,7 @@ def thoth_service(
             )
             for it in queues
         ]
-        yield Running(port, (server, *workers))
+        yield Running(port, (server, *workers), ("server", *(f"worker {it}" for it in queues)))
 
 
 @contextmanager
@@ -95,7 +103,7 @@ def bare_service(folder: Path, body_bytes: int) -> Iterator[Running]:
     environ = {**os.environ, "BARE_BYTES": str(body_bytes)}
     with _process(command, environ, folder / "bare.log") as server:
         _wait(port, server, "/small", folder / "bare.log")
-        yield Running(port, (server,))
+        yield Running(port, (server,), ("server",))
 
 
 def token_of(home: Home, *scopes: str) -> str:

@@ -583,7 +583,8 @@ def over_indexes(  # noqa: PLR0913 - parts of one resolution
     # an advice; so this task has none.
     asyncio.run(run())
     result, resolution = outcome[0]
-    if not request.options.build:
+    # A worker's memory often has everything; then no file is worth its time.
+    if resolution.progress.read and not request.options.build:
         earlier.keep(resolution.reads())
     return result, resolution
 

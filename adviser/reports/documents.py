@@ -196,9 +196,11 @@ def locks_of(advice: Advice, stack: ResolvedStack, known: ReleaseKnowledge) -> P
     """Every lock that can be written for a stack."""
     locks: dict[LockFormat, LockFile] = {}
     problem = None
+    chosen = chosen_of(advice, stack, known.files, known.urls)
+    options = lock_options(advice)
     for form in (LockFormat.PIPFILE_LOCK, *_FORMATS):
         try:
-            locks[form] = lock_of(advice, stack, known, form)
+            locks[form] = render_lock(form, chosen, advice.request.project, options)
         except UnwritableLock as error:
             if form is LockFormat.PIPFILE_LOCK:
                 problem = str(error)
