@@ -133,11 +133,11 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _options(text: str, behind: bool, at: str) -> Iterator[tuple[str, str]]:
-    words = split_words(text, at)
-    while "@" in words[1:-1]:  # the reference of `-e NAME @ URL`
-        place = words.index("@", 1)
-        words[place - 1 : place + 2] = [" ".join(words[place - 1 : place + 2])]
-    pending = iter(words)
+    tokens = split_words(text, at)
+    while "@" in tokens[1:-1]:  # the reference of `-e NAME @ URL`
+        place = tokens.index("@", 1)
+        tokens[place - 1 : place + 2] = [" ".join(tokens[place - 1 : place + 2])]
+    pending = iter(tokens)
     for word in pending:
         option, inline = _option(word)
         if option in _WITH_VALUE:
