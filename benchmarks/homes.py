@@ -19,7 +19,9 @@ from typing import Any, NoReturn
 import psutil
 
 from benchmarks.commands import FinishedCommand, run_command
+from cli.start import socket_path
 from common.settings import Settings
+from graph.embedded.processes import wait_for
 
 THOTH = str(Path(sys.executable).with_name("thoth"))
 
@@ -73,6 +75,8 @@ def fresh_home() -> Iterator[Home]:
     former = signal.signal(signal.SIGTERM, _exit)
     try:
         home.thoth("migrate")
+        # The command above has started it, as on a user's machine.
+        wait_for(Path(socket_path(str(path))).exists, 60.0)
         yield home
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

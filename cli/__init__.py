@@ -1,4 +1,5 @@
 """The command ``thoth``: one module for each group of commands, and what they print.
 
-:mod:`cli.main` is the entry point: it finds the commands, and turns errors into exit codes.
+:mod:`cli.start` is the console script; :mod:`cli.main` finds the commands, and turns errors into
+exit codes.
 """

@@ -59,6 +59,7 @@ class Settings:
     body_limit_mb: int
     cors_origins: tuple[str, ...]
     fetch_missing: bool
+    preload: bool
     outage_patience_s: float
     keep_requests_days: float | None
     keep_audit_days: float | None
@@ -139,6 +140,7 @@ class Settings:
             body_limit_mb=max(1, int(_number(values, "BODY_LIMIT_MB", 64))),
             cors_origins=_origins(values, "CORS_ORIGINS"),
             fetch_missing=_flag(values, "FETCH_MISSING", default="1"),
+            preload=_flag(values, "PRELOAD", default="1"),
             outage_patience_s=_number(values, "OUTAGE_PATIENCE_S", 900.0),
             keep_requests_days=_days(values, "KEEP_REQUESTS_DAYS", 90.0),
             keep_audit_days=_days(values, "KEEP_AUDIT_DAYS", 365.0),

@@ -1,0 +1,303 @@
+"""The preloaded program: has loaded the modules of the commands that people wait for.
+
+It listens on a socket in the home folder, and runs each command of :mod:`cli.start` in a fork of
+itself. It holds no connections, requests or results: a fork is like a new process that imported its
+modules very quickly. It ends with the embedded PostgreSQL of its home, or when the code changes.
+
+Run as ``python -m cli.preloaded``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cli.start import ACCEPTED, PRELOADED, REFUSED, peer_of, socket_path, store_runs
+from common.errors import ProjectError
+from common.settings import Settings
+
+#: What the commands import, apart from what these import.
+_MODULES = (
+    "adviser.answering.answers",
+    "adviser.answering.index_resolution",
+    "adviser.answering.index_selection",
+    "adviser.answering.missing_packages",
+    "adviser.explain",
+    "adviser.projects.parsing",
+    "adviser.resolver.worker",
+    "cli.advise",
+    "cli.graph_lag",
+    "cli.main",
+    "cli.options",
+    "cli.project_files",
+    "cli.report_view",
+    "cli.why",
+    "graph.engine",
+    "graph.migrate",
+    "graph.record.hardware",
+    "ingest.crawl.record_writer",
+    "sqlalchemy.dialects.postgresql.psycopg2",
+)
+#: Rooms whose modules the program may load.
+_ROOMS = ("adviser", "cli", "common", "graph", "ingest", "pis")
+#: Seconds between two looks at the store, and for a client to say what it wants.
+_EVERY_S, _PATIENCE_S = 2.0, 5.0
+#: Bytes of a request; an environment is at most 2 MB.
+_LARGEST = 16 << 20
+#: Variables that Python or libraries read when they are loaded.
+_LOADED_WITH = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "OPENSSL_", "SSL_")
+#: Exit status of a fork that noticed that the code has changed.
+_CHANGED = 77
+
+
+def main() -> None:
+    """Listen until the store ends or the code changes; end at once if another process listens."""
+    settings = Settings.from_env()
+    path = Path(socket_path(str(settings.home)))
+    lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return
+    code = code_state()
+    for name in _MODULES:
+        import_module(name)
+    import gc
+
+    gc.collect()
+    gc.freeze()
+    os.umask(0o077)
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        path.chmod(0o600)
+        listener.listen(64)
+        try:
+            _Server(settings, listener, path, code).run()
+        finally:
+            path.unlink(missing_ok=True)
+
+
+class _Server:
+    """Accepts clients, forks for each, and tells each how its command ended."""
+
+    def __init__(
+        self, settings: Settings, listener: socket.socket, path: Path, code: list[Any]
+    ) -> None:
+        self._settings = settings
+        self._listener, self._path, self._code = listener, path, code
+        self._inode = path.stat().st_ino
+        self._clients: dict[int, socket.socket] = {}
+        self._poll = select.epoll()
+        self._open = True
+
+    def run(self) -> None:
+        """Serve until nothing is to be served any more and all commands have ended."""
+        woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        self._poll.register(self._listener, select.EPOLLIN)
+        self._poll.register(woken, select.EPOLLIN)
+        looked = time.monotonic()
+        while self._open or self._clients:
+            for file, _ in self._poll.poll(_EVERY_S):
+                if file == self._listener.fileno():
+                    self._accept()
+                elif file == woken:
+                    os.read(woken, 4096)
+                else:
+                    self._abandon(file)
+            self._reap()
+            if time.monotonic() - looked >= _EVERY_S:
+                looked = time.monotonic()
+                if self._open and not (self._is_listed() and store_runs(self._settings)):
+                    self._close()
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        if peer_of(connection)[1] != os.getuid():
+            connection.close()
+            return
+        process = os.fork()
+        if process == 0:
+            self._become(connection)
+        self._clients[process] = connection
+        # The fork reads what the client sends; here only its end matters.
+        self._poll.register(connection, select.EPOLLRDHUP)
+
+    def _become(self, connection: socket.socket) -> NoReturn:
+        """Run the command of a client in this fork."""
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._listener.close()
+        self._poll.close()
+        for other in self._clients.values():
+            other.close()
+        status = 0
+        try:
+            request, files = _request(connection)
+            same = code_state() == self._code
+            process, _ = peer_of(connection)
+            if same and _is_like_this(request) and _limits(process) == _limits(os.getpid()):
+                _take_over(request, files)
+                connection.sendall(ACCEPTED + os.getpid().to_bytes(8, "big"))
+                connection.close()
+                _run()
+            status = 0 if same else _CHANGED
+            connection.sendall(REFUSED)
+        except (OSError, ValueError, KeyError, TypeError, ProjectError):
+            status = 1
+        os._exit(status)
+
+    def _abandon(self, file: int) -> None:
+        """End the command of a client that has gone, as if it had run in the client."""
+        self._poll.unregister(file)
+        for process, connection in self._clients.items():
+            if connection.fileno() == file:
+                os.kill(process, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        for process in list(self._clients):
+            done, status = os.waitpid(process, os.WNOHANG)
+            if not done:
+                continue
+            connection = self._clients.pop(process)
+            code = os.waitstatus_to_exitcode(status)
+            with suppress(OSError):
+                connection.sendall(code.to_bytes(4, "big", signed=True))
+            connection.close()
+            if code == _CHANGED and self._open:
+                self._close()
+
+    def _is_listed(self) -> bool:
+        """Whether the socket is still in its folder."""
+        try:
+            return self._path.stat().st_ino == self._inode
+        except OSError:
+            return False
+
+    def _close(self) -> None:
+        self._open = False
+        self._poll.unregister(self._listener)
+        self._listener.close()
+        if self._is_listed():
+            self._path.unlink(missing_ok=True)
+
+
+def code_state() -> list[Any]:
+    """Size, time and inode of every module of the program, and the times of installed packages."""
+    root = Path(__file__).parents[1]
+    folders = [Path(it) for it in sorted(sys.path) if it.endswith("-packages")]
+    state: list[Any] = [it.stat().st_mtime_ns for it in folders if it.is_dir()]
+    for room in _ROOMS:
+        state += sorted(_files(str(root / room)))
+    return state
+
+
+def _files(folder: str) -> Iterator[tuple[str, int, int, int]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path)
+            elif entry.name.endswith(".py"):
+                about = entry.stat()
+                yield entry.path, about.st_size, about.st_mtime_ns, about.st_ino
+
+
+def _request(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    connection.settimeout(_PATIENCE_S)
+    head, files, _, _ = socket.recv_fds(connection, 8, 3)
+    size = int.from_bytes(head, "big")
+    if len(head) < 8 or len(files) < 3 or size > _LARGEST:
+        raise ValueError("not a request")
+    data = bytearray()
+    while len(data) < size and (more := connection.recv(min(size - len(data), 1 << 20))):
+        data += more
+    connection.settimeout(None)
+    return json.loads(data), files
+
+
+def _is_like_this(request: dict[str, Any]) -> bool:
+    """Whether the client would have loaded the same modules in the same way."""
+    python = [sys.executable, sys.version, str(Path(__file__).parent)]
+    return (
+        request["python"] == python
+        and request["arguments"][1] in PRELOADED
+        and _loaded_with(request["environment"]) == _loaded_with(os.environ)
+        and Settings.from_env(request["environment"]).preload
+    )
+
+
+def _limits(process: int) -> tuple[Any, ...]:
+    """Limits, priority and namespaces of a process, which its forks inherit."""
+    about = Path("/proc", str(process))
+    spaces = [(about / "ns" / it).readlink() for it in ("mnt", "net", "pid", "user")]
+    priority = os.getpriority(os.PRIO_PROCESS, process)
+    return (about / "limits").read_text("ascii"), priority, spaces
+
+
+def _loaded_with(environment: Any) -> dict[str, str]:
+    return {name: it for name, it in environment.items() if name.startswith(_LOADED_WITH)}
+
+
+def _take_over(request: dict[str, Any], files: list[int]) -> None:
+    """Become the process of the client, as far as a command can tell."""
+    os.setsid()
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(request["folder"])
+    os.umask(request["umask"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    time.tzset()
+    sys.argv = request["arguments"]
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        encoding, errors = request["encodings"][number]
+        mode = "rb" if number == 0 else "wb"
+        raw = open(number, mode, closefd=False)  # noqa: SIM115 - until the end
+        line_by_line = number == 2 or os.isatty(number)
+        stream = io.TextIOWrapper(raw, encoding, errors, line_buffering=line_by_line)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def _run() -> NoReturn:
+    """Run the command as the console script does, but without freeing all modules at the end."""
+    import atexit
+    import threading
+
+    from cli.main import main as run_here
+
+    try:
+        run_here()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
