@@ -18,7 +18,8 @@ from sqlalchemy import Connection
 
 from api.service import ServiceStores, service
 from common import __version__
-from common.errors import ProjectError, SchemaMismatch
+from common.errors import GraphMismatch, ProjectError, SchemaMismatch
+from graph.checkpoints import stores_agree
 from graph.embedded.home import free_bytes, has_full_disk
 from graph.engine import server_agent
 from graph.migrate import graph_state, relational_state
@@ -67,6 +68,7 @@ class GraphProbe:
             with self._service.stores() as stores:
                 server_agent(stores.driver, stores.database)
                 pending = graph_state(stores.driver, stores.database).pending
+                agrees = bool(pending) or stores_agree(stores)
         except SchemaMismatch as error:
             _LOG.warning("graph_schema", extra={"error": str(error)})
             return "its schema is not this release's"
@@ -76,6 +78,9 @@ class GraphProbe:
         except Exception:
             _LOG.exception("graph_probe_broke")
             return "answers unexpectedly"
+        if not agrees:
+            _LOG.error("graph_mismatch", extra={"error": str(GraphMismatch())})
+            return "it was not projected from this record: run `thoth graph rebuild`"
         return "its schema is older than this release's" if pending else None
 
 

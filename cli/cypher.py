@@ -13,7 +13,7 @@ import click
 
 from cli.console import Column, Table
 from cli.options import key_and_value
-from common.errors import InvalidArgument, QueryRefused
+from common.errors import GraphMismatch, InvalidArgument, QueryRefused
 from common.settings import Settings
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def cypher(
     row_limit = int(_within("--limit", row_limit, settings.query_row_limit, "QUERY_ROW_LIMIT"))
 
     from graph.analyst_queries import open_reader, run_query
+    from graph.checkpoints import is_own_graph
     from graph.embedded.start_stop import EmbeddedStores
     from graph.engine import GRAPH, graph_database, to_stderr
     from graph.query_results import Cut
@@ -89,6 +90,9 @@ def cypher(
     # The store itself enforces the limit; this one is for a store that does not answer.
     longest_s = timeout_s + 4 * settings.connect_timeout_s
     with watchdog(GRAPH, longest_s), open_reader(settings) as driver:
+        if not is_own_graph(settings, driver):
+            error = GraphMismatch()
+            to_stderr(f"warning: {error}: {error.hint}")
         result = run_query(
             driver,
             text,

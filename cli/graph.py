@@ -12,6 +12,7 @@ import click
 from cli.console import counted, print_json, progress_bars
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
+from common.errors import GraphMismatch
 from common.settings import Settings
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def sync(settings: Settings, as_json: bool) -> None:
             stores.driver,
             progress=lambda done, total: progress("Projecting", done, total),
             database=stores.database,
+            may_rebuild=settings.graph_rebuild,
         )
     _print_sync(report, as_json)
 
@@ -110,6 +112,9 @@ def verify(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         print_json({"equal": report.equal, **asdict(report)})
     else:
+        if not report.own_graph:
+            error = GraphMismatch()
+            click.echo(f"{error}: {error.hint}")
         for kind in report.kinds:
             _print_kind(kind)
         if report.pending.count:
@@ -158,7 +163,7 @@ def _at_work(
 
     with (
         watchdog(GRAPH, PATIENCE_S) as got_on,
-        migrated_stores(settings) as stores,
+        migrated_stores(settings, any_graph=True) as stores,
         progress_bars(task, hidden=as_json) as bars,
     ):
 

@@ -21,7 +21,7 @@ from cli.console import (
 )
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
-from common.errors import ProjectError
+from common.errors import GraphMismatch, ProjectError
 from common.settings import Settings
 from common.terminal import printable
 
@@ -139,8 +139,8 @@ def nightly(context: click.Context, as_json: bool) -> None:
     the run compares stored rows with their documents; the next run continues with the next
     documents. If EXPORT_FOLDER is set, the run exports the record there as Parquet files.
 
-    Exit code 6 if documents were refused or something else needs a look, 1 if a part failed, 5 if
-    another nightly run is in progress.
+    Exit code 6 if documents were refused or something else needs a look, 1 if a part failed or the
+    graph was not projected from this record, 5 if another nightly run is in progress.
     """
     from adviser.exports.parquet import export_nightly
     from common.redaction import absolute_source
@@ -158,7 +158,7 @@ def nightly(context: click.Context, as_json: bool) -> None:
         _print_inspections(report.inspections, dry_run=False)
         _print_nightly_parts(report)
         print_graph_state(outcome.lag, outcome.graph_error)
-    if report.failed:
+    if report.failed or isinstance(outcome.graph_error, GraphMismatch):
         context.exit(1)
     if not report.clean:
         context.exit(REFUSED)

@@ -17,7 +17,7 @@ import click
 
 from cli.console import cut_list, moment_text, print_json
 from cli.options import EnumChoice, as_json_option
-from common.errors import InvalidArgument, StoreUnavailable
+from common.errors import GraphMismatch, InvalidArgument, StoreUnavailable
 from common.logs import set_up_logs
 from common.settings import Settings
 from common.terminal import printable
@@ -286,14 +286,24 @@ def log_service(settings: Settings, verbose: bool) -> None:
 def ensure_stores(settings: Settings) -> None:
     """Start embedded stores and migrate them to this version's schema.
 
+    A graph that was not projected from this record is left to the workers.
+
     :raises StoreUnavailable: if PostgreSQL does not answer; the graph may be down
     :raises SchemaMismatch: if an external store has another schema
     """
+    from api.jobs.queue import PROJECT, Queue
+    from graph.checkpoints import stores_agree
     from graph.engine import GRAPH
     from graph.migrate import migrated_stores
 
     try:
-        with migrated_stores(settings):
+        with migrated_stores(settings, any_graph=True) as stores:
+            if stores_agree(stores):
+                return
+            _LOG.error("graph_mismatch", extra={"error": str(GraphMismatch())})
+            if settings.graph_rebuild:
+                with stores.engine.begin() as connection:
+                    Queue(stores.engine, settings.queue_limit).enqueue(connection, PROJECT)
             return
     except StoreUnavailable as error:
         if error.store != GRAPH:

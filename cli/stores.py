@@ -13,7 +13,7 @@ import click
 
 from cli.console import print_json
 from cli.options import as_json_option
-from common.errors import ProjectError
+from common.errors import GraphMismatch, ProjectError
 from common.settings import Settings
 
 if TYPE_CHECKING:
@@ -231,6 +231,7 @@ def _query_postgresql(settings: Settings, status: StoreStatus) -> StoreStatus:
 
 
 def _query_graph(settings: Settings, status: StoreStatus) -> StoreStatus:
+    from graph.checkpoints import is_own_graph
     from graph.embedded.start_stop import EmbeddedStores
     from graph.engine import graph_database, graph_driver, graph_errors, graph_url, server_agent
     from graph.migrate import graph_state
@@ -241,7 +242,11 @@ def _query_graph(settings: Settings, status: StoreStatus) -> StoreStatus:
         size = _size_of(EmbeddedStores(settings).home.graph) if settings.embedded_graph else None
         url = graph_url(settings)
         current = replace(status, up=True, url=url, version=agent, size_bytes=size)
-        return _with_schema(current, lambda: graph_state(driver, database))
+        current = _with_schema(current, lambda: graph_state(driver, database))
+        if current.problem or is_own_graph(settings, driver):
+            return current
+        error = GraphMismatch()
+        return replace(current, problem=str(error), hint=error.hint)
 
 
 def _with_schema(status: StoreStatus, query: Callable[[], SchemaState]) -> StoreStatus:

@@ -6,6 +6,7 @@
     ├── InvalidDocument      a document is refused: reason code, place, field
     ├── IncomparableSamples  two samples differ in unit or hardware
     ├── StoreUnavailable     PostgreSQL, the graph or the document store does not answer
+    │   └── GraphMismatch    the graph was not projected from this record
     ├── DamagedDocument      a stored body does not match its identifier
     ├── SchemaMismatch       the schema of a store does not fit this code
     ├── QueryRefused         a store refused an analyst's query, or a limit ended it
@@ -81,6 +82,18 @@ class StoreUnavailable(ProjectError):
     def __init__(self, store: str, cause: str, hint: str) -> None:
         super().__init__(f"{store} is unavailable: {cause}", hint=hint)
         self.store = store
+
+
+class GraphMismatch(StoreUnavailable):
+    """The graph was projected from another state of the record, so its nodes may be wrong."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the graph",
+            "it was not projected from this record: one of the two was restored, emptied or"
+            " replaced",
+            "run `thoth graph rebuild`",
+        )
 
 
 class DamagedDocument(ProjectError):

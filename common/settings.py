@@ -43,6 +43,7 @@ class Settings:
     query_row_limit: int
     query_byte_limit: int
     graph_memory_mb: int
+    graph_rebuild: bool
     package_indexes: tuple[tuple[str, str], ...]
     package_file_hosts: tuple[str, ...]
     index_page_mb: int
@@ -124,6 +125,8 @@ class Settings:
             query_row_limit=int(_number(values, "QUERY_ROW_LIMIT", 10_000)),
             query_byte_limit=int(_number(values, "QUERY_BYTE_LIMIT", 32 * 1024 * 1024)),
             graph_memory_mb=int(_number(values, "GRAPH_MEMORY_MB", 1024)),
+            # The graph of another installation must not be emptied because of a wrong URL.
+            graph_rebuild=_flag(values, "GRAPH_REBUILD", "0" if "GRAPH_URL" in values else "1"),
             package_indexes=_indexes(values, "PACKAGE_INDEXES"),
             package_file_hosts=tuple(values.get("PACKAGE_FILE_HOSTS", "").split()),
             index_page_mb=max(1, int(_number(values, "INDEX_PAGE_MB", 64))),

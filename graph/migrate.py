@@ -14,8 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common.errors import SchemaMismatch, StoreUnavailable
+from common.errors import GraphMismatch, SchemaMismatch, StoreUnavailable
 from common.settings import Settings
+from graph.checkpoints import stores_agree
 from graph.engine import (
     GRAPH,
     POSTGRESQL,
@@ -23,6 +24,7 @@ from graph.engine import (
     STATEMENT_TIMEOUT_S,
     Stores,
     open_stores,
+    to_stderr,
 )
 
 if TYPE_CHECKING:
@@ -200,30 +202,55 @@ def ensure_schema(stores: Stores) -> None:
         migrate(stores)
 
 
+def ensure_agreement(stores: Stores) -> None:
+    """Rebuild a graph that was not projected from this record, if the settings allow it.
+
+    :raises GraphMismatch: if they do not
+    """
+    if stores.opened_engine is None or stores.opened_driver is None or stores_agree(stores):
+        return
+    if not stores.settings.graph_rebuild:
+        raise GraphMismatch
+    from graph.projection import sync
+
+    to_stderr("the graph was not projected from this record: building it again …")
+    sync(stores.engine, stores.driver, database=stores.database, may_rebuild=True)
+
+
 @contextmanager
 def migrated_stores(
-    settings: Settings, *, relational: bool = True, graph: bool = True, graph_on_use: bool = False
+    settings: Settings,
+    *,
+    relational: bool = True,
+    graph: bool = True,
+    graph_on_use: bool = False,
+    any_graph: bool = False,
 ) -> Iterator[Stores]:
-    """Open the stores and call :func:`ensure_schema`, as most commands do.
+    """Open the stores and call :func:`ensure_schema` and :func:`ensure_agreement`.
 
-    :param graph_on_use: as in :func:`graph.engine.open_stores`; the schema of the graph is checked
-        when the graph is first used
+    :param graph_on_use: as in :func:`graph.engine.open_stores`; the graph is checked when it is
+        first used
+    :param any_graph: open a graph that was not projected from this record
     """
     with open_stores(
         settings, relational=relational, graph=graph, graph_on_use=graph_on_use
     ) as stores:
         ensure_schema(stores)
+        if not any_graph:
+            ensure_agreement(stores)
         connect = _migrated_graph(stores) if graph and graph_on_use else None
         yield stores if connect is None else replace(stores, connect_graph=connect)
 
 
 def _migrated_graph(stores: Stores) -> Callable[[], neo4j.Driver]:
-    """Connects to the graph once, and migrates it or checks its schema."""
+    """Connects to the graph once, and checks it as :func:`migrated_stores` does."""
 
     @cache
     def connect() -> neo4j.Driver:
         driver = stores.driver
-        ensure_schema(replace(stores, opened_driver=driver))
+        opened = replace(stores, opened_driver=driver)
+        ensure_schema(opened)
+        ensure_agreement(opened)
         return driver
 
     return connect

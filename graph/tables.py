@@ -1218,6 +1218,19 @@ class KnowledgeRow(Base):
     changes: ColumnElement[int] = column(BigInteger, server_default=text("0"))
 
 
+class GraphCheckpointRow(Base):
+    """The last projected batches: a single row. See :mod:`graph.checkpoints`."""
+
+    __tablename__ = "graph_checkpoints"
+    __table_args__ = (CheckConstraint("only_row", name="one_row"),)
+
+    only_row: ColumnElement[bool] = column(primary_key=True, server_default=text("true"))
+    #: The batch that the graph had before; the same as ``batch`` if that is finished.
+    previous: ColumnElement[str | None]
+    #: The last batch that began.
+    batch: ColumnElement[str | None]
+
+
 # Events of the loop, and notices of them
 
 

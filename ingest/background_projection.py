@@ -187,6 +187,7 @@ def _projection(
                 opened[0].driver,
                 database=opened[0].database,
                 progress=lambda _done, _total: note_progress(),
+                may_rebuild=settings.graph_rebuild,
             )
 
     return project

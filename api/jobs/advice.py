@@ -30,8 +30,8 @@ from adviser.request_values import parse_dependencies
 from adviser.stack_request import StackRequest
 from api.accepted_requests import AdviceRequest
 from api.jobs.index_reading import read_over_indexes
+from api.jobs.queue import PROJECT_SOON
 from api.jobs.request_run import log_for_client, store_result
-from api.jobs.uploads import PROJECT_SOON
 from api.jobs.worker_context import WorkerContext
 from common.formats.json_documents import digest_bytes
 from graph.candidates import Absence, IndexesSilent
@@ -213,6 +213,7 @@ def run_why_not(worker: WorkerContext, analysis: Analysis, request: dict[str, An
 
     with worker.service.stores() as stores:
         stack_request, *_ = request_in(recorded(stores, request["advice_id"]))
+        worker.require_own_graph(stores)
         snapshot, evidence = knowledge(stores, stack_request, more=[requirement])
         explained: tuple[Snapshot, ForcedStack] | None = None
         if request.get("may_fetch") and lacks_releases(stores, stack_request, snapshot):

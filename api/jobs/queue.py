@@ -6,7 +6,7 @@ A job is enqueued in the transaction that stores its request, so neither exists 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -146,6 +146,12 @@ class QueueJob:
     key: str | None = None
     priority: int = 0
     delay_s: int = 0
+
+
+#: Projects the record into the graph; at most one of these jobs waits.
+PROJECT = QueueJob("graph.project", QueueName.BULK, key="graph.project", priority=10)
+#: The same after a second, so that one job serves all changes of that second.
+PROJECT_SOON = replace(PROJECT, key="graph.project-soon", delay_s=1)
 
 
 class Overloaded(ProjectError):

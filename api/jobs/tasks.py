@@ -155,7 +155,8 @@ def project_graph(context: JobContext) -> None:
     service = _worker(context).service
     try:
         with service.stores() as stores:
-            sync(stores.engine, stores.driver, database=stores.database)
+            may_rebuild = service.settings.graph_rebuild
+            sync(stores.engine, stores.driver, database=stores.database, may_rebuild=may_rebuild)
     except StoreUnavailable as error:
         _LOG.warning("store_away", extra={"error": str(error)})
         with service.writing() as connection:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from api.jobs.queue import QueueJob, QueueName
+from api.jobs.queue import PROJECT
 from api.jobs.request_run import store_result
 from api.jobs.worker_context import WorkerContext
 from common.errors import AlreadyRunning, DamagedDocument, InvalidArgument, InvalidDocument
@@ -33,11 +32,6 @@ LIMITS = SourceLimits(
 _LISTED = 100
 #: How long to wait for another worker that ingests the same content, s.
 PATIENCE_S = 600.0
-
-#: Projects the record into the graph; at most one of these jobs waits.
-PROJECT = QueueJob("graph.project", QueueName.BULK, key="graph.project", priority=10)
-#: The same after a second, so that one job serves all changes of that second.
-PROJECT_SOON = replace(PROJECT, key="graph.project-soon", delay_s=1)
 
 
 def upload_id(analysis_id: str) -> str:

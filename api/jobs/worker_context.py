@@ -15,9 +15,12 @@ from datetime import UTC, datetime
 
 from adviser.answering.index_memory import IndexMemory
 from adviser.resolver.worker import ResolverWorker
+from api.jobs.queue import PROJECT
 from api.service import ServiceStores
 from common.environments import Environment
+from common.errors import GraphMismatch
 from common.settings import Settings
+from graph.checkpoints import stores_agree
 from graph.engine import GRAPH, Stores
 from graph.evidence import Evidence
 from graph.record.evidence import evidence_for
@@ -113,6 +116,7 @@ class WorkerContext:
         key, position = (names, environment), _position(stores)
         known = self._known.pop(key, None)
         with watchdog(GRAPH, self.settings.query_timeout_s * 2):
+            self.require_own_graph(stores)
             if known is not None and is_current(
                 stores.driver, known.snapshot, database=stores.database
             ):
@@ -128,6 +132,18 @@ class WorkerContext:
         self._known[key] = known
         self._forget_most()
         return known.snapshot, known.evidence
+
+    def require_own_graph(self, stores: Stores) -> None:
+        """Refuse a graph that was not projected from this record, and have it projected again.
+
+        :raises GraphMismatch: if there is such a graph; a rebuild is enqueued if the settings allow
+        """
+        if stores_agree(stores):
+            return
+        if self.settings.graph_rebuild:
+            with stores.engine.begin() as connection:
+                self.service.queue.enqueue(connection, PROJECT)
+        raise GraphMismatch
 
     def _forget_most(self) -> None:
         """Drop the least recently used data beyond :data:`KEPT_ITEMS`."""

@@ -17,8 +17,9 @@ from api.request_context import from_data
 from api.resources.base import Resources
 from api.schema_fields import StrictSchema, choice, described, flag, texts
 from api.service import service
-from common.errors import StoreUnavailable
+from common.errors import GraphMismatch, StoreUnavailable
 from graph.analyst_queries import open_reader, run_query
+from graph.checkpoints import stores_agree
 from graph.engine import GRAPH, graph_database
 from graph.query_results import Cut, QueryResult, json_parts
 from graph.record.freshness import progress
@@ -100,18 +101,22 @@ class CypherResource(MethodView):
     def post(self, body: dict[str, Any]) -> Response:
         """Run a read-only query within limits of time, rows and bytes."""
         wrote_nothing()
-        settings = service().settings
+        stores = service()
+        settings = stores.settings
         timeout_s = _within("timeout_s", body["timeout_s"], settings.query_timeout_s)
         row_limit = int(_within("limit", body["limit"], settings.query_row_limit))
         query = body["query"].strip().removesuffix(";").rstrip()
         if not query:
             raise ApiError(400, ProblemType.INVALID_QUERY, "the query is empty")
-        with service().reading() as connection:
+        with stores.reading() as connection:
             from_data(progress(connection))
         # The store ends the query at its limit; this bound is for a store that hangs.
         longest_s = timeout_s + 4 * settings.connect_timeout_s
 
         def ask() -> QueryResult:
+            with stores.stores() as opened:
+                if not stores_agree(opened):
+                    raise GraphMismatch
             with open_reader(settings) as driver:
                 return run_query(
                     driver, query, body["parameters"],

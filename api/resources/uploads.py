@@ -13,7 +13,8 @@ from sqlalchemy import Connection
 from api.audit import wrote, wrote_nothing
 from api.authentication import needs
 from api.errors import ApiError, ProblemType
-from api.jobs.uploads import PROJECT, upload_id
+from api.jobs.queue import PROJECT
+from api.jobs.uploads import upload_id
 from api.resources.accepted_requests import (
     ForceQuerySchema,
     RequestSchema,

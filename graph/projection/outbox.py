@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from common.errors import ProjectionFailed, SchemaMismatch, StoreUnavailable
+from graph.checkpoints import named_batch
 from graph.projection.kinds import NodeKind
 from graph.projection.packages import invalidate_all_revisions
 from graph.projection.registry import NODES, PROJECTED
@@ -205,7 +206,9 @@ class _Pass:
         return [entry.entry_id for entry in self.refused]
 
     def _project(self, entries: list[_Entry]) -> None:
-        self.refused.update(_project_what_can_be(self.connection, self.session, entries))
+        rebuild = entries[0].kind == REBUILD
+        with named_batch(self.connection.engine, self.session, rebuild=rebuild):
+            self.refused.update(_project_what_can_be(self.connection, self.session, entries))
         finished = [entry for entry in entries if entry not in self.refused]
         keys = _keys_of(finished)
         purls, vulnerabilities = keys.get("package_version", []), keys.get("vulnerability", [])

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import neo4j
 from sqlalchemy import Connection, Engine, delete, insert, literal, select, text
 
-from common.errors import ProjectError
+from common.errors import GraphMismatch, ProjectError
+from graph.checkpoints import rebuild_is_needed
 from graph.engine import graph_errors, relational_errors
 from graph.projection.outbox import REBUILD, drain, only_projector, project_once
 from graph.projection.registry import PROJECTED
@@ -53,10 +54,14 @@ def sync(
     progress: Progress | None = None,
     database: str = "neo4j",
     wait_s: float = WAIT_S,
+    may_rebuild: bool = False,
 ) -> SyncReport:
     """Project all pending entries; a second call changes nothing.
 
     :param wait_s: how long to wait for another projector
+    :param may_rebuild: rebuild a graph that was not projected from this record, as
+        ``GRAPH_REBUILD`` says
+    :raises GraphMismatch: if there is such a graph, and it may not be rebuilt
     :raises StoreUnavailable: if a store does not answer; committed batches are kept
     :raises ProjectionFailed: if the graph refuses entries; all others are projected
     """
@@ -68,6 +73,7 @@ def sync(
         only_projector(engine, wait_s) as connection,
         driver.session(database=database) as session,
     ):
+        _require_own_graph(connection, session, may_rebuild=may_rebuild)
         pending = lag_of(connection).count
         connection.rollback()
 
@@ -104,11 +110,28 @@ def sync_few(
             if lag_of(connection).count > most:
                 return False
             connection.rollback()
+            _require_own_graph(connection, session, may_rebuild=False)
             project_once(connection, session, BATCH, lambda _kinds: None)
             return True
     except ProjectError as error:
         logger.info("graph_left_behind", extra={"cause": str(error)})
         return False
+
+
+def _require_own_graph(
+    connection: Connection, session: neo4j.Session, *, may_rebuild: bool
+) -> None:
+    """Enqueue a rebuild if the graph was not projected from this record; the caller holds the lock.
+
+    :raises GraphMismatch: if no rebuild is allowed
+    """
+    if not rebuild_is_needed(connection, session):
+        return
+    if not may_rebuild:
+        raise GraphMismatch
+    logger.warning("graph_rebuilt", extra={"cause": str(GraphMismatch())})
+    _enqueue_everything(connection)
+    connection.commit()
 
 
 class _TimeIsUp(Exception):

@@ -17,6 +17,7 @@ import neo4j
 import orjson
 from sqlalchemy import Connection, Engine
 
+from graph.checkpoints import graph_checkpoint, record_checkpoint
 from graph.engine import graph_errors, relational_errors
 from graph.projection.kinds import (
     EdgeKind,
@@ -75,15 +76,19 @@ class KindReport:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """Result of comparing all kinds; ``pending`` entries of the outbox may cause differences."""
+    """Result of comparing all kinds; ``pending`` entries of the outbox may cause differences.
+
+    :param own_graph: whether the graph was projected from this record
+    """
 
     kinds: tuple[KindReport, ...]
     pending: Lag
+    own_graph: bool
 
     @property
     def equal(self) -> bool:
         """Whether the graph agrees with the record on every kind."""
-        return all(kind.equal for kind in self.kinds)
+        return self.own_graph and all(kind.equal for kind in self.kinds)
 
 
 @dataclass(slots=True)
@@ -129,11 +134,12 @@ def verify(
         driver.session(database=database, default_access_mode=neo4j.READ_ACCESS) as session,
     ):
         pending = lag_of(record)
+        own_graph = record_checkpoint(record).agrees(graph_checkpoint(session))
         for number, kind in enumerate(kinds):
             if progress is not None:
                 progress(kind.label, number, len(kinds))
             reports.append(_compare(kind, record, session))
-    return VerifyReport(tuple(reports), pending)
+    return VerifyReport(tuple(reports), pending, own_graph)
 
 
 def _compare(kind: ProjectedElement, record: Connection, session: neo4j.Session) -> KindReport:

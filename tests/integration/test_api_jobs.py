@@ -28,11 +28,10 @@ from procrastinate import periodic, utils
 from sqlalchemy import Engine, text
 
 from api.jobs import upkeep as upkeep_module
-from api.jobs.queue import Queue, QueueJob, QueueName
+from api.jobs.queue import PROJECT, PROJECT_SOON, Queue, QueueJob, QueueName
 from api.jobs.request_run import MAX_ATTEMPTS
 from api.jobs.schedules import keep_scheduling, scheduled_tasks, schedules
 from api.jobs.upkeep import prune, return_stalled, return_stalled_once
-from api.jobs.uploads import PROJECT, PROJECT_SOON
 from api.jobs.worker import _RunningWorker, queue_app
 from api.jobs.worker_context import JobTimeouts, WorkerContext, guard
 from api.server.supervisor import keeping_stores

@@ -107,7 +107,7 @@ def test_rates_recorded_before_there_were_units_are_in_flop_per_s(
     project(empty)
     answer(empty, "MATCH (o:Observation) REMOVE o.unit")
     replace_steps(empty.driver, empty.database, _steps_before(empty, "0003"))
-    assert states(empty)[1].pending == ("0003", "0004", "0005", "0006", "0007")
+    assert states(empty)[1].pending == ("0003", "0004", "0005", "0006", "0007", "0008")
     migrate.migrate(empty)
     assert verified(empty).equal
     found = answer(empty, "MATCH (o:Observation) RETURN o.unit AS unit, count(o.rate), count(o)")
