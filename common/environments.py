@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -63,7 +64,7 @@ _PYTHON = re.compile(r"(?:(cpython|python|cp|pypy|pp)[-@]?)?(3)\.(\d{1,2})(?:\.(
 def python_named(text: str) -> tuple[str, str, bool]:
     """Implementation, full version, and whether it is free-threaded.
 
-    :raises InvalidArgument: if the name is unknown
+    :raises InvalidArgument: if the name is unknown, or nobody has this Python yet
     """
     name = _PYTHON.fullmatch(text.strip().lower())
     if name is None:
@@ -78,7 +79,27 @@ def python_named(text: str) -> tuple[str, str, bool]:
         raise InvalidArgument(
             f"Python {text!r}: only CPython from 3.13 on has free-threaded builds"
         )
+    _require_begun(text, minor)
     return implementation, f"3.{minor}.{name[4] or 0}", free_threaded
+
+
+def first_release_of(minor: int) -> datetime:
+    """The month in which a minor version of Python 3 is first released (PEP 602).
+
+    >>> first_release_of(13).date().isoformat()
+    '2024-10-01'
+    """
+    return datetime(2011 + min(minor, 100), 10, 1, tzinfo=UTC)
+
+
+def _require_begun(text: str, minor: int) -> None:
+    """:raises InvalidArgument: if the development of this Python has not begun"""
+    released = first_release_of(minor)
+    if released.year > datetime.now(UTC).year + 1:
+        raise InvalidArgument(
+            f"Python {text!r} does not exist yet: with one minor version a year (PEP 602), 3.{minor}"
+            f" is released in {released.year}"
+        )
 
 
 #: ``os_name``, ``sys_platform``, machine, C library, and version of macOS.

@@ -16,7 +16,7 @@ from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentN
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from common.environments import Environment
+from common.environments import Environment, first_release_of
 from common.errors import InvalidArgument
 from common.packages import Purl, version_of
 from common.redaction import without_secrets
@@ -105,7 +105,7 @@ class CandidateBuilder:
         # Installers compare the release number only: 3.14rc1 and a development build ("3.14+")
         # count as 3.14.
         self._python = Version(Version(environment.python_full_version.rstrip("+")).base_version)
-        self._python_began = first_release_of(self._python)
+        self._python_began = first_release_of(self._python.minor)
         self._holds: dict[tuple[str, str], bool] = {}
         self._admits: dict[str, bool] = {}
         self._fits: dict[tuple[tuple[str, ...], bool | None, bool], Compatibility] = {}
@@ -311,15 +311,6 @@ class CandidateBuilder:
 def has_compiled_wheels(records: Iterable[VersionRecord]) -> bool:
     """Whether a package has a wheel for a particular binary interface of Python."""
     return any(tags.split("-")[1:2] != ["none"] for it in records for tags in it.wheels or ())
-
-
-def first_release_of(python: Version) -> datetime:
-    """The month in which a minor version of Python 3 was first released (PEP 602).
-
-    >>> first_release_of(Version("3.13.2")).date().isoformat()
-    '2024-10-01'
-    """
-    return datetime(2011 + min(python.minor, 100), 10, 1, tzinfo=UTC)
 
 
 @lru_cache(maxsize=16_384)

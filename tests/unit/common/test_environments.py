@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from packaging.markers import Marker, default_environment
 from packaging.tags import parse_tag, sys_tags
@@ -88,6 +90,15 @@ def test_markers_hold_where_they_should(platform: str, marker: str) -> None:
 def test_a_python_that_is_not_understood_is_refused_by_name(python: str) -> None:
     with pytest.raises(InvalidArgument, match="Python"):
         environment(python, "linux_x86_64")
+
+
+def test_a_python_that_nobody_has_yet_is_refused_with_its_year() -> None:
+    with pytest.raises(InvalidArgument, match=r"3\.99 is released in 2110"):
+        environment("3.99", "linux_x86_64")
+    in_development = datetime.now(UTC).year - 2010
+    assert environment(f"3.{in_development}").python_version == f"3.{in_development}"
+    with pytest.raises(InvalidArgument, match="does not exist yet"):
+        environment(f"3.{in_development + 1}")
 
 
 @pytest.mark.parametrize(
