@@ -16,6 +16,8 @@ from common.settings import Settings
 from common.terminal import printable
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from graph.candidates import Candidate
     from graph.snapshot import Snapshot
 
@@ -41,28 +43,32 @@ def closure(
 ) -> None:
     """Show all direct and transitive dependencies of requirements.
 
-    Candidates are the versions that the adviser can choose from. The number of excluded versions is
-    shown by reason. Exit code 1 if a requirement has no candidate.
+    The graph is brought up to date first. Candidates are the versions that the adviser can choose
+    from. The number of excluded versions is shown by reason. Exit code 1 if a requirement has no
+    candidate.
     """
+    from cli.graph_lag import catch_up_graph
     from common.environments import environment
     from graph.candidate_builder import roots_of
     from graph.engine import GRAPH
     from graph.migrate import migrated_stores
+    from graph.record.indexes import troubles_of
     from graph.snapshot_reader import load_snapshot
     from graph.watchdog import watchdog
 
     settings: Settings = context.obj
     target = environment(python, platform, cuda)
     roots_of(requirements, target)  # refuse malformed requirements before a store is opened
-    with (
-        watchdog(GRAPH, settings.query_timeout_s * 2),
-        migrated_stores(settings, relational=False) as stores,
-    ):
+    with migrated_stores(settings) as stores:
+        catch_up_graph(stores)
         began = time.perf_counter()
-        snapshot = load_snapshot(stores.driver, requirements, target, database=stores.database)
+        with watchdog(GRAPH, settings.query_timeout_s * 2):
+            snapshot = load_snapshot(stores.driver, requirements, target, database=stores.database)
         elapsed_s = time.perf_counter() - began
-    troubles, unmet = _troubles(settings, snapshot.missing), _unmet(snapshot)
-    unread = _unread_counts(settings, snapshot.packages)
+        with stores.engine.connect() as connection:
+            troubles = troubles_of(connection, snapshot.missing)
+            unread = _unread_counts(connection, snapshot.packages)
+    unmet = _unmet(snapshot)
     if as_json:
         print_json(summary(snapshot, elapsed_s, {**troubles, **unmet}, unread))
     else:
@@ -115,45 +121,14 @@ def _unmet(snapshot: Snapshot) -> dict[str, str]:
     return reasons
 
 
-def _troubles(settings: Settings, missing: Collection[str]) -> dict[str, str]:
-    """Return why packages are missing; empty if PostgreSQL does not answer."""
-    if not missing:
-        return {}
-    from common.errors import ProjectError
-    from graph.engine import relational_errors
-    from graph.migrate import migrated_stores
-    from graph.record.indexes import troubles_of
-
-    try:
-        with (
-            migrated_stores(settings, graph=False) as stores,
-            relational_errors(settings),
-            stores.engine.connect() as connection,
-        ):
-            return troubles_of(connection, missing)
-    except ProjectError:
-        return {}
-
-
-def _unread_counts(settings: Settings, names: Collection[str]) -> dict[str, int]:
+def _unread_counts(connection: Connection, names: Collection[str]) -> dict[str, int]:
     """Return the number of versions that indexes list and nobody has read, by package.
 
-    Packages without such versions are left out. Empty if PostgreSQL does not answer.
+    Packages without such versions are left out.
     """
-    from common.errors import ProjectError
-    from graph.engine import relational_errors
-    from graph.migrate import migrated_stores
     from graph.record.release_queries import unread_of
 
-    try:
-        with (
-            migrated_stores(settings, graph=False) as stores,
-            relational_errors(settings),
-            stores.engine.connect() as connection,
-        ):
-            unread = unread_of(connection, sorted(names))
-    except ProjectError:
-        return {}
+    unread = unread_of(connection, sorted(names))
     counts = {name: sum(map(len, indexes.values())) for name, indexes in unread.items()}
     return {name: count for name, count in sorted(counts.items()) if count}
 

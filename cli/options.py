@@ -410,11 +410,24 @@ def read_over_indexes(
         click.echo(printable(f"not built: {name} {version}: {reason}"), err=True)
     for warning in resolution.warnings:
         click.echo(printable(f"warning: {warning}"), err=True)
-    for name, reason in resolution.unmet().items():
-        click.echo(printable(f"still missing: {name}: {reason}"), err=True)
+    _print_unmet(stores, resolution)
     for reason in dict.fromkeys(it.reason for it in resolution.listed.absences.values()):
         click.echo(f"hint: {_REMEDIES[reason]}", err=True)
     return result
+
+
+def _print_unmet(stores: Stores, resolution: IndexResolution) -> None:
+    """Print why the indexes cannot provide what is required, with suggestions for unknown names."""
+    from graph.record.indexes import with_suggestions
+
+    reasons, absences = resolution.unmet(), resolution.listed.absences
+    if not reasons:
+        return
+    unknown = {name for name, it in absences.items() if it.reason == "not_found"}
+    with stores.engine.connect() as connection:
+        reasons = with_suggestions(connection, reasons, unknown)
+    for name, reason in reasons.items():
+        click.echo(printable(f"still missing: {name}: {reason}"), err=True)
 
 
 def _print_silence(stores: Stores, error: IndexesSilent) -> None:

@@ -97,8 +97,8 @@ def _require_begun(text: str, minor: int) -> None:
     released = first_release_of(minor)
     if released.year > datetime.now(UTC).year + 1:
         raise InvalidArgument(
-            f"Python {text!r} does not exist yet: with one minor version a year (PEP 602), 3.{minor}"
-            f" is released in {released.year}"
+            f"Python {text!r} does not exist yet: with one minor version a year (PEP 602),"
+            f" 3.{minor} is released in {released.year}"
         )
 
 

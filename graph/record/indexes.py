@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -286,6 +286,8 @@ def answers_about(connection: Connection, name: str) -> tuple[IndexAnswer, ...]:
     return tuple(answers_of(connection, [name]).values())
 
 
+#: Similarity of two names, from 0 to 1, from which one is suggested instead of the other.
+_SIMILARITY = 0.75
 #: Stored kinds of events.
 KINDS = (
     "new_release", "removed", "yanked", "unyanked", "new_files", "changed_requirements",
@@ -341,11 +343,32 @@ _RECORDED_EVENTS = select(
 ).order_by(PackageEvent.event_id.desc())
 
 
+def with_suggestions(
+    connection: Connection, reasons: Mapping[str, str], unknown: Collection[str]
+) -> dict[str, str]:
+    """Reasons by package, with the most similar known name for names that no index has.
+
+    Only names of which an index gave a page are suggested.
+
+    :param unknown: the names that no index has
+    """
+    from difflib import get_close_matches
+
+    row, suggested = IndexProject, dict(reasons)
+    for name in reasons.keys() & unknown:
+        similar_length = func.length(row.name).between(len(name) - 2, len(name) + 2)
+        query = select(row.name).where(row.state == "known", similar_length).distinct()
+        known = sorted(connection.scalars(query))
+        if close := get_close_matches(name, known, 1, _SIMILARITY):
+            suggested[name] += f" (did you mean {close[0]}?)"
+    return suggested
+
+
 def troubles_of(connection: Connection, names: Collection[str]) -> dict[str, str]:
     """Messages, by package name, that explain why the graph has no release of the package."""
     troubles: dict[str, list[str]] = {}
-    unknown = without_releases(connection, names)
-    for (index, name), answer in answers_of(connection, names).items():
+    unknown, answers = without_releases(connection, names), answers_of(connection, names)
+    for (index, name), answer in answers.items():
         match answer.state:
             case "missing":
                 text = f"{index} does not have it"
@@ -356,4 +379,5 @@ def troubles_of(connection: Connection, names: Collection[str]) -> dict[str, str
             case _:
                 text = f"{index} did not return its page: {answer.trouble}"
         troubles.setdefault(name, []).append(text)
-    return {name: "; ".join(dict.fromkeys(texts)) for name, texts in troubles.items()}
+    reasons = {name: "; ".join(dict.fromkeys(texts)) for name, texts in troubles.items()}
+    return with_suggestions(connection, reasons, unknown)

@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from sqlalchemy import Engine, text
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import verify
+from graph.record.releases import ReleaseDelivery, add_releases
+from tests.factories.releases import release
 from tests.services.commands import ROOT, THOTH, row_counts, thoth, thoth_json, variables
 from tests.services.index import Index, package_index, status
 from tests.services.ports import closed_port
@@ -226,6 +229,29 @@ def test_a_closure_names_all_misspelt_extras(stores: Stores, index: Index) -> No
     )
     assert (answer["unmet"], answer["troubles"]) == (["web"], {"web": reason})
     assert thoth(settings, "packages", "closure", "web[async,dotenv]").returncode == 0
+
+
+def test_a_closure_brings_the_graph_up_to_date(stores: Stores) -> None:
+    delivery = ReleaseDelivery(release(name="kit", version="1.0"), "test", None)
+    with stores.engine.begin() as connection:
+        add_releases(connection, stores.settings, [delivery])
+    (kit,) = thoth_json(stores.settings, "packages", "closure", "kit")["packages"]
+    assert kit["candidates"] == ["1.0"]
+
+
+def test_a_misspelt_package_is_told_with_the_similar_name(
+    stores: Stores, index: Index, tmp_path: Path
+) -> None:
+    settings, there = stores.settings, at(index)
+    thoth(settings, "packages", "add", "app", "--index", "local", **there)
+    (tmp_path / "requirements.in").write_text("appp\n", encoding="utf-8")
+    done = thoth(settings, "advise", str(tmp_path), "--index", "local", **there)
+    message = "appp: local does not have it (did you mean app?)"
+    assert (done.returncode, f"still missing: {message}\n" in done.stderr) == (1, True)
+    thoth(settings, "packages", "add", "appp", "--index", "local", **there)
+    shown = thoth(settings, "packages", "closure", "appp", "unheard").stdout
+    assert f"missing: {message.replace(':', ',')}\n" in shown
+    assert "missing: unheard, and nothing is known about it\n" in shown
 
 
 def test_releases_that_are_not_in_the_graph_yet_are_not_denied(
