@@ -993,7 +993,7 @@ class SourceSuccessRow(Base):
 
     __tablename__ = "source_successes"
 
-    #: ``inspections``, ``index``, ``advisories`` or ``record``.
+    #: A constant of :mod:`graph.record.source_successes`.
     kind: ColumnElement[str] = column(primary_key=True)
     source: ColumnElement[str] = column(primary_key=True)
     succeeded_at: ColumnElement[datetime]

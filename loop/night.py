@@ -30,6 +30,7 @@ from graph.record.loop import (
     open_night,
     steps_of,
 )
+from graph.record.source_successes import LOOP, add_successes, set_sources
 from graph.record.watches import set_closure, watches
 from ingest.crawl.closure import WantedPackage
 from ingest.crawl.crawl_request import CrawlBounds
@@ -128,6 +129,9 @@ def run_night(
         with stores.engine.begin() as connection:
             state = "finished" if problem is None else "failed"
             end_night(connection, night.night, state, problem)
+            set_sources(connection, LOOP, ["loop"])
+            if problem is None:
+                add_successes(connection, LOOP, ["loop"])
             steps = steps_of(connection, night.night)
     order = list(STEPS)
     return NightReport(

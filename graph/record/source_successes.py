@@ -14,8 +14,9 @@ from graph.tables import SourceSuccessRow
 
 #: Kinds of sources.
 INSPECTIONS, INDEX, ADVISORIES = "inspections", "index", "advisories"
-#: The record was compared with its documents, and the graph with the record.
-RECORD, GRAPH = "record", "graph"
+#: The record was compared with its documents, the graph with the record, and a night of the loop
+#: finished.
+RECORD, GRAPH, LOOP = "record", "graph", "loop"
 #: Time of a source that was never read completely.
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
