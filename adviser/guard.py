@@ -6,7 +6,7 @@ This is the part of ``thoth guard`` that does no I/O.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from adviser.explain import VersionChange
@@ -314,6 +314,21 @@ def _missing_metadata(after: _Side, changes: Iterable[VersionChange]) -> Iterato
         reason = known.message if known is not None else "its metadata was not read"
         remedy = f"thoth packages add '{name}=={version}'" if unread else None
         yield MissingKnowledge(MissingKind.METADATA, name, f"{name} {version}: {reason}", remedy)
+
+
+def with_reasons(upgrade: GuardResult, unmet: Mapping[str, str]) -> GuardResult:
+    """The result with reasons instead of remedies for metadata that no index can provide.
+
+    :param unmet: the reasons by package
+    """
+
+    def explained(gap: MissingKnowledge) -> MissingKnowledge:
+        reason = unmet.get(gap.package or "") if gap.kind is MissingKind.METADATA else None
+        if reason is None:
+            return gap
+        return replace(gap, message=f"{gap.package}: {reason}", remedy=None)
+
+    return replace(upgrade, missing=tuple(map(explained, upgrade.missing)))
 
 
 def _missing_advisories(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -24,6 +23,7 @@ from cli.options import (
 from common.settings import Settings
 
 if TYPE_CHECKING:
+    from adviser.answering.index_resolution import IndexResolution
     from adviser.guard import (
         GuardResult,
         MissingKnowledge,
@@ -104,6 +104,7 @@ def guard(
         lacks_metadata,
         request_of_locks,
     )
+    from adviser.guard import with_reasons
     from adviser.reports.serialization import claim_document, plain
     from adviser.scoring.verdicts import family_document
     from cli.graph_lag import catch_up_graph
@@ -128,8 +129,8 @@ def guard(
             fetch is None and settings.fetch_missing and lacks_metadata(upgrade)
         ):
             request = request_of_locks(settings, locks, where)
-            _read_versions(stores, request, changed_versions(before, after))
-            upgrade, fetch = compare(), True
+            unmet = _read_versions(stores, request, changed_versions(before, after))
+            upgrade, fetch = with_reasons(compare(), unmet), True
     print_note(hardware.note)
     if as_json:
         claims = {
@@ -150,15 +151,25 @@ def guard(
     context.exit(0 if allow_unknown and code == _CODES["unknown"] else code)
 
 
-def _read_versions(stores: Stores, request: StackRequest, versions: Sequence[Dependency]) -> None:
-    """Read the metadata of versions from the indexes into the record and the graph."""
+def _read_versions(
+    stores: Stores, request: StackRequest, versions: Sequence[Dependency]
+) -> Mapping[str, str]:
+    """Read the metadata of versions from the indexes into the record and the graph.
+
+    :returns: why the indexes cannot provide a version, by package
+    """
     from adviser.advise import in_this_process
+    from graph.candidates import IndexesSilent
     from graph.projection import sync
 
-    read = methodcaller("read_versions", versions)
-    read_over_indexes(stores, request, read, in_this_process, versions)
+    async def read(resolution: IndexResolution) -> Mapping[str, str]:
+        await resolution.read_versions(versions)
+        return resolution.unmet()
+
+    unmet = read_over_indexes(stores, request, read, in_this_process, versions)
     # Locks are compared by the graph.
     sync(stores.engine, stores.driver, database=stores.database)
+    return {} if isinstance(unmet, IndexesSilent) else unmet
 
 
 def _lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:

@@ -152,6 +152,21 @@ def test_the_changed_versions_are_read_and_nothing_else(
     assert kinds(done) == kinds(again) == ["advisories"]
 
 
+def test_a_version_that_no_index_has_is_told_without_a_remedy(
+    measured: Stores, tmp_path: Path
+) -> None:
+    old, new = tmp_path / "old.txt", tmp_path / "new.txt"
+    old.write_text("numpy==2.0.0\n", encoding="utf-8")
+    new.write_text("numpy==2.9.9\nmisspelt==1\n", encoding="utf-8")
+    with package_index(protected=False, json=True) as index:
+        index.add_wheel("numpy", "2.0.0")
+        done = guard(measured, str(old), str(new), PACKAGE_INDEXES=f"pypi={index.url}")
+    assert done.returncode == 4
+    assert "missing: misspelt: pypi does not have it\n" in done.stdout
+    assert "missing: numpy: pypi has no version that is numpy==2.9.9\n" in done.stdout
+    assert "packages add" not in done.stdout
+
+
 def test_offline_no_index_is_asked(measured: Stores, locks: tuple[str, str]) -> None:
     with package_index(protected=False, json=True) as index:
         index.add_wheel("numpy", "2.1.0")
