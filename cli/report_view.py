@@ -19,6 +19,8 @@ _MOST_MEASUREMENTS, _MOST_VULNERABILITIES = 2, 2
 _MOST_DIFFERENCES = 10
 #: Missing packages that have a line of their own; if there are more, one line counts them.
 _MOST_MISSING = 5
+#: Characters of a name with extras before the next extra takes a new line.
+_NAME_WIDTH = 36
 _SCORE_EXPLAINED = (
     "The score is the sum of the contributions, at most 0. Penalties contribute weight × value. "
     "Others contribute weight × (value - value of the package's best version), so the best "
@@ -111,13 +113,25 @@ def packages_table(product: Mapping[str, Any], title: str = "") -> Table:
         if "package_name" in note and (note["type"] != "INFO" or note.get("code") in _ROW_NOTES):
             notes.setdefault(note["package_name"], []).append(note["message"])
     for package in product["packages"]:
-        extras = f"[{','.join(package['extras'])}]" if package["extras"] else ""
         reason = "; ".join([_why(package["why"]), *notes.get(package["name"], ())])
         changed = yours_known and package["yours"] != package["version"]
         yours = [package["yours"] or "–"] if yours_known else []
         advised = Styled(package["version"], "bold" if changed else "")
-        table.add(package["name"] + extras, *yours, advised, shown(reason))
+        table.add(_name(package), *yours, advised, shown(reason))
     return table
+
+
+def _name(package: Mapping[str, Any]) -> str:
+    """The name with its extras; many extras take several lines, so that the reasons have room."""
+    if not package["extras"]:
+        return str(package["name"])
+    lines = [f"{package['name']}["]
+    for number, extra in enumerate(package["extras"]):
+        text = extra if number == len(package["extras"]) - 1 else f"{extra},"
+        if number and len(lines[-1]) + len(text) > _NAME_WIDTH:
+            lines.append("  ")
+        lines[-1] += text
+    return "\n".join(lines) + "]"
 
 
 def criteria_table(product: Mapping[str, Any]) -> Table:

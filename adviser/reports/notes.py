@@ -404,7 +404,11 @@ def _builds(advice: Advice) -> Iterator[ReportNote]:
         )
         if newest is not None:
             message = f"{name} {newest} says what it requires only after a build: "
-            message += "`thoth advise --build` builds its metadata in a sandbox"
+            target = advice.request.environment
+            message += (
+                "`thoth advise --build` builds its metadata in a sandbox, on a machine with Python"
+                f" {target.python_version} and {target.sys_platform} {target.platform_machine}"
+            )
             yield ReportNote(NoteCode.BUILD, NoteLevel.WARNING, message, name, newest)
 
 

@@ -13,6 +13,7 @@ from adviser.advise import advise
 from cli.report_view import (
     certificate_line,
     coverage_lines,
+    packages_table,
     print_report,
 )
 from graph.candidates import KnownVulnerability
@@ -35,6 +36,15 @@ def test_a_row_has_yours_advised_and_why() -> None:
     assert "tool 1.0 requires core<2" in row
     (row,) = [line for line in text.splitlines() if line.startswith("web")]
     assert row.split()[:3] == ["web", "1.0", "2.0"]
+
+
+def test_many_extras_take_lines_of_their_own() -> None:
+    extras = ["cublas", "cudart", "cufft", "cufile", "cupti", "curand"]
+    product = report_of(advised(asked("web\n")))["result"]["report"]["products"][0]
+    (web, *_) = (it for it in product["packages"] if it["name"] == "web")
+    table = packages_table({**product, "packages": [{**web, "extras": extras}]})
+    (row,) = table.rows
+    assert row[0] == "web[cublas,cudart,cufft,cufile,\n  cupti,curand]"
 
 
 def test_a_criterion_that_rounds_to_zero_is_shown_as_zero() -> None:
