@@ -20,6 +20,7 @@ from graph.engine import relational_errors
 from graph.record import analyses
 from graph.record.analyses import AnalysisState
 from graph.record.documents import UPLOAD, forget_body, forget_documents
+from graph.record.postgresql_helpers import AdvisoryLock, shares_lock
 from graph.record.retention import forget_analyses, forget_events, forget_writes
 
 #: A worker without a heartbeat for this long is dead, and its jobs return to the queue, s.
@@ -185,6 +186,9 @@ def _in_batches(
     for _ in range(MOST_BATCHES):
         try:
             with worker.service.writing() as connection:
+                if not shares_lock(connection, AdvisoryLock.BACKUP):
+                    _LOG.info("deletion_put_off", extra={"what": what})
+                    break  # a backup reads the documents
                 count, gone = forget(connection)
         except IntegrityError:
             # A concurrent transaction referred to a row of the batch.

@@ -130,7 +130,7 @@ def _require_own_graph(
     if not may_rebuild:
         raise GraphMismatch
     logger.warning("graph_rebuilt", extra={"cause": str(GraphMismatch())})
-    _enqueue_everything(connection)
+    enqueue_everything(connection)
     connection.commit()
 
 
@@ -198,11 +198,12 @@ def rebuild(
     Both steps are entries of the outbox, so after an interruption the next :func:`sync` continues.
     """
     with relational_errors(), engine.begin() as connection:
-        _enqueue_everything(connection)
+        enqueue_everything(connection)
     return sync(engine, driver, batch=batch, progress=progress, database=database, wait_s=wait_s)
 
 
-def _enqueue_everything(connection: Connection) -> None:
+def enqueue_everything(connection: Connection) -> None:
+    """Replace the outbox by entries that build the whole graph; the caller owns the transaction."""
     # Waits for writers of the outbox and blocks new ones: an entry that is committed later but
     # has a lower number than the rebuild would be lost.
     connection.execute(text("LOCK TABLE outbox IN SHARE ROW EXCLUSIVE MODE"))

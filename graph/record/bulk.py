@@ -149,11 +149,15 @@ def copy_rows(
         buffer.write("\t".join(fields))
         buffer.write("\n")
     buffer.seek(0)
+    copy_expert(connection, f"COPY {target} ({', '.join(columns)}) FROM STDIN", buffer)
+
+
+def copy_expert(connection: Connection, statement: str, file: Any) -> None:
+    """Run a COPY statement from or to a file, in the transaction of ``connection``."""
     # SQLAlchemy does not support COPY, the DBAPI connection does.
     cursor: Any = connection.connection.cursor()
-    statement = f"COPY {target} ({', '.join(columns)}) FROM STDIN"
     try:
-        cursor.copy_expert(statement, buffer)
+        cursor.copy_expert(statement, file, 1 << 16)
     except connection.dialect.loaded_dbapi.Error as error:
         # The driver's error bypasses SQLAlchemy, so it is wrapped here.
         raise DBAPIError.instance(

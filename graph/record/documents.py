@@ -112,6 +112,15 @@ def store_body(
         return StoredBody(packed, None)
     location = _location(document_id)
     before()
+    store_packed(settings, location, packed)
+    return StoredBody(None, location)
+
+
+def store_packed(settings: Settings, location: str, packed: bytes) -> None:
+    """Write a compressed body to the document store.
+
+    :raises StoreUnavailable: if the document store cannot be written
+    """
     try:
         filesystem, path = _file_system_of(_url(settings, location))
         filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
@@ -121,7 +130,6 @@ def store_body(
         filesystem.mv(temporary, path)
     except Exception as error:
         raise _unavailable(error) from error
-    return StoredBody(None, location)
 
 
 def body_of(connection: Connection, settings: Settings, document_id: str) -> bytes | None:
@@ -141,7 +149,7 @@ def unpacked_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
     :raises DamagedDocument: if the stored body does not match
     :raises StoreUnavailable: if the document store cannot be read
     """
-    packed = row.body if row.body is not None else _stored_body(settings, row)
+    packed = row.body if row.body is not None else packed_body(settings, row)
     try:
         # Checked first, because decompression allocates the size in the frame.
         if zstandard.frame_content_size(packed) != row.size_bytes:
@@ -154,8 +162,13 @@ def unpacked_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
     return body
 
 
-def _stored_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
-    """The compressed body in the document store."""
+def packed_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
+    """The compressed body in the document store, unchecked.
+
+    :param row: has ``document_id`` and ``location``
+    :raises DamagedDocument: if the document store does not have it
+    :raises StoreUnavailable: if the document store cannot be read
+    """
     # A location that was tampered with could point to any file.
     if row.location != _location(row.document_id):
         raise DamagedDocument(row.document_id, "its recorded location is wrong")

@@ -88,6 +88,8 @@ class AdvisoryLock(IntEnum):
     CHANGES = 0x6368616E
     #: Held by the only process that projects.
     PROJECTION = 0x70726F6A
+    #: Held by a backup, and shared by transactions that delete documents.
+    BACKUP = 0x6261636B
     #: Held by a process that migrates; spells "thoth".
     MIGRATION = 0x74686F7468
 
@@ -96,6 +98,12 @@ def lock_transaction(connection: Connection, lock: AdvisoryLock, *, shared: bool
     """Hold an advisory lock until the transaction ends; one query, even if already held."""
     function = func.pg_advisory_xact_lock_shared if shared else func.pg_advisory_xact_lock
     connection.execute(select(function(lock.value)))
+
+
+def shares_lock(connection: Connection, lock: AdvisoryLock) -> bool:
+    """Share an advisory lock until the transaction ends, unless somebody holds it alone."""
+    shared = select(func.pg_try_advisory_xact_lock_shared(lock.value))
+    return bool(connection.scalar(shared))
 
 
 def lock_name(

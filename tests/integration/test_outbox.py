@@ -21,7 +21,7 @@ from graph.projection import catch_up, lag
 from graph.projection.outbox import only_projector
 from graph.projection.packages import create_versions
 from graph.projection.registry import PROJECTED, ProjectedKind, Projector
-from graph.projection.sync import _enqueue_everything
+from graph.projection.sync import enqueue_everything
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.snapshot import Snapshot
 from graph.snapshot_reader import is_current, load_snapshot
@@ -239,7 +239,7 @@ def test_a_rebuild_that_is_asked_for_while_packages_are_projected_follows(
         if not asked:
             asked.append(1)
             with stores.engine.begin() as other:
-                _enqueue_everything(other)
+                enqueue_everything(other)
         following(connection, session, keys)
 
     monkeypatch.setitem(PROJECTED, "package", ProjectedKind(None, ask_for_rebuild))

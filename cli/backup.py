@@ -1,0 +1,111 @@
+"""``thoth backup`` and ``thoth restore``: one file with everything that cannot be rebuilt."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from cli.console import counted, print_json, progress_bars
+from cli.options import NamedPath, as_json_option
+from common.settings import Settings
+
+_FAILED, _INCOMPLETE = 1, 6
+_COPYING = "Copying"
+
+
+@click.command()
+@click.argument("file", type=NamedPath(path_type=Path))
+@as_json_option
+@click.pass_obj
+def backup(settings: Settings, file: Path, as_json: bool) -> int:
+    """Write a backup of the record and its documents to a new FILE.
+
+    The service may go on working: all rows are of one moment. The file holds the digests of tokens
+    and the settings without secrets; only its owner may read it. Exit code 6 if the document store
+    lacks documents that the record names.
+    """
+    from graph.backup.creation import create_backup
+    from graph.migrate import migrated_stores
+
+    with (
+        migrated_stores(settings, graph=False) as stores,
+        progress_bars(_COPYING, hidden=as_json) as bars,
+    ):
+        manifest = create_backup(
+            settings,
+            stores.engine,
+            file,
+            lambda part, done, total: bars.update(_COPYING, done, total, description=part),
+        )
+    size_bytes = file.stat().st_size
+    rows = sum(part.rows for part in manifest.tables.values())
+    documents, missing = manifest.documents.count, manifest.missing_documents
+    if as_json:
+        print_json({
+            "file": str(file), "size_bytes": size_bytes, "rows": rows, "documents": documents,
+            "missing_documents": missing, "schema": manifest.schema,
+            "created_at": manifest.created_at,
+        })  # fmt: skip
+    else:
+        content = f"{counted(rows, 'row')} of {counted(len(manifest.tables), 'table')}"
+        click.echo(f"{file}: {content}, {counted(documents, 'document')} of the document store")
+        click.echo(f"{size_bytes / 1e6:,.1f} MB, schema {manifest.schema}")
+        if missing:
+            lost = counted(missing, "document")
+            click.echo(f"{lost} missing: `thoth record verify` names them", err=True)
+    return _INCOMPLETE if missing else 0
+
+
+@click.command()
+@click.argument("file", type=NamedPath(exists=True, dir_okay=False, path_type=Path))
+@as_json_option
+@click.pass_obj
+def restore(settings: Settings, file: Path, as_json: bool) -> int:
+    """Restore a backup into empty stores.
+
+    The digests in FILE are compared before anything is written. A backup of an earlier version is
+    migrated. Then the graph is built, and both stores are verified, as by `thoth record verify` and
+    `thoth graph verify`. Exit code 1 if they differ.
+    """
+    from graph.backup.archive import Archive
+    from graph.backup.restoration import restore_backup
+    from graph.engine import open_stores
+    from graph.projection import sync, verify
+    from graph.verification.run import verify_record
+
+    with progress_bars(hidden=as_json) as bars:
+        archive = Archive(file, lambda done, total: bars.update("Reading", done, total))
+        with open_stores(settings) as stores:
+            manifest = restore_backup(
+                stores,
+                archive,
+                lambda part, done, total: bars.update(_COPYING, done, total, description=part),
+            )
+            projected = sync(
+                stores.engine,
+                stores.driver,
+                progress=lambda done, total: bars.update("Projecting", done, total),
+                database=stores.database,
+            )
+            record = verify_record(
+                settings,
+                stores.engine,
+                progress=lambda done, total: bars.update("Comparing documents", done, total),
+            )
+            graph = verify(stores.engine, stores.driver, database=stores.database)
+    rows = sum(part.rows for part in manifest.tables.values())
+    equal = record.equal and graph.equal
+    if as_json:
+        print_json({
+            "rows": rows, "documents": manifest.documents.count,
+            "created_at": manifest.created_at, "projected": projected.entries,
+            "record": record.as_json(), "graph": {"equal": graph.equal, **asdict(graph)},
+        })  # fmt: skip
+        return 0 if equal else _FAILED
+    click.echo(f"{counted(rows, 'row')} and {counted(manifest.documents.count, 'document')}")
+    click.echo(f"of {manifest.created_at}, by version {manifest.version}")
+    click.echo(f"record: {'equal' if record.equal else 'differs, see `thoth record verify`'}")
+    click.echo(f"graph: {'equal' if graph.equal else 'differs, see `thoth graph verify`'}")
+    return 0 if equal else _FAILED

@@ -1,0 +1,286 @@
+"""The file format of a backup: a tar archive of compressed tables, documents and a manifest.
+
+::
+
+    record/TABLE/000001.copy.zst   rows as ``COPY TABLE TO STDOUT`` prints them
+    document-store/AB/ABCD….json.zst   compressed bodies, under the same names
+    manifest.json                      the last member, with the SHA-256 of everything before it
+
+``tar`` and ``zstd`` read it. Neither writing nor reading takes memory that grows with the record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import zstandard
+
+from common.errors import InvalidArgument
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+#: Rows of a table are compressed together up to this size, in bytes.
+CHUNK_BYTES = 8 * 2**20
+#: A manifest has a line or two for each table.
+_LONGEST_MANIFEST = 4 * 2**20
+
+_ROWS = re.compile(r"record/(?P<name>[a-z_]+)/\d{6,}\.copy\.zst")
+_DOCUMENT = re.compile(r"document-store/(?P<name>[0-9a-f]{2}/[\w-]+\.json\.zst)")
+_DOCUMENTS = "document-store"
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """The rows of a table in an archive; the digest covers their compressed form."""
+
+    columns: tuple[str, ...]
+    rows: int
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentsPart:
+    """All bodies from the document store; the digest covers names and bodies, in order."""
+
+    count: int
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an archive holds.
+
+    :param created_at: time of the snapshot, in ISO 8601
+    :param version: of the program that wrote the archive
+    :param schema: revision of PostgreSQL's schema
+    :param missing_documents: bodies that the document store did not have
+    :param sequences: last value of each sequence
+    :param settings: of the installation, without secrets; for people, never read again
+    """
+
+    created_at: str
+    version: str
+    schema: str
+    postgresql: str
+    tables: Mapping[str, TablePart]
+    documents: DocumentsPart
+    missing_documents: int
+    sequences: Mapping[str, int]
+    settings: Mapping[str, Any]
+    format: int = FORMAT
+
+
+class ArchiveWriter:
+    """Writes an archive. Call :meth:`finish` last."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._tar = tarfile.open(fileobj=file, mode="w|", format=tarfile.PAX_FORMAT)  # noqa: SIM115
+        self._documents = _Digest()
+        self.tables: dict[str, TablePart] = {}
+
+    def table(self, name: str, columns: tuple[str, ...]) -> TableWriter:
+        """Begin a table; call its ``finish`` before anything else is written."""
+        return TableWriter(self, name, columns)
+
+    def document(self, location: str, packed: bytes) -> None:
+        """Add a body from the document store."""
+        self._documents.add(location.encode() + b"\n", packed)
+        self.add_member(f"{_DOCUMENTS}/{location}", packed)
+
+    @property
+    def documents(self) -> DocumentsPart:
+        """The bodies so far."""
+        return self._documents.part
+
+    def finish(self, manifest: Manifest) -> None:
+        """Write the manifest and the end of the archive."""
+        text = json.dumps(asdict(manifest), indent=1, ensure_ascii=False)
+        self.add_member(MANIFEST, text.encode())
+        self._tar.close()
+
+    def add_member(self, name: str, content: bytes) -> None:
+        """Write a member; nothing of it stays in memory."""
+        member = tarfile.TarInfo(name)
+        member.size, member.mode = len(content), 0o600
+        self._tar.addfile(member, io.BytesIO(content))
+        self._tar.members.clear()  # type: ignore[attr-defined]
+
+
+class TableWriter:
+    """Takes the rows of one table, as the driver writes them: a row for each call."""
+
+    def __init__(self, archive: ArchiveWriter, name: str, columns: tuple[str, ...]) -> None:
+        self._archive = archive
+        self._name = name
+        self._columns = columns
+        self._buffer = bytearray()
+        self._digest = _Digest()
+        self._rows = 0
+
+    def write(self, row: bytes) -> int:
+        """Take a row."""
+        self._buffer += row
+        self._rows += 1
+        if len(self._buffer) >= CHUNK_BYTES:
+            self._flush()
+        return len(row)
+
+    def finish(self) -> int:
+        """End the table; return the number of its rows."""
+        if self._buffer:
+            self._flush()
+        whole = self._digest.part
+        part = TablePart(self._columns, self._rows, whole.size_bytes, whole.sha256)
+        self._archive.tables[self._name] = part
+        return self._rows
+
+    def _flush(self) -> None:
+        packed = zstandard.compress(bytes(self._buffer), 3)
+        self._buffer.clear()
+        self._digest.add(packed)
+        number = self._digest.count
+        self._archive.add_member(f"record/{self._name}/{number:06}.copy.zst", packed)
+
+
+@dataclass(slots=True)
+class _Digest:
+    """Number, size and SHA-256 of a sequence of contents."""
+
+    count: int = 0
+    size_bytes: int = 0
+    _sha256: Any = field(default_factory=hashlib.sha256)
+
+    def add(self, *parts: bytes) -> None:
+        for part in parts:
+            self._sha256.update(part)
+        self.size_bytes += len(parts[-1])
+        self.count += 1
+
+    @property
+    def part(self) -> DocumentsPart:
+        return DocumentsPart(self.count, self.size_bytes, self._sha256.hexdigest())
+
+
+class Archive:
+    """A complete archive whose digests were compared with its content.
+
+    :raises InvalidArgument: if anything in the file is missing, damaged or unknown
+    """
+
+    def __init__(self, path: Path, progress: Callable[[int, int], None]) -> None:
+        """:param progress: called with the number of bytes read and their total"""
+        self.path = path
+        total = path.stat().st_size
+        digests: dict[str, _Digest] = {}
+        manifest = None
+        for name, content, offset in self._members():
+            if manifest is not None:
+                raise self._refused(f"{name!r} follows the manifest")
+            if name == MANIFEST:
+                manifest = self._parsed(content)
+            elif rows := _ROWS.fullmatch(name):
+                digests.setdefault(rows["name"], _Digest()).add(content)
+            elif document := _DOCUMENT.fullmatch(name):
+                location = document["name"].encode() + b"\n"
+                digests.setdefault(_DOCUMENTS, _Digest()).add(location, content)
+            else:
+                raise self._refused(f"unknown member {name!r}")
+            progress(offset, total)
+        if manifest is None:
+            raise self._refused("it ends before its manifest: the backup was interrupted")
+        self.manifest = manifest
+        parts: dict[str, TablePart | DocumentsPart] = {**manifest.tables}
+        parts[_DOCUMENTS] = manifest.documents
+        for name in sorted(digests.keys() | parts.keys()):
+            self._compare(name, digests.get(name, _Digest()).part, parts.get(name))
+        progress(total, total)
+
+    def contents(self) -> Iterator[tuple[str, bytes] | tuple[str, RowsFile]]:
+        """The parts in order: name and rows of each table, then location and body of documents.
+
+        Read the rows of a table before the next part.
+        """
+        for kind, members in groupby(self._members(), lambda member: _kind_of(member[0])):
+            if kind == MANIFEST:
+                return
+            if kind != _DOCUMENTS:
+                yield kind, RowsFile(content for _, content, _ in members)
+                continue
+            for name, content, _ in members:
+                yield name.removeprefix(f"{_DOCUMENTS}/"), content
+
+    def _members(self) -> Iterator[tuple[str, bytes, int]]:
+        """Name, content and offset of each member."""
+        try:
+            with tarfile.open(self.path, "r:") as tar:
+                while (member := tar.next()) is not None:
+                    tar.members.clear()  # type: ignore[attr-defined]
+                    content = tar.extractfile(member)
+                    if content is None:
+                        raise self._refused(f"{member.name!r} is not a file")
+                    yield member.name, content.read(), member.offset
+        except (tarfile.TarError, EOFError) as error:
+            raise self._refused(f"it is damaged: {error}") from error
+
+    def _parsed(self, content: bytes) -> Manifest:
+        try:
+            values = json.loads(content[:_LONGEST_MANIFEST])
+            if values.get("format") != FORMAT:
+                raise self._refused(f"format {values.get('format')!r}: this code reads {FORMAT}")
+            tables = {
+                name: TablePart(**{**part, "columns": tuple(part["columns"])})
+                for name, part in values.pop("tables").items()
+            }
+            documents = DocumentsPart(**values.pop("documents"))
+            return Manifest(**values, tables=tables, documents=documents)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self._refused(f"its manifest cannot be read: {error}") from error
+
+    def _compare(
+        self, name: str, read: DocumentsPart, stated: TablePart | DocumentsPart | None
+    ) -> None:
+        if stated is None:
+            raise self._refused(f"{name}: not in the manifest")
+        if (read.size_bytes, read.sha256) != (stated.size_bytes, stated.sha256):
+            raise self._refused(f"{name}: damaged, the SHA-256 differs from the manifest")
+
+    def _refused(self, message: str) -> InvalidArgument:
+        return InvalidArgument(f"{self.path}: {message}", hint="restore another backup")
+
+
+def _kind_of(name: str) -> str:
+    """The table of a member, ``document-store``, or the name of the manifest.
+
+    >>> _kind_of("record/stacks/000001.copy.zst"), _kind_of("document-store/ab/abcd.json.zst")
+    ('stacks', 'document-store')
+    """
+    rows = _ROWS.fullmatch(name)
+    return rows["name"] if rows else name.partition("/")[0]
+
+
+class RowsFile:
+    """The rows of a table as a file, as the driver reads it."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._current = io.BytesIO()
+
+    def read(self, size: int = -1) -> bytes:
+        """At most ``size`` bytes; none at the end."""
+        while not (data := self._current.read(size)):
+            packed = next(self._chunks, None)
+            if packed is None:
+                return b""
+            self._current = io.BytesIO(zstandard.decompress(packed))
+        return data

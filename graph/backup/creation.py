@@ -1,0 +1,177 @@
+"""Writes a backup: everything that one snapshot of PostgreSQL shows, while others write."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from sqlalchemy import Connection, Engine, select, text
+
+from common import __version__
+from common.errors import AlreadyRunning, DamagedDocument, InvalidArgument
+from common.redaction import without_secrets
+from common.settings import Settings
+from graph.backup.archive import ArchiveWriter, Manifest
+from graph.backup.tables import LEFT_OUT, quoted, stored_tables
+from graph.engine import relational_errors
+from graph.migrate import REVISION
+from graph.record.bulk import copy_expert
+from graph.record.documents import packed_body
+from graph.record.postgresql_helpers import AdvisoryLock, session_lock
+from graph.tables import Document
+
+_ABOUT = text("SELECT now() AS at, current_setting('server_version') AS version")
+_SEQUENCES = text(
+    """
+    SELECT sequencename::text AS name, last_value FROM pg_sequences
+    WHERE schemaname = current_schema() AND last_value IS NOT NULL ORDER BY sequencename
+    """
+)
+#: Large tables take longer than any statement of a request.
+_UNLIMITED = (
+    "SET LOCAL statement_timeout = 0",
+    "SET LOCAL idle_in_transaction_session_timeout = 0",
+)
+#: Variables whose values are secrets in whole.
+_SECRET = frozenset({
+    "database_url", "graph_password", "graph_reader_password", "webhooks", "webhook_secrets",
+    "notice_targets",
+})  # fmt: skip
+
+logger = logging.getLogger(__name__)
+
+#: Called with a table or ``document store``, the number of its rows so far and their total, if
+#: known.
+Progress = Callable[[str, int, int | None], None]
+
+
+def create_backup(
+    settings: Settings, engine: Engine, path: Path, progress: Progress = lambda *_: None
+) -> Manifest:
+    """Write the record and the documents that it names into a new file, which only we may read.
+
+    All rows are of one snapshot; writers do not wait. Until the end, no document is deleted: a
+    worker deletes old rows later. The file gets its name when it is complete.
+
+    :raises InvalidArgument: if the file exists, or cannot be written
+    :raises AlreadyRunning: if another backup is running
+    :raises StoreUnavailable: if the document store does not answer
+    """
+    with (
+        relational_errors(settings),
+        session_lock(engine, AdvisoryLock.BACKUP, 0.0) as lock,
+        _new_file(path) as file,
+        engine.connect().execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        ) as connection,
+    ):
+        if lock is None:
+            raise AlreadyRunning("another backup is running, or a worker deletes old rows")
+        for statement in _UNLIMITED:
+            connection.exec_driver_sql(statement)
+        archive = ArchiveWriter(file)
+        about = connection.execute(_ABOUT).one()
+        for name, columns in stored_tables(connection).items():
+            if name not in LEFT_OUT:
+                _copy_table(connection, archive, name, columns, progress)
+        missing = _copy_documents(connection, settings, archive, progress)
+        manifest = Manifest(
+            created_at=about.at.isoformat(),
+            version=__version__,
+            schema=connection.exec_driver_sql(REVISION).scalar_one(),
+            postgresql=about.version,
+            tables=archive.tables,
+            documents=archive.documents,
+            missing_documents=missing,
+            sequences={row.name: row.last_value for row in connection.execute(_SEQUENCES)},
+            settings=public_settings(settings),
+        )
+        archive.finish(manifest)
+    return manifest
+
+
+def public_settings(settings: Settings) -> dict[str, Any]:
+    """The settings by variable, without secrets: passwords, and users and queries of URLs."""
+    return {
+        it.name.upper(): _public(getattr(settings, it.name))
+        for it in fields(settings)
+        if it.name not in _SECRET
+    }
+
+
+def _public(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_public(item) for item in value]
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return without_secrets(str(value))
+
+
+def _copy_table(
+    connection: Connection,
+    archive: ArchiveWriter,
+    name: str,
+    columns: tuple[str, ...],
+    progress: Progress,
+) -> None:
+    progress(name, 0, None)
+    rows = archive.table(name, columns)
+    source = f"{quoted(connection, name)} ({quoted(connection, *columns)})"
+    copy_expert(connection, f"COPY {source} TO STDOUT", rows)
+    count = rows.finish()
+    progress(name, count, count)
+
+
+def _copy_documents(
+    connection: Connection, settings: Settings, archive: ArchiveWriter, progress: Progress
+) -> int:
+    """Copy the bodies that this snapshot names; return how many the document store lacks."""
+    query = (
+        select(Document.document_id, Document.location)
+        .where(Document.location.is_not(None))
+        .order_by(Document.location)
+        .execution_options(yield_per=500)
+    )
+    missing = 0
+    for number, row in enumerate(connection.execute(query), start=1):
+        try:
+            archive.document(row.location, packed_body(settings, row))
+        except DamagedDocument as error:
+            missing += 1
+            logger.warning("document_missing", extra={"error": str(error)})
+        progress("document store", number, None)
+    return missing
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[BinaryIO]:
+    """A file with mode 0600 that gets its name at the end of the block, or disappears.
+
+    :raises InvalidArgument: if there is such a file already, or it cannot be written
+    """
+    if path.exists():
+        raise InvalidArgument(f"{path}: exists", hint="name a new file")
+    try:
+        descriptor, name = tempfile.mkstemp(
+            prefix=f".{path.name}.", suffix=".part", dir=path.parent
+        )
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.rename(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        cause = error.strerror or str(error)
+        raise InvalidArgument(
+            f"{path}: cannot be written: {cause}", hint="name a file on a disk with free space"
+        ) from error

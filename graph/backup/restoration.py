@@ -1,0 +1,151 @@
+"""Restores a backup into empty stores, completely or not at all."""
+
+from __future__ import annotations
+
+import neo4j
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DataError, IntegrityError
+
+from common.errors import InvalidArgument, SchemaMismatch, StoreUnavailable
+from graph.backup.archive import Archive, Manifest, RowsFile
+from graph.backup.creation import Progress
+from graph.backup.tables import FILLED_FROM_THE_START, LEFT_OUT, quoted, stored_tables
+from graph.engine import POSTGRESQL, READ_ACCESS, STATEMENT_TIMEOUT_S, Stores
+from graph.migrate import (
+    IS_MIGRATED,
+    REVISION,
+    alembic_config,
+    known_revisions,
+    migrate_graph,
+)
+from graph.projection.registry import NODES
+from graph.projection.sync import enqueue_everything
+from graph.record.bulk import copy_expert
+from graph.record.documents import store_packed
+from graph.record.postgresql_helpers import AdvisoryLock, session_lock
+
+_SET_SEQUENCE = text(
+    """
+    SELECT setval(pg_class.oid, :value) FROM pg_class
+    WHERE relnamespace = current_schema()::regnamespace AND relkind = 'S' AND relname = :name
+    """
+)
+
+
+def restore_backup(
+    stores: Stores, archive: Archive, progress: Progress = lambda *_: None
+) -> Manifest:
+    """Restore a verified archive. The graph has to be projected afterwards.
+
+    PostgreSQL gets all rows and the newest schema in one transaction. Bodies of documents are
+    written before it commits; if it fails, they are left behind unused, and the next attempt writes
+    them again.
+
+    :param stores: both, opened without migrating their schemas
+    :raises SchemaMismatch: if the archive has a newer schema than this code
+    :raises InvalidArgument: if the record or the graph is not empty, naming what is there
+    """
+    manifest = archive.manifest
+    known = known_revisions()
+    if manifest.schema not in known:
+        raise SchemaMismatch(
+            f"{archive.path}: its schema {manifest.schema} is newer than this code, which knows"
+            f" steps up to {known[-1]}",
+            f"upgrade thoth: the backup is of version {manifest.version}",
+        )
+    with session_lock(stores.engine, AdvisoryLock.MIGRATION, STATEMENT_TIMEOUT_S) as lock:
+        if lock is None:
+            raise StoreUnavailable(
+                POSTGRESQL, "another process is migrating or restoring", "wait for it"
+            )
+        _refuse_graph(stores.driver, stores.database)
+        with stores.engine.begin() as connection:
+            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+            _refuse_rows(connection)
+            _migrate(connection, manifest.schema)
+            _fill(stores, connection, archive, progress)
+            _migrate(connection, known[-1])
+            enqueue_everything(connection)
+        migrate_graph(stores.driver, stores.database)
+    return manifest
+
+
+def _refuse_rows(connection: Connection) -> None:
+    """:raises InvalidArgument: if the record has rows"""
+    tables = stored_tables(connection).keys() - FILLED_FROM_THE_START
+    filled = [
+        name
+        for name in sorted(tables)
+        if connection.exec_driver_sql(
+            f"SELECT EXISTS (SELECT FROM {quoted(connection, name)})"
+        ).scalar()
+    ]
+    if filled:
+        raise _not_empty("PostgreSQL", "rows", filled)
+
+
+def _refuse_graph(driver: neo4j.Driver, database: str) -> None:
+    """:raises InvalidArgument: if the graph has nodes of the projection"""
+    with driver.session(database=database, default_access_mode=READ_ACCESS) as session:
+        filled = [
+            kind.label
+            for kind in NODES
+            if session.run(f"MATCH (node:{kind.label}) RETURN 1 LIMIT 1").peek() is not None
+        ]
+    if filled:
+        raise _not_empty("the graph", "nodes", filled)
+
+
+def _not_empty(store: str, what: str, names: list[str]) -> InvalidArgument:
+    more = f" and {len(names) - 5} more" if names[5:] else ""
+    return InvalidArgument(
+        f"{store} is not empty: there are {what} of {', '.join(names[:5])}{more}",
+        hint="set THOTH_HOME to a new folder, or DATABASE_URL and GRAPH_URL to empty databases",
+    )
+
+
+def _migrate(connection: Connection, revision: str) -> None:
+    """Migrate PostgreSQL to ``revision``, also to an earlier one, within this transaction."""
+    from alembic import command
+
+    exists = connection.exec_driver_sql(IS_MIGRATED).scalar()
+    current = connection.exec_driver_sql(REVISION).scalar() if exists else None
+    if current != revision:
+        later = current is None or current < revision
+        change = command.upgrade if later else command.downgrade
+        change(alembic_config(connection), revision)
+
+
+def _fill(stores: Stores, connection: Connection, archive: Archive, progress: Progress) -> None:
+    """Write the content of an archive into empty tables, without their triggers."""
+    manifest = archive.manifest
+    stored = stored_tables(connection)
+    tables = [name for name in stored if name not in LEFT_OUT]
+    for name, part in manifest.tables.items():
+        if name not in tables or not set(part.columns) <= set(stored[name]):
+            raise InvalidArgument(f"{archive.path}: {name}: not a table of this schema")
+    for name in reversed(tables):
+        connection.exec_driver_sql(f"DELETE FROM {quoted(connection, name)}")
+    for name in tables:
+        connection.exec_driver_sql(f"ALTER TABLE {quoted(connection, name)} DISABLE TRIGGER USER")
+    written = 0
+    for name, content in archive.contents():
+        if isinstance(content, RowsFile):
+            part = manifest.tables[name]
+            progress(name, 0, part.rows)
+            target = f"{quoted(connection, name)} ({quoted(connection, *part.columns)})"
+            try:
+                copy_expert(connection, f"COPY {target} FROM STDIN", content)
+            except (IntegrityError, DataError) as error:
+                cause = str(error.orig).splitlines()[0]
+                raise InvalidArgument(f"{archive.path}: {name}: {cause}") from error
+            progress(name, part.rows, part.rows)
+        else:
+            store_packed(stores.settings, name, content)
+            written += 1
+            progress("document store", written, manifest.documents.count)
+    for name in tables:
+        connection.exec_driver_sql(f"ALTER TABLE {quoted(connection, name)} ENABLE TRIGGER USER")
+    for name, value in manifest.sequences.items():
+        connection.execute(_SET_SEQUENCE, {"name": name, "value": value})

@@ -1,0 +1,427 @@
+"""Backups of a record that is in use, and what of them can be restored."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import stat
+import tarfile
+import tracemalloc
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import httpx
+import neo4j
+import pytest
+import sqlalchemy
+from alembic import command
+from sqlalchemy import text
+
+from api.jobs.upkeep import prune, return_stalled
+from cli.backup import backup, restore
+from common.formats.json_documents import digest_bytes
+from common.settings import Settings
+from graph.backup.archive import CHUNK_BYTES, MANIFEST
+from graph.backup.creation import create_backup, public_settings
+from graph.backup.tables import LEFT_OUT, stored_tables
+from graph.engine import Stores, graph_database, relational_engine
+from graph.engine import graph_driver as connect
+from graph.migrate import alembic_config
+from graph.record.documents import (
+    INLINE_LIMIT_BYTES,
+    UPLOAD,
+    DeliveredDocument,
+    add_documents,
+)
+from graph.record.postgresql_helpers import AdvisoryLock, session_lock
+from tests.effort import slow
+from tests.factories.inspections import inspection_files, specification_document, stack_jobs
+from tests.services.commands import run_here, thoth
+from tests.services.databases import new_database
+from tests.services.fixtures import embedded_only, empty
+from tests.services.jobs import run_jobs, upkeep
+from tests.services.served import Served, serving
+from tests.services.waiting import wait_until
+
+#: Changed by the verification that ends a restore.
+_VERIFIED = {"record_checks"}
+
+
+@pytest.fixture
+def target(
+    postgresql: sqlalchemy.Engine,
+    graph_settings: Settings,
+    graph_driver: neo4j.Driver,
+    tmp_path: Path,
+) -> Iterator[Settings]:
+    """Empty stores: a database that was never migrated, and each graph product in turn."""
+    with new_database(postgresql, graph_settings, template="template0") as settings:
+        yield replace(settings, document_store_url=(tmp_path / "restored").as_uri())
+
+
+@pytest.fixture
+def saved(filled: Settings, tmp_path: Path) -> Path:
+    """A backup of a filled record."""
+    path = tmp_path / "saved.tar"
+    done = run_here(backup, filled, str(path))
+    assert done.exit_code == 0, done.stderr
+    return path
+
+
+def contents(settings: Settings) -> dict[str, str]:
+    """A digest of the rows of each table that a backup has."""
+    engine = relational_engine(settings)
+    try:
+        with engine.connect() as connection:
+            names = stored_tables(connection).keys() - LEFT_OUT - _VERIFIED
+            query = "SELECT md5(coalesce(string_agg(row::text, '' ORDER BY row::text), '')) FROM"
+            return {
+                name: connection.exec_driver_sql(f"{query} {name} AS row").scalar_one()
+                for name in sorted(names)
+            }
+    finally:
+        engine.dispose()
+
+
+def bodies(settings: Settings) -> dict[str, bytes]:
+    """The document store's files by their names."""
+    root = Path(settings.document_store_url.removeprefix("file://"))
+    return {str(it.relative_to(root)): it.read_bytes() for it in root.rglob("*.zst")}
+
+
+def restored(target: Settings, path: Path) -> dict[str, Any]:
+    done = run_here(restore, target, str(path), "--json")
+    assert done.exit_code == 0, done.stdout + done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def changed(path: Path, change: Callable[[str, bytes], tuple[str, bytes] | None]) -> Path:
+    """A copy of an archive with other members; ``None`` leaves one out."""
+    copy = path.with_name(f"changed-{path.name}")
+    with tarfile.open(path) as old, tarfile.open(copy, "w") as new:
+        for member in old:
+            content = old.extractfile(member)
+            assert content is not None
+            if (kept := change(member.name, content.read())) is not None:
+                member.name, data = kept
+                member.size = len(data)
+                new.addfile(member, io.BytesIO(data))
+    return copy
+
+
+def with_manifest(path: Path, **changes: Any) -> Path:
+    def change(name: str, data: bytes) -> tuple[str, bytes]:
+        if name != MANIFEST:
+            return name, data
+        return name, json.dumps({**json.loads(data), **changes}).encode()
+
+    return changed(path, change)
+
+
+def test_a_restored_backup_equals_its_source(
+    filled: Settings, saved: Path, target: Settings
+) -> None:
+    assert stat.S_IMODE(saved.stat().st_mode) == 0o600
+    report = restored(target, saved)
+    assert report["record"]["equal"]
+    assert report["record"]["complete"]
+    assert report["graph"]["equal"]
+    assert sum(kind["graph_count"] for kind in report["graph"]["kinds"]) > 500
+    assert contents(target) == contents(filled)
+    # Identifiers go on where they ended.
+    engine = relational_engine(target)
+    with engine.begin() as connection:
+        added = text("INSERT INTO audit_log (request_id, address, method, route, status)"
+                     " VALUES ('r', 'a', 'POST', '/', 201)")  # fmt: skip
+        connection.execute(added)
+        connection.execute(text("INSERT INTO outbox (kind, key) VALUES ('stack', 'x')"))
+        connection.rollback()
+    engine.dispose()
+    again = run_here(restore, target, str(saved))
+    assert again.exit_code == 2
+    assert "is not empty: there are" in again.stderr
+
+
+def upload(number: int) -> bytes:
+    """An archive with an inspection; every other one is too large for PostgreSQL."""
+    name = f"inspection-matmul-{number:08x}"
+    jobs = stack_jobs([200.0 + number], name)
+    specification = specification_document({"numpy": f"2.{number}.0"})
+    files = inspection_files(jobs, specification)
+    if number % 2:
+        files["build/log"] = os.urandom(INLINE_LIMIT_BYTES).hex().encode() * 2
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for path, data in files.items():
+            member = tarfile.TarInfo(f"{name}/{path}")
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return out.getvalue()
+
+
+def accept(client: httpx.Client, number: int) -> str:
+    """The identifier of an accepted upload."""
+    response = client.post(
+        "/api/v2/inspections", content=upload(number), headers={"Content-Type": "application/gzip"}
+    )
+    assert response.status_code == 202, response.text
+    return str(response.json()["analysis_id"])
+
+
+@pytest.mark.parametrize("graph_settings", ["arcadedb", *slow(["neo4j"])], indirect=True)
+def test_a_backup_while_uploads_come_in_has_each_accepted_one_whole(
+    target: Settings, tmp_path: Path
+) -> None:
+    path, over = tmp_path / "busy.tar", Event()
+    (tmp_path / "source").mkdir()
+    with serving(tmp_path / "source") as source, source.client(source.token("ingest")) as client:
+        before = [accept(client, number) for number in range(6)]
+
+        def keep_uploading(first: int) -> list[str]:
+            accepted = []
+            for number in range(first, first + 1000):
+                if over.is_set():
+                    break
+                accepted.append(accept(client, number))
+            return accepted
+
+        with ThreadPoolExecutor(3) as pool:
+            running = [pool.submit(keep_uploading, 1000 * turn) for turn in (1, 2, 3)]
+            try:
+                wait_until(lambda: _uploads(source) > 10, "uploads come in")
+                done = source.thoth("backup", str(path), "--json")
+                assert done.returncode == 0, done.stderr
+            finally:
+                over.set()
+            during = {it for each in running for it in each.result()}
+        assert "settings" in json.loads(_member(path, MANIFEST))
+        report = restored(target, path)
+    assert report["record"]["equal"]
+    assert report["graph"]["equal"]
+    engine = relational_engine(target)
+    with engine.connect() as connection:
+        requests = set(connection.scalars(text("SELECT analysis_id FROM analyses")))
+        kept = connection.scalar(text("SELECT count(*) FROM documents WHERE kind = 'upload'"))
+    assert set(before) <= requests <= {*before, *during}
+    assert kept == len(requests)
+    # Those that waited or ran are ingested here, from the bodies in the backup.
+    working = replace(target, home=tmp_path / "target")
+    ended = text("SELECT state, count(*) FROM analyses GROUP BY state")
+
+    def all_ended() -> bool:
+        upkeep(working, return_stalled)
+        run_jobs(working)
+        with engine.connect() as connection:
+            states = {row[0]: row[1] for row in connection.execute(ended)}
+        return states == {"succeeded": len(requests)}
+
+    wait_until(all_ended, "every accepted upload is ingested")
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM inspections")) == len(requests)
+    engine.dispose()
+    verified = thoth(working, "record", "verify")
+    assert verified.returncode == 0, verified.stdout
+
+
+def _uploads(source: Served) -> int:
+    return len(bodies(source.settings))
+
+
+def _member(path: Path, name: str) -> bytes:
+    with tarfile.open(path) as archive:
+        content = archive.extractfile(name)
+        assert content is not None
+        return content.read()
+
+
+def damage(name: str, data: bytes) -> tuple[str, bytes]:
+    return name, data[:-1] + bytes([data[-1] ^ 1]) if name.startswith("record/stacks/") else data
+
+
+def without_documents(name: str, data: bytes) -> tuple[str, bytes] | None:
+    return None if name.startswith("record/documents/") else (name, data)
+
+
+def without_manifest(name: str, data: bytes) -> tuple[str, bytes] | None:
+    return None if name == MANIFEST else (name, data)
+
+
+def with_escape(name: str, data: bytes) -> tuple[str, bytes]:
+    return name.replace("record/stacks/", "../stacks/"), data
+
+
+@embedded_only
+def test_a_broken_archive_is_refused_before_anything_is_written(
+    saved: Path, target: Settings
+) -> None:
+    differs = "damaged, the SHA-256 differs from the manifest"
+    assert f"stacks: {differs}" in refusal(target, changed(saved, damage))
+    assert f"documents: {differs}" in refusal(target, changed(saved, without_documents))
+    assert "ends before its manifest" in refusal(target, changed(saved, without_manifest))
+    assert "unknown member '../stacks/" in refusal(target, changed(saved, with_escape))
+    assert "format 99: this code reads 1" in refusal(target, with_manifest(saved, format=99))
+    assert "manifest cannot be read" in refusal(target, with_manifest(saved, tables=[]))
+    half = saved.with_name("half.tar")
+    half.write_bytes(saved.read_bytes()[: saved.stat().st_size // 2])
+    assert "half.tar: it" in refusal(target, half)
+    half.write_bytes(b"no archive")
+    assert "half.tar: it is damaged" in refusal(target, half)
+    newer = run_here(restore, target, str(with_manifest(saved, schema="9999")))
+    assert (newer.exit_code, "is newer than this code" in newer.stderr) == (4, True)
+    engine = relational_engine(target)
+    with engine.connect() as connection:
+        assert not stored_tables(connection)
+    engine.dispose()
+    assert not bodies(target)
+
+
+def refusal(target: Settings, path: Path) -> str:
+    done = run_here(restore, target, str(path))
+    assert done.exit_code == 2, done.stderr
+    return done.stderr
+
+
+@embedded_only
+def test_a_restore_that_fails_leaves_the_record_empty(saved: Path, target: Settings) -> None:
+    tables = json.loads(_member(saved, MANIFEST))["tables"]
+    empty_part = {"rows": 0, "size_bytes": 0, "sha256": hashlib.sha256().hexdigest()}
+    without_rows = {**tables, "documents": {**tables["documents"], **empty_part}}
+    broken = with_manifest(changed(saved, without_documents), tables=without_rows)
+    assert "violates foreign key constraint" in refusal(target, broken)
+    unknown = {**tables, "tokens": {**tables["tokens"], "columns": ["secret"]}}
+    message = "tokens: not a table of this schema"
+    assert message in refusal(target, with_manifest(saved, tables=unknown))
+    engine = relational_engine(target)
+    with engine.connect() as connection:
+        assert not stored_tables(connection)
+    engine.dispose()
+    assert restored(target, saved)["record"]["equal"]
+
+
+@embedded_only
+def test_a_backup_of_an_earlier_schema_is_migrated(
+    filled: Settings, postgresql: sqlalchemy.Engine, target: Settings, tmp_path: Path
+) -> None:
+    path = tmp_path / "earlier.tar"
+    expected = run_here(backup, filled, str(tmp_path / "saved.tar"))
+    assert expected.exit_code == 0, expected.stderr
+    with new_database(postgresql, filled, template="template0") as earlier:
+        restored(replace(target, database_url=earlier.database_url), tmp_path / "saved.tar")
+        engine = relational_engine(earlier)
+        with engine.begin() as connection:
+            command.downgrade(alembic_config(connection), "0020")
+        manifest = create_backup(earlier, engine, path)
+        engine.dispose()
+    assert manifest.schema == "0020"
+    empty_graph(target)
+    assert restored(target, path)["graph"]["equal"]
+    assert contents(target).keys() == contents(filled).keys()
+    engine = relational_engine(target)
+    with engine.connect() as connection:
+        command.check(alembic_config(connection))
+    engine.dispose()
+
+
+def empty_graph(settings: Settings) -> None:
+    with connect(settings) as driver:
+        empty(driver, graph_database(settings))
+
+
+@embedded_only
+def test_stores_that_hold_something_are_named(
+    saved: Path, target: Settings, filled: Settings, graph_driver: neo4j.Driver
+) -> None:
+    done = run_here(restore, replace(filled, graph_url=None), str(saved))
+    assert done.exit_code == 2
+    assert "PostgreSQL is not empty: there are rows of advice" in done.stderr
+    with graph_driver.session(database=graph_database(target)) as session:
+        session.run("CREATE (:Stack {digest: 'a'})").consume()
+    done = run_here(restore, target, str(saved))
+    assert done.exit_code == 2
+    assert "the graph is not empty: there are nodes of Stack" in done.stderr
+
+
+def test_secrets_stay_out_of_the_archive(settings: Settings, tmp_path: Path) -> None:
+    secret = replace(
+        settings,
+        graph_password="s3cret",
+        rate_limit_storage="redis://:s3cret@cache.example/0",
+        package_indexes=(("own", "https://me:s3cret@index.example/simple?token=s3cret"),),
+        webhooks=(("chat", "https://chat.example/s3cret"),),
+    )
+    path = tmp_path / "backup.tar"
+    assert run_here(backup, secret, str(path)).exit_code == 0
+    assert b"s3cret" not in path.read_bytes()
+    shown = public_settings(secret)
+    assert shown["PACKAGE_INDEXES"] == [["own", "https://index.example/simple"]]
+    assert shown["RATE_LIMIT"] == settings.rate_limit
+
+
+def test_an_existing_file_is_never_replaced(settings: Settings, tmp_path: Path) -> None:
+    path = tmp_path / "backup.tar"
+    path.write_text("precious", encoding="utf-8")
+    done = run_here(backup, settings, str(path))
+    assert (done.exit_code, done.stderr.splitlines()[0]) == (2, f"error: {path}: exists")
+    assert path.read_text(encoding="utf-8") == "precious"
+    done = run_here(backup, settings, str(tmp_path / "missing" / "backup.tar"))
+    assert (done.exit_code, "No such file" in done.stderr) == (2, True)
+    assert [it.name for it in tmp_path.iterdir()] == ["backup.tar"]
+
+
+def test_only_one_backup_runs_and_nothing_is_deleted_meanwhile(
+    stores: Stores, tmp_path: Path
+) -> None:
+    body = os.urandom(INLINE_LIMIT_BYTES * 2)
+    document = DeliveredDocument(digest_bytes(body), UPLOAD, "upload-1", "a test", body)
+    with stores.engine.begin() as connection:
+        add_documents(connection, stores.settings, [document])
+        connection.execute(text("UPDATE documents SET ingested_at = now() - interval '1 year'"))
+    count = text("SELECT count(*) FROM documents")
+    with session_lock(stores.engine, AdvisoryLock.BACKUP):
+        done = run_here(backup, stores.settings, str(tmp_path / "second.tar"))
+        assert done.exit_code == 5
+        upkeep(stores.settings, prune)
+        with stores.engine.connect() as connection:
+            assert connection.scalar(count) == 1
+    upkeep(stores.settings, prune)
+    with stores.engine.connect() as connection:
+        assert connection.scalar(count) == 0
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_lost_body_does_not_prevent_a_backup(stores: Stores, tmp_path: Path) -> None:
+    settings = replace(stores.settings, document_store_url=(tmp_path / "bodies").as_uri())
+    body = os.urandom(INLINE_LIMIT_BYTES * 2)
+    document = DeliveredDocument(digest_bytes(body), UPLOAD, "upload-1", "a test", body)
+    with stores.engine.begin() as connection:
+        add_documents(connection, settings, [document])
+    for path in (tmp_path / "bodies").rglob("*.zst"):
+        path.unlink()
+    done = run_here(backup, settings, str(tmp_path / "backup.tar"))
+    assert done.exit_code == 6
+    assert "1 document missing: `thoth record verify` names them" in done.stderr
+
+
+def test_a_backup_of_many_rows_takes_little_memory(stores: Stores, tmp_path: Path) -> None:
+    with stores.engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO audit_log (request_id, address, method, route, status, subject)"
+                " SELECT 'r' || number, '127.0.0.1', 'POST', '/', 201,"
+                " (SELECT string_agg(md5(number || '-' || part), '')"
+                " FROM generate_series(1, 30) AS part)"
+                " FROM generate_series(1, 60000) AS number"
+            )
+        )
+    tracemalloc.start()
+    create_backup(stores.settings, stores.engine, tmp_path / "backup.tar")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (tmp_path / "backup.tar").stat().st_size > CHUNK_BYTES
+    assert peak < 6 * CHUNK_BYTES
