@@ -26,6 +26,7 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.pages.loop import blueprint as loop
     from api.pages.operator import blueprint as operator
     from api.pages.packages import blueprint as packages
+    from api.pages.paths import blueprint as paths
     from api.pages.questions import blueprint as questions
     from api.pages.reports import blueprint as reports
     from api.pages.series import blueprint as series
@@ -47,6 +48,7 @@ def blueprints() -> tuple[Blueprint, ...]:
         inspections,
         hardware,
         stacks,
+        paths,
         series,
         questions,
         reports,

@@ -23,6 +23,7 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.resources.operation import blueprint as operation
     from api.resources.packages import blueprint as packages
     from api.resources.packages import fetch_routes as fetches
+    from api.resources.paths import blueprint as paths
     from api.resources.recorded_advice import blueprint as advice
     from api.resources.releases import blueprint as releases
     from api.resources.reports import blueprint as reports
@@ -45,6 +46,7 @@ def blueprints() -> tuple[Blueprint, ...]:
         benchmarks,
         changes,
         bisects,
+        paths,
         status,
         loop,
         ledger,

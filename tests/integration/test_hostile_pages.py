@@ -14,6 +14,7 @@ from flask.testing import FlaskClient
 from api.service import EXTENSION
 from common.settings import Settings
 from graph.record.tokens import Scope
+from tests.factories.affected_stacks import AFFECTED_STACK
 from tests.services.databases import new_database
 from tests.services.hostile import fill_hostile, poison
 from tests.services.jobs import client_of
@@ -22,6 +23,7 @@ _BEGIN = (
     "/", "/packages", "/packages/flask", "/packages/flask/versions/3.1.0", "/inspections",
     "/stacks", "/reports", "/compare", "/changes", "/benchmarks", "/loop", "/trust", "/operator",
     "/ask", "/questions", "/bisects", "/bisects/bisect-ended",
+    f"/stacks/{AFFECTED_STACK}/path",
 )  # fmt: skip
 #: How many links of a kind are followed.
 _EACH = 2
@@ -68,6 +70,7 @@ def test_no_page_shows_a_hostile_text_unescaped(client: FlaskClient) -> None:
     shown |= {
         "/bisects",
         "/bisects/bisect-ended",
+        "/stacks/N/path",
         "/loop",
         "/operator",
         "/series/N",

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, text
 from common.settings import Settings
 from graph.engine import relational_engine
 from tests.factories.advisories import flask_sessions, write_archive
+from tests.factories.affected_stacks import add_affected_stack
 from tests.factories.bisects import add_bisects
 from tests.factories.foreign_results import foreign_result, store_foreign
 from tests.factories.nights import add_night
@@ -50,6 +51,7 @@ def fill_hostile(settings: Settings, folder: Path) -> None:
         with engine.begin() as connection:
             add_night(connection, HOSTILE)
             add_bisects(connection, HOSTILE)
+            add_affected_stack(connection, HOSTILE)
             store_foreign(
                 connection,
                 foreign_result(

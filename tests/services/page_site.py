@@ -12,6 +12,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 
 from graph.engine import relational_engine
+from tests.factories.affected_stacks import AFFECTED_STACK, add_affected_stack
 from tests.factories.bisects import add_bisects
 from tests.factories.nights import add_night
 from tests.services.commands import ROOT
@@ -43,6 +44,7 @@ def page_site() -> Iterator[Served]:
             with engine.begin() as connection:
                 add_night(connection)
                 add_bisects(connection)
+                add_affected_stack(connection)
             engine.dispose()
             yield served
     finally:
@@ -68,6 +70,7 @@ def page_addresses(site: Served) -> list[str]:
     candidate = next(it for it in group["stacks"] if it["comparison"])["stack_digest"]
     return [
         *PAGES, f"/jobs/{observation['observation_id']}", f"/advice/{advised['advice_id']}",
+        f"/advice/{advised['advice_id']}/path", f"/stacks/{AFFECTED_STACK}/path",
         f"/inspections/{observation['document_id']}", f"/stacks/{candidate}",
         f"/hardware/{observation['hardware_digest']}", f"/series/{group['comparison_key']}",
         f"/reports/{group['comparison_key']}",

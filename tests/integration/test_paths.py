@@ -1,0 +1,76 @@
+"""Paths: which requirement leads to a vulnerability, and which jobs an advice rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from common.settings import Settings
+from graph.engine import Stores
+from graph.record.tokens import Scope
+from tests.factories.affected_stacks import AFFECTED_STACK, add_affected_stack
+from tests.services.jobs import client_of
+
+
+@pytest.fixture
+def client(stores: Stores) -> Iterator[FlaskClient]:
+    with stores.engine.begin() as connection:
+        add_affected_stack(connection)
+    with client_of(stores.settings) as client:
+        yield client
+
+
+def test_a_shortest_chain_of_requirements_leads_to_each_vulnerability(client: FlaskClient) -> None:
+    document = client.get(f"/api/v2/stacks/{AFFECTED_STACK}/path").get_json()
+    chains = {it["vulnerability_id"]: it for it in document["chains"]}
+    lib = chains["CVE-2026-1"]
+    assert lib["requirements"] == ["a-web>=2", "a-lib<2"]  # not the extra, although it is shorter
+    assert [it.partition("@")[0] for it in lib["releases"]] == [
+        "pkg:pypi/an-app", "pkg:pypi/a-web", "pkg:pypi/a-lib",
+    ]  # fmt: skip
+    kinds = {it["id"]: it["kind"] for it in document["nodes"]}
+    ends = {(it["source"], it["target"]) for it in document["edges"]}
+    assert {end for pair in ends for end in pair} == kinds.keys()
+    assert (lib["releases"][-1], "CVE-2026-1") in ends
+
+
+def test_a_release_that_nothing_requires_without_an_extra_is_a_start(client: FlaskClient) -> None:
+    document = client.get(f"/api/v2/stacks/{AFFECTED_STACK}/path").get_json()
+    (tool,) = (it for it in document["chains"] if it["vulnerability_id"] == "CVE-2026-2")
+    assert tool["requirements"] == []
+    from_app = client.get(f"/api/v2/stacks/{AFFECTED_STACK}/path?package=An.App").get_json()
+    (tool,) = (it for it in from_app["chains"] if it["vulnerability_id"] == "CVE-2026-2")
+    assert tool["requirements"] == ['a-tool; extra == "tool"']
+    from_lib = client.get(f"/api/v2/stacks/{AFFECTED_STACK}/path?package=a-lib").get_json()
+    assert [it["vulnerability_id"] for it in from_lib["chains"]] == ["CVE-2026-1"]
+
+
+def test_the_page_lists_the_chains_beside_a_drawing(client: FlaskClient) -> None:
+    content = client.get(f"/stacks/{AFFECTED_STACK}/path").get_data(as_text=True)
+    assert "2 known vulnerabilities affect it" in content
+    assert "<code>a-lib&lt;2</code>" in content
+    assert content.count("<rect") == 4 + 2
+    from_web = client.get(f"/stacks/{AFFECTED_STACK}/path?package=a-web").get_data(as_text=True)
+    assert "CVE-2026-2" not in from_web
+    assert client.get("/stacks/none/path").status_code == 404
+    assert client.get(f"/stacks/{AFFECTED_STACK}/path?package=none").status_code == 404
+
+
+def test_an_advice_leads_to_the_jobs_that_it_rests_on(filled: Settings, filled_app: Flask) -> None:
+    with client_of(filled, Scope.ADMIN) as operator:
+        (advice,) = operator.get("/api/v2/advice").get_json()["items"]
+    address = f"/advice/{advice['advice_id']}"
+    client = filled_app.test_client()
+    head = client.get(f"/api/v2{address}").get_json()
+    document = client.get(f"/api/v2{address}/path").get_json()
+    jobs = [it for it in document["nodes"] if it["kind"] == "job"]
+    assert len(jobs) == head["evidence"]
+    assert not document["truncated"]
+    stacks = {it["target"] for it in document["edges"] if it["source"] == advice["advice_id"]}
+    assert {it["stack_digest"] for it in head["stacks"]} <= stacks
+    content = client.get(f"{address}/path").get_data(as_text=True)
+    assert all(f"/jobs/{it['id']}" in content for it in jobs)
+    assert client.get("/api/v2/advice/none/path").status_code == 404
