@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from common.errors import InvalidArgument, ProjectError
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.crawls import is_following
+from graph.record.events import EventKind, night_problems, record_problem, record_solution
 from graph.record.postgresql_helpers import as_named
 from graph.record.quarantine import (
     QuarantineEntry,
@@ -74,11 +75,19 @@ class NightlyReport:
     skipped: tuple[tuple[str, ProjectError], ...] = ()
 
     @property
+    def problems(self) -> dict[str, object]:
+        """Why a part failed, a source was not read completely, or the record differs."""
+        return {
+            **{stored_source(it): "could not be read" for it in self.inspections.incomplete},
+            **{f"index {it.index}": it.lost for it in self.packages or () if it.lost is not None},
+            **({} if self.record is None or self.record.equal else {"record": "rows differ"}),
+            **dict(self.skipped),
+        }
+
+    @property
     def failed(self) -> bool:
-        """Whether a part failed, a source was not read completely, or the record differs."""
-        lost = any(report.lost is not None for report in self.packages or ())
-        tampered = self.record is not None and not self.record.equal
-        return bool(self.skipped or self.inspections.incomplete or lost or tampered)
+        """Whether there is a problem."""
+        return bool(self.problems)
 
     @property
     def clean(self) -> bool:
@@ -189,7 +198,23 @@ def run_nightly(
             _note_successes(settings, engine, sources, report)
             return report
 
-        return run_with_projection(settings, engine, work)
+        try:
+            outcome = run_with_projection(settings, engine, work)
+        except Exception as error:
+            with suppress(ProjectError):  # the record may be the cause
+                _note_end(settings, engine, {"run": error})
+            raise
+        _note_end(settings, engine, outcome.report.problems)
+        return outcome
+
+
+def _note_end(settings: Settings, engine: Engine, problems: Mapping[str, object]) -> None:
+    """Record an event if the run failed in another way than the last one, or works again."""
+    with relational_errors(settings), engine.begin() as connection:
+        if problems:
+            record_problem(connection, EventKind.NIGHT_FAILED, "nightly", night_problems(problems))
+        else:
+            record_solution(connection, EventKind.NIGHT_FAILED, "nightly")
 
 
 def _note_successes(

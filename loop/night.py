@@ -18,6 +18,7 @@ from graph.engine import Stores
 from graph.migrate import migrated_stores
 from graph.projection import sync
 from graph.record.crawls import known_projects
+from graph.record.events import EventKind, night_problems, record_problem, record_solution
 from graph.record.loop import (
     Night,
     NightStep,
@@ -124,6 +125,12 @@ def run_night(
                 problem = _attempt(running, step, work, on_step)
                 if problem is not None:
                     break
+        with stores.engine.begin() as connection:
+            if problem is None:
+                record_solution(connection, EventKind.NIGHT_FAILED, "loop")
+            else:
+                problems = night_problems({step: problem.removeprefix(f"{step}: ")})
+                record_problem(connection, EventKind.NIGHT_FAILED, "loop", problems)
         if problem is not None and step != _LAST_STEP:  # what is settled is sent all the same
             _attempt(running, _LAST_STEP, STEPS[_LAST_STEP], on_step)
         with stores.engine.begin() as connection:

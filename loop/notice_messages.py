@@ -92,6 +92,37 @@ def _state_text(subject: str, data: Mapping[str, Any]) -> str:
     return f"{subject} has the state {_shown(data, 'state')}{reason}."
 
 
+def _hash_text(index: str, data: Mapping[str, Any]) -> str:
+    files = [
+        f"{_shown(it, 'name')}=={_shown(it, 'version')} ({_shown(it, 'file')})"
+        for it in data.get("files") or ()
+    ]
+    return (
+        f"The index {index} offers files with other hashes than before: {_listed(files)}. "
+        "Do not install them until you know why."
+    )
+
+
+def _night_text(subject: str, data: Mapping[str, Any]) -> str:
+    problems = [
+        f"{_shown(it, 'part')}: {_shown(it, 'reason')}" for it in data.get("problems") or ()
+    ]
+    return f"{_NIGHTS.get(subject, subject)} has failed: {_listed(problems)}."
+
+
+def _disk_text(place: str, data: Mapping[str, Any]) -> str:
+    free, size = data.get("free_bytes"), data.get("size_bytes")
+    if not isinstance(free, int) or not isinstance(size, int):
+        return f"The disk of {place} is nearly full."
+    return f"The disk of {place} is nearly full: {free / 1e9:.1f} of {size / 1e9:.1f} GB are free."
+
+
+def _solved_text(subject: str, data: Mapping[str, Any]) -> str:
+    if data.get("problem") == EventKind.DISK_FULL:
+        return f"The disk of {subject} has space again."
+    return f"{_NIGHTS.get(subject, subject)} works again."
+
+
 def _test_text(target: str, _data: Mapping[str, Any]) -> str:
     return f"This is a test of {target}. Nothing has happened."
 
@@ -107,12 +138,17 @@ def _listed(texts: Iterable[str]) -> str:
     return ", ".join(listed[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
+_NIGHTS = {"nightly": "The nightly run", "loop": "The night of the loop"}
 _TITLES = {
     EventKind.CHANGE_RECORDED: "a change of speed",
     EventKind.ADVICE_CHANGED: "advice has changed",
     EventKind.RELEASE_GIVEN_UP: "a release was given up",
     EventKind.RELEASE_STATE: "state of a release",
     EventKind.PROJECT_STATE: "state of a project",
+    EventKind.HASH_CHANGED: "files have changed on an index",
+    EventKind.NIGHT_FAILED: "a night has failed",
+    EventKind.DISK_FULL: "a disk is nearly full",
+    EventKind.PROBLEM_SOLVED: "a problem is solved",
     EventKind.TEST: "a test",
 }
 _TEXTS: Mapping[EventKind, Callable[[str, Mapping[str, Any]], str]] = {
@@ -121,5 +157,9 @@ _TEXTS: Mapping[EventKind, Callable[[str, Mapping[str, Any]], str]] = {
     EventKind.RELEASE_GIVEN_UP: _given_up_text,
     EventKind.RELEASE_STATE: _state_text,
     EventKind.PROJECT_STATE: _state_text,
+    EventKind.HASH_CHANGED: _hash_text,
+    EventKind.NIGHT_FAILED: _night_text,
+    EventKind.DISK_FULL: _disk_text,
+    EventKind.PROBLEM_SOLVED: _solved_text,
     EventKind.TEST: _test_text,
 }

@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import logging
 import random
+import shutil
+import socket
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 import sqlalchemy
 
 from common.errors import InvalidSettings
 from common.settings import Settings
+from graph.embedded.home import space_left
 from graph.engine import relational_errors
+from graph.record.events import EventKind, record_problem, record_solution
 from graph.record.notices import (
     MAX_ATTEMPTS,
     ClaimedNotice,
@@ -42,6 +47,8 @@ PAUSES = (
 LEASE = timedelta(minutes=5)
 #: Targets that are served at a time.
 _THREADS = 4
+#: Free space at which a disk is no longer nearly full, as a multiple of what is.
+_SPACE_AGAIN = 2.0
 #: Seconds after which a round claims no more notices; the next round goes on.
 _ROUND_S = 15.0
 
@@ -89,6 +96,8 @@ def deliver_notices(
 ) -> DeliveryCounts:
     """Write the notices of new events, and make one attempt for each notice that is due.
 
+    Also looks whether the disk of ``THOTH_HOME`` is nearly full, if there is a target.
+
     A target whose attempt fails gets no more notices in this round. Notices of targets that this
     process does not know, or cannot use, wait for a process that can.
 
@@ -99,6 +108,8 @@ def deliver_notices(
     names = planned_targets(settings)
     targets, unusable = _loaded(settings, names)
     with relational_errors(settings):
+        if names:
+            _check_disk(engine, settings.home)
         planned = _plan_all(engine, names)
         rounds = [_TargetRound(engine, name, target, pace) for name, target in targets.items()]
         with ThreadPoolExecutor(_THREADS) as threads:
@@ -119,6 +130,22 @@ def _loaded(
         except InvalidSettings as error:
             unusable[name] = str(error)
     return targets, unusable
+
+
+def _check_disk(engine: sqlalchemy.Engine, folder: Path) -> None:
+    """Record an event when the disk of this machine is nearly full, and when it has space again."""
+    if not folder.exists():
+        return
+    left, subject = space_left(folder), f"{socket.gethostname()}:{folder}"
+    if 1.0 <= left < _SPACE_AGAIN:
+        return
+    with engine.begin() as connection:
+        if left >= _SPACE_AGAIN:
+            record_solution(connection, EventKind.DISK_FULL, subject)
+            return
+        disk = shutil.disk_usage(folder)
+        data = {"free_bytes": disk.free, "size_bytes": disk.total}
+        record_problem(connection, EventKind.DISK_FULL, subject, data)
 
 
 def _plan_all(engine: sqlalchemy.Engine, names: dict[str, bool]) -> int:

@@ -81,6 +81,12 @@ def has_full_disk(folder: Path) -> bool:
     return folder.exists() and free_bytes(folder) < _LOG_FILE_BYTES
 
 
+def space_left(folder: Path) -> float:
+    """Free space of a disk as a multiple of what counts as nearly full: 5 %, at most 2 GiB."""
+    disk = shutil.disk_usage(folder)
+    return disk.free / max(1.0, min(disk.total / 20, 2 << 30))
+
+
 def too_little_space(folder: Path, needed_bytes: int) -> ServiceFailed:
     """The error for a disk on which new stores do not fit."""
     return ServiceFailed(

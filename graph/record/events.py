@@ -1,4 +1,4 @@
-"""Events of the loop: a release or a project has another state, or something is settled."""
+"""Events that notices tell of: something is settled, has another state, or went wrong."""
 
 from __future__ import annotations
 
@@ -8,9 +8,25 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, text
 
+from common.redaction import scrubbed, without_secrets
 from graph.tables import EventRow
+
+#: Processes that see the same problem wait here for each other.
+_ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtextextended(:kind || ' ' || :subject, 0))")
+#: The last event of a problem, if it is not solved.
+_UNSOLVED = text(
+    """
+    SELECT data FROM (
+        SELECT kind, data FROM events
+        WHERE subject = :subject
+            AND (kind = :kind OR (kind = 'problem.solved' AND data->>'problem' = :kind))
+        ORDER BY event_id DESC LIMIT 1
+    ) AS latest
+    WHERE kind = :kind
+    """
+)
 
 
 class EventKind(StrEnum):
@@ -34,6 +50,17 @@ class EventKind(StrEnum):
     RELEASE_STATE = "release.state"
     #: A watched project has another state. Subject: the project. Data: ``state``.
     PROJECT_STATE = "project.state"
+    #: An index offers files with other hashes than before. Subject: the index. Data: ``files``
+    #: (objects with ``name``, ``version``, ``file``, ``known``, ``offered``).
+    HASH_CHANGED = "hash.changed"
+    #: A nightly run or a night of the loop has failed. Subject: ``nightly`` or ``loop``. Data:
+    #: ``problems`` (objects with ``part`` and ``reason``).
+    NIGHT_FAILED = "night.failed"
+    #: The disk of ``THOTH_HOME`` is nearly full. Subject: host and folder. Data: ``free_bytes``,
+    #: ``size_bytes``.
+    DISK_FULL = "disk.full"
+    #: One of the two events before has ended. Subject: as there. Data: ``problem``, its kind.
+    PROBLEM_SOLVED = "problem.solved"
     #: A person tests a target. Sent at once, and never stored.
     TEST = "notice.test"
 
@@ -65,3 +92,59 @@ def record_event(
     values = {"kind": kind.value, "subject": subject, "data": dict(data)}
     statement = insert(EventRow).values(**values).returning(EventRow.event_id)
     return int(connection.execute(statement).scalar_one())
+
+
+def record_problem(
+    connection: Connection, kind: EventKind, subject: str, data: Mapping[str, Any]
+) -> bool:
+    """Store the event of a problem that lasts, unless it is known already.
+
+    A problem is known if its last event is not solved and names the same parts.
+
+    :param data: as for :func:`record_event`
+    :returns: whether there is a new event
+    """
+    known = _unsolved(connection, kind, subject)
+    if known is not None and _parts(known) == _parts(data):
+        return False
+    record_event(connection, kind, subject, data)
+    return True
+
+
+def record_solution(connection: Connection, kind: EventKind, subject: str) -> bool:
+    """Store that a problem has ended, if there was one.
+
+    :returns: whether there is a new event
+    """
+    if _unsolved(connection, kind, subject) is None:
+        return False
+    record_event(connection, EventKind.PROBLEM_SOLVED, subject, {"problem": kind.value})
+    return True
+
+
+def _unsolved(connection: Connection, kind: EventKind, subject: str) -> Mapping[str, Any] | None:
+    values = {"kind": kind.value, "subject": subject}
+    connection.execute(_ONE_AT_A_TIME, values)
+    data: Mapping[str, Any] | None = connection.scalar(_UNSOLVED, values)
+    return data
+
+
+def _parts(data: Mapping[str, Any]) -> set[str]:
+    return {it["part"] for it in data.get("problems", ())}
+
+
+def night_problems(problems: Mapping[str, object]) -> dict[str, Any]:
+    """The data of :attr:`EventKind.NIGHT_FAILED`, without credentials.
+
+    :param problems: why each part failed
+    """
+    return {
+        "problems": [
+            {"part": _public(part), "reason": _public(str(reason))}
+            for part, reason in sorted(problems.items())
+        ]
+    }
+
+
+def _public(message: str) -> str:
+    return scrubbed(without_secrets(message))

@@ -17,6 +17,7 @@ from common.settings import Settings
 from graph.record.affected_versions import share_advisories
 from graph.record.bulk import copy_rows, update_rows
 from graph.record.documents import DeliveredDocument, add_documents
+from graph.record.events import EventKind, record_event
 from graph.record.known_releases import (
     StoredReleases,
     known_releases,
@@ -324,10 +325,14 @@ def recent_hash_alarms(connection: Connection) -> int:
 
 def _add_events(connection: Connection, findings: Findings) -> None:
     rows = [(kind, it.index, it.name, it.version, detail) for kind, it, detail in findings.events]
-    _copy(
-        connection, PackageEvent, _without_known_alarms(connection, rows),
-        ("kind", "index_name", "name", "version", "detail"),
-    )  # fmt: skip
+    new = _without_known_alarms(connection, rows)
+    _copy(connection, PackageEvent, new, ("kind", "index_name", "name", "version", "detail"))
+    changed: dict[str, list[dict[str, str]]] = {}
+    for kind, index, name, version, detail in new:
+        if kind == "changed_hash":
+            changed.setdefault(index, []).append({"name": name, "version": version, **detail})
+    for index, files in changed.items():
+        record_event(connection, EventKind.HASH_CHANGED, index, {"files": files})
 
 
 def _without_known_alarms(

@@ -60,6 +60,28 @@ CASES: list[tuple[EventKind, str, dict[str, Any], str]] = [
      "numpy==2.4.0 has the state planned."),
     (EventKind.PROJECT_STATE, "app", {"state": "given_up", "reason": "no stack"},
      "app has the state given_up: no stack."),
+    (
+        EventKind.HASH_CHANGED, "main",
+        {"files": [{"name": "flask", "version": "3.0.0", "file": "flask-3.0.0-py3-none-any.whl",
+                    "known": "a", "offered": "b"}]},
+        "The index main offers files with other hashes than before: flask==3.0.0"
+        " (flask-3.0.0-py3-none-any.whl). Do not install them until you know why.",
+    ),
+    (
+        EventKind.NIGHT_FAILED, "nightly",
+        {"problems": [{"part": "index main", "reason": "does not answer"},
+                      {"part": "record", "reason": "rows differ"}]},
+        "The nightly run has failed: index main: does not answer, record: rows differ.",
+    ),
+    (EventKind.NIGHT_FAILED, "loop", {"problems": [{"part": "plan", "reason": "no stack"}]},
+     "The night of the loop has failed: plan: no stack."),
+    (EventKind.DISK_FULL, "lab:/srv/thoth", {"free_bytes": 1_500_000_000, "size_bytes": 10**11},
+     "The disk of lab:/srv/thoth is nearly full: 1.5 of 100.0 GB are free."),
+    (EventKind.DISK_FULL, "lab:/srv/thoth", {}, "The disk of lab:/srv/thoth is nearly full."),
+    (EventKind.PROBLEM_SOLVED, "lab:/srv/thoth", {"problem": "disk.full"},
+     "The disk of lab:/srv/thoth has space again."),
+    (EventKind.PROBLEM_SOLVED, "nightly", {"problem": "night.failed"},
+     "The nightly run works again."),
     (EventKind.TEST, "build", {}, "This is a test of build. Nothing has happened."),
 ]  # fmt: skip
 

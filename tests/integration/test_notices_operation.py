@@ -1,0 +1,204 @@
+"""Notices of changed hashes, failed nights and full disks: one for each event, quiet otherwise."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy
+from sqlalchemy import text
+
+from common.settings import Settings
+from graph.engine import Stores
+from graph.record.events import EventKind, night_problems, record_problem, record_solution
+from graph.record.releases import ReleaseDelivery, add_releases
+from ingest import runs
+from loop import night as loop_night
+from loop.notices import deliver_notices
+from tests.factories.generations import FOLDER as GENERATIONS
+from tests.factories.releases import release, wheel_of
+from tests.services.commands import thoth
+from tests.services.disks import fill, mounted_disk
+from tests.services.receiver import Receiver, receiver
+
+SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
+
+
+def hooked(settings: Settings, server: Receiver) -> Settings:
+    return replace(
+        settings, webhooks=(("build", server.url),), webhook_secrets=(("build", SECRET),)
+    )
+
+
+def texts(server: Receiver) -> list[str]:
+    return [it.document["data"]["text"] for it in server.received]
+
+
+def delivered(server: Receiver, engine: sqlalchemy.Engine, settings: Settings) -> list[str]:
+    """The texts that two rounds of deliveries send."""
+    before = len(server.received)
+    for _ in range(2):
+        deliver_notices(engine, hooked(settings, server))
+    return texts(server)[before:]
+
+
+def kinds(engine: sqlalchemy.Engine) -> list[str]:
+    with engine.connect() as connection:
+        return list(connection.scalars(text("SELECT kind FROM events ORDER BY event_id")))
+
+
+def test_files_that_change_on_an_index_make_one_notice(
+    relational: sqlalchemy.Engine, settings: Settings
+) -> None:
+    files = {it: wheel_of(it, "1.0") for it in ("web", "lib")}
+    changed = {it: {**file, "sha256": "f" * 64} for it, file in files.items()}
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    with receiver() as server:
+        for number, offered in enumerate((files, changed, changed)):
+            deliveries = [
+                ReleaseDelivery(release(it, "1.0", files=[file]), "test", day + timedelta(number))
+                for it, file in offered.items()
+            ]
+            with relational.begin() as connection:
+                add_releases(connection, settings, deliveries)
+            sent = delivered(server, relational, settings)
+            assert len(sent) == (number == 1)
+    request = server.received[0].document
+    assert (request["type"], request["data"]["subject"]) == ("hash.changed", "pypi")
+    assert sorted(it["name"] for it in request["data"]["details"]["files"]) == ["lib", "web"]
+    assert {it["offered"] for it in request["data"]["details"]["files"]} == {"f" * 64}
+
+
+def test_a_nightly_run_tells_of_each_failure_once_and_of_its_end(
+    stores: Stores, tmp_path: Path
+) -> None:
+    source, other = tmp_path / "source", tmp_path / "other"
+
+    def sent(server: Receiver) -> list[str]:
+        chosen = replace(stores.settings, ingest_sources=(str(source), str(other)))
+        thoth(chosen, "ingest", "nightly")
+        return delivered(server, stores.engine, stores.settings)
+
+    shutil.copytree(GENERATIONS / "2019", other)
+    with receiver() as server:
+        first = sent(server)
+        assert first == [f"The nightly run has failed: {source}: could not be read."]
+        assert sent(server) == []
+        other.rename(source)
+        assert len(sent(server)) == 1
+        shutil.copytree(source, other)
+        assert sent(server) == ["The nightly run works again."]
+        assert sent(server) == []
+        shutil.rmtree(source)
+        assert sent(server) == first
+
+
+def test_a_nightly_run_that_ends_with_an_error_is_told_without_its_credentials(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("https://me:hidden@index.example/simple?token=hidden broke")
+
+    monkeypatch.setattr(runs, "_ingest", fail)
+    with receiver() as server:
+        for _ in range(2):
+            with pytest.raises(RuntimeError):
+                runs.run_nightly(stores.settings, [str(tmp_path)], lambda: None)
+        sent = delivered(server, stores.engine, stores.settings)
+    expected = "The nightly run has failed: run: https://index.example/simple broke."
+    assert sent == [expected]
+
+
+def test_a_failed_night_of_the_loop_is_told_at_once(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> Any:
+        raise ZeroDivisionError("no jobs")
+
+    settle = loop_night.STEPS["settle"]
+    monkeypatch.setattr(loop_night, "STEPS", {**loop_night.STEPS, "settle": fail})
+    with receiver() as server:
+        aim = hooked(stores.settings, server)
+        for _ in range(2):
+            assert _night(aim) == "settle: ZeroDivisionError: no jobs"
+            assert texts(server) == [
+                "The night of the loop has failed: settle: ZeroDivisionError: no jobs."
+            ]
+        monkeypatch.setattr(loop_night, "STEPS", {**loop_night.STEPS, "settle": settle})
+        assert _night(aim) is None
+        assert texts(server)[1:] == []
+        assert delivered(server, stores.engine, stores.settings) == [
+            "The night of the loop works again."
+        ]
+
+
+def _night(settings: Settings) -> str | None:
+    def no_resolver(*_: object) -> Any:
+        raise AssertionError("nothing is watched")
+
+    return loop_night.run_night(settings, no_resolver).problem
+
+
+def test_a_disk_that_is_nearly_full_is_told_once_until_it_has_space(
+    relational: sqlalchemy.Engine, settings: Settings, tmp_path: Path
+) -> None:
+    with mounted_disk(tmp_path / "disk", 20) as disk, receiver() as server:
+        there = replace(settings, home=disk)
+        assert delivered(server, relational, there) == []
+        filler = fill(disk)
+        sent = delivered(server, relational, there)
+        assert len(sent) == 1
+        assert sent[0].endswith(f"{disk} is nearly full: 0.0 of 0.0 GB are free.")
+        filler.unlink()
+        assert len(delivered(server, relational, there)) == 1
+        assert delivered(server, relational, there) == []
+        fill(disk)
+        assert len(delivered(server, relational, there)) == 1
+    assert kinds(relational) == ["disk.full", "problem.solved", "disk.full"]
+
+
+def test_without_a_target_nobody_looks_at_the_disk(
+    relational: sqlalchemy.Engine, settings: Settings, tmp_path: Path
+) -> None:
+    with mounted_disk(tmp_path / "disk", 20) as disk:
+        fill(disk)
+        deliver_notices(relational, replace(settings, home=disk))
+    assert kinds(relational) == []
+
+
+def test_processes_that_see_a_problem_at_once_record_one_event(
+    relational: sqlalchemy.Engine,
+) -> None:
+    problems = night_problems({"record": "rows differ"})
+
+    def at_once(work: Callable[[sqlalchemy.Connection], bool]) -> list[bool]:
+        def one(_: int) -> bool:
+            with relational.begin() as connection:
+                return work(connection)
+
+        with ThreadPoolExecutor(8) as threads:
+            return list(threads.map(one, range(24)))
+
+    failed = EventKind.NIGHT_FAILED
+    assert sum(at_once(lambda it: record_problem(it, failed, "nightly", problems))) == 1
+    assert sum(at_once(lambda it: record_solution(it, failed, "nightly"))) == 1
+    assert kinds(relational) == ["night.failed", "problem.solved"]
+
+
+def test_an_event_that_is_rolled_back_is_told_by_the_next_attempt(
+    relational: sqlalchemy.Engine,
+) -> None:
+    problems = night_problems({"record": "rows differ"})
+    for wanted in (0, 1):
+        with suppress(ZeroDivisionError), relational.begin() as connection:
+            assert record_problem(connection, EventKind.NIGHT_FAILED, "nightly", problems)
+            1 / wanted
+    assert kinds(relational) == ["night.failed"]
