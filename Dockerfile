@@ -7,7 +7,7 @@ RUN useradd --system --uid 10001 --create-home thoth \
 
 WORKDIR /src
 COPY . .
-RUN pip install --no-cache-dir --constraint constraints.txt '.[server,export,kubernetes,notify]' \
+RUN pip install --no-cache-dir --constraint constraints.txt '.[server,export,kubernetes,notify,otel]' \
     && rm --recursive --force /src/*
 
 USER thoth

@@ -9,7 +9,16 @@ from flask_compress import Compress
 from flask_cors import CORS
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from api import audit, authentication, errors, health, metrics, request_context, security_headers
+from api import (
+    audit,
+    authentication,
+    errors,
+    health,
+    metrics,
+    request_context,
+    security_headers,
+    tracing,
+)
 from api.amun import blueprints as inspecting
 from api.openapi import OpenApi
 from api.pages import blueprints as pages
@@ -80,6 +89,7 @@ def create_app(
 def _surround(app: Flask, settings: Settings) -> None:
     """Register handlers. They run in this order before a request, in reverse order after it."""
     limits = RequestLimits(app, settings)
+    tracing.register(app)
     errors.register(app)
     Compress(app)
     if settings.cors_origins:

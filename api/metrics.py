@@ -239,7 +239,7 @@ def _gauges(name: str, documentation: str, label: str, values: Mapping[_Label, f
 
 
 #: Other methods share one label, so that clients cannot create new series.
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 #: Attempts to read the files of processes, which may start or end meanwhile.
 _TRIES = 3
@@ -303,7 +303,7 @@ def _count(response: Response) -> Response:
     if request.endpoint in UNLIMITED or PAGE_TOKEN in request.environ:
         return response
     route = request.url_rule.rule if request.url_rule else "none"
-    method = request.method if request.method in _METHODS else "other"
+    method = request.method if request.method in METHODS else "other"
     REQUESTS.labels(route, method, str(response.status_code)).inc()
     if "began" in g:
         DURATIONS.labels(route, method).observe(time.perf_counter() - g.began)

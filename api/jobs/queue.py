@@ -18,6 +18,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
 from common.errors import ProjectError
+from common.tracing import TRACEPARENT, carried_trace
 from graph.record.analyses import AnalysisKind
 
 #: Namespace of task names in procrastinate.
@@ -190,9 +191,11 @@ class Queue:
             schedule_at=connection.scalar(_DUE, {"delay_s": job.delay_s}) if job.delay_s else None,
             connection=connection,
         )
+        trace = carried_trace()
+        arguments = job.arguments if trace is None else {**job.arguments, TRACEPARENT: trace}
         try:
             with connection.begin_nested():  # a duplicate key must not abort the transaction
-                return task.defer(**job.arguments)
+                return task.defer(**arguments)
         except AlreadyEnqueued:
             return None
         except ConnectorException as error:

@@ -23,8 +23,10 @@ from api.jobs.request_run import (
     run,
 )
 from api.jobs.worker_context import WorkerContext
+from api.tracing import job_span
 from common.errors import InvalidSettings, StoreUnavailable
 from common.redaction import absolute_source
+from common.tracing import TRACEPARENT
 from graph.projection import sync
 
 P = ParamSpec("P")
@@ -67,7 +69,9 @@ def _task(name: str, limit_s: float) -> Callable[[Task[P]], Task[P]]:
     def decorate(work: Task[P]) -> Task[P]:
         @wraps(work)
         def watched(context: JobContext, /, *args: P.args, **kwargs: P.kwargs) -> None:
-            with _worker(context).watch.over(name, limit_s):
+            trace = cast(str | None, kwargs.pop(TRACEPARENT, None))
+            queue = context.job.queue
+            with _worker(context).watch.over(name, limit_s), job_span(name, queue, trace):
                 try:
                     work(context, *args, **kwargs)
                 except (Postponed, *PASSING):

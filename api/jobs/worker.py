@@ -28,8 +28,10 @@ from api.jobs.schedules import DatabaseClockManager, keep_scheduling, scheduled_
 from api.jobs.tasks import CONTEXT, blueprint
 from api.jobs.upkeep import DEAD_AFTER_S, keep_returning
 from api.jobs.worker_context import WorkerContext, guard, leave
+from api.tracing import trace_process
 from common.errors import ProjectError
 from common.settings import Settings
+from common.tracing import stop_tracing
 from graph.engine import relational_url
 from graph.record import analyses
 
@@ -64,6 +66,7 @@ def queue_app(settings: Settings, name: str = "thoth") -> procrastinate.App:
 
 def run_worker(settings: Settings, queues: Sequence[QueueName], name: str) -> None:
     """Run jobs of ``queues``, one at a time, until a signal to stop."""
+    trace_process()
     process = f"{os.getpid()}@{socket.gethostname()}"
     app = queue_app(settings, connection_name(queues, process))
     worker = WorkerContext(settings)
@@ -73,6 +76,7 @@ def run_worker(settings: Settings, queues: Sequence[QueueName], name: str) -> No
         asyncio.run(_work(_RunningWorker(app, worker, queues, name)))
     finally:
         worker.close()
+        stop_tracing()
 
 
 @dataclass(slots=True)

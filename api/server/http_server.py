@@ -22,6 +22,7 @@ from api.server.connections import ConnectionWorker
 from api.service import EXTENSION
 from common.errors import ServiceFailed
 from common.settings import Settings
+from common.tracing import stop_tracing
 
 #: Time for running requests to finish after the signal to stop, s.
 GRACE_S = 20
@@ -172,7 +173,9 @@ class _Server(BaseApplication):
     def load(self) -> Flask:
         """Create the application in each worker process, so that processes share no connections."""
         from api.app import create_app
+        from api.tracing import trace_process
 
+        trace_process()
         front = self._front
         self._app = create_app(
             self._settings, behind_proxy=front.behind_proxy, threads=front.threads,
@@ -183,6 +186,7 @@ class _Server(BaseApplication):
     def _close(self, _server: Any, _worker: Any) -> None:
         if self._app is not None:
             self._app.extensions[EXTENSION].close()
+        stop_tracing()
 
 
 class _ReloadedTls:
