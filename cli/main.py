@@ -59,7 +59,7 @@ COMMANDS = {
     "advise": "cli.advise:advise",
     "advisories": "cli.advisories:advisories",
     "analyze": "cli.analyze:analyze",
-    "audit": "cli.service:audit",
+    "audit": "cli.audit:audit",
     "backup": "cli.backup:backup",
     "benchmarks": "cli.benchmarks:benchmarks",
     "bisect": "cli.bisect:bisect",

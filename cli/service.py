@@ -1,4 +1,4 @@
-"""``thoth serve`` and ``thoth worker``: the HTTP service; ``thoth audit``: what requests wrote."""
+"""``thoth serve`` and ``thoth worker``: the HTTP service."""
 
 from __future__ import annotations
 
@@ -8,26 +8,22 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.console import cut_list, moment_text, print_json
-from cli.options import EnumChoice, as_json_option
+from cli.options import EnumChoice
 from common.errors import GraphMismatch, InvalidArgument, StoreUnavailable
 from common.logs import set_up_logs
 from common.settings import Settings
-from common.terminal import printable
 
 if TYPE_CHECKING:
     from api.jobs.queue import QueueName
     from api.server.supervisor import ChildProcess
 
 _MOST_PROCESSES = 64
-_MOST_WRITES = 100_000
 #: One worker for requests of people, one for bulk jobs, one for inspections.
 PROCESSES = 3
 
@@ -322,31 +318,3 @@ def command(*arguments: str) -> tuple[str, ...]:
     """Return the command line of a ``thoth`` command with this interpreter."""
     # -P: the current folder may have packages named like ours.
     return (sys.executable, "-P", "-m", "cli", *arguments)
-
-
-@click.command()
-@click.option("--limit", type=click.IntRange(1, _MOST_WRITES), default=100, show_default=True,
-              help="Number of requests to list, newest first.")  # fmt: skip
-@as_json_option
-@click.pass_obj
-def audit(settings: Settings, limit: int, as_json: bool) -> None:
-    """List the API requests that wrote data.
-
-    Each line has the time, the token, the client's address, the route, the status and the created
-    or changed object.
-    """
-    from graph.migrate import migrated_stores
-    from graph.record.audit import latest_writes
-
-    with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
-        writes = latest_writes(connection, limit + 1)
-    listed, truncated = cut_list(writes, limit, "newest")
-    if as_json:
-        rows = [{**asdict(it), "at": it.at.astimezone(UTC).isoformat()} for it in listed]
-        print_json({"writes": rows, "truncated": truncated})
-        return
-    for write in listed:
-        client = f"{write.token_id or 'anonymous'}  {write.address}"
-        outcome = f"{write.status}  {write.subject or '-'}  {write.request_id}"
-        line = f"{moment_text(write.at)}  {client}  {write.method} {write.route}  {outcome}"
-        click.echo(printable(line))

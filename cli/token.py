@@ -23,18 +23,22 @@ _LONGEST = timedelta(days=3650)
 _NAME_LENGTH = 100
 
 
+expires_option = click.option(
+    "--expires", metavar="DURATION",
+    help="How long the token is valid, such as 12h, 30d, 8w or never.  [default: TOKEN_DAYS]",
+)  # fmt: skip
+
+
 @click.group(cls=CommandGroup)
 def token() -> None:
-    """Create, list and revoke the tokens of the service's clients."""
+    """Create, list, rotate and revoke the tokens of the service's clients."""
 
 
 @token.command()
 @click.argument("name")
 @click.option("--scope", "scopes", type=EnumChoice("graph.record.tokens:Scope"),
               multiple=True, required=True, help="Allowed scope; repeat for more.")  # fmt: skip
-@click.option(
-    "--expires", help="How long the token is valid, such as 12h, 30d or 8w.  [default: forever]"
-)
+@expires_option
 @as_json_option
 @click.pass_obj
 def create(
@@ -46,14 +50,10 @@ def create(
 
     if not name.strip() or len(name) > _NAME_LENGTH or not name.isprintable():
         raise InvalidArgument(f"NAME: must have 1 to {_NAME_LENGTH} printable characters")
-    ends = None if expires is None else datetime.now(UTC) + duration(expires)
+    ends = _end(settings, expires)
     with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
         made, secret = create_token(connection, name, [Scope(scope) for scope in scopes], ends)
-    if as_json:
-        print_json({**_document(made), "secret": secret})
-        return
-    click.echo(f"{_line(made)}\nIts secret, which is shown only once:", err=True)
-    click.echo(secret)
+    _print_secret(made, secret, as_json)
 
 
 @token.command("list")
@@ -75,6 +75,34 @@ def list_(settings: Settings, as_json: bool) -> None:
 
 @token.command()
 @click.argument("token_id", metavar="ID")
+@click.option("--overlap", default="1d", show_default=True, metavar="DURATION",
+              help="How long the present secret stays valid, such as 1h; none ends it at once,"
+              " with all sessions of the web pages.")  # fmt: skip
+@expires_option
+@as_json_option
+@click.pass_obj
+def rotate(
+    settings: Settings, token_id: str, overlap: str, expires: str | None, as_json: bool
+) -> None:
+    """Give a token a new secret and print it; it is shown only once.
+
+    ID is the token's identifier, or the prefix that `thoth token list` shows. The token keeps its
+    name, its scopes and everything that was requested with it.
+    """
+    from graph.migrate import migrated_stores
+    from graph.record.tokens import rotate_token
+
+    kept = timedelta() if overlap == "none" else duration(overlap, "--overlap")
+    ends = _end(settings, expires)
+    with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
+        rotated = rotate_token(connection, token_id, kept, ends)
+    if rotated is None:
+        raise _unknown(token_id)
+    _print_secret(*rotated, as_json)
+
+
+@token.command()
+@click.argument("token_id", metavar="ID")
 @as_json_option
 @click.pass_obj
 def revoke(settings: Settings, token_id: str, as_json: bool) -> None:
@@ -88,14 +116,36 @@ def revoke(settings: Settings, token_id: str, as_json: bool) -> None:
     with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
         revoked = revoke_token(connection, token_id)
     if not revoked:
-        raise InvalidArgument(f"ID: no valid token is called {token_id!r}; see `thoth token list`")
+        raise _unknown(token_id)
     if as_json:
         print_json({"revoked": token_id})
     else:
         click.echo(f"{token_id}: revoked")
 
 
-def duration(text: str) -> timedelta:
+def _end(settings: Settings, expires: str | None) -> datetime | None:
+    """When a new secret expires; ``None`` for never."""
+    days = settings.token_days
+    if expires == "never" or (expires is None and days is None):
+        return None
+    length = timedelta(days=days or 0) if expires is None else duration(expires)
+    return datetime.now(UTC) + length
+
+
+def _unknown(token_id: str) -> InvalidArgument:
+    return InvalidArgument(f"ID: no valid token is called {token_id!r}; see `thoth token list`")
+
+
+def _print_secret(made: Token, secret: str, as_json: bool) -> None:
+    """Print a token with its new secret, the only text on standard output."""
+    if as_json:
+        print_json({**_document(made), "secret": secret})
+        return
+    click.echo(f"{_line(made)}\nIts secret, which is shown only once:", err=True)
+    click.echo(secret)
+
+
+def duration(text: str, option: str = "--expires") -> timedelta:
     """Parse a duration such as ``30d``.
 
     :raises InvalidArgument: if the text is anything else, or more than ten years
@@ -106,12 +156,12 @@ def duration(text: str) -> timedelta:
     match = re.fullmatch(r"([1-9][0-9]{0,8})([mhdw])", text)
     length = timedelta(seconds=int(match[1]) * _UNITS[match[2]]) if match else None
     if length is None or length > _LONGEST:
-        raise InvalidArgument(f"--expires: {text!r} is not a duration such as 12h, 30d or 8w")
+        raise InvalidArgument(f"{option}: {text!r} is not a duration such as 12h, 30d or 8w")
     return length
 
 
 def _document(token: Token) -> dict[str, Any]:
-    moments = ("created_at", "expires_at", "revoked_at", "last_used_at")
+    moments = ("created_at", "expires_at", "revoked_at", "last_used_at", "previous_until")
     return {
         "token_id": token.token_id,
         "name": token.name,
@@ -127,6 +177,9 @@ def _line(token: Token) -> str:
         validity = f"revoked {moment_text(token.revoked_at)}"
     elif token.expires_at is not None:
         validity = f"expires {moment_text(token.expires_at)}"
+    previous = token.previous_until
+    if token.revoked_at is None and previous is not None and previous > datetime.now(UTC):
+        validity += f", previous secret until {moment_text(previous)}"
     used = "never used" if token.last_used_at is None else f"used {moment_text(token.last_used_at)}"
     scopes = ",".join(sorted(token.scopes))
     return f"{token.token_id}  {token.prefix}…  {token.name}  {scopes}  {validity}  {used}"

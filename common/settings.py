@@ -54,6 +54,7 @@ class Settings:
     image_registry: str | None
     anonymous_scopes: tuple[str, ...]
     query_tokens: bool
+    token_days: float | None
     queue_limit: int
     rate_limit: str | None
     rate_limit_storage: str
@@ -137,6 +138,7 @@ class Settings:
             image_registry=values.get("IMAGE_REGISTRY"),
             anonymous_scopes=_scopes(values, "ANONYMOUS_SCOPES"),
             query_tokens=_flag(values, "QUERY_TOKENS"),
+            token_days=_days(values, "TOKEN_DAYS", 365.0),
             queue_limit=int(_number(values, "QUEUE_LIMIT", 1000)),
             rate_limit=_rate(values, "RATE_LIMIT"),
             rate_limit_storage=values.get("RATE_LIMIT_STORAGE", "memory://"),

@@ -969,6 +969,9 @@ class TokenRow(Base):
     prefix: ColumnElement[str]
     #: SHA-256 of the secret; a slow hash is unnecessary for a long random value.
     digest: ColumnElement[str] = column(unique=True)
+    #: SHA-256 of the secret before the last rotation, which is valid until ``previous_until``.
+    previous_digest: ColumnElement[str | None] = column(unique=True)
+    previous_until: ColumnElement[datetime | None]
     scopes: ColumnElement[list[str]] = column(ARRAY(Text))
     created_at: ColumnElement[datetime] = column(server_default=func.now())
     expires_at: ColumnElement[datetime | None]

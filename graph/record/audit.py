@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import datetime
 
@@ -50,3 +51,19 @@ def latest_writes(connection: Connection, limit: int = 100) -> list[StoredAuditE
         .limit(limit)
     )
     return [StoredAuditEntry(**row._mapping) for row in connection.execute(query)]
+
+
+def writes_between(
+    connection: Connection, since: datetime | None, until: datetime | None
+) -> Iterator[StoredAuditEntry]:
+    """All entries from ``since`` to before ``until``, oldest first, without keeping them."""
+    query = (
+        select(*(getattr(AuditRow, it.name) for it in fields(StoredAuditEntry)))
+        .where(
+            *([AuditRow.at >= since] if since else []), *([AuditRow.at < until] if until else [])
+        )
+        .order_by(AuditRow.at, AuditRow.entry_id)
+        .execution_options(yield_per=2_000)
+    )
+    for row in connection.execute(query):
+        yield StoredAuditEntry(**row._mapping)

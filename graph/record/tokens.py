@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from sqlalchemy import Connection, Row, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, and_, delete, func, insert, or_, select, update
 
 from graph.tables import PageSessionRow, TokenRow
 
@@ -19,6 +19,11 @@ MARK = "thoth_"
 _SHOWN = len(MARK) + 6
 #: How old ``last_used_at`` may be before it is written again.
 _USE_INTERVAL = timedelta(minutes=1)
+#: Conditions on a token that clients may use.
+_VALID = (
+    TokenRow.revoked_at.is_(None),
+    or_(TokenRow.expires_at.is_(None), TokenRow.expires_at > func.now()),
+)
 
 
 class Scope(StrEnum):
@@ -41,6 +46,7 @@ class Token:
 
     :param prefix: first characters of the secret
     :param last_used_at: accurate to the minute
+    :param previous_until: when the secret before the last rotation expires
     """
 
     token_id: str
@@ -51,6 +57,7 @@ class Token:
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
     last_used_at: datetime | None = None
+    previous_until: datetime | None = None
 
     def may(self, scope: Scope) -> bool:
         """Whether the token has a scope; ``admin`` includes all scopes."""
@@ -64,7 +71,7 @@ def create_token(
 
     The caller owns the transaction.
     """
-    secret = MARK + secrets.token_urlsafe(32)
+    secret = _new_secret()
     row = connection.execute(
         insert(TokenRow)
         .values(
@@ -80,13 +87,48 @@ def create_token(
     return _token(row), secret
 
 
+def rotate_token(
+    connection: Connection, token_id: str, overlap: timedelta, expires_at: datetime | None
+) -> tuple[Token, str] | None:
+    """Give a token a new secret; return both, or ``None`` unless exactly one valid token matches.
+
+    The caller owns the transaction. An older secret that was still valid becomes invalid.
+
+    :param token_id: as in :func:`revoke_token`
+    :param overlap: how long the present secret stays valid; without it, sessions of pages end, too
+    """
+    identifier = _only_match(connection, token_id)
+    if identifier is None:
+        return None
+    secret, until = _new_secret(), func.now() + overlap
+    row = connection.execute(
+        update(TokenRow)
+        .where(TokenRow.token_id == identifier)
+        .values(
+            prefix=secret[:_SHOWN],
+            digest=digest_of(secret),
+            previous_digest=TokenRow.digest if overlap else None,
+            # A secret never outlives the date that was set for it.
+            previous_until=func.least(until, TokenRow.expires_at) if overlap else None,
+            expires_at=expires_at,
+        )
+        .returning(TokenRow.__table__)
+    ).one()
+    if not overlap:
+        connection.execute(delete(PageSessionRow).where(PageSessionRow.token_id == identifier))
+    return _token(row), secret
+
+
 def token_shown(connection: Connection, secret: str) -> Token | None:
     """The valid token with this secret, or ``None``; updates its ``last_used_at``."""
+    digest = digest_of(secret)
     row = connection.execute(
         select(TokenRow.__table__).where(
-            TokenRow.digest == digest_of(secret),
-            TokenRow.revoked_at.is_(None),
-            or_(TokenRow.expires_at.is_(None), TokenRow.expires_at > func.now()),
+            or_(
+                TokenRow.digest == digest,
+                and_(TokenRow.previous_digest == digest, TokenRow.previous_until > func.now()),
+            ),
+            *_VALID,
         )
     ).one_or_none()
     if row is None:
@@ -128,8 +170,7 @@ def session_token(connection: Connection, secret: str) -> Token | None:
         .where(
             PageSessionRow.digest == digest_of(secret),
             PageSessionRow.expires_at > func.now(),
-            TokenRow.revoked_at.is_(None),
-            or_(TokenRow.expires_at.is_(None), TokenRow.expires_at > func.now()),
+            *_VALID,
         )
     ).one_or_none()
     return None if row is None else _token(row)
@@ -152,17 +193,27 @@ def revoke_token(connection: Connection, token_id: str) -> bool:
     :param token_id: identifier, or a prefix that only one valid token has
     :returns: whether exactly one valid token matched
     """
+    identifier = _only_match(connection, token_id)
+    if identifier is None:
+        return False
+    connection.execute(
+        update(TokenRow).where(TokenRow.token_id == identifier).values(revoked_at=func.now())
+    )
+    return True
+
+
+def _only_match(connection: Connection, token_id: str) -> str | None:
+    """The only token that was not revoked and has this identifier or prefix."""
     matching = select(TokenRow.token_id).where(
         or_(TokenRow.token_id == token_id, TokenRow.prefix == token_id),
         TokenRow.revoked_at.is_(None),
     )
     matches = list(connection.scalars(matching))
-    if len(matches) != 1:
-        return False
-    connection.execute(
-        update(TokenRow).where(TokenRow.token_id == matches[0]).values(revoked_at=func.now())
-    )
-    return True
+    return matches[0] if len(matches) == 1 else None
+
+
+def _new_secret() -> str:
+    return MARK + secrets.token_urlsafe(32)
 
 
 def digest_of(secret: str) -> str:
@@ -175,5 +226,5 @@ def _token(row: Row[tuple[object, ...]]) -> Token:
     return Token(
         values["token_id"], values["name"], values["prefix"],
         frozenset(map(Scope, values["scopes"])), values["created_at"], values["expires_at"],
-        values["revoked_at"], values["last_used_at"],
+        values["revoked_at"], values["last_used_at"], values["previous_until"],
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import gzip
 import json
 import platform
@@ -26,10 +27,10 @@ from api.jobs.queue import Queue, QueueJob, QueueName, connection_name
 from api.jobs.worker import queue_app
 from api.server.certificates import self_signed
 from api.service import EXTENSION
-from cli.service import audit
+from cli.audit import audit
 from cli.stores import status
 from common import __version__
-from common.errors import InvalidSettings
+from common.errors import InvalidArgument, InvalidSettings
 from common.settings import Settings
 from graph.embedded.processes import free_port
 from graph.engine import Stores, relational_engine
@@ -42,7 +43,7 @@ from graph.record.analyses import (
     finish,
     start,
 )
-from graph.record.audit import latest_writes
+from graph.record.audit import AuditEntry, add_write, latest_writes
 from graph.record.ledger import add_score
 from tests.requirements import needs
 from tests.services.commands import run_here
@@ -476,6 +477,31 @@ class TestWrites:
         assert newest.stderr == "only the newest 1 are listed; --limit lists more\n"
         whole = CliRunner().invoke(audit, ["--limit", "2", "--json"], obj=settings)
         assert (json.loads(whole.stdout)["truncated"], whole.stderr) == (False, "")
+
+
+def test_the_audit_log_is_exported_as_lines(settings: Settings, stores: Stores) -> None:
+    with stores.engine.begin() as connection:
+        for number in range(5_000):
+            add_write(connection, AuditEntry(f"r{number}", None, "::1", "POST", "/a", 201, "é,x"))
+        old = "UPDATE audit_log SET at = at - interval '3 days' WHERE entry_id <= 10"
+        connection.execute(text(old))
+
+    def exported(*options: str) -> list[str]:
+        done = CliRunner().invoke(audit, ["export", *options], obj=settings)
+        assert done.exit_code == 0, done.output
+        return done.stdout.splitlines()
+
+    entries = [json.loads(line) for line in exported()]
+    assert len(entries) == 5_000
+    assert [it["at"] for it in entries] == sorted(it["at"] for it in entries)
+    assert entries[0]["subject"] == "é,x"
+    assert len(exported("--until", "2d")) == 10
+    assert len(exported("--since", "2d")) == 4_990
+    assert exported("--since", "2100-01-01") == []
+    rows = list(csv.DictReader(exported("--format", "csv", "--until", "2d")))
+    assert rows == [{**it, "token_id": "", "status": "201"} for it in entries[:10]]
+    wrong = CliRunner().invoke(audit, ["export", "--since", "soon"], obj=settings)
+    assert isinstance(wrong.exception, InvalidArgument)
 
 
 def test_each_thread_has_a_connection_and_no_more_are_made(stores: Stores) -> None:

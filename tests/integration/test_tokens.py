@@ -17,10 +17,11 @@ from api.app import create_app
 from api.service import EXTENSION
 from cli.token import token
 from common.settings import Settings
-from graph.record.tokens import Scope, create_token
+from graph.record.tokens import Scope, create_token, open_session, session_token
 
 #: Anything that asks for a scope.
 READ = "/metrics"
+DAY = timedelta(days=1)
 
 
 @pytest.fixture
@@ -134,9 +135,87 @@ def test_a_token_in_the_url_is_refused_unless_an_old_client_needs_it(
         ("create", " ", "--scope", "read"),
         ("create", "a\x1b[31m", "--scope", "read"),
         ("create", "a", "--scope", "read", "--expires", "soon"),
+        ("rotate", "token-unknown"),
+        ("rotate", "token-unknown", "--overlap", "never"),
         ("revoke", "token-000000000000"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(closed: Settings, arguments: tuple[str, ...]) -> None:
     assert run(closed, *arguments).exit_code != 0
     assert json.loads(run(closed, "list", "--json").stdout) == {"tokens": []}
+
+
+def rotate(settings: Settings, token_id: str, *options: str) -> dict[str, str]:
+    rotated = run(settings, "rotate", token_id, *options, "--json")
+    assert rotated.exit_code == 0, rotated.output
+    document: dict[str, str] = json.loads(rotated.stdout)
+    return document
+
+
+def test_both_secrets_of_a_rotated_token_work_until_the_overlap_ends(
+    closed: Settings, client: FlaskClient, relational: sqlalchemy.Engine
+) -> None:
+    made = create(closed, "read")
+    rotated = rotate(closed, made["prefix"], "--overlap", "1h")
+    assert rotated["token_id"] == made["token_id"]
+    assert rotated["secret"] != made["secret"]
+    assert [status(client, it["secret"]) for it in (made, rotated)] == [200, 200]
+    assert "previous secret until" in run(closed, "list").stdout
+    again = rotate(closed, made["token_id"])
+    assert [status(client, it["secret"]) for it in (made, rotated, again)] == [401, 200, 200]
+    with relational.begin() as connection:
+        connection.execute(text("UPDATE tokens SET previous_until = now()"))
+    assert [status(client, it["secret"]) for it in (rotated, again)] == [401, 200]
+    assert "previous secret" not in run(closed, "list").stdout
+    with relational.connect() as connection:
+        (row,) = connection.execute(text("SELECT tokens::text FROM tokens")).scalars().all()
+    assert not any(it["secret"] in row for it in (made, rotated, again))
+
+
+def test_without_an_overlap_the_old_secret_and_its_sessions_end_at_once(
+    closed: Settings, client: FlaskClient, relational: sqlalchemy.Engine
+) -> None:
+    made = create(closed, "read")
+    with relational.begin() as connection:
+        session = open_session(connection, made["token_id"], timedelta(hours=1))
+    rotated = rotate(closed, made["token_id"], "--overlap", "none")
+    assert [status(client, it["secret"]) for it in (made, rotated)] == [401, 200]
+    with relational.connect() as connection:
+        assert session_token(connection, session) is None
+
+
+def test_an_old_secret_does_not_outlive_its_own_expiry(
+    closed: Settings, client: FlaskClient, relational: sqlalchemy.Engine
+) -> None:
+    made = create(closed, "read")
+    with relational.begin() as connection:
+        connection.execute(text("UPDATE tokens SET expires_at = now()"))
+    rotated = rotate(closed, made["token_id"])
+    assert [status(client, it["secret"]) for it in (made, rotated)] == [401, 200]
+
+
+def test_neither_secret_of_a_revoked_token_works(closed: Settings, client: FlaskClient) -> None:
+    made = create(closed, "read")
+    rotated = rotate(closed, made["token_id"])
+    assert run(closed, "revoke", made["token_id"]).exit_code == 0
+    assert [status(client, it["secret"]) for it in (made, rotated)] == [401, 401]
+    assert run(closed, "rotate", made["token_id"]).exit_code != 0
+
+
+def test_a_token_expires_unless_never_is_said(closed: Settings) -> None:
+    def days(settings: Settings, *options: str) -> int | None:
+        made = json.loads(
+            run(settings, "create", "a", "--scope", "read", "--json", *options).stdout
+        )
+        if made["expires_at"] is None:
+            return None
+        return round((datetime.fromisoformat(made["expires_at"]) - datetime.now(UTC)) / DAY)
+
+    assert days(closed) == 365
+    assert days(closed, "--expires", "never") is None
+    assert days(closed, "--expires", "30d") == 30
+    assert days(replace(closed, token_days=7.0)) == 7
+    assert days(replace(closed, token_days=None)) is None
+    made = create(closed, "read")
+    assert rotate(closed, made["token_id"], "--expires", "never")["expires_at"] is None
+    assert rotate(closed, made["token_id"])["expires_at"] is not None

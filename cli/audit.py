@@ -1,0 +1,86 @@
+"""``thoth audit``: what requests to the service wrote."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.console import cut_list, moment_text, print_json
+from cli.help_pages import CommandGroup
+from cli.options import as_json_option, moment
+from common.settings import Settings
+from common.terminal import printable
+
+if TYPE_CHECKING:
+    from graph.record.audit import StoredAuditEntry
+
+_MOST_WRITES = 100_000
+
+
+@click.group(cls=CommandGroup, invoke_without_command=True)
+@click.option("--limit", type=click.IntRange(1, _MOST_WRITES), default=100, show_default=True,
+              help="Number of requests to list, newest first.")  # fmt: skip
+@as_json_option
+@click.pass_context
+def audit(context: click.Context, limit: int, as_json: bool) -> None:
+    """List the API requests that wrote data.
+
+    Each line has the time, the token, the client's address, the route, the status and the created
+    or changed object.
+    """
+    from graph.migrate import migrated_stores
+    from graph.record.audit import latest_writes
+
+    if context.invoked_subcommand is not None:
+        return
+    settings: Settings = context.obj
+    with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
+        writes = latest_writes(connection, limit + 1)
+    listed, truncated = cut_list(writes, limit, "newest")
+    if as_json:
+        print_json({"writes": [_document(it) for it in listed], "truncated": truncated})
+        return
+    for write in listed:
+        client = f"{write.token_id or 'anonymous'}  {write.address}"
+        outcome = f"{write.status}  {write.subject or '-'}  {write.request_id}"
+        line = f"{moment_text(write.at)}  {client}  {write.method} {write.route}  {outcome}"
+        click.echo(printable(line))
+
+
+@audit.command()
+@click.option("--since", metavar="TIME", help="Only from this date, time or number of days ago.")
+@click.option("--until", metavar="TIME", help="Only before this date, time or number of days ago.")
+@click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), default="jsonl",
+              show_default=True, help="One JSON object a line, or CSV with a header.")  # fmt: skip
+@click.pass_obj
+def export(settings: Settings, since: str | None, until: str | None, form: str) -> None:
+    """Print the whole audit log, oldest first.
+
+    TIME is a date or a time in UTC, such as 2026-01-31 or 2026-01-31T18:00, or a number of days
+    ago, such as 7d.
+    """
+    from graph.migrate import migrated_stores
+    from graph.record.audit import StoredAuditEntry, writes_between
+
+    now = datetime.now(UTC)
+    first, end = moment(since, now, "--since"), moment(until, now, "--until")
+    names = [it.name for it in fields(StoredAuditEntry)]
+    table = csv.DictWriter(sys.stdout, names, lineterminator="\n")
+    if form == "csv":
+        table.writeheader()
+    with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
+        for write in writes_between(connection, first, end):
+            if form == "csv":
+                table.writerow(_document(write))
+            else:
+                click.echo(json.dumps(_document(write), ensure_ascii=False))
+
+
+def _document(write: StoredAuditEntry) -> dict[str, Any]:
+    return {**asdict(write), "at": write.at.astimezone(UTC).isoformat()}
