@@ -29,7 +29,7 @@ OPTIONAL_PROGRAMS = (
     *("bwrap", "java", "mvn"),
     *("docker", "podman", "buildah", "crun", "runc"),
     *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "firefox"),
-    *("pipenv", "promtool", "readelf"),
+    *("kubectl", "pipenv", "promtool", "readelf"),
 )
 #: Variables that lead to them, and the one by which a missing program is a failure.
 HIDDEN_VARIABLES = ("JAVA_HOME", "NEO4J_TEST_URL", "CI")

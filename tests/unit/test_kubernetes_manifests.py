@@ -1,0 +1,196 @@
+"""What ``deploy/kubernetes`` promises: objects that Kubernetes takes, pods without privileges."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import click
+import kubernetes_validate
+import pytest
+import yaml
+
+from cli import main as cli
+from common.settings import Settings
+from tests.requirements import needs
+from tests.services.kustomize import Object, objects_in, pods_of, rendered
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
+OVERLAYS = ("one-node", "own-stores")
+#: Not in the schemas of Kubernetes: the resource of an operator.
+FOREIGN = "ServiceMonitor"
+#: What the guide's command puts into the secret `thoth-stores`.
+SECRETS = {
+    "one-node": {"POSTGRES_PASSWORD", "NEO4J_AUTH", "DATABASE_URL", "GRAPH_URL", "GRAPH_PASSWORD"},
+    "own-stores": {"DATABASE_URL", "GRAPH_URL", "GRAPH_PASSWORD", "DOCUMENT_STORE_URL"},
+}
+
+
+@pytest.fixture(params=OVERLAYS)
+def overlay(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def objects(overlay: str) -> list[Object]:
+    return rendered(FOLDER / overlay)
+
+
+def named(objects: list[Object], kind: str) -> dict[str, Object]:
+    return {it["metadata"]["name"]: it for it in objects if it["kind"] == kind}
+
+
+def containers(objects: list[Object]) -> list[Object]:
+    return [each for it in objects if (pods := pods_of(it)) for each in pods["containers"]]
+
+
+def test_kubernetes_takes_every_object(objects: list[Object]) -> None:
+    for it in objects:
+        if it["kind"] != FOREIGN:
+            kubernetes_validate.validate(it, kubernetes_validate.latest_version(), strict=True)
+
+
+@needs("kubectl")
+def test_kustomize_makes_the_same_of_a_folder(overlay: str, objects: list[Object]) -> None:
+    command = ["kubectl", "kustomize", str(FOLDER / overlay)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+    def by_name(listed: list[Object]) -> dict[tuple[str, str], Object]:
+        return {(it["kind"], it["metadata"]["name"]): it for it in listed}
+
+    assert by_name(list(yaml.safe_load_all(done.stdout))) == by_name(objects)
+
+
+def test_every_file_is_used() -> None:
+    used = set()
+    for folder in ("base", *OVERLAYS):
+        path = FOLDER / folder / "kustomization.yaml"
+        wanted = yaml.safe_load(path.read_text("utf-8"))
+        patches = [it["path"] for it in wanted.get("patches", ())]
+        used |= {path, *(path.parent / name for name in (*wanted["resources"], *patches))}
+    assert {it for it in FOLDER.rglob("*") if it.is_file()} <= used
+
+
+def test_a_folder_has_all_parts(overlay: str, objects: list[Object]) -> None:
+    assert named(objects, "Deployment").keys() == {"thoth-server", "thoth-people", "thoth-bulk"}
+    assert named(objects, "Job").keys() == {"thoth-migrate"}
+    nightly = {"thoth-nightly"} | ({"thoth-backup"} if overlay == "one-node" else set())
+    assert named(objects, "CronJob").keys() == nightly
+    for it in named(objects, "CronJob").values():
+        assert it["spec"]["concurrencyPolicy"] == "Forbid"
+    stores = {"postgresql", "neo4j"} if overlay == "one-node" else set()
+    assert named(objects, "StatefulSet").keys() == stores
+    assert len(named(objects, FOREIGN)) == (overlay == "own-stores")
+
+
+def test_the_standard_of_restricted_pods_is_met(objects: list[Object]) -> None:
+    namespaces = named(objects, "Namespace")
+    labels = namespaces["thoth"]["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    for pods in filter(None, map(pods_of, objects)):
+        assert pods["securityContext"]["runAsNonRoot"] is True
+        assert pods["securityContext"]["runAsUser"] > 0
+        assert pods["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pods["automountServiceAccountToken"] is False
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pods.keys()
+        allowed = {"name", "emptyDir", "persistentVolumeClaim"}
+        assert all(volume.keys() <= allowed for volume in pods["volumes"])
+        for it in pods["containers"]:
+            security = it["securityContext"]
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            # The entry point of Neo4j's image writes its configuration.
+            assert security.get("readOnlyRootFilesystem") is (
+                None if it["name"] == "neo4j" else True
+            )
+
+
+def test_each_container_has_limits_and_each_that_stays_has_probes(objects: list[Object]) -> None:
+    for it in containers(objects):
+        assert it["resources"]["requests"].keys() == {"cpu", "memory"}
+        assert it["resources"]["limits"].keys() == {"memory"}
+    for kind in ("Deployment", "StatefulSet"):
+        for it in named(objects, kind).values():
+            for container in (pods_of(it) or {})["containers"]:
+                assert {"livenessProbe", "readinessProbe"} & container.keys(), container["name"]
+    (server,) = (pods_of(named(objects, "Deployment")["thoth-server"]) or {})["containers"]
+    paths = {name: server[f"{name}Probe"]["httpGet"]["path"] for name in ("liveness", "readiness")}
+    assert paths == {"liveness": "/livez", "readiness": "/readyz"}
+
+
+def test_each_selector_has_the_labels_of_its_pods(objects: list[Object]) -> None:
+    pods = [
+        it["spec"]["template"]["metadata"]["labels"]
+        for it in objects
+        if it["kind"] in ("Deployment", "StatefulSet")
+    ]
+    for kind in ("Deployment", "StatefulSet", "PodDisruptionBudget"):
+        for it in named(objects, kind).values():
+            assert any(
+                it["spec"]["selector"]["matchLabels"].items() <= found.items() for found in pods
+            )
+    services = named(objects, "Service")
+    for it in services.values():
+        assert sum(it["spec"]["selector"].items() <= labels.items() for labels in pods) == 1
+    for it in named(objects, FOREIGN).values():
+        wanted = it["spec"]["selector"]["matchLabels"]
+        assert wanted.items() <= services["thoth"]["metadata"]["labels"].items()
+        ports = {port["name"] for port in services["thoth"]["spec"]["ports"]}
+        assert {endpoint["port"] for endpoint in it["spec"]["endpoints"]} <= ports
+
+
+def test_nothing_is_reachable_unless_a_policy_says_so(objects: list[Object]) -> None:
+    policies = named(objects, "NetworkPolicy")
+    nothing = policies.pop("nothing")["spec"]
+    assert nothing == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    metadata = "169.254.0.0/16"
+    for it in policies.values():
+        for rule in it["spec"].get("egress", ()):
+            assert rule["ports"]
+            blocks = [peer["ipBlock"] for peer in rule["to"] if "ipBlock" in peer]
+            assert all(metadata in block["except"] for block in blocks)
+        for rule in it["spec"].get("ingress", ()):
+            assert rule["from"]
+            assert rule["ports"]
+
+
+def test_commands_and_settings_exist(objects: list[Object]) -> None:
+    known = {field.upper() for field in Settings.__slots__} | {"THOTH_HOME"}
+    assert named(objects, "ConfigMap")["thoth-settings"]["data"].keys() <= known
+    for it in containers(objects):
+        if not it["image"].startswith("thoth:"):
+            continue
+        words = it.get("args")
+        if words is None:
+            continue  # a shell, whose commands the guide runs
+        command: click.Command = cli.thoth
+        context = click.Context(command)
+        while words and isinstance(command, click.Group):
+            found = command.get_command(context, words[0])
+            assert found is not None, words
+            command, words = found, words[1:]
+        options = {text for parameter in command.params for text in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= options
+
+
+def test_secrets_come_from_the_secret_of_the_guide(overlay: str, objects: list[Object]) -> None:
+    guide = (FOLDER.parents[1] / "docs" / "guides" / "kubernetes.md").read_text("utf-8")
+    for key in SECRETS[overlay]:
+        assert f"--from-literal={key}=" in guide
+    for it in containers(objects):
+        for variable in it.get("env", ()):
+            if "valueFrom" in variable:
+                reference = variable["valueFrom"]["secretKeyRef"]
+                assert reference["name"] == "thoth-stores"
+                assert reference["key"] in SECRETS[overlay]
+            else:
+                assert "PASSWORD" not in variable["name"]
+
+
+def test_each_file_alone_is_valid() -> None:
+    for path in FOLDER.rglob("*.yaml"):
+        for it in objects_in(path):
+            skipped = it["kind"] in (FOREIGN, "Kustomization") or "patch" in path.name
+            if not skipped:
+                kubernetes_validate.validate(it, kubernetes_validate.latest_version(), strict=True)
