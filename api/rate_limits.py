@@ -5,13 +5,15 @@ from __future__ import annotations
 from flask import Flask, request
 from limits import RateLimitItem, parse_many
 from limits.errors import ConfigurationError
-from limits.storage import storage_from_string
+from limits.storage import Storage, storage_from_string
 from limits.strategies import FixedWindowRateLimiter
 
 from api.authentication import OPEN, PAGE_TOKEN, token
 from api.client_addresses import is_loopback
 from api.errors import ApiError, ProblemType
 from api.request_bodies import BoundedRequest
+from api.service import EXTENSION
+from api.shared_counts import SharedCounts
 from api.token_throttle import TokenThrottle, client_address, wait_of
 from common.errors import InvalidSettings
 from common.settings import Settings
@@ -39,11 +41,7 @@ class RequestLimits:
         app.request_class = BoundedRequest
         app.config["MAX_CONTENT_LENGTH"] = settings.body_limit_mb * _MIB
         self._rates = _rates(settings)
-        try:
-            storage = storage_from_string(settings.rate_limit_storage)
-        except (ConfigurationError, ImportError) as error:
-            raise InvalidSettings(f"RATE_LIMIT_STORAGE: cannot be used: {error}") from error
-        self._limiter = FixedWindowRateLimiter(storage)
+        self._limiter = FixedWindowRateLimiter(_storage(app, settings))
         self.guesses = TokenThrottle(self._limiter, self._rates)
 
     def bound(self) -> None:
@@ -73,6 +71,18 @@ class RequestLimits:
 def _is_near() -> bool:
     """Whether the request is from this machine."""
     return is_loopback(request.remote_addr or "")
+
+
+def _storage(app: Flask, settings: Settings) -> Storage:
+    if settings.rate_limit_storage == "postgresql":
+        return SharedCounts(app.extensions[EXTENSION])
+    try:
+        storage = storage_from_string(settings.rate_limit_storage)
+    except (ConfigurationError, ImportError) as error:
+        raise InvalidSettings(f"RATE_LIMIT_STORAGE: cannot be used: {error}") from error
+    if not isinstance(storage, Storage):
+        raise InvalidSettings("RATE_LIMIT_STORAGE: cannot be used: it is asynchronous")
+    return storage
 
 
 def _rates(settings: Settings) -> list[RateLimitItem]:

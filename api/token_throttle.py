@@ -39,10 +39,10 @@ class TokenThrottle:
 
         :raises ApiError: 429 after too many invalid tokens, unless this one was valid recently
         """
+        if self._is_known(digest):
+            return  # without asking the storage, which may be PostgreSQL
         for rate in self._rates:
             if not self._limiter.test(rate, "refused", client_address()):
-                if self._is_known(digest):
-                    return
                 wait_s = wait_of(self._limiter, rate, "refused", client_address())
                 raise ApiError(
                     429, ProblemType.TOO_MANY_REQUESTS,

@@ -141,7 +141,7 @@ class Settings:
             token_days=_days(values, "TOKEN_DAYS", 365.0),
             queue_limit=int(_number(values, "QUEUE_LIMIT", 1000)),
             rate_limit=_rate(values, "RATE_LIMIT"),
-            rate_limit_storage=values.get("RATE_LIMIT_STORAGE", "memory://"),
+            rate_limit_storage=values.get("RATE_LIMIT_STORAGE", "postgresql"),
             body_limit_mb=max(1, int(_number(values, "BODY_LIMIT_MB", 64))),
             cors_origins=_origins(values, "CORS_ORIGINS"),
             fetch_missing=_flag(values, "FETCH_MISSING", default="1"),

@@ -991,6 +991,19 @@ class PageSessionRow(Base):
     expires_at: ColumnElement[datetime]
 
 
+class RequestCountRow(Base):
+    """Requests of a client within the present window of a rate limit.
+
+    The table is unlogged: it is empty after a crash of PostgreSQL.
+    """
+
+    __tablename__ = "request_counts"
+
+    key: ColumnElement[str] = column(primary_key=True)
+    requests: ColumnElement[int] = column(BigInteger)
+    ends_at: ColumnElement[datetime]
+
+
 class SourceSuccessRow(Base):
     """When a source of knowledge was last read completely."""
 

@@ -21,6 +21,7 @@ from graph.record import analyses
 from graph.record.analyses import AnalysisState
 from graph.record.documents import UPLOAD, forget_body, forget_documents
 from graph.record.postgresql_helpers import AdvisoryLock, shares_lock
+from graph.record.request_counts import forget_ended_counts
 from graph.record.retention import forget_analyses, forget_events, forget_writes
 
 #: A worker without a heartbeat for this long is dead, and its jobs return to the queue, s.
@@ -165,6 +166,8 @@ def _recall(worker: WorkerContext) -> None:
 
 def _forget_old(worker: WorkerContext) -> None:
     settings = worker.settings
+    with worker.service.writing() as connection:
+        forget_ended_counts(connection)
     _in_batches(worker, UPLOAD, lambda it: forget_documents(it, UPLOAD, KEPT, BATCH))
     requests, writes = settings.keep_requests_days, settings.keep_audit_days
     if requests is not None:
