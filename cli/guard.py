@@ -116,7 +116,7 @@ def guard(
     where = requested_environment(None, options)
     locks = [read_lock_file(path) for path in (old, new)]
     for warning in (warning for lock in locks for warning in lock.warnings):
-        print_note(f"{warning.field}: {warning.message}")
+        print_note(warning.text)
     installed = [lock.packages(where.markers) for lock in locks]
     before, after = ({name: it.version for name, it in lock.items()} for lock in installed)
     with migrated_stores(settings) as stores:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("lock", type=NamedPath(path_type=Path))
+@click.argument("lock", type=NamedPath(path_type=Path), default=Path())
 @click.option("--index", "indexes", multiple=True, metavar="NAME",
               help="An allowed index; repeat for more.  [default: all configured]")  # fmt: skip
 @click.option("--live", is_flag=True, help="Query the indexes now instead of using recorded data.")
@@ -30,8 +30,9 @@ def provenance(
 ) -> None:
     """Check where every file of a lock comes from.
 
-    LOCK is a lock or the folder of a project. Each issue has an identifier, a severity and a
-    remedy. Exit code 1 if an issue is an error; 3 if an index or a store does not answer.
+    LOCK is a lock or the folder of a project; by default, it is the current folder. Each issue has
+    an identifier, a severity and a remedy. Exit code 1 if an issue is an error; 3 if an index or a
+    store does not answer.
     """
     from adviser.answering.file_listings import places_of, recorded_listings, served_listings
     from adviser.answering.index_selection import called_indexes
@@ -43,7 +44,8 @@ def provenance(
     settings: Settings = context.obj
     project = _project_of(lock)
     if project.locked is None:
-        raise InvalidArgument(f"{lock} has no lock whose packages are all pinned")
+        where = lock if lock.is_file() else "the project"
+        raise InvalidArgument(f"{where} has no lock whose packages are all pinned")
     known = list(configured_indexes(settings))
     allowed = [index_of(settings, it).name for it in indexes] or known
     if live:
@@ -65,9 +67,9 @@ def _project_of(path: Path) -> Project:
     from adviser.projects.parsing import PIPFILE, PIPFILE_LOCK
     from cli.project_files import read_project
 
-    manifest = path.with_name(PIPFILE)
     if path.name != PIPFILE_LOCK or not path.is_file():
         return read_project(path)
+    manifest = path.with_name(PIPFILE)
     if not manifest.is_file():
         print_note(f"there is no {PIPFILE} beside {path}, so the lock is not compared with it")
         return read_project(path)

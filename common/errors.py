@@ -233,6 +233,11 @@ class InvalidFile(InvalidDocument, InvalidArgument):
     :param field: path of the field, or ``line 3``
     """
 
+    def __str__(self) -> str:
+        if self.field == "$" and self.place:
+            return f"{self.place}: {self.message} [{self.reason}]"
+        return super().__str__()
+
 
 class InvalidSettings(ProjectError):
     """The value of a setting is invalid; the message names the variable."""

@@ -78,6 +78,11 @@ class ProjectWarning:
     message: str
     field: str
 
+    @property
+    def text(self) -> str:
+        """The message after the file, and the place in it unless it is about the whole file."""
+        return f"{self.field.removesuffix(':$')}: {self.message}"
+
 
 @dataclass(frozen=True, slots=True)
 class ProjectRequirement:

@@ -217,8 +217,7 @@ def _environment(advice: Advice) -> ReportNote:
 
 def _project(advice: Advice) -> Iterator[ReportNote]:
     for warning in advice.request.project.warnings:
-        message = f"{warning.field}: {warning.message}"
-        yield ReportNote(project_code(warning.code), NoteLevel.WARNING, message)
+        yield ReportNote(project_code(warning.code), NoteLevel.WARNING, warning.text)
 
 
 def _indexes(advice: Advice) -> Iterator[ReportNote]:

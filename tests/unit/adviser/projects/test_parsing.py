@@ -195,3 +195,14 @@ def test_deep_documents_are_refused_in_time(text: str) -> None:
     with pytest.raises(InvalidFile):
         parse_project({"Pipfile": text.encode()})
     assert time.process_time() - began < 20
+
+
+def test_texts_about_a_whole_file_have_no_place_in_it() -> None:
+    project = parse_project({"requirements.txt": b"a==1\n"})
+    (warning,) = project.warnings
+    assert warning.field == "requirements.txt:$"
+    assert warning.text == f"requirements.txt: {warning.message}"
+    with pytest.raises(InvalidFile) as caught:
+        parse_project({})
+    message = "project: no file lists requirements: no file [missing_field]"
+    assert str(caught.value) == message
