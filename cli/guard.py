@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -24,14 +23,17 @@ from common.settings import Settings
 
 if TYPE_CHECKING:
     from adviser.answering.index_resolution import IndexResolution
+    from adviser.answering.lock_comparison import LockKnowledge
     from adviser.guard import (
         GuardResult,
         MissingKnowledge,
         VersionVulnerability,
         YankedVersion,
     )
+    from adviser.projects.locks import ProjectLock
     from adviser.scoring.assessment_types import Claim
     from adviser.stack_request import StackRequest
+    from common.environments import Environment
     from graph.candidates import Dependency
     from graph.engine import Stores
 
@@ -66,6 +68,9 @@ _RULES = {
 @click.option("--fetch/--offline", "fetch", cls=ExclusiveSwitch, default=None,
               help="Read changed versions from the indexes, or use only what is stored.  [default:"
                    " read if the store lacks one]")  # fmt: skip
+@click.option("--service", metavar="URL",
+              help="Ask a service for what is known, with the token in THOTH_TOKEN if that is set;"
+                   " this machine needs no stores.")  # fmt: skip
 @click.option("--allow-unknown", is_flag=True, help="Exit with 0 instead of 4 if data is missing.")
 @click.option("--comment", type=NamedPath(path_type=Path),
               help="Write the settled differences to this file, as Markdown for a comment; the file"
@@ -80,6 +85,7 @@ def guard(
     old: Path,
     new: Path,
     fetch: bool | None,
+    service: str | None,
     allow_unknown: bool,
     as_json: bool,
     **options: Any,
@@ -97,20 +103,13 @@ def guard(
 
     Exit code 0 means that no harm was found and that no data is missing.
     """
-    from adviser.answering.answers import hardware_in
-    from adviser.answering.lock_comparison import (
-        changed_versions,
-        guarded,
-        lacks_metadata,
-        request_of_locks,
-    )
+    from adviser.answering.lock_comparison import compared
+    from adviser.answering.target_hardware import asked_hardware
     from adviser.guard import with_reasons
     from adviser.reports.serialization import claim_document, plain
     from adviser.scoring.verdicts import family_document
-    from cli.graph_lag import catch_up_graph
     from cli.project_files import read_lock_file, write_file
     from common.formats.json_documents import canonical_json
-    from graph.migrate import migrated_stores
 
     settings: Settings = context.obj
     where = requested_environment(None, options)
@@ -119,18 +118,17 @@ def guard(
         print_note(warning.text)
     installed = [lock.packages(where.markers) for lock in locks]
     before, after = ({name: it.version for name, it in lock.items()} for lock in installed)
-    with migrated_stores(settings) as stores:
-        hardware = hardware_in(stores, options["hardware"])
-        compare = partial(guarded, stores, before, after, where, hardware.digest)
-        if not fetch:
-            catch_up_graph(stores)
-        upgrade = None if fetch else compare()
-        if upgrade is None or (
-            fetch is None and settings.fetch_missing and lacks_metadata(upgrade)
-        ):
-            request = request_of_locks(settings, locks, where)
-            unmet = _read_versions(stores, request, changed_versions(before, after))
-            upgrade, fetch = with_reasons(compare(), unmet), True
+    if service is not None and fetch:
+        raise click.UsageError("--service and --fetch: a service reads releases itself", context)
+    unmet: Mapping[str, str] | None = None
+    if service is not None:
+        from cli.service_client import ServiceClient
+
+        knowledge = ServiceClient(service).knowledge_of_locks(before, after, where)
+    else:
+        knowledge, unmet = _stored_knowledge(settings, locks, before, after, where, fetch)
+    hardware = asked_hardware(knowledge.hardware, options["hardware"])
+    upgrade = with_reasons(compared(knowledge, before, after, where, hardware.digest), unmet or {})
     print_note(hardware.note)
     if as_json:
         claims = {
@@ -142,13 +140,49 @@ def guard(
             {"outcome": upgrade.outcome.value, "family": family, **plain(upgrade), **claims}
         )
     else:
-        print_lines(_lines(upgrade, fetched=bool(fetch)))
+        print_lines(_lines(upgrade, fetched=unmet is not None))
     if options["comment"]:
         write_file(options["comment"], comment_text(upgrade, new.as_posix()).encode())
     if options["sarif"]:
         write_file(options["sarif"], canonical_json(sarif_document(upgrade, new)))
     code = _CODES[upgrade.outcome.value]
     context.exit(0 if allow_unknown and code == _CODES["unknown"] else code)
+
+
+def _stored_knowledge(
+    settings: Settings,
+    locks: Sequence[ProjectLock],
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    where: Environment,
+    fetch: bool | None,
+) -> tuple[LockKnowledge, Mapping[str, str] | None]:
+    """What the stores know of two locks.
+
+    :returns: also why the indexes cannot provide a version, by package; ``None`` if these were not
+        read
+    """
+    from adviser.answering.lock_comparison import (
+        changed_versions,
+        compared,
+        knowledge_of_locks,
+        lacks_metadata,
+        request_of_locks,
+    )
+    from cli.graph_lag import catch_up_graph
+    from graph.migrate import migrated_stores
+
+    with migrated_stores(settings) as stores:
+        if not fetch:
+            catch_up_graph(stores)
+            knowledge = knowledge_of_locks(stores, before, after, where)
+            if fetch is False or not settings.fetch_missing:
+                return knowledge, None
+            if not lacks_metadata(compared(knowledge, before, after, where, None)):
+                return knowledge, None
+        request = request_of_locks(settings, locks, where)
+        unmet = _read_versions(stores, request, changed_versions(before, after))
+        return knowledge_of_locks(stores, before, after, where), unmet
 
 
 def _read_versions(

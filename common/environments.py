@@ -201,6 +201,12 @@ class Environment:
         return _platforms(self)[1 if self.libc else 0]
 
     @property
+    def name(self) -> str:
+        """The interpreter as :func:`environment` takes it: ``3.11.7``, ``3.13.0t``."""
+        prefix = "pypy" if self.implementation == "pypy" else ""
+        return f"{prefix}{self.python_full_version}{'t' if self.free_threaded else ''}"
+
+    @property
     def line(self) -> tuple[str, str, bool]:
         """Implementation, ``major.minor`` version and build, without the patch level."""
         return self.implementation, self.python_version, self.free_threaded

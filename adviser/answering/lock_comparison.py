@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
+
+import orjson
 
 from adviser.answering.answers import known_of
 from adviser.answering.index_selection import asked_indexes
@@ -18,20 +22,73 @@ from adviser.projects.project import Project
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestOptions, StackRequest
 from common.environments import Environment
+from common.errors import InvalidDocument
+from common.formats.json_documents import canonical_json, fault_in
+from common.packages import same_version
+from common.reasons import Reason
 from common.settings import Settings
-from graph.candidates import Dependency, KnownVulnerability
+from graph.candidates import Candidate, Dependency, Excluded, KnownVulnerability
 from graph.engine import Stores
+from graph.evidence import Evidence, RecordedHardware
+from graph.record.hardware import recorded_hardware
 from graph.record.vulnerability_queries import vulnerabilities_of
+from graph.snapshot import Snapshot, with_revision
 
 
-def guarded(
-    stores: Stores,
-    old: Mapping[str, str],
-    new: Mapping[str, str],
-    environment: Environment,
-    hardware: str | None,
-) -> GuardResult:
-    """Compare two locks, each given as version by package name.
+@dataclass(frozen=True, slots=True)
+class LockKnowledge:
+    """All knowledge that a comparison of two locks needs.
+
+    :param snapshot: has the versions of the two locks only
+    :param vulnerabilities: of changed versions that are not candidates of the snapshot
+    """
+
+    snapshot: Snapshot
+    evidence: Evidence
+    vulnerabilities: Mapping[tuple[str, str], tuple[KnownVulnerability, ...]]
+    hardware: tuple[RecordedHardware, ...]
+
+    def to_json(self) -> bytes:
+        """The canonical JSON form, as the service sends it."""
+        return canonical_json(
+            {
+                "snapshot": orjson.loads(self.snapshot.to_json()),
+                "evidence": orjson.loads(self.evidence.to_json()),
+                "vulnerabilities": [
+                    [*release, [[it.id, it.severity, it.score] for it in known]]
+                    for release, known in self.vulnerabilities.items()
+                ],
+                "hardware": [asdict(it) for it in self.hardware],
+            }
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes) -> LockKnowledge:
+        """Read the output of :meth:`to_json`.
+
+        :raises InvalidDocument: if ``data`` is not such a document
+        """
+        try:
+            raw = orjson.loads(data)
+            return cls(
+                Snapshot.from_json(canonical_json(raw["snapshot"])),
+                Evidence.from_json(canonical_json(raw["evidence"])),
+                {
+                    (name, version): tuple(KnownVulnerability(*it) for it in known)
+                    for name, version, known in raw["vulnerabilities"]
+                },
+                tuple(RecordedHardware(**it) for it in raw["hardware"]),
+            )
+        except (LookupError, TypeError, ValueError) as error:
+            raise InvalidDocument(
+                Reason.UNREADABLE, f"not the knowledge of locks: {fault_in(error)}", field="$"
+            ) from error
+
+
+def knowledge_of_locks(
+    stores: Stores, old: Mapping[str, str], new: Mapping[str, str], environment: Environment
+) -> LockKnowledge:
+    """What the stores know of two locks, each given as version by package name.
 
     :raises StoreUnavailable: if a store does not answer
     """
@@ -39,13 +96,47 @@ def guarded(
     snapshot, evidence = known_of(stores, names, environment, with_excluded=True)
     with stores.engine.connect() as connection:
         vulnerabilities = {
-            (name, version): [
+            (name, version): tuple(
                 KnownVulnerability(it.vulnerability_id, it.severity, it.score)
                 for it in vulnerabilities_of(connection, name, version)
-            ]
+            )
             for name, version in versions_without_candidate(old, new, snapshot)
         }
-    return guard(old, new, snapshot, evidence, environment, hardware, vulnerabilities)
+        hardware = tuple(recorded_hardware(connection))
+    return LockKnowledge(_only(snapshot, old, new), evidence, vulnerabilities, hardware)
+
+
+def _only(snapshot: Snapshot, old: Mapping[str, str], new: Mapping[str, str]) -> Snapshot:
+    """The snapshot without versions that neither lock has."""
+
+    def is_locked(name: str, known: Candidate | Excluded) -> bool:
+        return any(same_version(lock.get(name), known.version) for lock in (old, new))
+
+    return with_revision(
+        replace(
+            snapshot,
+            packages=MappingProxyType({
+                name: tuple(it for it in versions if is_locked(name, it))
+                for name, versions in snapshot.packages.items()
+            }),
+            excluded=MappingProxyType({
+                name: tuple(it for it in versions if is_locked(name, it))
+                for name, versions in snapshot.excluded.items()
+            }),
+        )
+    )  # fmt: skip
+
+
+def compared(
+    knowledge: LockKnowledge,
+    old: Mapping[str, str],
+    new: Mapping[str, str],
+    environment: Environment,
+    hardware: str | None,
+) -> GuardResult:
+    """Compare two locks, each given as version by package name."""
+    known, evidence = knowledge.snapshot, knowledge.evidence
+    return guard(old, new, known, evidence, environment, hardware, knowledge.vulnerabilities)
 
 
 def lacks_metadata(upgrade: GuardResult) -> bool:

@@ -19,6 +19,7 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.resources.inspections import blueprint as inspections
     from api.resources.inspections import observation_routes as observations
     from api.resources.ledger import blueprint as ledger
+    from api.resources.lock_knowledge import blueprint as lock_knowledge
     from api.resources.loop import blueprint as loop
     from api.resources.operation import blueprint as operation
     from api.resources.packages import blueprint as packages
@@ -52,4 +53,4 @@ def blueprints() -> tuple[Blueprint, ...]:
         ledger,
         operation,
     )
-    return *reads, advising, requests, uploads, fetches, cypher
+    return *reads, advising, requests, uploads, fetches, cypher, lock_knowledge

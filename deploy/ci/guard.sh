@@ -8,6 +8,8 @@
 #   GUARD_FAIL_ON   harm, unknown or never (harm)
 #   GUARD_HARDWARE, GUARD_PYTHON, GUARD_PLATFORM
 #                   what the lock is for: options of `thoth guard`
+#   GUARD_SERVICE   URL of a service to ask; its token is in THOTH_TOKEN
+#   GUARD_OFFLINE   true: read no releases, use only what is stored (false)
 #   GUARD_SARIF     folder for SARIF logs
 #   GUARD_HOST      github or gitlab: write comments, see comment.py
 set -eu
@@ -18,6 +20,10 @@ case $base in -*) echo "GUARD_BASE: $base is not a revision" >&2; exit 2 ;; esac
 case ${GUARD_FAIL_ON:=harm} in
     harm | unknown | never) ;;
     *) echo "GUARD_FAIL_ON: write harm, unknown or never" >&2; exit 2 ;;
+esac
+case ${GUARD_OFFLINE:=false} in
+    true | false) ;;
+    *) echo "GUARD_OFFLINE: write true or false" >&2; exit 2 ;;
 esac
 work=$(mktemp -d)
 trap 'rm -rf -- "$work"' EXIT
@@ -46,6 +52,8 @@ for lock in "$@"; do
     [ -z "${GUARD_HARDWARE:-}" ] || set -- "$@" --hardware "$GUARD_HARDWARE"
     [ -z "${GUARD_PYTHON:-}" ] || set -- "$@" --python "$GUARD_PYTHON"
     [ -z "${GUARD_PLATFORM:-}" ] || set -- "$@" --platform "$GUARD_PLATFORM"
+    [ -z "${GUARD_SERVICE:-}" ] || set -- "$@" --service "$GUARD_SERVICE"
+    [ "$GUARD_OFFLINE" = false ] || set -- "$@" --offline
     if [ -n "${GUARD_SARIF:-}" ]; then
         mkdir -p -- "$GUARD_SARIF"
         set -- "$@" --sarif "$GUARD_SARIF/guard-$number.sarif"

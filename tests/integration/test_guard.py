@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -12,7 +15,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import select
+from werkzeug.serving import make_server
 
+from api.app import create_app
+from api.service import EXTENSION
 from cli.ingest import ingest
 from graph.engine import Stores
 from graph.projection import sync
@@ -179,3 +185,70 @@ def test_offline_no_index_is_asked(measured: Stores, locks: tuple[str, str]) -> 
 def test_locks_that_are_the_same_are_no_harm(measured: Stores, locks: tuple[str, str]) -> None:
     done = guard(measured, locks[0], locks[0])
     assert (done.returncode, done.stdout) == (0, "the locks are the same\n")
+
+
+@pytest.fixture
+def service_url(measured: Stores) -> Iterator[str]:
+    """The service on the same stores, over HTTP."""
+    app = create_app(replace(measured.settings, anonymous_scopes=(), rate_limit=None))
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    app.extensions[EXTENSION].close()
+
+
+def new_token(stores: Stores, *scopes: str) -> str:
+    options = [it for scope in scopes for it in ("--scope", scope)]
+    made = thoth(stores.settings, "token", "create", "ci", *options, "--json")
+    return str(json.loads(made.stdout)["secret"])
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_a_service_gives_the_same_result_as_its_stores(
+    measured: Stores, locks: tuple[str, str], service_url: str, tmp_path: Path,
+    as_json: tuple[str, ...],
+) -> None:  # fmt: skip
+    secret = new_token(measured, "read")
+    nowhere = {"DATABASE_URL": "postgresql://127.0.0.1:1/none", "GRAPH_URL": "bolt://127.0.0.1:1"}
+    affecting = osv("GHSA-9", affected("numpy", versions=["2.0.0"]))
+    for step in ("unread", "read"):
+        if step == "read":
+            read_metadata(measured, affecting, archive=tmp_path / "all.zip")
+        for pair in (locks, locks[::-1]):
+            written: list[list[bytes]] = []
+            for source in (("--offline",), ("--service", service_url)):
+                files = tmp_path / "comment.md", tmp_path / "guard.sarif"
+                options = ("--comment", str(files[0]), "--sarif", str(files[1]), *as_json)
+                environment = {"THOTH_TOKEN": secret}
+                if source[0] == "--service":
+                    environment |= nowhere
+                done = guard(measured, *pair, *source, *options, **environment)
+                assert done.returncode in (0, 1, 4), done.stderr
+                code = str(done.returncode).encode()
+                written.append([done.stdout.encode(), code, *(it.read_bytes() for it in files)])
+            assert written[0] == written[1]
+    assert b"GHSA-9" in written[0][0]
+
+
+def test_a_service_that_cannot_be_asked_is_an_error_with_a_remedy(
+    measured: Stores, locks: tuple[str, str], service_url: str
+) -> None:
+    other = new_token(measured, "advise")
+    for url, secret, code, message in (
+        (service_url, "", 2, "THOTH_TOKEN: the service refused it (401)"),
+        (service_url, "thoth_wrong", 2, "THOTH_TOKEN: the service refused it (401)"),
+        (service_url, other, 2, "THOTH_TOKEN: the service refused it (403)"),
+        (service_url, "two\nlines", 2, "THOTH_TOKEN: not a token"),
+        ("http://thoth.example", "thoth_x", 2, "https is needed, since a token is sent"),
+        ("thoth.example", "thoth_x", 2, "write an address such as https://thoth.example"),
+        ("http://127.0.0.1:1", "", 3, "the service is unavailable: does not answer"),
+    ):
+        done = guard(measured, *locks, "--service", url, THOTH_TOKEN=secret)
+        assert (done.returncode, message in done.stderr) == (code, True), done.stderr
+        assert secret == "" or secret not in done.stdout + done.stderr
+    both = guard(measured, *locks, "--service", service_url, "--fetch")
+    assert both.returncode == 2
+    assert "--service and --fetch" in both.stderr

@@ -156,6 +156,16 @@ def test_one_comment_follows_the_lock(
 
 
 @needs("git")
+def test_variables_become_options(stores: Stores, repository: Path) -> None:
+    lock(repository, "2.0.0", "1")
+    asked = pipeline(stores, repository, "none", GUARD_SERVICE="http://127.0.0.1:1")
+    assert asked.returncode == 3
+    assert "check --service http://127.0.0.1:1" in asked.stderr
+    wrong = pipeline(stores, repository, "none", GUARD_OFFLINE="yes")
+    assert (wrong.returncode, wrong.stderr) == (2, "GUARD_OFFLINE: write true or false\n")
+
+
+@needs("git")
 def test_a_lock_that_is_new_is_not_compared(stores: Stores, repository: Path) -> None:
     git(repository, "mv", "app.lock.txt", "old.txt")
     git(repository, "commit", "--quiet", "--message", "renamed")

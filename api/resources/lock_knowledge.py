@@ -1,0 +1,92 @@
+"""The knowledge behind ``thoth guard``, for pipelines without stores of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Response
+from flask.views import MethodView
+from marshmallow import Schema, fields, validate
+
+from adviser.answering.lock_comparison import knowledge_of_locks
+from api.audit import wrote_nothing
+from api.authentication import needs
+from api.request_context import from_data
+from api.resources.advice_requests import EnvironmentSchema
+from api.resources.base import Resources
+from api.resources.cypher import answer_within
+from api.schema_fields import StrictSchema, described, json_object, no_nul
+from api.service import service
+from common.environments import environment
+from graph.record.freshness import progress
+from graph.record.tokens import Scope
+
+_MOST_PACKAGES = 2_000
+_PLATFORM = "linux_x86_64"
+
+
+def _lock(description: str) -> fields.Dict:
+    return fields.Dict(
+        keys=fields.String(validate=validate.And(validate.Length(1, 200), no_nul)),
+        values=fields.String(validate=validate.And(validate.Length(1, 200), no_nul)),
+        required=True,
+        validate=validate.Length(max=_MOST_PACKAGES),
+        metadata=described(description, {"numpy": "2.4.6"}),
+    )
+
+
+class LockEnvironmentSchema(EnvironmentSchema):
+    """Environment of the locks; by default, the Python of the service."""
+
+    class Meta(EnvironmentSchema.Meta):
+        exclude = ("hardware",)
+
+
+class LocksSchema(StrictSchema):
+    """Two locks and the environment that they are for."""
+
+    old = _lock("Versions of the old lock, by normalised package name.")
+    new = _lock("Versions of the new lock, by normalised package name.")
+    environment = fields.Nested(LockEnvironmentSchema, load_default=dict)
+
+
+class LockKnowledgeSchema(Schema):
+    """What is known of two locks; `thoth guard --service` reads it."""
+
+    snapshot = json_object("Metadata of the versions in the locks.")
+    evidence = json_object("Measurements, and facts about vulnerabilities.")
+    vulnerabilities = fields.List(
+        fields.List(fields.Raw()),
+        required=True,
+        metadata={"description": "Of versions that cannot be installed: name, version, list."},
+    )
+    hardware = fields.List(
+        fields.Dict(), required=True, metadata={"description": "Measured hardware classes."}
+    )
+
+
+blueprint = Resources("locks", __name__, description="Knowledge for comparing locks.")
+
+
+@blueprint.route("/lock-knowledge")
+class LockKnowledgeResource(MethodView):
+    @needs(Scope.READ)
+    @blueprint.arguments(LocksSchema)
+    @blueprint.response(200, LockKnowledgeSchema)
+    def post(self, body: dict[str, Any]) -> Response:
+        """Return all knowledge that a comparison of two locks needs."""
+        wrote_nothing()
+        named = body["environment"]
+        where = environment(
+            named.get("python"), named.get("platform") or _PLATFORM, named.get("cuda")
+        )
+        with service().reading() as connection:
+            from_data(progress(connection))
+
+        def read() -> bytes:
+            with service_stores.stores() as stores:
+                return knowledge_of_locks(stores, body["old"], body["new"], where).to_json()
+
+        service_stores = service()
+        answer = answer_within(service_stores.settings.query_timeout_s * 2, read)
+        return Response(answer, mimetype="application/json")

@@ -1,0 +1,108 @@
+"""Requests of commands to a running service."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from common import __version__
+from common.errors import InvalidArgument, InvalidSettings, StoreUnavailable
+
+if TYPE_CHECKING:
+    from adviser.answering.lock_comparison import LockKnowledge
+    from common.environments import Environment
+
+#: Variable with the token; an option would show it to all users of the machine.
+TOKEN = "THOTH_TOKEN"  # noqa: S105
+
+_SERVICE = "the service"
+_TIMEOUT_S = 120
+_MOST_BYTES = 256 << 20
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Redirects would carry the token to another address."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+class ServiceClient:
+    """A client of the service at ``url``, such as ``https://thoth.example``.
+
+    :raises InvalidArgument: if the address is not one, or would send the token without TLS
+    :raises InvalidSettings: if the token cannot be one
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            address = urlsplit(url)
+            usable = bool(address.hostname) and address.port != 0
+        except ValueError:
+            usable = False
+        if not usable or address.scheme not in ("https", "http") or address.username is not None:
+            raise InvalidArgument("--service: write an address such as https://thoth.example")
+        self._token = os.environ.get(TOKEN, "").strip()
+        if not (self._token.isascii() and all(it.isprintable() for it in self._token)):
+            raise InvalidSettings(f"{TOKEN}: not a token")
+        if self._token and address.scheme != "https" and address.hostname not in _LOOPBACK:
+            raise InvalidArgument("--service: https is needed, since a token is sent")
+        self._url = url.rstrip("/")
+        self._opener = build_opener(_NoRedirect)
+
+    def knowledge_of_locks(
+        self, old: Mapping[str, str], new: Mapping[str, str], environment: Environment
+    ) -> LockKnowledge:
+        """What the service knows of two locks, each given as version by package name.
+
+        :raises StoreUnavailable: if the service does not answer
+        :raises InvalidArgument: if the service refuses the request
+        :raises InvalidDocument: if its answer cannot be read
+        """
+        from adviser.answering.lock_comparison import LockKnowledge
+
+        where = {"python": environment.name, "platform": environment.platform}
+        if environment.cuda is not None:
+            where["cuda"] = environment.cuda
+        body = {"old": dict(old), "new": dict(new), "environment": where}
+        return LockKnowledge.from_json(self._post("/api/v2/lock-knowledge", body))
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> bytes:
+        headers = {"Content-Type": "application/json", "User-Agent": f"thoth/{__version__}"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        data = json.dumps(body).encode()
+        request = Request(f"{self._url}{path}", data, headers)  # noqa: S310 - checked above
+        try:
+            with self._opener.open(request, timeout=_TIMEOUT_S) as response:
+                answer: bytes = response.read(_MOST_BYTES + 1)
+        except HTTPError as error:
+            raise self._refusal(error) from error
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            hint = f"check --service {self._url}"
+            raise StoreUnavailable(_SERVICE, f"does not answer: {reason}", hint) from error
+        if len(answer) > _MOST_BYTES:
+            cause = f"its answer has more than {_MOST_BYTES >> 20} MiB"
+            raise StoreUnavailable(_SERVICE, cause, f"check --service {self._url}")
+        return answer
+
+    def _refusal(self, error: HTTPError) -> Exception:
+        if error.code in (401, 403):
+            return InvalidSettings(f"{TOKEN}: the service refused it ({error.code})")
+        if error.code >= 500 or error.code == 429:
+            return StoreUnavailable(_SERVICE, f"answered {error.code}", "try again later")
+        if error.code == 404:
+            return InvalidArgument("--service: the service is older than 0.2.0, or is not Thoth")
+        try:
+            detail = json.loads(error.read(1 << 16))["detail"]
+        except (ValueError, LookupError, TypeError):
+            detail = "without a reason"
+        return InvalidArgument(f"the service refused the locks: {detail}")
