@@ -150,7 +150,10 @@ def nightly(context: click.Context, as_json: bool) -> None:
     # A missing source is quarantined, so that the other sources are still read.
     paths = [absolute_source(source) for source in settings.ingest_sources]
     with document_progress("inspections", paths, hidden=as_json) as on_document:
-        outcome = run_nightly(settings, paths, on_document, export_nightly)
+        try:
+            outcome = run_nightly(settings, paths, on_document, export_nightly)
+        finally:
+            _send_notices(settings)
     report = outcome.report
     if as_json:
         print_json({"dry_run": False, **outcome.as_json(**report.as_json())})
@@ -162,6 +165,22 @@ def nightly(context: click.Context, as_json: bool) -> None:
         context.exit(1)
     if not report.clean:
         context.exit(REFUSED)
+
+
+def _send_notices(settings: Settings) -> None:
+    """Send what the run has to tell, since a machine with a cron line may have no worker."""
+    from ingest.record import open_record
+    from loop.notices import deliver_notices
+
+    if not (settings.webhooks or settings.notice_targets):
+        return
+    try:
+        with open_record(settings) as engine:
+            unusable = list(deliver_notices(engine, settings).unusable.values())
+    except ProjectError as error:
+        unusable = [str(error)]
+    for reason in unusable:
+        click.echo(f"warning: {reason}", err=True)
 
 
 @ingest.command()
