@@ -63,6 +63,7 @@ class RequirementRecord(NamedTuple):
 class VersionRecord(NamedTuple):
     """A node ``PackageVersion`` with its requirements; an absent property is ``None``.
 
+    :param uploaded_at: as text, or in UTC
     :param requires: :class:`RequirementRecord` fields of each; ``None`` if the index only lists the
         version and nobody read its metadata, whatever the state
     """
@@ -75,7 +76,7 @@ class VersionRecord(NamedTuple):
     requires_python: str | None
     yanked: bool | None
     yanked_reason: str | None
-    uploaded_at: str | None
+    uploaded_at: str | datetime | None
     wheels: Sequence[str] | None
     has_sdist: bool | None
     files_complete: bool | None
@@ -199,8 +200,8 @@ class CandidateBuilder:
         return known
 
     def _solved_version(self, record: VersionRecord) -> Version:
-        state = ReleaseState(record.state or ReleaseState.UNREAD)
-        if state is not ReleaseState.SOLVED and record.requires is not None:
+        if record.requires is not None and record.state != ReleaseState.SOLVED.value:
+            state = ReleaseState(record.state or ReleaseState.UNREAD)
             message = _PROBLEMS.get(record.problem or "", _STATES[state])
             raise NotACandidate(ExclusionReason(state.value), message)
         version = version_of(record.version)
@@ -332,8 +333,8 @@ def _admits(text: str, python: Version) -> bool:
         return True
 
 
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text).astimezone(UTC)
+def _moment(moment: str | datetime | None) -> datetime | None:
+    return datetime.fromisoformat(moment).astimezone(UTC) if isinstance(moment, str) else moment
 
 
 def _order(dependency: Dependency) -> tuple[str, str, str, tuple[str, ...], str]:

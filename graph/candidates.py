@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from itertools import pairwise
+from operator import attrgetter, itemgetter
 from typing import TypeVar
-
-from packaging.version import Version
 
 from common.packages import Purl, version_of
 
@@ -204,13 +204,16 @@ CandidateOrExcluded = TypeVar("CandidateOrExcluded", Candidate, Excluded, Candid
 
 def newest_first(versions: list[CandidateOrExcluded]) -> list[CandidateOrExcluded]:
     """Sort by version, newest first and invalid versions last; then by index."""
-    return sorted(sorted(versions, key=_index_order), key=_version_order, reverse=True)
+    known = [(version_of(it.version), it) for it in versions]
+    valid = [(version, it) for version, it in known if version is not None]
+    # Pages are mostly in order, so this takes one comparison for each version.
+    valid.sort(key=itemgetter(0), reverse=True)
+    if any(one[0] == other[0] for one, other in pairwise(valid)):
+        valid.sort(key=lambda it: _index_order(it[1]))
+        valid.sort(key=itemgetter(0), reverse=True)
+    invalid = sorted([it for version, it in known if version is None], key=_index_order)
+    return [it for _, it in valid] + sorted(invalid, key=attrgetter("version"), reverse=True)
 
 
 def _index_order(version: Candidate | Excluded) -> tuple[str, str, str]:
     return version.index, version.version, version.purl
-
-
-def _version_order(version: Candidate | Excluded) -> tuple[bool, Version | str]:
-    parsed = version_of(version.version)
-    return (False, version.version) if parsed is None else (True, parsed)

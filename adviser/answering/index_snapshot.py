@@ -380,7 +380,7 @@ def _listed_record(index: str, purl: Purl, listed: ListedVersion) -> VersionReco
         requires_python=listed.requires_python,
         yanked=listed.yanked,
         yanked_reason=listed.yanked_reason,
-        uploaded_at=listed.uploaded_at.isoformat() if listed.uploaded_at else None,
+        uploaded_at=listed.uploaded_at,
         wheels=listed.wheels,
         has_sdist=listed.has_sdist,
         files_complete=True,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import reduce
+from heapq import nsmallest
 from math import inf
 from operator import and_, or_
 
@@ -65,8 +66,11 @@ class ReachablePackage:
     plain: int = 0
     #: Versions that every root admits and that are not ruled out; only these can be chosen.
     alive: int = 0
-    #: Versions that a chain of requirements reaches.
+    #: Versions without any known requirement.
+    silent: int = 0
+    #: Versions that a chain of requirements reaches, in this walk and in any walk.
     met: int = 0
+    seen: int = 0
     opened: dict[int, ReachableVersion] = field(default_factory=dict)
     specifiers: dict[tuple[int, bool, bool], Demand] = field(default_factory=dict)
     extras: dict[str, Demand] = field(default_factory=dict)
@@ -136,10 +140,11 @@ class Reachability:
             if atom.extra is None:
                 fresh = atom.mask & package.alive & ~package.met
                 package.met |= fresh
-                for place in places(fresh):
-                    self._meet(self._opened(package, place))
+                package.seen |= fresh
+                for place in places(fresh & ~package.silent):
+                    self._meet(self.opened(package, place))
             else:
-                for place in places(package.met):
+                for place in places(package.met & ~package.silent):
                     self._ask_extra(package.opened[place], atom)
 
     def prune(self) -> bool:
@@ -155,7 +160,7 @@ class Reachability:
             changed = False
             for package in self.packages.values():
                 self._clock.check()
-                for place in places(package.alive):
+                for place in places(package.alive & ~package.silent):
                     if not all(map(_satisfiable, package.opened[place].requires)):
                         package.alive ^= 1 << place
                         dropped = changed = True
@@ -174,7 +179,8 @@ class Reachability:
             if extra.reached:
                 self._ask(atoms)
 
-    def _opened(self, package: ReachablePackage, place: int) -> ReachableVersion:
+    def opened(self, package: ReachablePackage, place: int) -> ReachableVersion:
+        """A version with its requirements."""
         version = package.opened.get(place)
         if version is None:
             version = package.opened[place] = self._read(package, place)
@@ -268,6 +274,8 @@ class Reachability:
                     package.plain |= 1 << place
                 if not candidate.read:
                     package.unread |= 1 << place
+                if not candidate.requires and (candidate.read or not universe.unread_invite):
+                    package.silent |= 1 << place
                 for extra in candidate.extras:
                     package.offers[extra] = package.offers.get(extra, 0) | 1 << place
             package.alive = every
@@ -369,27 +377,27 @@ class _ProblemBuilder:
     def _best_of_each_class(
         self, package: ReachablePackage, atoms: list[Demand]
     ) -> list[ReachableVersion]:
-        classes: dict[tuple[object, ...], list[ReachableVersion]] = {}
-        for place in places(package.met):
-            version = package.opened[place]
-            key = (
-                frozenset(version.requires),
-                frozenset((e, frozenset(b)) for e, b in version.by_extra if e.reached),
-                tuple(it.mask >> place & 1 for it in atoms),
-                package.prereleases >> place & 1,
-                package.yanked >> place & 1,
-            )
-            classes.setdefault(key, []).append(version)
+        groups = [package.met]
+        for mask in (package.prereleases, package.yanked, *(it.mask for it in atoms)):
+            halves = (half for it in groups for half in (it & mask, it & ~mask))
+            groups = [half for half in halves if half]
 
-        def order(version: ReachableVersion) -> tuple[int, int, int]:
-            first, newness = self._universe.values(package.candidates[version.place])
-            return -first, -newness, version.place
+        def order(place: int) -> tuple[int, int, int]:
+            first, newness = self._universe.values(package.candidates[place])
+            return -first, -newness, place
 
-        best = (sorted(versions, key=order) for versions in classes.values())
-        return sorted(
-            (version for versions in best for version in versions[: self._keep]),
-            key=lambda it: it.place,
-        )
+        best: list[int] = []
+        for group in groups:
+            classes: dict[tuple[object, object], list[int]] = {
+                (frozenset(), frozenset()): places(group & package.silent)
+            }
+            for place in places(group & ~package.silent):
+                version = package.opened[place]
+                extras = frozenset((e, frozenset(b)) for e, b in version.by_extra if e.reached)
+                classes.setdefault((frozenset(version.requires), extras), []).append(place)
+            for alike in classes.values():
+                best += nsmallest(self._keep, alike, key=order)
+        return [self._walk.opened(package, place) for place in sorted(best)]
 
     def _permit(
         self, package: ReachablePackage, place: int, node: int, atoms: list[Demand]
@@ -413,7 +421,7 @@ class _ProblemBuilder:
     def _sizes(self, reached: list[ReachablePackage]) -> ProblemSizes:
         return ProblemSizes(
             packages=len(reached),
-            versions=sum(len(it.opened) for it in reached),
+            versions=sum(it.seen.bit_count() for it in reached),
             kept=len(self._nodes),
             specifiers=sum(it is not None for it in self._members),
             requirements=sum(

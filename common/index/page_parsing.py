@@ -246,6 +246,7 @@ class JsonPage:
         self._base_url = base_url
         self._listed = listed
         self._places: Mapping[str, Sequence[int]] | None = None
+        self._files: dict[str, tuple[IndexFile, ...]] = {}
 
     @property
     def fingerprint(self) -> str:
@@ -271,20 +272,25 @@ class JsonPage:
 
     def files_of(self, version: str) -> tuple[IndexFile, ...]:
         """Files of a version; none if the page does not list it."""
+        known = self._files.get(version)
+        if known is None:
+            known = self._files[version] = self._read_files(version)
+        return known
+
+    def _read_files(self, version: str) -> tuple[IndexFile, ...]:
         if version not in self.listed():
             return ()
-        known = self.newest.get(version)
-        if known is not None:
-            api, *entries = orjson.loads(known)
+        names = _UsualNames(self._name)
+        newest = self.newest.get(version)
+        if newest is not None:
+            api, *entries = orjson.loads(newest)
         else:
             parsed = self._parsed()
             if self._places is None:
-                self._summarise(parsed)
-            assert self._places is not None  # noqa: S101 - just set
+                self._places = _places(self._name, parsed, self._base_url)
             api = str(parsed.api)
-            entries = [parsed.entries[place] for place in self._places[version]]
+            entries = [parsed.entries[place] for place in self._places.get(version, ())]
         files: dict[str, IndexFile] = {}
-        names = _UsualNames(self._name)
         for entry in entries:
             file = _entry_of_json(self._name, entry, self._base_url, Version(api), names)
             if not isinstance(file, str):
@@ -354,12 +360,32 @@ _RECENT = _RecentPages(8 << 20)
 
 
 #: Number of versions whose files are kept as :attr:`JsonPage.newest`.
-_NEWEST = 3
+_NEWEST = 8
 
 
 def _uploaded_last(listed: Iterable[ListedVersion]) -> list[str]:
     known = [(it.uploaded_at, it.version) for it in listed if it.uploaded_at and it.file_count]
     return [version for _, version in nlargest(_NEWEST, known)]
+
+
+def _places(name: str, parsed: _ParsedJson, base_url: str) -> dict[str, list[int]]:
+    """The places of each version's entries in the page, as :func:`_summaries` returns them."""
+    names = _UsualNames(name)
+    spelled: dict[str, str] = {}
+    for version in parsed.versions:
+        spelled.setdefault(*spelling(version))
+    places: dict[str, list[int]] = {}
+    for place, entry in enumerate(parsed.entries):
+        parts = names.parts(entry)
+        if parts is not None and _is_usual(entry):
+            written = parts[0]
+        else:
+            file = _entry_of_json(name, entry, base_url, parsed.api, names)
+            if isinstance(file, str):
+                continue
+            written = file.version
+        places.setdefault(spelled.setdefault(*spelling(written)), []).append(place)
+    return places
 
 
 def _summaries(
@@ -380,7 +406,7 @@ def _summaries(
     seen: set[str] = set()
     for place, entry in enumerate(parsed.entries):
         parts = names.parts(entry)
-        if parts is not None and _is_plain(entry) and _has_plain_details(entry):
+        if parts is not None and _is_usual(entry):
             filename, raw = entry["filename"], parts[0]
             if raw not in texts:
                 texts[raw] = spelled.setdefault(*spelling(raw))
@@ -490,6 +516,8 @@ _UTC_TIME = re.compile(
 )
 #: The usual beginnings of URLs: absolute ones, and paths, which many mirrors and proxies send.
 _PLAIN_URL = re.compile(r"https?://|/(?!/)|(?:\.\./)+")
+#: What a path may have that is not as it is in a URL: segments of dots, two slashes, parameters.
+_UNUSUAL_PATH = re.compile(r"//|/\.|[?#;\s\x00-\x1f]")
 #: Characters of such a time.
 _LENGTHS = frozenset((20, *range(22, 28)))
 
@@ -534,6 +562,11 @@ class _UsualNames:
         return known
 
 
+def _is_usual(entry: dict[str, Any]) -> bool:
+    """Whether all keys have the usual types."""
+    return _is_plain(entry) and _has_plain_details(entry)
+
+
 def _is_plain(entry: dict[str, Any]) -> bool:
     """Whether the keys that a summary uses have the usual types; such entries are read faster."""
     get = entry.get
@@ -563,7 +596,7 @@ def _entry_of_json(
         named = entry.get("filename") if isinstance(entry, dict) else None
         return cut(named) if isinstance(named, str) and named else "(an entry without a name)"
     parts = names.parts(entry)
-    if parts is not None and _is_plain(entry) and _has_plain_details(entry):
+    if parts is not None and _is_usual(entry):
         file = _plain_file(entry, *parts[:2], url, api)
         if file is not None:
             return file
@@ -624,8 +657,19 @@ def _plain_file(
         uploaded_at=uploaded_at,
         metadata_sha256=None if metadata in (None, False) else _sha256_in(digests) or "",
         attested=attested if attested or api >= _ATTESTED_SINCE or "provenance" in entry else None,
-        url=url if url.startswith("https://") else urljoin(base_url, url),
+        url=_joined(base_url, url),
     )
+
+
+def _joined(base_url: str, url: str) -> str:
+    """:func:`urllib.parse.urljoin`, in most cases without parsing."""
+    if url.startswith("https://"):
+        return url
+    usual = url[:1] == "/" and not _UNUSUAL_PATH.search(url)
+    if not usual or not base_url.startswith(("http://", "https://")):
+        return urljoin(base_url, url)
+    scheme, _, rest = base_url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}{url}"
 
 
 def _package(entry: dict[str, Any], name: str, url: str) -> DistributionPackage | None:
