@@ -390,8 +390,9 @@ def read_over_indexes(
 
         try:
             result, resolution = over_indexes(
-                stores, request, use, resolver, on_progress=show, on_build=show_build, more=more
-            )
+                stores, request, use, resolver, on_progress=show, on_build=show_build, more=more,
+                parse_elsewhere=True,
+            )  # fmt: skip
         except IndexesSilent as error:
             _print_silence(stores, error)
             return error

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -32,6 +32,7 @@ from common.index.client import IndexClient
 from common.index.configuration import configured_indexes
 from common.index.earlier_reads import EarlierReads, PackageReads
 from common.index.file_metadata import MetadataRead
+from common.index.helper import IndexHelper
 from common.index.project_pages import IndexFile, ProjectPage
 from common.index.release_metadata import read_release
 from common.settings import Settings
@@ -506,14 +507,17 @@ async def _over_indexes(
     ],
     use: Callable[[IndexResolution], Awaitable[T]],
     on_progress: OnProgress,
+    *,
+    parse_elsewhere: bool,
 ) -> tuple[T, IndexResolution]:
     indexes = configured_indexes(settings)
     async with AsyncExitStack() as stack:
-        clients = {
-            it.name: await stack.enter_async_context(IndexClient(settings, indexes[it.name]))
-            for it in request.options.indexes
-            if it.name in indexes
-        }
+        clients = {}
+        for name in (it.name for it in request.options.indexes):
+            if name in indexes:
+                helper = stack.enter_context(closing(IndexHelper())) if parse_elsewhere else None
+                client = IndexClient(settings, indexes[name], helper=helper)
+                clients[name] = await stack.enter_async_context(client)
 
         def count(progress: ResolutionProgress) -> None:
             traffic = [it.traffic for it in clients.values()]
@@ -546,6 +550,7 @@ def over_indexes(  # noqa: PLR0913 - parts of one resolution
     on_build: OnBuild = lambda _name, _version: None,
     more: Iterable[Dependency] = (),
     memory: IndexMemory | None = None,
+    parse_elsewhere: bool = False,
 ) -> tuple[T, IndexResolution]:
     """The result of ``use`` over all versions that the indexes of a request list.
 
@@ -555,6 +560,7 @@ def over_indexes(  # noqa: PLR0913 - parts of one resolution
     :param on_build: called before the metadata of a release is built
     :param more: requirements whose packages are read besides those of the request
     :param memory: what earlier requests read; :meth:`IndexResolution.keep` adds to it
+    :param parse_elsewhere: whether pages are parsed in a fork of this process
     :raises IndexesSilent: if no index gave a page
     :raises CannotBuild: if the request wants builds, and this machine cannot build
     """
@@ -577,7 +583,11 @@ def over_indexes(  # noqa: PLR0913 - parts of one resolution
     outcome: list[tuple[T, IndexResolution]] = []
 
     async def run() -> None:
-        outcome.append(await _over_indexes(stores.settings, request, over, use, on_progress))
+        outcome.append(
+            await _over_indexes(
+                stores.settings, request, over, use, on_progress, parse_elsewhere=parse_elsewhere
+            )
+        )
 
     # In the main thread, asyncio.run formats the result of its task, which takes half a second for
     # an advice; so this task has none.

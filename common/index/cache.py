@@ -139,26 +139,15 @@ class IndexCache:
             return None
         about, packed = stored
         try:
-            text = zstandard.decompress(packed, _LARGEST).decode()
-            imports = None
-            if about.get("imports") is not None:
-                source = ImportSource(about["imports_source"])
-                imports = ImportNames(tuple(about["imports"]), source)
-            return MetadataRead(text, str(about.get("source")), imports)
+            return metadata_from(zstandard.decompress(packed, _LARGEST).decode(), about)
         except (zstandard.ZstdError, UnicodeDecodeError, KeyError, TypeError, ValueError):
             return None
 
     def keep_metadata(self, sha256: str | None, read: MetadataRead) -> None:
         """Store the metadata of a file that has a hash; secrets are left out."""
         if sha256:
-            imports = read.imports
-            about = {
-                "source": read.source,
-                "imports": None if imports is None else imports.names,
-                "imports_source": None if imports is None else imports.source.value,
-            }
             packed = zstandard.compress(without_secrets(read.text).encode(), _LEVEL)
-            self._write(self._metadata(sha256), about, packed)
+            self._write(self._metadata(sha256), facts_about(read), packed)
 
     def _write(self, path: Path, about: Mapping[str, Any], packed: bytes) -> None:
         """Replace a file atomically; a full disk is noted in ``write_error`` and raises nothing."""
@@ -208,6 +197,28 @@ def read_packed(path: Path) -> tuple[dict[str, Any], bytes] | None:
         return None
     whole = isinstance(about, dict) and about.get("sha256") == hashlib.sha256(packed).hexdigest()
     return (about, packed) if whole else None
+
+
+def facts_about(read: MetadataRead) -> dict[str, Any]:
+    """What is known about metadata, without its text, in terms of JSON."""
+    imports = read.imports
+    return {
+        "source": read.source,
+        "imports": None if imports is None else imports.names,
+        "imports_source": None if imports is None else imports.source.value,
+    }
+
+
+def metadata_from(text: str, facts: Mapping[str, Any]) -> MetadataRead:
+    """The metadata that :func:`facts_about` described.
+
+    :raises ValueError: or ``KeyError`` or ``TypeError``, if the facts are something else
+    """
+    imports = None
+    if facts.get("imports") is not None:
+        source = ImportSource(facts["imports_source"])
+        imports = ImportNames(tuple(facts["imports"]), source)
+    return MetadataRead(text, str(facts.get("source")), imports)
 
 
 def listed_rows(listed: Mapping[str, ListedVersion]) -> list[Any]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from packaging.utils import canonicalize_name
 
@@ -22,7 +22,7 @@ from common.http.fetching import (
     FetchResponse,
     Traffic,
 )
-from common.index.cache import IndexCache, KeptPage
+from common.index.cache import IndexCache, KeptPage, facts_about, metadata_from
 from common.index.configuration import Index
 from common.index.file_metadata import (
     MetadataRead,
@@ -30,6 +30,7 @@ from common.index.file_metadata import (
     check_hash,
     fetch_metadata,
 )
+from common.index.helper import IndexHelper
 from common.index.local_folders import folder_page, local_path
 from common.index.page_parsing import PackedPage, PageText, parse_page
 from common.index.project_pages import IndexFile, ProjectPage
@@ -47,6 +48,8 @@ _ACCEPTED = (
 _LENGTHS = ("content-length", "transfer-encoding", "content-encoding")
 #: Bytes of a page that is parsed at once, without a thread.
 _SMALL = 2 << 20
+#: Bytes of a page that this process parses faster than it learns the result of another.
+_TINY = 16 << 10
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 
 
@@ -56,10 +59,19 @@ class IndexClient:
     Used as ``async with IndexClient(settings, index) as client``, in one event loop. Every method
     raises :class:`common.errors.IndexProblem` for failures of the index; broken responses are
     never cached.
+
+    :param helper: parses large pages in another process; without it, this process does
     """
 
-    def __init__(self, settings: Settings, index: Index, limits: FetchLimits | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        index: Index,
+        limits: FetchLimits | None = None,
+        helper: IndexHelper | None = None,
+    ) -> None:
         self.index = index
+        self._helper = helper
         self.limits = limits or FetchLimits(
             page_bytes=settings.index_page_mb << 20, archive_bytes=settings.index_archive_mb << 20
         )
@@ -133,7 +145,9 @@ class IndexClient:
             self.traffic.from_cache += 1
             return known
         read = await fetch_metadata(self._fetcher, file)
-        self._cache.keep_metadata(file.sha256, read)
+        facts = {"sha256": file.sha256, **facts_about(read)}
+        if self._helper is None or self._helper.send(read.text.encode(), facts) is None:
+            self._cache.keep_metadata(file.sha256, read)
         return read
 
     async def download(self, file: IndexFile, target: Path) -> None:
@@ -170,6 +184,8 @@ class IndexClient:
 
     async def _fetch_page(self, name: str, kept: KeptPage | None) -> ProjectPage:
         """Fetch the page, unless the index confirms the cached one."""
+        if self._helper is not None:
+            self._helper.start(self._store)
         headers = {"Accept": _ACCEPTED, "Accept-Encoding": "gzip"}
         limits = {200: self.limits.page_bytes}
         if kept is not None and kept.conditions:
@@ -189,10 +205,41 @@ class IndexClient:
         body = into.getvalue()
         _check_end(name, answer, body)
         text = PageText(body, answer.headers.get("content-type", "text/html"), answer.url)
+        stored = await self._stored_elsewhere(name, text, now, answer.headers)
+        if stored is not None:
+            return stored
         # Parsing takes 10 ms for a megabyte of JSON, and much longer for HTML.
         if "json" in text.content_type and len(body) < _SMALL:
             return self._keep(name, text, now, answer.headers)
         return await asyncio.to_thread(self._keep, name, text, now, answer.headers)
+
+    async def _stored_elsewhere(
+        self, name: str, text: PageText, now: datetime, headers: Mapping[str, str]
+    ) -> ProjectPage | None:
+        """The page, parsed and stored in the cache by the helper; ``None`` if it did not do so."""
+        if self._helper is None or len(text.body) < _TINY:
+            return None
+        facts = {
+            "name": name, "content_type": text.content_type, "url": text.url,
+            "as_of": now.isoformat(),
+            "headers": {it: headers[it] for it in ("etag", "last-modified") if it in headers},
+        }  # fmt: skip
+        answer = self._helper.send(text.body, facts)
+        if answer is None or not await answer:
+            return None
+        kept = self._cache.page(name)
+        if kept is None or kept.page.as_of != now:
+            return None
+        return replace(kept.page, from_cache=False)
+
+    def _store(self, body: bytes, facts: Mapping[str, Any]) -> bool:
+        """Parse and store a page, or store metadata; run in the helper."""
+        if "sha256" in facts:
+            self._cache.keep_metadata(facts["sha256"], metadata_from(body.decode(), facts))
+            return True
+        text = PageText(body, facts["content_type"], facts["url"])
+        self._keep(facts["name"], text, datetime.fromisoformat(facts["as_of"]), facts["headers"])
+        return self._cache.write_error is None
 
     def _keep(
         self, name: str, text: PageText, now: datetime, headers: Mapping[str, str]
