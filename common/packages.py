@@ -165,6 +165,17 @@ def version_of(text: str) -> Version | None:
         return None
 
 
+@lru_cache(maxsize=131_072)
+def series_of(text: str) -> tuple[int, ...]:
+    """What all versions of a series share: epoch and the first two parts; empty for no version.
+
+    >>> series_of("1.4.2"), series_of("2"), series_of("nightly")
+    ((0, 1, 4), (0, 2, 0), ())
+    """
+    parsed = version_of(text)
+    return (parsed.epoch, *(*parsed.release, 0)[:2]) if parsed else ()
+
+
 def same_version(first: str | None, second: str | None) -> bool:
     """Whether two texts denote the same version; ``None`` equals only ``None``.
 

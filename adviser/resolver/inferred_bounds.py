@@ -23,7 +23,7 @@ from packaging.version import Version
 
 from adviser.resolver.specifiers import specifier_set
 from common.environments import Environment
-from common.packages import Purl, version_of
+from common.packages import Purl, series_of
 from graph.candidates import Candidate, Dependency
 
 #: Upload of numpy 2.0.0b1, the first pre-release of NumPy 2, by the package index
@@ -76,7 +76,9 @@ def head_of(candidates: Sequence[Candidate], wanted: Candidate) -> Candidate | N
     for candidate in candidates:
         if candidate.purl == wanted.purl:
             return None
-        same = candidate.index == wanted.index and _series(candidate) == _series(wanted)
+        same = candidate.index == wanted.index and series_of(candidate.version) == series_of(
+            wanted.version
+        )
         if same and not candidate.prerelease and not candidate.yanked:
             return candidate
     return None
@@ -88,17 +90,12 @@ def _with_heads(candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate | N
     for candidate in candidates:
         if not candidate.read and candidate.prerelease:
             continue
-        key = candidate.index, _series(candidate)
+        key = candidate.index, series_of(candidate.version)
         head = heads.get(key)
         if head is None and not candidate.prerelease and not candidate.yanked:
             heads[key] = candidate
         if candidate.read:
             yield head, candidate
-
-
-def _series(candidate: Candidate) -> tuple[int, ...]:
-    parsed = version_of(candidate.version)
-    return (parsed.epoch, *(*parsed.release, 0)[:2]) if parsed else ()
 
 
 def _retroactive(head: Candidate | None, candidate: Candidate) -> Iterator[Dependency]:

@@ -286,18 +286,20 @@ class _Scoring:
     def _of_package(self, candidates: Sequence[Candidate]) -> PackageScores:
         prereleases = self._kind.admits_prereleases
         scores = {}
-        for candidate, released in release_values(
+        for candidate, values in release_values(
             candidates, self._evidence.as_of, prereleases=prereleases, harmful=self._harmful
         ):
             standing = self._standings.get(candidate.purl)
-            values = {
-                **released,
-                "security": security_value(self._allow_list.held_against(candidate)),
-                "performance": -standing.loss if standing else 0.0,
-                STATUS: -float(candidate.index in self._snapshot.statuses.get(candidate.name, ())),
-            }
+            values["security"] = security_value(self._allow_list.held_against(candidate))
+            values["performance"] = -standing.loss if standing else 0.0
+            statuses = self._snapshot.statuses.get(candidate.name, ())
+            values[STATUS] = -float(candidate.index in statuses)
+            # Most values are 0, and contribute nothing.
             scores[candidate.purl] = tuple(
-                [line.contribution(values[line.name]) for line in self._criteria]
+                [
+                    line.contribution(it) if (it := values[line.name]) else 0
+                    for line in self._criteria
+                ]
             )
         return scores
 

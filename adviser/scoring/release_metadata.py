@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 
-from common.packages import Purl, version_of
+from common.packages import Purl, series_of
 from graph.candidates import Candidate
 
 #: Time in which most defects of a release are found, and fixed or yanked.
@@ -60,7 +60,7 @@ def _values(
     newer = 0
     seen: set[tuple[int, ...]] = set()
     for candidate in served:
-        series = _series(candidate)
+        series = series_of(candidate.version)
         yield (
             candidate,
             ReleaseValues(
@@ -84,11 +84,6 @@ def _counted(served: Iterable[Candidate], prereleases: bool) -> list[Candidate]:
     kept = [it for it in served if not it.yanked]
     plain = [it for it in kept if prereleases or not it.prerelease]
     return plain or kept or list(served)
-
-
-def _series(candidate: Candidate) -> tuple[int, ...]:
-    parsed = version_of(candidate.version)
-    return (parsed.epoch, *(*parsed.release, 0)[:2]) if parsed else ()
 
 
 def _unripe(uploaded_at: datetime | None, as_of: datetime) -> float:
