@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from sqlalchemy import Connection, Engine
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
 
+from common.errors import StoreUnavailable
 from common.reasons import Reason
 from common.settings import Settings
 from graph.engine import relational_errors
@@ -32,6 +39,15 @@ logger = logging.getLogger(__name__)
 BATCH_DOCUMENTS = 500
 #: Limit for bytes in a transaction, which bounds memory when documents are large.
 BATCH_BYTES = 16 * 2**20
+
+#: A batch is stored again after a cut connection, a deadlock or a serialization failure. Documents
+#: that were stored before are known then.
+_RETRYING = Retrying(
+    retry=retry_if_exception_type(StoreUnavailable),
+    stop=stop_after_attempt(4),
+    wait=wait_random_exponential(multiplier=0.1, max=1),
+    reraise=True,
+)
 
 #: If a source is refused as a whole for one of these reasons, it was not read completely.
 _NOT_READ = frozenset(
@@ -127,9 +143,10 @@ class SourceRecorder(Generic[Delivered, Added]):
             )
             for it in batch.refusals
         ]
-        with relational_errors(self.settings), self.engine.begin() as connection:
-            added = self.add(connection, self.settings, batch.deliveries)
-            add_refusals(connection, refusals)
+        for attempt in _RETRYING.copy():
+            with attempt, relational_errors(self.settings), self.engine.begin() as connection:
+                added = self.add(connection, self.settings, batch.deliveries)
+                add_refusals(connection, refusals)
         self.read_whole &= not any(
             it.error.reason in _NOT_READ and not it.place for it in batch.refusals
         )

@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Collection
+import threading
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 from common.errors import IndexFault, IndexProblem
@@ -108,11 +111,36 @@ def _may_be_public(host: str) -> bool:
 
 
 async def _resolve(host: str, port: int) -> list[str]:
-    loop = asyncio.get_running_loop()
     try:
-        records = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        records = await _look_up(host, port)
     except (socket.gaierror, UnicodeError) as error:
         raise IndexProblem(
             IndexFault.UNREACHABLE, f"{cut(host)} cannot be resolved: {cut(error)}", retryable=True
         ) from None
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in records))
+
+
+async def _look_up(host: str, port: int) -> list[Any]:
+    """Look a host up in a thread that holds up neither the event loop nor the end of the process.
+
+    A name server that does not answer keeps the thread for as long as the system's resolver waits,
+    often half a minute. The executor of the loop would wait for it when the loop closes.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[list[Any]] = loop.create_future()
+
+    def settle(set_result: Callable[[Any], None], value: Any) -> None:
+        if not future.done():
+            set_result(value)
+
+    def work() -> None:
+        answer: tuple[Callable[[Any], None], Any]
+        try:
+            answer = future.set_result, socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except Exception as error:
+            answer = future.set_exception, error
+        with suppress(RuntimeError):  # The loop was closed meanwhile.
+            loop.call_soon_threadsafe(settle, *answer)
+
+    threading.Thread(target=work, name="look-up", daemon=True).start()
+    return await future

@@ -110,6 +110,21 @@ def test_every_command_has_its_line_with_options_that_it_takes() -> None:
         assert offered[name].help, name
 
 
+def test_each_promise_names_tests_and_benchmarks_that_exist() -> None:
+    text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    promises = re.findall(r"(?m)^\| (?!promise|---)[^|]+ \| ([^|]+) \| ([^|]+) \|$", text)
+    assert len(promises) > 30
+    for evidence, number in promises:
+        named = re.findall(r"`((?:tests|benchmarks)/[\w/]+\.py)(?:::(\w+))?`", evidence)
+        assert named, evidence
+        assert number.strip(), evidence
+        for path, test in named:
+            assert (ROOT / path).exists(), path
+            assert test or path.startswith("benchmarks/"), path
+            defined = f"def {test}(" in (ROOT / path).read_text(encoding="utf-8")
+            assert not test or defined, f"{path}::{test}"
+
+
 def test_links_lead_to_files() -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     assert len(pages) > 10

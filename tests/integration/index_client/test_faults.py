@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import socket
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from common.errors import IndexFault
 from common.settings import Settings
 from tests.services.index import JSON, Index, dripping, half_open, raw, silent, status
 from tests.services.index_client import IMPATIENT, LIMITS, page, problem, settings_for
+from tests.services.waiting import DEADLINE_S
 
 
 def test_a_project_that_is_not_there(index: Index, settings: Settings) -> None:
@@ -158,3 +160,24 @@ def test_an_index_that_is_not_there(tmp_path: Path, index: Index) -> None:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/simple"
         settings = replace(settings_for(index, tmp_path), package_indexes=(("own", url),))
         assert problem(settings).code is IndexFault.UNREACHABLE
+
+
+def test_a_name_server_that_does_not_answer_holds_up_neither_the_request_nor_the_end(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered, real = threading.Event(), socket.getaddrinfo
+
+    def slow(host: Any, *args: Any, **how: Any) -> Any:
+        if host == "slow.example":
+            answered.wait(DEADLINE_S)
+        return real("127.0.0.1", *args, **how)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    nowhere = replace(settings, package_indexes=(("own", "http://slow.example/simple/"),))
+    limits = replace(IMPATIENT, deadline_s=0.2, attempts=2)
+    try:
+        # The event loop is closed, too, when this returns.
+        assert problem(nowhere, limits=limits).code is IndexFault.TIMEOUT
+        assert not answered.is_set()
+    finally:
+        answered.set()

@@ -1,0 +1,219 @@
+"""Several writers and readers of the same keys, and failures of PostgreSQL in between."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy
+from click.testing import CliRunner
+from sqlalchemy import event, text
+
+from adviser.answering.answers import known_of
+from cli.ingest import ingest
+from common.environments import environment
+from common.errors import StoreUnavailable
+from graph.engine import Stores
+from graph.record.releases import ReleaseDelivery, add_releases
+from graph.verification.run import verify_record
+from tests.effort import examples
+from tests.factories.inspections import inspection_files, specification_document, stack_jobs, write
+from tests.factories.releases import release
+from tests.services.commands import row_counts
+from tests.services.projection import project, verified
+
+#: With ``--thorough``, 10,000 operations; an eighth of that otherwise.
+OPERATIONS = examples(10_000)
+PACKAGES = tuple(f"package-{number}" for number in range(5))
+WHERE = environment("3.11", "linux_x86_64")
+FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+WRITERS, ADVISERS = 2, 2
+
+
+def delivery(number: int) -> ReleaseDelivery:
+    """What an index said at one moment: the number is in three places of the release."""
+    name = PACKAGES[number % len(PACKAGES)]
+    told = release(
+        name,
+        "1.0",
+        [f"required>={number}"],
+        yanked=True,
+        yanked_reason=f"operation {number}",
+        license=f"license {number}",
+    )
+    return ReleaseDelivery(told, "memory://", FIRST + timedelta(seconds=number))
+
+
+def in_threads(*works: Callable[[], None]) -> None:
+    failures: list[BaseException] = []
+
+    def run(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+@pytest.mark.slow
+def test_no_update_is_lost_with_two_writers_and_two_advisers_on_the_same_keys(
+    stores: Stores,
+) -> None:
+    """Deliveries arrive in any order. The newest of each package must win, for every reader."""
+    numbers = list(range(OPERATIONS - OPERATIONS // 10))
+    random.Random(5).shuffle(numbers)
+    histories: list[list[dict[str, int]]] = [[] for _ in range(ADVISERS)]
+    ended = threading.Event()
+
+    def deliver(mine: Sequence[int]) -> None:
+        for number in mine:
+            with stores.engine.begin() as connection:
+                add_releases(connection, stores.settings, [delivery(number)])
+
+    def write_all() -> None:
+        try:
+            in_threads(*(lambda it=it: deliver(numbers[it::WRITERS]) for it in range(WRITERS)))
+        finally:
+            ended.set()
+
+    def project_always() -> None:
+        while not ended.is_set():
+            project(stores)
+
+    def advise(history: list[dict[str, int]]) -> None:
+        while not ended.is_set() or len(history) < OPERATIONS // 20:
+            snapshot, _ = known_of(stores, PACKAGES, WHERE)
+            seen = {}
+            for name in PACKAGES:
+                for candidate in snapshot.packages.get(name, ()):
+                    number = int((candidate.yanked_reason or "").removeprefix("operation "))
+                    (required,) = candidate.requires
+                    assert str(required.specifier) == f">={number}", "a torn read"
+                    seen[name] = number
+            history.append(seen)
+
+    in_threads(write_all, project_always, *(lambda it=it: advise(it) for it in histories))
+    newest = {name: max(n for n in numbers if delivery_name(n) == name) for name in PACKAGES}
+    with stores.engine.connect() as connection:
+        rows = connection.execute(text("SELECT name, yanked_reason, license FROM package_versions"))
+        final = {row.name: (row.yanked_reason, row.license) for row in rows if row.yanked_reason}
+        documents = connection.scalar(text("SELECT count(*) FROM documents WHERE kind = 'release'"))
+    assert final == {it: (f"operation {n}", f"license {n}") for it, n in newest.items()}
+    assert documents == len(numbers)
+    for history in histories:
+        assert len(history) >= OPERATIONS // 20
+        for before, after in pairwise(history):
+            assert all(after.get(name, -1) >= number for name, number in before.items())
+    project(stores)
+    assert verified(stores).equal
+    assert known_numbers(stores) == newest
+
+
+def delivery_name(number: int) -> str:
+    return PACKAGES[number % len(PACKAGES)]
+
+
+def known_numbers(stores: Stores) -> dict[str, int]:
+    snapshot, _ = known_of(stores, PACKAGES, WHERE)
+    return {
+        name: int((snapshot.packages[name][0].yanked_reason or "").removeprefix("operation "))
+        for name in PACKAGES
+    }
+
+
+#: What PostgreSQL is made to do instead of a statement: a serialization failure, a deadlock, and
+#: the end of the connection.
+_FAULTS = (
+    "DO $$ BEGIN RAISE EXCEPTION 'injected' USING ERRCODE = '40001'; END $$",
+    "DO $$ BEGIN RAISE EXCEPTION 'injected' USING ERRCODE = '40P01'; END $$",
+    "SELECT pg_terminate_backend(pg_backend_pid())",
+)
+
+
+@contextmanager
+def failing(share: float, seed: int) -> Iterator[list[str]]:
+    """Let a share of all statements fail in PostgreSQL itself.
+
+    :returns: the injected faults so far
+    """
+    draw, injected, lock = random.Random(seed), [], threading.Lock()
+
+    def before(_c: Any, cursor: Any, _s: Any, _p: Any, _x: Any, _m: Any) -> None:
+        with lock:
+            fault = draw.choice(_FAULTS) if draw.random() < share else None
+        if fault is not None:
+            injected.append(fault)
+            cursor.execute(fault)
+
+    event.listen(sqlalchemy.Engine, "before_cursor_execute", before)
+    try:
+        yield injected
+    finally:
+        event.remove(sqlalchemy.Engine, "before_cursor_execute", before)
+
+
+@pytest.mark.slow
+def test_statements_that_fail_and_connections_that_are_cut_lose_and_double_nothing(
+    stores: Stores, tmp_path: Path
+) -> None:
+    """One statement in ten fails. A run that gives up is repeated, as its message says."""
+    count = 60
+    for number in range(count):
+        name = f"inspection-matmul-{number:08x}"
+        packages = specification_document({"numpy": f"2.{number % 7}.0"})
+        write(tmp_path / name, inspection_files(stack_jobs([200.0 + number], name), packages))
+
+    def run() -> Any:
+        arguments = ["inspections", str(tmp_path), "--json"]
+        return CliRunner().invoke(ingest, arguments, obj=stores.settings)
+
+    runs: list[Any] = []
+    with failing(0.1, seed=11) as injected:
+        while not runs or runs[-1].exit_code != 0:
+            runs.append(run())
+            failure = runs[-1].exception
+            assert failure is None or isinstance(failure, StoreUnavailable | SystemExit), failure
+            assert len(runs) < 200
+    assert {*injected} == {*_FAULTS}
+    project(stores)
+    before = row_counts(stores.engine)
+    assert before["documents"] == before["inspections"] == before["observations"] == count
+    again = run()
+    assert again.exit_code == 0, again.output
+    assert row_counts(stores.engine) == before
+    assert verified(stores).equal
+    assert verify_record(stores.settings, stores.engine).equal
+
+
+def test_a_batch_is_stored_again_after_a_failure_that_passes(
+    stores: Stores, tmp_path: Path
+) -> None:
+    name = "inspection-matmul-0000000a"
+    write(tmp_path / name, inspection_files(stack_jobs([200.0], name), specification_document({})))
+    left = list(_FAULTS)
+
+    def before(_c: Any, cursor: Any, statement: str, _p: Any, _x: Any, _m: Any) -> None:
+        if left and "pg_advisory_xact_lock_shared" in statement:  # begins a batch
+            cursor.execute(left.pop())
+
+    event.listen(sqlalchemy.Engine, "before_cursor_execute", before)
+    try:
+        done = CliRunner().invoke(ingest, ["inspections", str(tmp_path)], obj=stores.settings)
+    finally:
+        event.remove(sqlalchemy.Engine, "before_cursor_execute", before)
+    assert left == []
+    assert done.exit_code == 0, done.output
+    assert "1 new" in done.output
