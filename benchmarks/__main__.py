@@ -22,6 +22,7 @@ from benchmarks import (
     looks,
     monkey,
     packages,
+    pages,
     record,
     resolver,
     scale,
@@ -34,6 +35,7 @@ from common.logs import set_up_logs
 MEASUREMENTS = {
     "ingest": ingest.main,
     "packages": packages.main,
+    "pages": pages.main,
     "record": record.main,
     "closures": closures.main,
     "resolver": resolver.main,

@@ -31,7 +31,8 @@ def main(folder: Path) -> None:
             page.get_by_role("button", name="Sign in").click()
             for address in addresses:
                 page.goto(site.base_url + address)
-                name = re.sub(r"[^a-z0-9]+", "-", address.strip("/"))[:40] or "home"
+                short = re.sub(r"(?:sha256:|adviser-)([0-9a-f]{6})[0-9a-f-]*", r"\1", address)
+                name = re.sub(r"[^a-z0-9]+", "-", short.strip("/")) or "home"
                 page.screenshot(path=folder / f"{name}-{kind}.png", full_page=True)
             context.close()
 

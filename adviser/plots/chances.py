@@ -56,6 +56,6 @@ def chances_plot(
 def _name(canvas: Canvas, label: str, middle: float, best: bool) -> None:
     """The name of a bar: of the best one above all bars, of the ends below."""
     text = shortened(label, 0.3 * canvas.width)
-    half = len(text) * CHARACTER_PX / 2
+    half = 0.6 * len(text) * CHARACTER_PX  # a little more than the mean, so that nothing is cut
     x = min(max(middle, half), canvas.width - half)
     canvas.label(x, 12 if best else canvas.height - 6, text, "middle", "" if best else "soft")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from flask import Response
 
-from api.pages.api_client import read, read_if_any
+from api.pages.api_client import ApiDocument, read, read_if_any
 from api.pages.site import Pages, render
 from common.releases import as_json_time
 
+#: Open questions that are shown.
+_QUESTIONS = 5
 #: Changes of the last so many days are shown.
 _DAYS = 30
 
@@ -23,8 +26,16 @@ def home() -> Response:
     changes = read("/api/v2/changes", since=since, limit=20)
     hardware = read("/api/v2/hardware", limit=10)
     status, loop = read("/api/v2/status"), read_if_any("/api/v2/loop")
-    documents = [it for it in (changes, hardware, status, loop) if it is not None]
+    groups = read("/api/v2/comparison-groups")
+    documents = [it for it in (changes, hardware, groups, status, loop) if it is not None]
     return render(
         "home.html", *documents, days=_DAYS, changes=changes["items"],
         hardware=hardware["items"], state=status.body, loop=loop and loop.body,
+        questions=_open_questions(groups)[:_QUESTIONS],
     )  # fmt: skip
+
+
+def _open_questions(groups: ApiDocument) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The jobs that would settle most, with their groups; the most promising first."""
+    questions = [(jobs, group) for group in groups["items"] for jobs in group["next_jobs"]]
+    return sorted(questions, key=lambda it: -it[0]["chance"])

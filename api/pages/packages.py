@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from flask import Response, request
 
 from api.pages.api_client import read, read_if_any
@@ -28,11 +31,28 @@ def package(name: str) -> Response:
     versions = read(f"/api/v2/packages/{name}/versions", limit=50, after=request.args.get("after"))
     changes = read("/api/v2/changes", package=name, limit=20)
     groups = read("/api/v2/comparison-groups", package=name)
+    harms = read("/api/v2/vulnerabilities", package=name, withdrawn="false", limit=20)
     return render(
-        "package.html", known, versions, changes, groups, package=known.body,
+        "package.html", known, versions, changes, groups, harms, package=known.body,
         versions=versions["items"], following=next_page(versions), changes=changes["items"],
-        groups=group_views(groups["items"]),
+        groups=group_views(groups["items"]), effects=_effects(groups["items"], known["name"]),
+        vulnerabilities=harms["items"], more_vulnerabilities=harms["next"],
     )  # fmt: skip
+
+
+def _effects(
+    groups: Iterable[Mapping[str, Any]], name: str
+) -> list[tuple[Mapping[str, Any], dict[str, Mapping[str, Any]]]]:
+    """Each group with the fastest stack of each measured version of the package."""
+    columns = []
+    for group in groups:
+        by_version: dict[str, Mapping[str, Any]] = {}
+        for stack in group["stacks"]:
+            if stack["component"] == name and stack["component_version"]:
+                by_version.setdefault(stack["component_version"], stack)
+        if len(by_version) > 1:
+            columns.append((group, by_version))
+    return columns
 
 
 @blueprint.get("/packages/<name>/versions/<version>")

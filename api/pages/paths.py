@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from adviser.plots.paths import MOST_NODES, DrawnEdge, DrawnNode, paths_plot
 from api.pages.api_client import ApiDocument, read
+from api.pages.formatting import quantity, visible
 from api.pages.site import Pages, plot, render
 
 blueprint = Pages("paths", __name__)
@@ -52,11 +53,17 @@ def _drawing(path: ApiDocument, title: str) -> Markup | None:
     if len(path["nodes"]) < 2:
         return None
     nodes = [
-        DrawnNode(it["id"], it["label"], _url(it), "quartiles" if it["kind"] in _ENDS else "band")
+        DrawnNode(it["id"], _label(it), _url(it), "quartiles" if it["kind"] in _ENDS else "band")
         for it in sorted(path["nodes"], key=lambda node: _ORDER.index(node["kind"]))
     ]
     edges = [DrawnEdge(**it) for it in path["edges"]]
     return plot(paths_plot(nodes, edges, title))
+
+
+def _label(node: Mapping[str, Any]) -> str:
+    rate = node.get("rate")
+    text = node["label"] if rate is None else f"{node['label']} {quantity(rate, node['unit'])}"
+    return visible(text)
 
 
 _ORDER = ("advice", "stack", "inspection", "release", "vulnerability", "job")

@@ -49,6 +49,7 @@ def question(number: int) -> Response:
         rows=[[_cell(it) for it in row] for row in rows], numbers=numbers, column=column,
         drawing=_drawing(result["columns"], rows, column) if result and column in numbers else None,
         csv_url=other_url(format="csv"), json_url=other_url(format="json"),
+        parquet_url=other_url(format="parquet"),
     )  # fmt: skip
 
 
@@ -73,11 +74,13 @@ def _result(saved: Question, values: Mapping[str, Any]) -> ApiDocument:
 def _download(saved: Question, result: ApiDocument | None) -> Response:
     """The result as a file."""
     wanted = request.args["format"]
-    if result is None or wanted not in {"csv", "json"}:
-        detail = "format: `csv` or `json`, and `run=1`"
+    if result is None or wanted not in {"csv", "json", "parquet"}:
+        detail = "format: `csv`, `json` or `parquet`, and `run=1`"
         raise ApiError(400, ProblemType.INVALID_REQUEST, detail)
     if wanted == "json":
         response = Response(orjson.dumps(result.body), mimetype="application/json")
+    elif wanted == "parquet":
+        response = Response(_parquet(saved, result), mimetype="application/vnd.apache.parquet")
     else:
         text = io.StringIO()
         writer = csv.writer(text)
@@ -88,6 +91,16 @@ def _download(saved: Question, result: ApiDocument | None) -> Response:
     name = f"question-{saved.number}.{wanted}"
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
+
+
+def _parquet(saved: Question, result: ApiDocument) -> bytes:
+    try:
+        from adviser.exports.results import parquet_of
+    except ImportError:
+        detail = "format: `parquet` needs the extra `export` on the server; take `csv` or `json`"
+        raise ApiError(400, ProblemType.INVALID_REQUEST, detail) from None
+    metadata = {"title": saved.title, "query": saved.query}
+    return parquet_of(result["columns"], result["rows"], metadata)
 
 
 def _text(value: object) -> str:

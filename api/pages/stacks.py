@@ -40,9 +40,11 @@ def compare() -> Response:
     names = [request.args.get(name, "").strip() for name in ("baseline", "candidate")]
     if not all(names):
         measured = read("/api/v2/stacks", measured="true", limit=100)
-        return render(
-            "compare_form.html", measured, stacks=measured["items"], labels=_labels(),
-        )  # fmt: skip
+        labels = _labels()
+        stacks = sorted(
+            measured["items"], key=lambda it: (it["digest"] not in labels, labels.get(it["digest"]))
+        )
+        return render("compare_form.html", measured, stacks=stacks, labels=labels)
     both = [read(f"/api/v2/stacks/{it}") for it in names]
     compared = read("/api/v2/comparisons", **request.args)
     settled = [it for it in compared["items"] if it["effect"]["verdict"] in _SETTLED]

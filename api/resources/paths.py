@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
+from sqlalchemy import Connection
 
 from adviser.requirement_chains import chains_to, starting_releases
-from adviser.stack_comparison import short_digest
+from adviser.stack_comparison import short_digest, stack_label
 from api.authentication import needs
 from api.errors import not_found
 from api.paging import freshness
@@ -27,6 +29,7 @@ from api.schema_fields import (
 )
 from graph.record import paths as record
 from graph.record.advice import advice_named, stacks_of
+from graph.record.observations import installed_component
 from graph.record.stacks import packages_in, stack_named
 from graph.record.tokens import Scope
 
@@ -120,17 +123,19 @@ class AdvicePathResource(MethodView):
                 raise not_found("advice", advice_id)
             advised = stacks_of(connection, advice_id)
             jobs = record.supporting_jobs(connection, advice_id, query["limit"] + 1)
+            labels = _stack_labels(connection, jobs)
         truncated = len(jobs) > query["limit"]
         builder = _PathBuilder()
         builder.add("advice", advice_id, f"advice of {advice.created_at:%Y-%m-%d}")
         for stack in advised:
-            builder.add("stack", stack.stack_digest, f"stack {short_digest(stack.stack_digest)}")
+            label = labels.get(stack.stack_digest, f"stack {short_digest(stack.stack_digest)}")
+            builder.add("stack", stack.stack_digest, label)
             builder.link(advice_id, stack.stack_digest, f"recommends, rank {stack.rank}")
         for job in jobs[: query["limit"]]:
             above = advice_id
             if job.stack_digest is not None:
                 above = job.stack_digest
-                builder.add("stack", above, f"stack {short_digest(above)}")
+                builder.add("stack", above, labels[above])
                 builder.link(advice_id, above, "compares")
             builder.add("inspection", job.document_id, job.inspection_name)
             builder.link(above, job.document_id, "measured in")
@@ -180,6 +185,16 @@ class StackPathResource(MethodView):
                 builder.add("vulnerability", known.vulnerability_id, known.vulnerability_id)
                 builder.link(known.purl, known.vulnerability_id, "is affected by")
         return {**builder.members(), "chains": chains, **freshness(progress)}
+
+
+def _stack_labels(connection: Connection, jobs: Iterable[record.SupportingJob]) -> dict[str, str]:
+    """Name of each measured stack for people, by digest."""
+    components = {it.stack_digest: it.component for it in jobs if it.stack_digest is not None}
+    labels = {}
+    for digest, library in components.items():
+        versions = {it.name: it.version for it in packages_in(connection, digest)}
+        labels[digest] = stack_label(*installed_component(library, versions), digest)
+    return labels
 
 
 def _chains(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 from flask.views import MethodView
+from marshmallow import Schema, fields
 
 from api.authentication import needs
 from api.paging import freshness
@@ -13,7 +16,19 @@ from api.resources.base import Resources, members
 from api.schema_fields import FreshnessSchema, count, moment, number, text
 from common import __version__
 from graph.record.freshness import COUNTED, lag_of, source_times
+from graph.record.source_successes import NEVER, SourceSuccess, source_successes
 from graph.record.tokens import Scope
+
+
+class SourceKindSchema(Schema):
+    """How current one kind of knowledge is."""
+
+    kind = text("What is read.", "index")
+    sources = count("Number of its sources.", 1)
+    read_at = moment(
+        "When the source that is longest ago was last read completely; null if one never was.",
+        null=True,
+    )
 
 
 class ServiceStatusSchema(FreshnessSchema):
@@ -22,6 +37,7 @@ class ServiceStatusSchema(FreshnessSchema):
     version = text("Version of the service.", "0.1.0")
     asked_at = moment("Time of the last request to an index.", null=True)
     answered_at = moment("Time of the last answer of an index or advisory source.", null=True)
+    sources = fields.List(fields.Nested(SourceKindSchema), required=True)
     waiting = count("Number of changes that the graph does not contain yet.", 0)
     waiting_since = moment("When the oldest of these changes was recorded.", null=True)
     lag_s = number("How long ago that was, s; 0 if nothing waits.", 0.0)
@@ -37,12 +53,27 @@ class StatusResource(MethodView):
     def get(self) -> dict[str, Any]:
         """Get the state of the service; reads PostgreSQL only."""
         with reading() as (connection, progress):
-            behind, sources = lag_of(connection, COUNTED), source_times(connection)
+            behind, times = lag_of(connection, COUNTED), source_times(connection)
+            successes = source_successes(connection)
         return {
             "version": __version__,
-            **members(sources),
+            **members(times),
+            "sources": _kinds(successes),
             "waiting": behind.count,
             "waiting_since": behind.since,
             "lag_s": behind.oldest_s,
             **freshness(progress),
         }
+
+
+def _kinds(successes: Iterable[SourceSuccess]) -> list[dict[str, Any]]:
+    """The sources by kind, without their addresses, which may name files of the operator."""
+    times = defaultdict(list)
+    for success in successes:
+        times[success.kind].append(success.succeeded_at)
+    return [
+        {"kind": kind, "sources": len(of_kind), "read_at": min(of_kind)}
+        if min(of_kind) != NEVER
+        else {"kind": kind, "sources": len(of_kind), "read_at": None}
+        for kind, of_kind in times.items()
+    ]

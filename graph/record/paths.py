@@ -29,6 +29,7 @@ class SupportingJob:
     inspection_name: str
     stack_digest: str | None
     indicator: str
+    component: str | None
     rate: float | None
     unit: str | None
     started_at: datetime | None
@@ -63,7 +64,7 @@ def supporting_jobs(connection: Connection, advice_id: str, limit: int) -> list[
     query = (
         select(
             job.observation_id, job.document_id, inspection.name, inspection.stack_digest,
-            IndicatorRow.name, job.rate, job.unit, job.started_at,
+            IndicatorRow.name, IndicatorRow.component, job.rate, job.unit, job.started_at,
         )
         .join(AdviceObservation, AdviceObservation.observation_id == job.observation_id)
         .join(inspection, inspection.document_id == job.document_id)

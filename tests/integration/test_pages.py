@@ -17,6 +17,7 @@ from api.pages.loop import STEP_LABELS
 from api.pages.site import POLICY
 from common.settings import Settings
 from graph.engine import Stores
+from graph.record.source_successes import INDEX, INSPECTIONS, add_successes, set_sources
 from graph.record.tokens import Scope, create_token, revoke_token
 from graph.tables import PageSessionRow, TokenRow
 from loop.night import STEPS
@@ -155,6 +156,40 @@ def test_the_loop_is_told_in_words(stores: Stores, empty: FlaskClient) -> None:
         assert shown in content
     assert "within_variation" not in content
     assert night["began_at"][:10] in _page(empty, "/")
+
+
+def test_the_first_page_names_open_questions_and_finds_packages(browser: FlaskClient) -> None:
+    content = _page(browser, "/")
+    groups = browser.get("/api/v2/comparison-groups").get_json()["items"]
+    best = max((it for group in groups for it in group["next_jobs"]), key=lambda it: it["chance"])
+    assert best["label"] in content
+    assert f"chance of {round(100 * best['chance'])} %" in content
+    assert 'href="/packages/numpy"' in _page(browser, "/packages?like=NUM")
+    assert "No known package has" in _page(browser, "/packages?like=nothing-like-it")
+
+
+def test_the_age_of_a_kind_is_that_of_its_oldest_source(stores: Stores, empty: FlaskClient) -> None:
+    with stores.engine.begin() as connection:
+        set_sources(connection, INSPECTIONS, ["/secret/folder", "/other"])
+        add_successes(connection, INSPECTIONS, ["/other"])
+        add_successes(connection, INDEX, ["pypi"])
+    sources = {it["kind"]: it for it in empty.get("/api/v2/status").get_json()["sources"]}
+    assert sources["inspections"] == {"kind": "inspections", "sources": 2, "read_at": None}
+    assert sources["index"]["read_at"] is not None
+    content = _page(empty, "/")
+    assert "Package indexes" in content
+    assert "secret" not in content
+
+
+def test_a_package_has_a_column_for_each_indicator(browser: FlaskClient) -> None:
+    content = _page(browser, "/packages/numpy")
+    for group in browser.get("/api/v2/comparison-groups?package=numpy").get_json()["items"]:
+        base = group["baseline"]["stack_digest"]
+        for stack in group["stacks"]:
+            if stack["comparison"]:
+                link = f"/compare?baseline={base}&candidate={stack['stack_digest']}"
+                assert f"{link}&indicator={group['indicator']}" in _links(content)
+    assert "CVE-2023-30861" in _page(browser, "/packages/flask")
 
 
 def test_the_operator_sees_how_the_service_runs(stores: Stores, empty: FlaskClient) -> None:
