@@ -98,11 +98,18 @@ def _sentence(inner: Mapping[str, Any], best: Mapping[str, Any] | None) -> str:
         parts.append(f"{len(changed)} of them in another version than yours" if changed
                      else "all in your versions")  # fmt: skip
     parts.append(
-        f"{len(older)} of them not in the newest version" if older else "each in its newest version"
+        f"{_few(older)} not in the newest version" if older else "each in its newest version"
     )
     status = inner["certificate"]["status"]
     ending = "no stack scores better" if status == "optimal" else f"the search ended {status}"
     return f"{', '.join(parts)}; {ending}."
+
+
+def _few(packages: Sequence[Mapping[str, Any]]) -> str:
+    """Up to three packages by name, or their number."""
+    if len(packages) > 3:
+        return f"{len(packages)} of them"
+    return " and ".join(it["name"] for it in packages)
 
 
 def _drawing(best: Mapping[str, Any]) -> object:

@@ -48,9 +48,12 @@ def _sentence(group: Mapping[str, Any]) -> str:
             f"{best['label']} is settled to be faster than {baseline}: by "
             f"{effect['difference_pct']:.1f} %, at least {effect['interval_low_pct']:.1f} %."
         )
+    waiting = sum(_verdict(it) == "undetermined" for it in stacks)
+    others = f" {waiting} undetermined: more jobs are needed." if waiting else ""
     if slower:
-        return f"No stack is settled to be faster than {baseline}; {len(slower)} are slower."
-    return f"No difference to {baseline} is settled."
+        slow = f"{len(slower)} {'is' if len(slower) == 1 else 'are'} slower"
+        return f"No stack is settled to be faster than {baseline}; {slow}.{others}"
+    return f"No difference to {baseline} is settled.{others}"
 
 
 def _verdict(stack: Mapping[str, Any]) -> str:

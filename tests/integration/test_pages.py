@@ -181,6 +181,20 @@ def test_the_age_of_a_kind_is_that_of_its_oldest_source(stores: Stores, empty: F
     assert "secret" not in content
 
 
+def test_an_advice_without_hardware_says_that_no_measurement_counts(
+    filled: Settings, browser: FlaskClient
+) -> None:
+    with client_of(filled, Scope.ADMIN) as operator:
+        (advice,) = operator.get("/api/v2/advice").get_json()["items"]
+    address = f"/advice/{advice['advice_id']}"
+    content = _page(browser, address)
+    report = browser.get(f"/api/v2{address}/report").get_json()["result"]
+    elsewhere = report["report"]["products"][0]["coverage"]["measured_elsewhere"]
+    says_so = "You named no hardware" in content
+    assert says_so == bool(elsewhere and not report["parameters"]["hardware"])
+    assert "What would change it?" in content
+
+
 def test_a_package_has_a_column_for_each_indicator(browser: FlaskClient) -> None:
     content = _page(browser, "/packages/numpy")
     for group in browser.get("/api/v2/comparison-groups?package=numpy").get_json()["items"]:
