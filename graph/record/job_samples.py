@@ -82,33 +82,44 @@ def browse_series(
     :param hardware: digest of a hardware class
     """
     own = ObservationRow
-    shared = (
-        own.comparison_key, IndicatorRow.name, IndicatorRow.script_sha256, own.parameters,
-        own.device, own.unit, own.hardware_digest, HardwareRow.label, HardwareRow.identity,
-    )  # fmt: skip
-    wanted = {IndicatorRow.name: indicator, own.hardware_digest: hardware}
-    query = (
+    # Rows of a key agree in all that it is computed from, so that one of them stands for all:
+    # grouping by parameters and identities would sort wide rows.
+    counted = (
         select(
-            *shared,
-            func.array_agg(func.distinct(RuntimeEnvironmentRow.python_version)),
-            func.count(),
-            func.count(func.distinct(InspectionRow.stack_digest)),
+            own.comparison_key,
+            func.min(own.observation_id).label("observation_id"),
+            func.array_agg(func.distinct(RuntimeEnvironmentRow.python_version)).label("pythons"),
+            func.count().label("jobs"),
+            func.count(func.distinct(InspectionRow.stack_digest)).label("stacks"),
         )
         .join(InspectionRow, InspectionRow.document_id == own.document_id)
-        .join(IndicatorRow, IndicatorRow.indicator_id == own.indicator_id)
-        .join(HardwareRow, HardwareRow.digest == own.hardware_digest)
         .join(
             RuntimeEnvironmentRow, RuntimeEnvironmentRow.digest == own.environment_digest
         )
-        .where(*_MEASURED, *matching(wanted))
-        .group_by(*shared)
+        .where(*_MEASURED, *matching({own.hardware_digest: hardware}))
+        .group_by(own.comparison_key, own.unit)
         .order_by(own.comparison_key)
         .limit(limit)
     )  # fmt: skip
+    if indicator is not None:
+        named = select(IndicatorRow.indicator_id).where(IndicatorRow.name == indicator)
+        counted = counted.where(own.indicator_id.in_(named))
     if keys is not None:
-        query = query.where(own.comparison_key == any_(texts(keys)))
+        counted = counted.where(own.comparison_key == any_(texts(keys)))
     if after is not None:
-        query = query.where(own.comparison_key > after)
+        counted = counted.where(own.comparison_key > after)
+    groups = counted.subquery()
+    query = (
+        select(
+            own.comparison_key, IndicatorRow.name, IndicatorRow.script_sha256, own.parameters,
+            own.device, own.unit, own.hardware_digest, HardwareRow.label, HardwareRow.identity,
+            groups.c.pythons, groups.c.jobs, groups.c.stacks,
+        )
+        .join(groups, groups.c.observation_id == own.observation_id)
+        .join(IndicatorRow, IndicatorRow.indicator_id == own.indicator_id)
+        .join(HardwareRow, HardwareRow.digest == own.hardware_digest)
+        .order_by(own.comparison_key)
+    )  # fmt: skip
     rows = connection.execute(query)
     return [SeriesSettings(*(*row[:9], _minors(row[9]), row[10], row[11])) for row in rows]
 
