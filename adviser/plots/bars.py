@@ -15,7 +15,7 @@ def bars_plot(rows: Sequence[tuple[str, float]], title: str, width: float = 680)
     :param rows: at least one label with its value
     """
     canvas = Canvas(width, len(rows) * ROW_PX, title)
-    label_px = min(_LABEL_PX, max(len(label) for label, _ in rows) * CHARACTER_PX + 12)
+    label_px = min(_LABEL_PX, max(len(label) for label, _ in rows) * CHARACTER_PX + 20)
     values = [value for _, value in rows]
     low, high = min(0.0, *values), max(0.0, *values)
     across = Scale(low, high if high > low else low + 1, label_px, width - _VALUE_PX)

@@ -7,10 +7,12 @@ from xml.etree.ElementTree import Element, fromstring
 import pytest
 
 from adviser.plots.canvas import Scale, scale_of, shortened
+from adviser.plots.chances import DrawnChance, chances_plot
 from adviser.plots.distributions import DrawnDistribution, JobDot, distributions_plot
 from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.plots.history import DrawnJob, DrawnRun, history_plot
 from adviser.plots.lines import DrawnLine, LinePoint, PlotAxis, lines_plot
+from adviser.plots.paths import MOST_NODES, DrawnEdge, DrawnNode, paths_plot
 from adviser.plots.samples import samples_plot
 
 
@@ -129,3 +131,36 @@ def test_a_line_has_a_band_where_its_interval_is_known() -> None:
     assert [it.text for it in _of(svg, "text", "series0")] == ["● a"]
     across = [float(it.attrib["cx"]) for it in _of(svg, "circle", "series0")]
     assert across[1] - across[0] == pytest.approx(across[2] - across[1], abs=0.02)
+
+
+def test_chances_name_the_most_probable_place_and_draw_all() -> None:
+    chances = [
+        DrawnChance("no step", 0.0),
+        DrawnChance("a 1", 0.2),
+        DrawnChance("a 2", 0.8, "+5 %"),
+    ]
+    svg = chances_plot(chances, "chances")
+    tall = [float(it.attrib["height"]) for it in _of(svg, "rect", "mark")]
+    assert tall[2] == pytest.approx(4 * tall[1], rel=0.01)
+    assert tall[0] > 0  # so that it can be pointed at
+    assert [it.findtext("title") for it in _of(svg, "rect", "mark")][2] == "a 2: 80.0 %, +5 %"
+    assert [it.text for it in fromstring(svg).iter("text")][-2:] == ["no step", "a 2"]
+
+
+def test_a_path_has_a_column_for_each_step_and_a_circle_ends() -> None:
+    nodes = [DrawnNode(it, it, f"/{it}") for it in "abcd"]
+    edges = [DrawnEdge("a", "b", "x"), DrawnEdge("b", "c", "x"), DrawnEdge("a", "d", "x")]
+    left = {it.findtext("title"): float(it.attrib["x"]) for it in _rects(nodes, edges)}
+    assert left["a"] < left["b"] == left["d"] < left["c"]
+    circle = [DrawnEdge("a", "b", "x"), DrawnEdge("b", "a", "x")]
+    assert len(_rects(nodes, circle)) == len(nodes)
+
+
+def test_a_path_draws_the_first_sixty_nodes_only() -> None:
+    nodes = [DrawnNode(str(it), str(it), "/") for it in range(100)]
+    edges = [DrawnEdge("0", str(it), "x") for it in range(1, 100)]
+    assert len(_rects(nodes, edges)) == MOST_NODES
+
+
+def _rects(nodes: list[DrawnNode], edges: list[DrawnEdge]) -> list[Element]:
+    return list(fromstring(paths_plot(nodes, edges, "path")).iter("rect"))
