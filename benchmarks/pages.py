@@ -33,6 +33,16 @@ MANY_INSPECTIONS, MANY_RESULTS = 20_000, 1_000_000
 #: Enough to see what grows, and few enough for every run.
 _FEW_INSPECTIONS, _FEW_RESULTS = 2_000, 40_000
 _TIMES = 20
+#: Further results are copies, which takes a tenth of the time.
+_INGESTED = 100_000
+#: Tables that are copied, those before what refers to them, with the values that must differ.
+_COPY_ID = {"entry_id": "source.entry_id || '-' || copy"}
+_COPIED = {
+    "benchmark_entries": {**_COPY_ID, "source": "copy || '/' || source.source"},
+    "benchmark_entry_software": _COPY_ID,
+    "benchmark_entry_parts": _COPY_ID,
+    "benchmark_results": _COPY_ID,
+}
 _SAMPLES = Path(__file__).resolve().parent.parent / "samples"
 _LISTS = (
     "/", "/ask", "/packages", "/packages/numpy", "/stacks", "/reports", "/compare",
@@ -81,14 +91,35 @@ def fill(home: Home, inspections: int, results: int) -> None:
     try:
         with tempfile.TemporaryDirectory(prefix="thoth-bench-") as name:
             write_documents(Path(name, "inspections"), inspections)
-            write_results(Path(name, "results"), results, seed=1)
+            write_results(Path(name, "results"), min(results, _INGESTED), seed=1)
             ingest_inspections(
                 home.settings, engine, [str(Path(name, "inspections"))], SourceLimits()
             )
             ingest_benchmarks(home.settings, engine, [str(Path(name, "results"))], SourceLimits())
+        copy_results(engine, results)
         _settle(engine)
     finally:
         engine.dispose()
+
+
+def copy_results(engine: Engine, wanted: int) -> None:
+    """Copy the entries with their results until there are ``wanted`` results."""
+    with engine.begin() as connection:
+        there = connection.scalar(text("SELECT count(*) FROM benchmark_results")) or 0
+        copies = {"copies": max(0, wanted // max(there, 1) - 1)}
+        for table, changed in _COPIED.items():
+            query = (
+                f"SELECT column_name FROM information_schema.columns WHERE table_name = '{table}'"
+            )
+            names = list(connection.scalars(text(query)))
+            values = ", ".join(changed.get(name, f"source.{name}") for name in names)
+            connection.execute(
+                text(
+                    f"INSERT INTO {table} ({', '.join(names)}) SELECT {values} FROM {table} source"
+                    " CROSS JOIN generate_series(1, :copies) AS copy"
+                ),
+                copies,
+            )
 
 
 def _settle(engine: Engine) -> None:
