@@ -55,6 +55,8 @@ def test_the_page_lists_the_chains_beside_a_drawing(client: FlaskClient) -> None
     assert content.count("<rect") == 4 + 2
     from_web = client.get(f"/stacks/{AFFECTED_STACK}/path?package=a-web").get_data(as_text=True)
     assert "CVE-2026-2" not in from_web
+    assert "CVE-2026-1" in client.get("/packages/a-lib").get_data(as_text=True)
+    assert "No advisory in the record" in client.get("/packages/a-web").get_data(as_text=True)
     assert client.get("/stacks/none/path").status_code == 404
     assert client.get(f"/stacks/{AFFECTED_STACK}/path?package=none").status_code == 404
 
