@@ -50,7 +50,8 @@ _OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_NON_STR_KEYS
 
 def _json_value(value: Any) -> Any:
     """A value of a type that orjson does not write, as :func:`plain` converts it."""
-    return plain(value)
+    # Thousands of files have a time, and a converter takes ten times as long.
+    return as_json_time(value) if isinstance(value, datetime) else plain(value)
 
 
 def plain(value: Any) -> Any:

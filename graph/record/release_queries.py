@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from packaging.version import Version
@@ -198,8 +199,8 @@ def files_of(connection: Connection, purls: Iterable[Purl]) -> dict[Purl, tuple[
         .where(ReleaseFileRow.listed)
         .order_by(ReleaseFileRow.purl, ReleaseFileRow.filename)
     )
-    rows = groupby(connection.execute(query), lambda row: Purl(row[0]))
-    return {purl: tuple(ReleaseFile(*row[1:]) for row in files) for purl, files in rows}
+    rows = groupby(connection.execute(query).all(), itemgetter(0))
+    return {Purl(purl): tuple(ReleaseFile(*row[1:]) for row in files) for purl, files in rows}
 
 
 @dataclass(frozen=True, slots=True)
