@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from adviser.scoring.effects import Variance
 from adviser.scoring.lazy_numpy import FloatArray, np
 
 #: Chance of no step before anything is measured.
@@ -277,6 +278,33 @@ def next_block(posterior: StepPosterior) -> tuple[int, int]:
 def _middle_of_best(information: FloatArray) -> int:
     best = np.flatnonzero(information >= information.max() - 1e-9)
     return int(best[len(best) // 2])
+
+
+def noise_of(jobs: Sequence[MeasuredRate], step: int) -> Variance:
+    """The variance of a job within its block, apart from a step at the release ``step``.
+
+    The place and the size of the step were chosen to fit the jobs, so each costs one degree of
+    freedom.
+
+    :returns: at least 0 degrees of freedom; the value is ``nan`` without any
+    """
+    usable = [job for job in jobs if job.usable]
+    if not usable:
+        return Variance(math.nan, 0)
+    names, block = np.unique([job.block for job in usable], return_inverse=True)
+    block = block.reshape(-1)
+
+    def within(values: FloatArray) -> FloatArray:
+        means = np.bincount(block, values) / np.bincount(block)
+        return np.asarray(values - means[block], dtype=np.float64)
+
+    rates = within(np.array([job.log_rate for job in usable]))
+    since = within(np.array([job.release >= step for job in usable], dtype=np.float64))
+    squares = float(rates @ rates)
+    if since.any():
+        squares -= float(rates @ since) ** 2 / float(since @ since)
+    freedom = max(0, len(usable) - len(names) - 2)
+    return Variance(max(0.0, squares) / freedom if freedom else math.nan, freedom)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,16 @@ from adviser.bisect.posterior import (
     Remainder,
     StepPosterior,
     next_block,
+    noise_of,
     posterior_of,
     remainder_of,
 )
 from adviser.scoring.comparisons import Comparison, compare_candidates, smallest_difference
 from adviser.scoring.effects import Effect, effects_of
+from adviser.scoring.estimates import SeriesSpread
 from adviser.scoring.lazy_numpy import np
 from adviser.scoring.samples import MIN_JOBS, JobPlace, Sample
+from adviser.scoring.variances import NO_PRIOR, VariancePrior
 from adviser.scoring.verdicts import ALPHA, judge
 
 #: Chance of a step from which the pair is measured for confirmation. The fresh jobs also inform the
@@ -39,14 +42,18 @@ REMAINDER_CHANCE = 0.95
 #: "No step" needs a job at this many places between the ends, because a change that is reverted
 #: later cannot be seen at the ends.
 SPREAD_PLACES = 7
-#: Planned looks at fresh jobs. Each has an equal share of the error rate (Bonferroni), so the
-#: rate holds for all looks together, at whichever pairs.
-LOOKS = 8
+#: Shares of the error rate of the planned looks at fresh jobs, in order (Bonferroni), so the rate
+#: holds for all looks together, at whichever pairs. Early looks have more, because they save most.
+LOOK_RATES = (0.3, 0.2, 0.15, 0.1, 0.1, 0.05, 0.05, 0.05)
 #: Blocks at which a pair is looked at, as shares of the number that settles the step almost surely.
 #: Each look costs some error rate, but most steps are settled before the last.
-LOOK_SHARES = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
+LOOK_SHARES = (0.25, 0.38, 0.55, 0.83, 1.2, 1.75, 2.5, 3.5)
 #: Blocks of a pair at most, but for the last look.
 MAX_CONFIRMING_BLOCKS = 60
+#: Degrees of freedom that the jobs of the search add to the variance of fresh jobs, at most.
+MAX_PRIOR_FREEDOM = 8.0
+#: The host of all jobs of a search, for comparisons.
+_HOST = "this machine"
 #: From this number of usable jobs, their noise is known well enough to give up.
 NOISE_JOBS = 20
 #: The search is given up if an answer is likely to need this number of times the jobs of its limit.
@@ -180,14 +187,26 @@ def find_step(
 
 
 @dataclass
+class _Confirmation:
+    """Fresh jobs of a pair.
+
+    :param planned: numbers of further blocks until each look, fixed before the first fresh job
+    :param prior: the noise of the jobs before
+    """
+
+    planned: list[int]
+    prior: VariancePrior
+    jobs: list[MeasuredRate] = field(default_factory=list)
+
+
+@dataclass
 class _Search:
     measurer: BlockMeasurer
     count: int
     max_jobs: int
     progress: Callable[[StepSearch], None]
     jobs: list[MeasuredRate] = field(default_factory=list)
-    fresh: dict[tuple[int, int], list[MeasuredRate]] = field(default_factory=dict)
-    planned: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    confirmations: dict[tuple[int, int], _Confirmation] = field(default_factory=dict)
     unavailable: dict[int, str] = field(default_factory=dict)
     confirming: int = 0
     looks: int = 0
@@ -210,7 +229,7 @@ class _Search:
                 comparison = self._confirm(pair)
                 if comparison is not None and comparison.verdict.different:
                     return self._result(SearchState.STEP, pair, comparison)
-                if self.looks >= LOOKS:
+                if self.looks >= len(LOOK_RATES):
                     return self._result(SearchState.UNCONFIRMED, pair, comparison)
         except SearchStopped as stopped:
             if self.posterior is not None and self.posterior.none < 0.5:
@@ -314,11 +333,12 @@ class _Search:
         :returns: ``None`` if one of its stacks is not available
         """
         assert self.posterior is not None  # noqa: S101 - set by _locate
-        if pair not in self.planned:  # before its first fresh job, so that no result moves a look
+        if pair not in self.confirmations:
             effect = float(self.posterior.effect[self.posterior.best])
-            self.planned[pair] = planned_blocks(effect, self.posterior.noise)
-        blocks = self.planned[pair].pop(0)
-        fresh = self.fresh.setdefault(pair, [])
+            planned = planned_blocks(effect, self.posterior.noise)
+            self.confirmations[pair] = _Confirmation(planned, noise_prior(self.jobs, pair[1]))
+        confirmation = self.confirmations[pair]
+        blocks = confirmation.planned.pop(0)
         affordable = (self.max_jobs - len(self.jobs)) // 2
         if affordable < min(blocks, MIN_JOBS):
             raise SearchStopped(StopReason.JOBS, f"the limit of {self.max_jobs} jobs was reached")
@@ -327,9 +347,10 @@ class _Search:
         if not measured:
             return None
         self.confirming += len(measured)
-        fresh += measured
+        confirmation.jobs += measured
+        rate = ALPHA * LOOK_RATES[self.looks]
         self.looks += 1
-        return compare_pair(pair, fresh, ALPHA / LOOKS)
+        return compare_pair(pair, confirmation.jobs, rate, confirmation.prior)
 
     def _result(
         self, state: SearchState, pair: tuple[int, int] | None, comparison: Comparison | None
@@ -354,25 +375,47 @@ class _Search:
         )
 
 
-def compare_pair(pair: tuple[int, int], jobs: Sequence[MeasuredRate], alpha: float) -> Comparison:
+def noise_prior(jobs: Sequence[MeasuredRate], step: int) -> VariancePrior:
+    """What the jobs so far say about the variance of fresh jobs.
+
+    A pair that varies more than these jobs keeps its own variance, as in every comparison
+    (:func:`adviser.scoring.variances.moderated`).
+
+    :param step: the release after the step
+    """
+    noise = noise_of(jobs, step)
+    if not noise.freedom or noise.value <= 0:
+        return NO_PRIOR
+    # Both releases of a pair get this prior, and a comparison adds their degrees of freedom.
+    return VariancePrior(noise.value, min(noise.freedom, MAX_PRIOR_FREEDOM) / 2)
+
+
+def compare_pair(
+    pair: tuple[int, int],
+    jobs: Sequence[MeasuredRate],
+    alpha: float,
+    prior: VariancePrior = NO_PRIOR,
+) -> Comparison:
     """Compare the release after a step with the one before, by blocks.
 
     :param alpha: chance of a false claim
+    :param prior: the variance of a job within its block that other jobs suggest
     """
     samples = []
     for release in pair:
         own = [job for job in jobs if job.release == release and job.usable]
-        places = tuple(JobPlace("this machine", job.block, None) for job in own)
+        places = tuple(JobPlace(_HOST, job.block, None) for job in own)
         rates = tuple(job.log_rate for job in own)
         samples.append(Sample(str(release), rates, "bisect", places))
-    return compare_candidates(samples[0], samples[1:], alpha=alpha)[0]
+    spread = SeriesSpread(turns={_HOST: prior})
+    return compare_candidates(samples[0], samples[1:], spread=spread, alpha=alpha)[0]
 
 
 def planned_blocks(effect: float, noise: float) -> list[int]:
     """Numbers of further blocks until each look at a pair; see :data:`LOOK_SHARES`.
 
     >>> planned_blocks(math.log(1.05), 0.02), planned_blocks(math.log(1.1), 0.02)
-    ([7, 2, 4, 5, 8, 10, 15, 21], [5, 1, 1, 1, 2, 4, 6, 8])
+    ([5, 2, 3, 5, 7, 10, 13, 18], [5, 1, 1, 1, 1, 4, 5, 7])
     """
     enough = confirming_blocks(effect, noise)
     sizes = [0, *(math.ceil(share * enough) for share in LOOK_SHARES)]
@@ -404,12 +447,12 @@ def confirming_blocks(effect: float, noise: float) -> int:
     >>> confirming_blocks(0.1, 0.02), confirming_blocks(0.0, 0.02)
     (6, 60)
     """
-    margin = math.log1p(smallest_difference())
+    margin, alpha = math.log1p(smallest_difference()), ALPHA / len(LOOK_RATES)
     for blocks in range(MIN_JOBS, MAX_CONFIRMING_BLOCKS):
         error = noise * math.sqrt(2 / blocks)
         observed = Effect(abs(effect) - 1.5 * error, error, blocks - 1.0)
         judged = judge(
-            effects_of([observed]), np.array([True]), margin, float(blocks - 1), None, ALPHA / LOOKS
+            effects_of([observed]), np.array([True]), margin, float(blocks - 1), None, alpha
         )
         if judged.verdict(0).different:
             return blocks
