@@ -15,12 +15,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
 from pathlib import Path
+from posixpath import dirname
 from typing import Any
 
 import fsspec
 from sqlalchemy import Engine
 
-from common.benchmark_results import BenchmarkResult, Validity
+from common.benchmark_results import BenchmarkResult, MeasuredFile, Validity
 from common.errors import InvalidArgument, InvalidDocument
 from common.reasons import Reason
 from common.settings import Settings
@@ -225,15 +226,23 @@ def _read(
         if not tree.places:
             yield origin, empty("", Counter())
         for key, places in by_system.items():
-            reader = known_system(key).reader
-            if reader is None:
-                continue
-            refused: list[InvalidDocument] = []
-            results = _only_results(reader(tree, places), refused)
-            for entry_id, group in results_by_entry(results):
-                yield origin, (entry_id, group)
-            for refusal in refused:
-                yield origin, refusal
+            for item in _of_system(tree, known_system(key), places, report):
+                yield origin, item
+
+
+def _of_system(
+    tree: ResultTree, system: BenchmarkSystem, places: Sequence[str], report: BenchmarkReport
+) -> Iterator[_Entry | InvalidDocument]:
+    """Entries of one system, and then the refusals."""
+    reader = system.reader
+    if reader is None:
+        return
+    refused: list[InvalidDocument] = []
+    unused = set(places)
+    yield from results_by_entry(_only_results(tree, reader(tree, places), refused, unused))
+    yield from refused
+    if unused:
+        report.skipped[f"file of {system.title} without a result of its own"] += len(unused)
 
 
 def results_by_entry(results: Iterable[BenchmarkResult]) -> Iterator[_Entry]:
@@ -260,11 +269,28 @@ class ScatteredResults(RuntimeError):
 
 
 def _only_results(
-    items: Iterable[BenchmarkResult | InvalidDocument], refused: list[InvalidDocument]
+    tree: ResultTree,
+    items: Iterable[BenchmarkResult | InvalidDocument],
+    refused: list[InvalidDocument],
+    unused: set[str],
 ) -> Iterator[BenchmarkResult]:
+    """The results among ``items``, with the paths as they are stored.
+
+    :param refused: receives the refusals
+    :param unused: files; those of results and refusals are removed
+    """
     for item in items:
         if isinstance(item, InvalidDocument):
+            folder = f"{item.place}/"
+            unused -= {it for it in unused if it == item.place or it.startswith(folder)}
+            item.place = tree.stored_place(item.place)
             refused.append(item)
+            continue
+        if unused:
+            unused.difference_update(it.place for it in item.files)
+        if tree.renames:
+            files = [MeasuredFile(tree.stored_place(it.place), it.sha256) for it in item.files]
+            yield replace(item, source=tree.stored_place(item.source), files=tuple(files))
         else:
             yield item
 
@@ -288,6 +314,8 @@ def _tree(source: str, origin: str, limits: SourceLimits, stack: ExitStack) -> R
         except (OSError, ValueError, ImportError) as error:
             raise unreadable("", error) from None
         root = root.rstrip("/")
+        if paths == [root]:
+            root = dirname(root)
         places = sorted(path.removeprefix(root).lstrip("/") for path in paths)
         return ResultTree(origin, system, root, places, limits)
     path = Path(local)
@@ -297,7 +325,7 @@ def _tree(source: str, origin: str, limits: SourceLimits, stack: ExitStack) -> R
         unpack_archive(path, folder, limits)
         path = folder
     if path.is_file():
-        return ResultTree(origin, files, str(path), [""], limits)
+        return ResultTree(origin, files, str(path.parent), [path.name], limits)
     if not path.is_dir():
         raise unreadable("", "neither a file nor a folder")
     return ResultTree(origin, files, str(path), sorted(_files_below(path)), limits)

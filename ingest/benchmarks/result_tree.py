@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
-from posixpath import dirname
+from posixpath import dirname, splitext
 from typing import Any, BinaryIO, Protocol, cast
 
 from fsspec import AbstractFileSystem
@@ -29,6 +29,8 @@ from ingest.sources.source_items import SourceLimits
 #: A JSON object that describes a machine or a run, and its file.
 Description = tuple[dict[str, Any], MeasuredFile]
 _GZIP = b"\x1f\x8b\x08"
+#: Endings by which readers know files; other systems write them in capitals, too.
+_ENDINGS = frozenset({".csv", ".json", ".jtl", ".log", ".md", ".tsv", ".txt", ".xlsx", ".yaml"})
 #: Descriptions that are kept, because many results share them.
 _KEPT_DESCRIPTIONS = 64
 #: A text with more than one encoding error in this number of characters is binary data.
@@ -39,9 +41,13 @@ _CHARACTERS_FOR_AN_ERROR = 100
 class ResultTree:
     """Files beneath one root.
 
+    A packed file has the path that it would have without ``.gz``, so that readers find the parts
+    of an entry whether they are packed or not.
+
     :param source: what the user named, without credentials
     :param root: path of the root in ``system``
-    :param places: paths of the files below the root, in order; the empty path is the root itself
+    :param places: paths of the files below the root, in order
+    :ivar renames: whether some files have other paths than their stored ones
     """
 
     source: str
@@ -49,10 +55,20 @@ class ResultTree:
     root: str
     places: Sequence[str]
     limits: SourceLimits
+    renames: bool = False
+    _stored: dict[str, str] = field(default_factory=dict)
     _folders: dict[str, list[str]] = field(default_factory=dict)
     _descriptions: dict[str, Description | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        taken = set(self.places)
+        for stored in self.places:
+            plain = _plain_place(stored)
+            place = stored if plain in taken else plain
+            taken.add(place)
+            self._stored[place] = stored
+            self.renames = self.renames or place != stored
+        self.places = list(self._stored)
         for place in self.places:
             self._folders.setdefault(dirname(place), []).append(place)
 
@@ -60,13 +76,18 @@ class ResultTree:
         """Paths of the files directly in ``folder``, in order."""
         return self._folders.get(folder, ())
 
+    def stored_place(self, place: str) -> str:
+        """The path as it is stored; a part of the file may follow behind ``#``."""
+        file, mark, part = place.partition("#")
+        return self._stored.get(place) or self._stored.get(file, file) + mark + part
+
     @contextmanager
     def opened(self, place: str) -> Iterator[BinaryIO]:
         """The content of a file as a stream; logs may be gzipped.
 
         :raises InvalidDocument: if the file cannot be read or is too large
         """
-        path = f"{self.root}/{place}" if place else self.root
+        path = f"{self.root}/{self._stored[place]}"
         try:
             with self.system.open(path, "rb") as stream:
                 size = stream.seek(0, io.SEEK_END)
@@ -116,6 +137,20 @@ class ResultTree:
             return None
 
 
+def _plain_place(stored: str) -> str:
+    """The path without ``.gz``, and with its ending in lower case.
+
+    >>> _plain_place("run/RESULT.TXT.gz"), _plain_place("run.tar.gz"), _plain_place("a/1")
+    ('run/RESULT.txt', 'run.tar.gz', 'a/1')
+    """
+    if is_archive(stored):
+        return stored
+    stem, ending = splitext(stored)
+    plain = stem if ending.lower() == ".gz" else stored
+    stem, ending = splitext(plain)
+    return stem + ending.lower() if ending.lower() in _ENDINGS else plain
+
+
 @dataclass(frozen=True, slots=True)
 class ResultFile:
     """A file with its content.
@@ -156,7 +191,8 @@ class ResultFile:
 
 
 def decoded(content: bytes, place: str) -> str:
-    """Text with line feeds as line ends, without a byte order mark and without NUL characters.
+    """Text with line feeds as line ends, without a byte order mark, NUL characters, and empty lines
+    at its beginning.
 
     Windows consoles write UTF-16. Summaries of LoadGen have NUL characters, which no store takes.
     Progress bars and names in other encodings do not refuse a log: a few bytes that are not UTF-8
@@ -168,7 +204,7 @@ def decoded(content: bytes, place: str) -> str:
     text = content.decode("utf-16" if utf16 else "utf-8-sig", "replace")
     if text.count("\ufffd") > len(text) // _CHARACTERS_FOR_AN_ERROR + 1:
         raise InvalidDocument(Reason.NOT_UTF8, "the file is not UTF-8 text", place=place)
-    return text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+    return text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n").lstrip("\n")
 
 
 def missing_value(place: str, field_name: str, what: str) -> InvalidDocument:

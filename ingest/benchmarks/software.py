@@ -17,6 +17,8 @@ _NAMES = {
     "onnxruntime": "onnxruntime", "nccl": "nccl", "mkl": "mkl", "keras": "keras",
     "dali": "dali", "libjpeg-turbo": "libjpeg-turbo",
 }  # fmt: skip
+#: Frameworks that a text may name with other words behind, such as "PyTorch NVIDIA Release 19.05".
+_FRAMEWORKS = ("tensorflow", "pytorch", "mxnet", "caffe")
 #: A name of one or more words, and a version with at least one digit behind it.
 _PART = re.compile(
     r"(?P<name>[A-Za-z][\w+ .-]*?)[\s:=]*\bv?(?P<version>\d+(?:\.\d+)*(?:[.\w+-]*\w)?)?\s*\Z"
@@ -33,8 +35,8 @@ def software_versions(parts: str | Iterable[str]) -> dict[str, str | None]:
     {'tensorrt': '6.0', 'cuda': '10.1', 'cudnn': '7.6.3'}
     >>> software_versions("Pytorch v0.3.1")
     {'torch': '0.3.1'}
-    >>> software_versions("TensorFlow")
-    {'tensorflow': None}
+    >>> software_versions("TensorFlow"), software_versions("PyTorch NVIDIA Release 19.05")
+    ({'tensorflow': None}, {'torch': None})
     """
     texts = re.split(r"[,;/&]| and ", parts) if isinstance(parts, str) else parts
     versions: dict[str, str | None] = {}
@@ -43,13 +45,17 @@ def software_versions(parts: str | Iterable[str]) -> dict[str, str | None]:
         if match is None:
             continue
         name = match["name"].strip(" -:").lower()
-        known = _NAMES.get(name)
+        known, version = _NAMES.get(name), match["version"]
+        first = name.split(" ")[0]
+        if known is None and first in _FRAMEWORKS:
+            known, version = _NAMES[first], None  # the number is the version of something else
         if known is None:
             # A sentence is not a name: "optimised for" 3 is not a version of anything.
-            if match["version"] is None or " " in name:
+            if version is None or " " in name:
                 continue
             known = str(canonicalize_name(name))
-        versions.setdefault(known, match["version"])
+        if versions.get(known) is None:
+            versions[known] = version
     return versions
 
 

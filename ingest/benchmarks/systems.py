@@ -21,7 +21,8 @@ class BenchmarkSystem:
 
     :param key: stable code for scripts
     :param title: displayed name
-    :param content: matches every result file of this system and no result file of another
+    :param content: matches every result file of this system and no result file of another; lines
+        end with a line feed
     :param module: name of its reader below ``ingest.benchmarks.readers``; ``None`` if its results
         are recognised but not read
     """
@@ -50,7 +51,7 @@ def _system(
 SYSTEMS = (
     _system(
         "mlperf-training", "MLPerf Training",
-        rb"^:::MLL ", rb"^:::MLPv\d",
+        rb":::MLL \d+\.", rb":::MLPv\d[\d.]* \w+ \d",
         # LoadGen of MLPerf Inference writes such lines, too, but in its own namespace.
         rb"^(?:\d+: *)?:::MLLOG (?!.*mlperf::logging)", rb"^MLPerf: \w+ \[", rb'"ml_libraries":',
         rb'"interconnect":[^{]*"libraries":[^{]*"compilers":',
@@ -75,7 +76,7 @@ SYSTEMS = (
     ),
     _system("perfzero", "PerfZero", rb'"ml_framework_info":', reader="perfzero"),
     _system(
-        "pytorch-benchmark", "pytorch-benchmark", rb"^machine_info:\r?$(?s:.*)^timing:\r?$",
+        "pytorch-benchmark", "pytorch-benchmark", rb"^machine_info:$(?s:.*)^timing:$",
         reader="pytorch_benchmark",
     ),
     _system(
@@ -90,7 +91,8 @@ SYSTEMS = (
     ),
     _system(
         "dawnbench", "DAWNBench",
-        rb'"codeURL":', rb"^(?:\xef\xbb\xbf)?(?=[\w\t]*\bhours\b)(?=[\w\t]*\bepoch\b)[\w\t]+\r?$",
+        rb'"codeURL":', rb'"costPerHour":', rb'"authorEmail":',
+        rb"^(?=[\w \t]*\bhours\b)(?=[\w \t]*\bepoch\b)(?=[\w \t]*\b(?:top[15]|f1))[\w \t]+$",
         reader="dawnbench",
     ),
     _system(

@@ -56,11 +56,13 @@ def system_of(head: bytes) -> BenchmarkSystem | None:
 
 
 def _searched(head: bytes) -> bytes:
-    """The searched part of a text file as UTF-8, without a byte order mark."""
+    """The searched part of a text file as UTF-8 with line feeds, without a byte order mark."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         # Windows consoles write UTF-16; the head may end inside a character.
-        return head[: 2 * _SEARCHED_BYTES].decode("utf-16", "ignore").encode("utf-8", "ignore")
-    return head.removeprefix(codecs.BOM_UTF8)[:_SEARCHED_BYTES]
+        text = head[: 2 * _SEARCHED_BYTES].decode("utf-16", "ignore").encode("utf-8", "ignore")
+    else:
+        text = head.removeprefix(codecs.BOM_UTF8)[:_SEARCHED_BYTES]
+    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
 def _workbook_texts(data: bytes) -> bytes:

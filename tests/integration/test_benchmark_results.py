@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import os
 import re
@@ -26,8 +27,10 @@ from tests.factories.benchmark_files import (
     DLBS_LOG,
     TF_CNN_LOG,
     VLLM_RECORDS,
+    training_log,
     write_files,
 )
+from tests.factories.benchmark_tables import JETSON_INPUTS
 from tests.factories.inspections import (
     inspection_files,
     measured,
@@ -77,6 +80,22 @@ def test_results_are_stored_once_whatever_their_path(stores: Stores, tmp_path: P
     again = ingest(stores.settings, tmp_path / "copy.tar.gz")
     assert (again["new"], again["known"]) == (0, 8)
     assert len(listed(stores.settings)) == 8
+
+
+def test_a_single_file_may_be_packed_and_keeps_its_name(stores: Stores, tmp_path: Path) -> None:
+    packed = gzip.compress(training_log(1_560_000_000, 1_560_000_600).encode())
+    write_files(tmp_path, {"result_0.txt.gz": packed, "entry.json": '{"authorEmail": "x"}'})
+    report = ingest(stores.settings, tmp_path / "result_0.txt.gz")
+    assert (report["new"], report["skipped"]) == (1, {})
+    (row,) = listed(stores.settings)
+    assert (row["source"], row["benchmark"]) == ("result_0.txt.gz", "resnet")
+    assert [it["place"] for it in row["files"]] == ["result_0.txt.gz"]  # type: ignore[attr-defined]
+
+
+def test_a_file_without_a_result_of_its_own_is_counted(stores: Stores, tmp_path: Path) -> None:
+    write_files(tmp_path, {"nx-benchmarks.csv": JETSON_INPUTS})
+    report = ingest(stores.settings, tmp_path)
+    assert report["skipped"] == {"file of NVIDIA Jetson benchmarks without a result of its own": 1}
 
 
 def test_rows_can_be_filtered(stores: Stores, tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ their addresses are not read.
 
 from __future__ import annotations
 
-import csv
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from posixpath import splitext
 from typing import Any
 
@@ -23,11 +24,11 @@ from common.benchmark_results import (
     Validity,
 )
 from common.errors import InvalidDocument
-from common.formats.fields import number_of, text_of
+from common.formats.fields import text_of
 from common.reasons import Reason
 from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
 from ingest.benchmarks.software import software_versions
-from ingest.benchmarks.values import finite_number, time_of_text
+from ingest.benchmarks.values import finite_number, positive_number, time_of_text
 
 SYSTEM = "dawnbench"
 _HOURS = Metric("time_to_accuracy", "hours", Direction.LOWER, "dawnbench-1")
@@ -41,11 +42,14 @@ _TARGETS = {
     "SQuAD": ("f1Score", 0.73),
 }
 _ACCURACIES = ("top1Accuracy", "top5Accuracy", "f1Score")
+#: A model of an accelerator behind its number, such as ``16 * 8 * Tesla-V100``.
 _ACCELERATOR = re.compile(
-    r"(?P<count>\d+)\s*(?:[*x×]\s*)?(?:nvidia\s+|tesla\s+)*"
-    r"(?P<name>(?:[KMPVTA]\d{2,3}|GTX|RTX|Titan|TPU)[\w -]*)",
-    re.IGNORECASE,
+    r"(?<![\w.])(?:(?P<groups>\d{1,6})\s*[*x×]\s*)?(?:(?P<count>\d{1,6})\s*(?:[*x×]\s*)?)?"
+    r"(?:(?i:nvidia|tesla)[\s-]+)*"
+    r"(?P<name>(?:[KMPVTA]\d{2,3}|(?i:[kmpvta]\d{2}0|[pt]4|GTX|RTX|Titan|TPU))(?![.\d])[\w -]*)"
 )
+_NODES = re.compile(r"(\d{1,6}) (?:node|machine|server|instance)s?\b", re.IGNORECASE)
+_IN_EACH = re.compile(r"\b(?:each|per) (?:node|machine|server|instance)", re.IGNORECASE)
 _CPUS_ALONE = re.compile(r"\A\s*\d+\s*v?CPUs?\b", re.IGNORECASE)
 
 
@@ -64,18 +68,18 @@ def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | 
 def _inference(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     file = tree.file(place)
     entry = file.json_object()
-    latency = number_of(entry, "latency", "$")
+    latency = positive_number(entry.get("latency"))
     if latency is None:
         raise InvalidDocument(
             Reason.MISSING_FIELD, "neither a latency nor a table beside it", field="$.latency"
         )
     common = _described(entry, place, "inference", [file.measured])
     accuracies: dict[str, Parameter] = {
-        key: value for key in _ACCURACIES if (value := number_of(entry, key, "$")) is not None
+        key: value for key in _ACCURACIES if (value := finite_number(entry.get(key))) is not None
     }
     common["parameters"] = {**common["parameters"], **accuracies}
     yield BenchmarkResult(metric=_LATENCY, value=latency, **common)
-    cost = number_of(entry, "cost", "$")
+    cost = finite_number(entry.get("cost"))
     if cost is not None:
         yield BenchmarkResult(metric=_INFERENCE_COST, value=cost, **common)
 
@@ -90,32 +94,91 @@ def _training(tree: ResultTree, place: str, description: str | None) -> Iterator
         files.append(described.measured)
     common = _described(entry, place, "training", sorted(files, key=lambda it: it.place))
     hours, reason = _hours_to_target(file.text, common["parameters"].get("data_set"))
-    common["validity"] = Validity.VALID if hours is not None else Validity.FAILED
     common["reason"] = reason
+    if hours is None:
+        common["validity"] = Validity.FAILED
+    elif reason is not None:
+        common["validity"] = Validity.UNKNOWN
     yield BenchmarkResult(metric=_HOURS, value=hours, **common)
-    price = number_of(dict(entry), "costPerHour", "$")
+    price = finite_number(entry.get("costPerHour"))
     if price is not None and hours is not None:
         yield BenchmarkResult(metric=_COST, value=hours * price, **common)
 
 
 def _hours_to_target(table: str, data_set: Parameter | None) -> tuple[float | None, str | None]:
-    """Hours of the first epoch that reaches the target, or why there is none."""
-    rows = list(csv.DictReader(table.splitlines(), delimiter="\t"))
-    names = rows[0].keys() if rows else ()
+    """Hours of the first epoch that reaches the target, and a remark, or why there is none."""
+    header, rows = _cells(table)
     column, target = _TARGETS.get(str(data_set), ("", 0.0))
-    if column not in names:
-        candidates = [value for value in _TARGETS.values() if value[0] in names]
+    if column not in header:
+        candidates = [value for value in _TARGETS.values() if value[0] in header]
         if not candidates:
             raise InvalidDocument(Reason.MISSING_FIELD, "no column of accuracies", field="$[0]")
         column, target = candidates[-1]
-    for line, row in enumerate(rows, 2):
-        accuracy, hours = (finite_number(row.get(it) or "") for it in (column, "hours"))
-        if accuracy is None or hours is None:
-            raise InvalidDocument(Reason.WRONG_TYPE, "a number was expected", field=f"line {line}")
-        # F1 is written as a fraction or in per cent.
-        if accuracy >= (target * 100 if target < 1 < accuracy else target):
-            return hours, None
+    if "hours" not in header:
+        raise InvalidDocument(Reason.MISSING_FIELD, "no column of hours", field="$[0]")
+    hours, accuracies, epochs = (
+        [_number(row[header.index(name)], line) for line, row in rows] if name in header else []
+        for name in ("hours", column, "epoch")
+    )
+    remark = None
+    if _counts_from_one(hours) and not _counts_from_one(epochs):
+        # Some tables have the titles of these two columns in the wrong order.
+        hours, remark = epochs, "the titles of hours and epochs are swapped"
+    if any(later < earlier for earlier, later in pairwise(it for it in hours if it is not None)):
+        hours = list(accumulate(it or 0.0 for it in hours))
+        remark = "the hours of single epochs were summed"
+    # Accuracies are written as fractions or in per cent.
+    in_per_cent = max((it for it in accuracies if it is not None), default=0.0) > 1
+    wanted = target * 100 if in_per_cent and target < 1 else target
+    wanted = wanted / 100 if target > 1 and not in_per_cent else wanted
+    for passed, accuracy in zip(hours, accuracies, strict=False):
+        if passed is not None and accuracy is not None and accuracy >= wanted:
+            return passed, remark
     return None, f"no epoch reaches {column} {target:g}"
+
+
+def _cells(table: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """The titles of a table, and its rows with their line numbers.
+
+    Cells are separated by tabs, and in some tables by several tabs or by spaces.
+    """
+    header: list[str] = []
+    rows: list[tuple[int, list[str]]] = []
+    for number, line in enumerate(table.split("\n"), 1):
+        cells = [it.strip() for it in (line if header else line.strip()).split("\t")]
+        if not header:
+            header = [_title(it) for it in (cells if len(cells) > 2 else line.split())]
+        elif line.strip():
+            row = cells if len(cells) == len(header) else line.split()
+            if len(row) != len(header):
+                raise InvalidDocument(
+                    Reason.WRONG_TYPE, f"{len(header)} cells were expected", field=f"line {number}"
+                )
+            rows.append((number, row))
+    return header, rows
+
+
+def _title(text: str) -> str:
+    """A title as the rules spell it, such as ``top1Accuracy`` for ``top1``."""
+    name = text.lower()
+    return next((it for it in _ACCURACIES if name and it.lower().startswith(name)), name)
+
+
+def _number(cell: str, line: int) -> float | None:
+    """The number in a cell; ``None`` if the cell is empty.
+
+    :raises InvalidDocument: if it has something else
+    """
+    number = finite_number(cell.removesuffix("%"))
+    if number is None and cell:
+        raise InvalidDocument(Reason.WRONG_TYPE, "a number was expected", field=f"line {line}")
+    return number
+
+
+def _counts_from_one(numbers: Sequence[float | None]) -> bool:
+    """Whether these are the numbers of epochs."""
+    whole = [it for it in numbers if it is not None and it.is_integer()]
+    return len(whole) == len(numbers) > 1 and whole[0] in (0, 1)
 
 
 def _described(
@@ -154,9 +217,21 @@ def _hardware(text: str | None) -> dict[str, str]:
 
 
 def _accelerators(text: str | None) -> int | None:
-    if text is None:
+    """The number of accelerators of all nodes; ``None`` if it is not told.
+
+    >>> [_accelerators(it) for it in ("8*V100 (AWS)", "16 * 8 * Tesla-V100", "V100 (AWS)")]
+    [8, 128, None]
+    >>> _accelerators("2 nodes with InfiniBand (8*V100 for each node)"), _accelerators("4 CPUs")
+    (16, 0)
+    """
+    match = None if text is None else _ACCELERATOR.search(text)
+    if text is None or match is None:
+        return 0 if text is not None and _CPUS_ALONE.match(text) else None
+    numbers = [int(it) for it in match.group("groups", "count") if it is not None]
+    if not numbers:
         return None
-    match = _ACCELERATOR.search(text)
-    if match:
-        return int(match["count"])
-    return 0 if _CPUS_ALONE.match(text) else None
+    count = math.prod(numbers)
+    nodes = _NODES.search(text)
+    if _IN_EACH.search(text):
+        return count * int(nodes[1]) if nodes else None
+    return None if nodes and nodes.start() < match.start() else count

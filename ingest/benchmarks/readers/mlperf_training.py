@@ -1,9 +1,10 @@
 """MLPerf Training: minutes from ``run_start`` to ``run_stop``.
 
 A folder with ``result_N.txt`` is an entry; its score is the olympic mean of all runs, aborted runs
-included, as the published tables have it. The machine is described in ``systems/SYSTEM.json``
-(v0.6) or in ``entry.json`` beside the benchmark's folder (v0.5). Since v0.7, lines have JSON with
-milliseconds, and do not say the version of the rules.
+included, as the published tables have it. In a folder without such names, all logs of a benchmark
+are an entry. The machine is described in ``systems/SYSTEM.json`` (v0.6), in ``entry.json`` beside
+the benchmark's folder (v0.5), or in the log. Since v0.7, lines have JSON with milliseconds, and do
+not say the version of the rules.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _LINE_V5 = re.compile(
     r":::MLPv0\.5\.0 (\w+) ([0-9.e+]+) \([^)\n]*\) ([A-Za-z_0-9]+)(?:: (.*))?$", re.MULTILINE
 )
 _RUN = re.compile(r"result_\d+\.txt\Z")
+#: A line of the descriptions that some logs were cut into.
+_LINE_OF_DESCRIPTION = re.compile(r"^(\w+): (\{.*\})\s*$", re.MULTILINE)
 #: Keys of log lines that are parameters of the benchmark.
 _PARAMETERS = (
     "global_batch_size", "opt_name", "opt_base_learning_rate", "eval_target", "quality_target",
@@ -84,14 +87,36 @@ class _Run:
 def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | InvalidDocument]:
     """One result for each folder of runs, and the accuracy that its runs ended with."""
     folders: dict[str, list[str]] = {}
+    others: dict[str, list[str]] = {}
     for place in places:
-        if _RUN.search(basename(place)):
-            folders.setdefault(dirname(place), []).append(place)
-    for folder, runs in folders.items():
-        yield from results_or_refusal(_entry(tree, folder, runs), folder)
+        named = _RUN.search(basename(place))
+        if named or not place.endswith(".json"):
+            (folders if named else others).setdefault(dirname(place), []).append(place)
+    for folder, named_runs in folders.items():
+        yield from results_or_refusal(_entry(tree, folder, named_runs), folder)
+    for folder, logs in others.items():
+        if folder not in folders:
+            for runs in _runs_by_benchmark(tree, logs):
+                place = folder if len(runs) > 1 else runs[0]
+                yield from results_or_refusal(_entry(tree, folder, runs, place), place)
 
 
-def _entry(tree: ResultTree, folder: str, places: Sequence[str]) -> Iterator[BenchmarkResult]:
+def _runs_by_benchmark(tree: ResultTree, places: Sequence[str]) -> list[list[str]]:
+    """The logs of complete runs among ``places``, by benchmark."""
+    runs: dict[str, list[str]] = {}
+    for place in places:
+        try:
+            run = _run_of(tree.file(place).text)
+        except InvalidDocument:
+            continue
+        if run is not None and run.seconds is not None:
+            runs.setdefault(_benchmark(run, ""), []).append(place)
+    return list(runs.values())
+
+
+def _entry(
+    tree: ResultTree, folder: str, places: Sequence[str], source: str | None = None
+) -> Iterator[BenchmarkResult]:
     runs: list[_Run] = []
     files: list[MeasuredFile] = []
     for place in places:
@@ -106,10 +131,10 @@ def _entry(tree: ResultTree, folder: str, places: Sequence[str]) -> Iterator[Ben
             "these logs have no lines of the standard form (:::MLLOG, :::MLL or :::MLPv0.5.0)",
         )
     first = runs[0]
-    description, described = _description(tree, folder)
+    description, described = _description(tree, folder, first)
     if described is not None:
         files.append(described)
-    common = _common(first, folder, description, files)
+    common = _common(first, folder if source is None else source, description, files)
     minutes = [it.seconds / 60 for it in runs if it.seconds is not None]
     failed = sum(it.success is False for it in runs)
     metric = Metric("time_to_train_olympic_mean", "minutes", Direction.LOWER, first.system)
@@ -245,23 +270,63 @@ def _take_v5(run: _Run, at: float | None, key: str, payload: Any) -> None:
         run.facts.setdefault(key, payload)
 
 
-def _description(tree: ResultTree, folder: str) -> tuple[dict[str, Any], MeasuredFile | None]:
-    """Return the description of the machine and its file; empty without a readable file."""
+def _description(
+    tree: ResultTree, folder: str, run: _Run
+) -> tuple[dict[str, Any], MeasuredFile | None]:
+    """Return the description of the machine and its file, or what the log says of the machine."""
     system = dirname(folder)
     for place in (
         join(dirname(dirname(system)), "systems", f"{basename(system)}.json"),
         join(system, "entry.json"),
+        join(folder, "entry.json"),
     ):
-        description = tree.description(place)
-        if description is not None:
+        if (description := tree.description(place) or _lines_of(tree, place)) is not None:
             return description
-    return {}, None
+    return _submitted(run.facts.get("submission_entry")), None
+
+
+def _lines_of(tree: ResultTree, place: str) -> tuple[dict[str, Any], MeasuredFile] | None:
+    """A description whose lines are the keys and values of a log, without their times."""
+    if place not in tree.in_folder(dirname(place)):
+        return None
+    try:
+        file = tree.file(place)
+        lines = {key: _payload(text) for key, text in _LINE_OF_DESCRIPTION.findall(file.text)}
+    except InvalidDocument:
+        return None
+    values = {key: it.get("value") for key, it in lines.items() if isinstance(it, dict)}
+    description = _submitted(values.get("entry"))
+    if isinstance(values.get("division"), str):
+        description["division"] = values["division"]
+    return (description, file.measured) if description else None
+
+
+def _submitted(entry: object) -> dict[str, Any]:
+    """The description that a log states as a Python dictionary of texts; empty if it has none."""
+    stated = _literal(entry)
+    if not isinstance(stated, dict):
+        return {}
+    description = {str(key): _literal(it) for key, it in stated.items()}
+    if isinstance(description.get("nodes"), dict):
+        description["nodes"] = [description["nodes"]]
+    libraries = description.get("libraries")
+    if isinstance(libraries, dict):
+        description["libraries"] = ", ".join(f"{name} {it}" for name, it in libraries.items())
+    return description
+
+
+def _literal(value: object) -> object:
+    """The dictionary that a text states, or the value itself."""
+    return _payload(value) if isinstance(value, str) and value.startswith("{") else value
+
+
+def _benchmark(run: _Run, otherwise: str) -> str:
+    return str(run.benchmark or run.facts.get("submission_benchmark") or otherwise)
 
 
 def _common(
-    run: _Run, folder: str, description: Mapping[str, Any], files: Sequence[MeasuredFile]
+    run: _Run, source: str, description: Mapping[str, Any], files: Sequence[MeasuredFile]
 ) -> dict[str, Any]:
-    benchmark = run.benchmark or run.facts.get("submission_benchmark") or basename(folder)
     parameters: dict[str, Parameter] = {"phase": "training"}
     division = run.facts.get("submission_division") or description.get("division")
     if isinstance(division, str):
@@ -274,8 +339,8 @@ def _common(
     parts = [part for text in texts if isinstance(text, str) for part in re.split(r"[,/;]", text)]
     return {
         "system": run.system,
-        "source": folder,
-        "benchmark": str(benchmark),
+        "source": source,
+        "benchmark": _benchmark(run, basename(source) or "unknown"),
         "parameters": parameters,
         "hardware": hardware,
         "accelerators": accelerators,
