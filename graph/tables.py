@@ -1171,8 +1171,8 @@ class BenchmarkResultRow(Base):
     __tablename__ = "benchmark_results"
     __table_args__ = (
         CheckConstraint("validity <> 'valid' OR value IS NOT NULL", name="valid_has_value"),
-        Index("ix_benchmark_results_benchmark", text("lower(benchmark)"), "metric"),
-        Index("ix_benchmark_results_metric", "metric"),
+        Index("ix_benchmark_results_benchmark", "benchmark", "metric", "entry_id"),
+        Index("ix_benchmark_results_metric", "metric", "entry_id"),
         # Most results are valid or unknown; a list of the others must not read all.
         Index(
             "ix_benchmark_results_validity",

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
+    any_,
     func,
     literal,
     or_,
@@ -32,11 +33,14 @@ from graph.tables import (
     BenchmarkEntryPart,
     BenchmarkEntryRow,
     BenchmarkResultRow,
+    BenchmarkRow,
     HardwarePartRow,
 )
 
 #: Results that are read at once; this bounds memory.
 _READ_AT_ONCE = 5000
+#: Fewer matches than this are found without an order, and then sorted.
+_FEW = 1000
 ENTRY_COLUMNS = (
     "entry_id",
     "system",
@@ -110,7 +114,17 @@ def foreign_results(
 
     :param after: entry and position of the last result of the previous page
     """
-    query = _by_entry(chosen, after, limit) if _names_parts(chosen) else _in_order(chosen, after)
+    matches = _FEW
+    if limit is not None and _may_be_few(chosen):
+        matches = count_foreign(connection, chosen, _FEW)
+    if not matches:
+        return
+    if matches < _FEW:
+        query = _few(chosen, after)
+    elif _names_parts(chosen):
+        query = _by_entry(chosen, after, limit)
+    else:
+        query = _in_order(chosen, after)
     if limit is not None:
         query = query.limit(limit)
     streamed = query.execution_options(yield_per=_READ_AT_ONCE)
@@ -126,6 +140,23 @@ _PLACE = tuple_(BenchmarkResultRow.entry_id, BenchmarkResultRow.position)
 def _names_parts(chosen: BenchmarkFilter) -> bool:
     """Whether few entries match, and no index of results does better."""
     return chosen.benchmark is None and (chosen.hardware or chosen.software) is not None
+
+
+def _may_be_few(chosen: BenchmarkFilter) -> bool:
+    """Whether several conditions may contradict each other."""
+    return bool(_of_result(chosen)) and len(_of_result(chosen)) + len(_of_entry(chosen)) > 1
+
+
+def _few(chosen: BenchmarkFilter, after: tuple[str, int] | None) -> Select[*tuple[Any, ...]]:
+    """The same rows, found in any order.
+
+    With an order and a limit, PostgreSQL expects matches everywhere, and reads all results in order
+    until enough match.
+    """
+    query = _matching(chosen, *_OF_ENTRY, *_OF_RESULT)
+    query = query if after is None else query.where(after < _PLACE)
+    matching = query.cte("matching").prefix_with("MATERIALIZED")
+    return select(*matching.c).order_by(matching.c.entry_id, matching.c.position)
 
 
 def _in_order(chosen: BenchmarkFilter, after: tuple[str, int] | None) -> Select[*tuple[Any, ...]]:
@@ -179,7 +210,13 @@ def _of_result(chosen: BenchmarkFilter) -> list[ColumnElement[bool]]:
     result = BenchmarkResultRow
     conditions: list[ColumnElement[bool]] = []
     if chosen.benchmark is not None:
-        conditions.append(func.lower(result.benchmark) == chosen.benchmark.lower())
+        names = select(BenchmarkRow.name).where(
+            func.lower(BenchmarkRow.name) == chosen.benchmark.lower()
+        )
+        if chosen.system is not None:
+            names = names.where(BenchmarkRow.system == chosen.system)
+        # The array is computed once, so the index of exact names is used.
+        conditions.append(result.benchmark == any_(func.array(names.scalar_subquery())))
     if chosen.metric is not None:
         conditions.append(result.metric == chosen.metric)
     if chosen.validity is not None:

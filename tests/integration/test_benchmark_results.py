@@ -20,6 +20,13 @@ from api.app import create_app
 from api.service import EXTENSION
 from common.settings import Settings
 from graph.engine import Stores
+from graph.record import benchmark_results
+from graph.record.benchmark_results import (
+    BenchmarkFilter,
+    ListedResult,
+    count_foreign,
+    foreign_results,
+)
 from tests.factories.benchmark_files import (
     DAWNBENCH_ENTRY,
     DAWNBENCH_TABLE,
@@ -107,6 +114,38 @@ def test_rows_can_be_filtered(stores: Stores, tmp_path: Path) -> None:
     assert {it["system"] for it in listed(stores.settings, "--hardware", "k80")} == {"dawnbench"}
     assert listed(stores.settings, "--hardware", "%") == []
     assert len(listed(stores.settings, "--benchmark", "RESNET50")) == 6
+
+
+def test_few_matches_are_listed_in_pages_like_many(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_files(tmp_path, FILES)
+    ingest(stores.settings, tmp_path)
+    chosen = [
+        BenchmarkFilter(),
+        BenchmarkFilter(benchmark="RESNET50", metric="results.time"),
+        BenchmarkFilter(system="hpe-dlcookbook", benchmark="resnet50"),
+        BenchmarkFilter(system="dawnbench", benchmark="resnet50"),
+        BenchmarkFilter(metric="results.time", hardware="k80"),
+    ]
+    with stores.engine.connect() as connection:
+        for wanted in chosen:
+            every = list(foreign_results(connection, wanted))
+            assert len(every) == count_foreign(connection, wanted, 100)
+            for few in (1, 1000):  # with the limit of 1, every match counts as many
+                monkeypatch.setattr(benchmark_results, "_FEW", few)
+                paged: list[ListedResult] = []
+                while page := list(
+                    foreign_results(
+                        connection,
+                        wanted,
+                        after=(paged[-1].entry_id, paged[-1].position) if paged else None,
+                        limit=2,
+                    )
+                ):
+                    paged += page
+                assert paged == every
+        assert [len(list(foreign_results(connection, it))) for it in chosen] == [8, 1, 2, 0, 0]
 
 
 def test_a_refused_file_is_quarantined_and_holds_up_no_other(
