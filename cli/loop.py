@@ -84,6 +84,9 @@ def status(settings: Settings, as_json: bool) -> None:
     for each in (*document["releases"], *document["watches"]):
         jobs = f"{each['measured_jobs']} of {each['planned_jobs']}" if each["planned_jobs"] else ""
         table.add(each["subject"], each["state"], jobs, each["reason"] or "")
-    table.print()
+    if document["releases"] or document["watches"]:
+        table.print()
+    else:
+        click.echo("Nothing is watched: watch something with `thoth watch add PROJECT|PACKAGE`.")
     for night in document["nights"][:1]:
         click.echo(f"night {night['night']}: {night['state']}")

@@ -432,7 +432,7 @@ def _print_run(run: MonkeyRun, document: Mapping[str, Any]) -> None:
             break
         pins = ", ".join(f"{name} {version}" for name, version in written.generated.pins.items())
         click.echo(f"{pins}\n    {written.generated.reason}")
-    click.echo(counted(len(run.written), "stack") + f": {document['sampling'] or 'all chosen'}")
+    click.echo(counted(len(run.written), "stack") + f": {document['sampling']}")
     if run.kept:
         click.echo(f"{counted(run.kept, 'specification')} kept from an earlier run", err=True)
     for problem in dict.fromkeys(filter(None, (it.problem for it in run.written))):

@@ -40,6 +40,9 @@ def list_(settings: Settings, state: str | None, limit: int, as_json: bool) -> N
         documents = [{**asdict(it), "state": it.state.value} for it in listed]
         print_json({"notices": documents, "truncated": truncated})
         return
+    if not listed:
+        click.echo("No notices.")
+        return
     table = Table([
         Column("notice"), Column("target"), Column("event", wraps=True), Column("state"),
         Column("attempts", right=True), Column("error", wraps=True),

@@ -86,6 +86,9 @@ def list_(settings: Settings, everything: bool, as_json: bool) -> None:
     if as_json:
         print_json({"watches": [watch_document(it) for it in listed]})
         return
+    if not listed:
+        click.echo("Nothing is watched: watch something with `thoth watch add PROJECT|PACKAGE`.")
+        return
     table = Table([
         Column("kind"), Column("name"), Column("weight", right=True), Column("state"),
         Column("reason", wraps=True),

@@ -73,6 +73,7 @@ class CoveringArray:
         #: Combinations without a stack so far, in a fixed order.
         self.uncovered: dict[Combination, None] = {}
         self._left: dict[int, int] = {}
+        self._sizes: set[int] = set()
         self._class_of = {
             node: space.number_of(number, place)
             for number, package in enumerate(self._packages)
@@ -83,17 +84,26 @@ class CoveringArray:
             self._combine(group)
 
     def _groups(self) -> Iterator[tuple[int, ...]]:
-        """Sets of packages of which each two can interact."""
+        """Sets of packages of which each two can interact.
+
+        A set that is too small has no further package that could interact with all of its own.
+        """
         numbers = [
             number
             for number, it in enumerate(self._packages)
             if self._varied is None or it.name in self._varied
         ]
-        # A project with fewer packages is covered with its own number of packages.
-        strength = max(1, min(self._strength, len(numbers)))
-        for group in combinations(numbers, strength):
-            if all(self._interact(*pair) for pair in combinations(group, 2)):
-                yield group
+        for size in range(self._strength, 0, -1):
+            for group in combinations(numbers, size):
+                if not all(self._interact(*pair) for pair in combinations(group, 2)):
+                    continue
+                if size == self._strength or not any(
+                    all(self._interact(number, it) for it in group)
+                    for number in numbers
+                    if number not in group
+                ):
+                    self._sizes.add(size)
+                    yield group
 
     def _interact(self, left: int, right: int) -> bool:
         first, second = self._packages[left], self._packages[right]
@@ -176,28 +186,29 @@ class CoveringArray:
         self, seed: Combination, chosen: Sequence[int]
     ) -> Callable[[tuple[ClassChoice, int]], tuple[bool, int, int, int]]:
         """Sort key of a choice: versions of the seed, combinations that it covers, those it has."""
-        uncovered, size = self.uncovered, self._strength - 1
+        uncovered, sizes = self.uncovered, sorted(self._sizes)
 
         def key(choice: tuple[ClassChoice, int]) -> tuple[bool, int, int, int]:
             node = choice[1]
             left = self._left.get(node, 0)
             gain = 0
-            if left and size == 1:
-                gain = sum(((node, it) if node < it else (it, node)) in uncovered for it in chosen)
-            elif left:
-                gain = sum(
-                    tuple(sorted((node, *others))) in uncovered
-                    for others in combinations(chosen, size)
-                )
+            for size in sizes if left else ():
+                if size == 2:
+                    pairs = ((node, it) if node < it else (it, node) for it in chosen)
+                    gain += sum(it in uncovered for it in pairs)
+                else:
+                    groups = combinations(chosen, size - 1)
+                    gain += sum(tuple(sorted((node, *it))) in uncovered for it in groups)
             return node in seed, gain, left, -node
 
         return key
 
     def _cover(self, nodes: Sequence[int]) -> int:
         before = len(self.uncovered)
-        for combination in combinations(nodes, len(next(iter(self.uncovered)))):
-            if combination in self.uncovered:
-                del self.uncovered[combination]
-                for node in combination:
-                    self._left[node] -= 1
+        for size in self._sizes:
+            for combination in combinations(nodes, size):
+                if combination in self.uncovered:
+                    del self.uncovered[combination]
+                    for node in combination:
+                        self._left[node] -= 1
         return before - len(self.uncovered)

@@ -246,15 +246,18 @@ class StackGenerator:
 
     def _all(self) -> Iterator[GeneratedStack]:
         total = self.space.count()
+        most = self.options.stacks
+        self.sampling = "all" if most is None or most >= total else "the first"
+        self.sampling += f" of {total:,} valid stacks"
         for rank in range(total):
-            yield self._stack(self.space.stack(rank), f"stack {rank + 1} of {total}")
+            yield self._stack(self.space.stack(rank), f"stack {rank + 1:,} of {total:,}")
 
     def _random(self) -> Iterator[GeneratedStack]:
         total = self.space.count()
-        self.sampling = f"uniform over all {total} valid stacks, without repetition"
+        self.sampling = f"uniform over all {total:,} valid stacks, without repetition"
         for rank in distinct_ranks(total, self.options.seed):
             yield self._stack(
-                self.space.stack(rank), f"drawn at random, stack {rank + 1} of {total}"
+                self.space.stack(rank), f"drawn at random, stack {rank + 1:,} of {total:,}"
             )
 
     def _walked(self) -> Iterator[GeneratedStack]:
@@ -280,6 +283,7 @@ class StackGenerator:
             yield self._stack(nodes, "drawn at random, by the weight of a random walk")
 
     def _newest(self) -> Iterator[GeneratedStack]:
+        self.sampling = f"the newest of {self.space.count():,} valid stacks"
         for place, nodes in enumerate(best_first(self.space), 1):
             text = "the newest stack" if place == 1 else f"number {place} in order of newness"
             yield self._stack(nodes, text)
@@ -345,12 +349,18 @@ class StackGenerator:
 
     def _covering(self) -> Iterator[GeneratedStack]:
         array = self._covering_array()
+        self.sampling = (
+            "together they have each combination that can occur"
+            if self.options.stacks is None
+            else "the first that cover the combinations which can occur"
+        )
         self.infeasible = tuple(self._explained(array.infeasible))
         for nodes, seed, covered in array.stacks():
             problem = self.space.classes.problem
             pair = resolved_stack(self.universe, problem, frozenset(seed))
             together = " with ".join(f"{it.name} {it.version}" for it in pair.choices)
-            rest = "" if covered == 1 else f" and {covered - 1} other combinations"
+            others = covered - 1
+            rest = f" and {others:,} other combination{'s' * (others > 1)}" if others else ""
             yield self._stack(nodes, f"first to contain {together}{rest}")
 
     def _covering_array(self) -> CoveringArray:

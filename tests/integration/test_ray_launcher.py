@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,10 @@ print(json.dumps({
 """
 
 
+#: Starts of a node before a test gives up.
+_STARTS = 5
+
+
 class Cluster:
     """Nodes started by ``ray start``, each in a process group that ends with it."""
 
@@ -62,7 +67,26 @@ class Cluster:
         return f"127.0.0.1:{self.port}"
 
     def start(self, *words: str, cpus: int = 1, **variables: str) -> subprocess.Popen[bytes]:
-        log = (self.folder / f"node-{len(self.nodes)}.log").open("wb")
+        """Start a node, again if it gives up after the 30 s that Ray allows on a busy machine."""
+        log = self.folder / f"node-{len(self.nodes)}.log"
+
+        def ended_or_started(node: subprocess.Popen[bytes]) -> bool:
+            return node.poll() is not None or b"Ray runtime started" in log.read_bytes()
+
+        for _ in range(_STARTS):
+            node = self._start(log, *words, cpus=cpus, **variables)
+            wait_until(partial(ended_or_started, node), "the node has started")
+            if node.poll() is None:
+                self.nodes.append(node)
+                return node
+            assert b"timed out during startup" in log.read_bytes(), self.logs()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(node.pid, signal.SIGKILL)
+        raise AssertionError(self.logs())
+
+    def _start(
+        self, log: Path, *words: str, cpus: int, **variables: str
+    ) -> subprocess.Popen[bytes]:
         command = [
             *(sys.executable, "-m", "ray.scripts.scripts", "start", *words, "--block"),
             *("--node-ip-address", "127.0.0.1", "--num-cpus", str(cpus), "--num-gpus", "0"),
@@ -79,12 +103,10 @@ class Cluster:
             "RAY_health_check_failure_threshold": "3",
             **variables,
         }
-        with log:
-            node = subprocess.Popen(
-                command, env=environment, stdout=log, stderr=log, start_new_session=True
+        with log.open("wb") as output:
+            return subprocess.Popen(
+                command, env=environment, stdout=output, stderr=output, start_new_session=True
             )
-        self.nodes.append(node)
-        return node
 
     def wait(self, count: int) -> None:
         """Until ``count`` nodes answer."""

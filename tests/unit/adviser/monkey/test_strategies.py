@@ -121,3 +121,16 @@ def test_informative_measures_nothing_if_nothing_is_worth_its_time() -> None:
     made = generator(index, ["web"], options)
     assert list(made.stacks()) == []
     assert made.sampling == "stopped because nothing else is worth measuring"
+
+
+def test_versions_of_packages_that_cannot_interact_are_covered_each() -> None:
+    index: Index = {
+        "app": {"1.0": {"requires": ["left", "right"]}},
+        "left": {it: {} for it in ("1.0", "2.0", "3.0")},
+        "right": {it: {} for it in ("1.0", "2.0")},
+    }
+    options = GenerationOptions(Strategy.COVERAGE, stacks=None, varied=("left", "right"))
+    stacks = list(generator(index, ["app"], options).stacks())
+    assert len(stacks) == 3
+    for name in ("left", "right"):
+        assert {it.pins[name] for it in stacks} == index[name].keys()
