@@ -93,7 +93,8 @@ def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | 
         if named or not place.endswith(".json"):
             (folders if named else others).setdefault(dirname(place), []).append(place)
     for folder, named_runs in folders.items():
-        yield from results_or_refusal(_entry(tree, folder, named_runs), folder)
+        source = folder if folder or len(named_runs) > 1 else named_runs[0]
+        yield from results_or_refusal(_entry(tree, folder, named_runs, source), source)
     for folder, logs in others.items():
         if folder not in folders:
             for runs in _runs_by_benchmark(tree, logs):
@@ -115,7 +116,7 @@ def _runs_by_benchmark(tree: ResultTree, places: Sequence[str]) -> list[list[str
 
 
 def _entry(
-    tree: ResultTree, folder: str, places: Sequence[str], source: str | None = None
+    tree: ResultTree, folder: str, places: Sequence[str], source: str
 ) -> Iterator[BenchmarkResult]:
     runs: list[_Run] = []
     files: list[MeasuredFile] = []
@@ -134,7 +135,8 @@ def _entry(
     description, described = _description(tree, folder, first)
     if described is not None:
         files.append(described)
-    common = _common(first, folder if source is None else source, description, files)
+    common = _common(first, source, description, files)
+    common["benchmark"] = _benchmark(first, basename(folder) or "unknown")
     minutes = [it.seconds / 60 for it in runs if it.seconds is not None]
     failed = sum(it.success is False for it in runs)
     metric = Metric("time_to_train_olympic_mean", "minutes", Direction.LOWER, first.system)
@@ -340,7 +342,6 @@ def _common(
     return {
         "system": run.system,
         "source": source,
-        "benchmark": _benchmark(run, basename(source) or "unknown"),
         "parameters": parameters,
         "hardware": hardware,
         "accelerators": accelerators,
