@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillWaiting
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -18,75 +20,127 @@ from sqlalchemy import Connection
 
 from api.service import ServiceStores, service
 from common import __version__
-from common.errors import GraphMismatch, ProjectError, SchemaMismatch
+from common.errors import (
+    DocumentStoreMismatch,
+    GraphMismatch,
+    ProjectError,
+    SchemaMismatch,
+    StoreUnavailable,
+)
 from graph.checkpoints import stores_agree
-from graph.embedded.home import free_bytes, has_full_disk
+from graph.embedded.home import FREE_SPACE, free_bytes, has_full_disk
 from graph.engine import server_agent
 from graph.migrate import graph_state, relational_state
+from graph.record.document_store import identify_store
 from graph.record.freshness import COUNTED, lag_of, progress
 from graph.record.waiting_requests import waiting_requests
 
-#: A graph that does not answer within this time counts as down, s.
-GRAPH_PATIENCE_S = 2.0
-#: Key of the probe in ``app.extensions``.
-_PROBE = "thoth-graph-probe"
-#: How long an answer of the graph is reused, s, since probes are frequent.
-_KEPT_S = 2.0
+#: A store that does not answer within this time counts as down, s.
+PATIENCE_S = 2.0
+NO_ANSWER = "does not answer in time"
+OTHER_STORE = "it is not the one of this record: see DOCUMENT_STORE_URL"
+#: Key of the probes in ``app.extensions``.
+_PROBES = "thoth-store-probes"
+#: How long answers are reused, s; those of probes that write for longer.
+_KEPT_S, _WRITES_KEPT_S = 2.0, 10.0
+_WRITES_TEMPORARY_FILES = """
+    SELECT count(*)
+    FROM (SELECT n FROM generate_series(1, 100000) AS n ORDER BY n DESC OFFSET 0) AS sorted
+"""
 
 _LOG = logging.getLogger(__name__)
 
 
-class GraphProbe:
-    """Probes the graph in a thread, because the driver does not limit the wait for an answer.
+class StoreProbe:
+    """Probes a store in a thread, because drivers do not limit the wait for an answer.
 
-    Only one probe runs at a time; a graph that does not answer the probe in time counts as down.
+    Only one probe runs at a time; a store that does not answer the probe in time counts as down.
+
+    :param ask: returns what is wrong with the store, or ``None``
+    :param kept_s: how long an answer is reused, since probes are frequent
     """
 
-    def __init__(self, stores: ServiceStores) -> None:
-        self._service = stores
+    def __init__(self, ask: Callable[[], str | None], kept_s: float = _KEPT_S) -> None:
+        self._ask, self._kept_s = ask, kept_s
         self._lock = Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._answer: Future[str | None] | None = None
         self._until = 0.0
 
     def problem(self) -> str | None:
-        """Return what is wrong with the graph, without its URL; ``None`` if it works."""
+        """Return what is wrong with the store, without its URL; ``None`` if it works."""
         with self._lock:
             ended = self._answer is None or self._answer.done()
             if self._answer is None or (ended and time.monotonic() > self._until):
-                self._pool = self._pool or ThreadPoolExecutor(1, "graph-probe")
+                self._pool = self._pool or ThreadPoolExecutor(1, "store-probe")
                 self._answer = self._pool.submit(self._ask)
-                self._until = time.monotonic() + _KEPT_S
+                self._until = time.monotonic() + self._kept_s
             answer = self._answer
         try:
-            return answer.result(GRAPH_PATIENCE_S)
+            return answer.result(PATIENCE_S)
         except StillWaiting:
-            return "does not answer in time"
+            return NO_ANSWER
 
-    def _ask(self) -> str | None:
-        try:
-            with self._service.stores() as stores:
-                server_agent(stores.driver, stores.database)
-                pending = graph_state(stores.driver, stores.database).pending
-                agrees = bool(pending) or stores_agree(stores)
-        except SchemaMismatch as error:
-            _LOG.warning("graph_schema", extra={"error": str(error)})
-            return "its schema is not this release's"
-        except ProjectError as error:
-            _LOG.warning("graph_down", extra={"error": str(error)})
-            return "does not answer"
-        except Exception:
-            _LOG.exception("graph_probe_broke")
-            return "answers unexpectedly"
-        if not agrees:
-            _LOG.error("graph_mismatch", extra={"error": str(GraphMismatch())})
-            return "it was not projected from this record: run `thoth graph rebuild`"
-        return "its schema is older than this release's" if pending else None
+
+def _graph_problem(service: ServiceStores) -> str | None:
+    try:
+        with service.stores() as stores:
+            server_agent(stores.driver, stores.database)
+            pending = graph_state(stores.driver, stores.database).pending
+            agrees = bool(pending) or stores_agree(stores)
+    except SchemaMismatch as error:
+        _LOG.warning("graph_schema", extra={"error": str(error)})
+        return "its schema is not this release's"
+    except ProjectError as error:
+        _LOG.warning("graph_down", extra={"error": str(error)})
+        return "does not answer"
+    except Exception:
+        _LOG.exception("graph_probe_broke")
+        return "answers unexpectedly"
+    if not agrees:
+        _LOG.error("graph_mismatch", extra={"error": str(GraphMismatch())})
+        return "it was not projected from this record: run `thoth graph rebuild`"
+    return "its schema is older than this release's" if pending else None
+
+
+def _documents_problem(service: ServiceStores) -> str | None:
+    try:
+        with service.writing() as connection:
+            identify_store(connection, service.settings, now=True)
+    except DocumentStoreMismatch as error:
+        _LOG.error("document_store_mismatch", extra={"error": str(error)})
+        return OTHER_STORE
+    except ProjectError as error:
+        _LOG.warning("document_store_down", extra={"error": str(error)})
+        return NO_ANSWER
+    return None
+
+
+def _space_problem(service: ServiceStores) -> str | None:
+    """Whether PostgreSQL's disk is full, which its other answers do not show.
+
+    Sorts more than fits into memory, so that PostgreSQL writes a temporary file of some megabytes.
+    """
+    try:
+        with service.reading() as connection:
+            connection.exec_driver_sql("SET LOCAL work_mem = '64kB'")
+            connection.exec_driver_sql(_WRITES_TEMPORARY_FILES)
+    except StoreUnavailable as error:
+        if error.hint != FREE_SPACE:
+            return None  # Told by another check.
+        _LOG.error("record_disk_full", extra={"error": str(error)})
+        return "its disk is full"
+    return None
 
 
 def register(app: Flask) -> None:
     """Add the health endpoints, which the OpenAPI document does not list."""
-    app.extensions[_PROBE] = GraphProbe(app.extensions["thoth"])
+    stores: ServiceStores = app.extensions["thoth"]
+    app.extensions[_PROBES] = {
+        "graph": StoreProbe(partial(_graph_problem, stores)),
+        "documents": StoreProbe(partial(_documents_problem, stores), _WRITES_KEPT_S),
+        "space": StoreProbe(partial(_space_problem, stores), _WRITES_KEPT_S),
+    }
 
     def readyz() -> Response:
         """Whether requests can be answered, and what is missing."""
@@ -115,21 +169,25 @@ def _livez() -> Response:
 
 def readiness() -> tuple[int, dict[str, Any]]:
     """Status code and document of ``/readyz``."""
-    probe: GraphProbe = current_app.extensions[_PROBE]
+    probes: dict[str, StoreProbe] = current_app.extensions[_PROBES]
     checks, ready = _record_checks()
-    graph = checks["graph"]
+    record, graph = checks["postgresql"], checks["graph"]
+    documents: dict[str, Any] = {"status": "unknown"}
     if ready:
-        problem = probe.problem()
-        graph["status"] = "up" if problem is None else "down"
-        if problem is not None:
-            graph["problem"] = problem
-    checks["disk"] = _disk()
-    ready = ready and checks["disk"]["status"] == "up"
-    degraded = graph["status"] == "down" or any(
-        "problem" in checks[name] for name in ("postgresql", "workers")
-    )
+        graph |= _store_check(probes["graph"].problem())
+        documents = _store_check(probes["documents"].problem())
+        if (full := probes["space"].problem()) is not None:
+            record |= {"status": "full", "problem": full}
+    checks |= {"documents": documents, "disk": _disk()}
+    ready = ready and "full" not in (record["status"], checks["disk"]["status"])
+    ready = ready and documents.get("problem") != OTHER_STORE
+    degraded = any("problem" in check for check in checks.values())
     word = "unavailable" if not ready else "degraded" if degraded else "ready"
     return 200 if ready else 503, {"status": word, "version": __version__, "checks": checks}
+
+
+def _store_check(problem: str | None) -> dict[str, Any]:
+    return {"status": "up"} if problem is None else {"status": "down", "problem": problem}
 
 
 def _record_checks() -> tuple[dict[str, dict[str, Any]], bool]:

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.options import EnumChoice
-from common.errors import GraphMismatch, InvalidArgument, StoreUnavailable
+from common.errors import (
+    DocumentStoreMismatch,
+    GraphMismatch,
+    InvalidArgument,
+    StoreUnavailable,
+)
 from common.logs import set_up_logs
 from common.settings import Settings
 
@@ -284,29 +289,35 @@ def ensure_stores(settings: Settings) -> None:
 
     A graph that was not projected from this record is left to the workers.
 
-    :raises StoreUnavailable: if PostgreSQL does not answer; the graph may be down
+    :raises StoreUnavailable: if PostgreSQL does not answer; the graph and the document store may be
+        down
+    :raises DocumentStoreMismatch: if the document store is not the one of this record
     :raises SchemaMismatch: if an external store has another schema
     """
     from api.jobs.queue import PROJECT, Queue
     from graph.checkpoints import stores_agree
     from graph.engine import GRAPH
     from graph.migrate import migrated_stores
+    from graph.record.document_store import identify_store
 
     try:
         with migrated_stores(settings, any_graph=True) as stores:
-            if stores_agree(stores):
-                return
-            _LOG.error("graph_mismatch", extra={"error": str(GraphMismatch())})
-            if settings.graph_rebuild:
-                with stores.engine.begin() as connection:
-                    Queue(stores.engine, settings.queue_limit).enqueue(connection, PROJECT)
-            return
+            if not stores_agree(stores):
+                _LOG.error("graph_mismatch", extra={"error": str(GraphMismatch())})
+                if settings.graph_rebuild:
+                    with stores.engine.begin() as connection:
+                        Queue(stores.engine, settings.queue_limit).enqueue(connection, PROJECT)
     except StoreUnavailable as error:
         if error.store != GRAPH:
             raise
         _LOG.warning("graph_down", extra={"error": str(error)})
-    with migrated_stores(settings, graph=False):
-        return
+    with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
+        try:
+            identify_store(connection, settings)
+        except DocumentStoreMismatch:
+            raise
+        except StoreUnavailable as error:
+            _LOG.warning("document_store_down", extra={"error": str(error)})
 
 
 def metrics_root(settings: Settings, chosen: Path | None) -> Path:

@@ -6,7 +6,9 @@
     ├── InvalidDocument      a document is refused: reason code, place, field
     ├── IncomparableSamples  two samples differ in unit or hardware
     ├── StoreUnavailable     PostgreSQL, the graph or the document store does not answer
-    │   └── GraphMismatch    the graph was not projected from this record
+    │   ├── GraphMismatch    the graph was not projected from this record
+    │   ├── GraphOutOfMemory  a query needed more memory than the embedded graph has
+    │   └── DocumentStoreMismatch  the document store is not this record's
     ├── DamagedDocument      a stored body does not match its identifier
     ├── SchemaMismatch       the schema of a store does not fit this code
     ├── QueryRefused         a store refused an analyst's query, or a limit ended it
@@ -93,6 +95,35 @@ class GraphMismatch(StoreUnavailable):
             "it was not projected from this record: one of the two was restored, emptied or"
             " replaced",
             "run `thoth graph rebuild`",
+        )
+
+
+class GraphOutOfMemory(StoreUnavailable):
+    """The embedded graph ended because its heap was full.
+
+    :param memory_mb: size of the heap
+    """
+
+    def __init__(self, memory_mb: int) -> None:
+        super().__init__(
+            "the graph",
+            f"a query needed more than its {memory_mb} MB of memory",
+            "let the query collect or return less, or raise GRAPH_MEMORY_MB",
+        )
+
+
+class DocumentStoreMismatch(StoreUnavailable):
+    """The document store is not the one in which this record stores large bodies.
+
+    :param location: an object of this record that the store lacks
+    """
+
+    def __init__(self, location: str) -> None:
+        super().__init__(
+            "the document store",
+            f"it is not the one of this record: it has no {location}",
+            "set DOCUMENT_STORE_URL of all servers and workers to one store that all of them share;"
+            " if it was moved, copy all its objects",
         )
 
 

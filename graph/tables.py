@@ -1234,6 +1234,17 @@ class KnowledgeRow(Base):
     changes: ColumnElement[int] = column(BigInteger, server_default=text("0"))
 
 
+class DocumentStoreRow(Base):
+    """Identifier of the document store: a single row. See :mod:`graph.record.document_store`."""
+
+    __tablename__ = "document_store"
+    __table_args__ = (CheckConstraint("only_row", name="one_row"),)
+
+    only_row: ColumnElement[bool] = column(primary_key=True, server_default=text("true"))
+    #: ``None`` until the store is used.
+    store_id: ColumnElement[str | None]
+
+
 class GraphCheckpointRow(Base):
     """The last projected batches: a single row. See :mod:`graph.checkpoints`."""
 

@@ -21,7 +21,7 @@ from graph.migrate import (
 from graph.projection.registry import NODES
 from graph.projection.sync import enqueue_everything
 from graph.record.bulk import copy_expert
-from graph.record.documents import store_packed
+from graph.record.document_store import object_url, write_object
 from graph.record.postgresql_helpers import AdvisoryLock, session_lock
 
 _SET_SEQUENCE = text(
@@ -142,7 +142,7 @@ def _fill(stores: Stores, connection: Connection, archive: Archive, progress: Pr
                 raise InvalidArgument(f"{archive.path}: {name}: {cause}") from error
             progress(name, part.rows, part.rows)
         else:
-            store_packed(stores.settings, name, content)
+            write_object(object_url(stores.settings, name), content)
             written += 1
             progress("document store", written, manifest.documents.count)
     for name in tables:

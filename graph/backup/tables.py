@@ -14,11 +14,13 @@ QUEUE_TABLES = (
     "procrastinate_events",
 )
 #: Left out: the graph is built again from the record, people log in again, and requests are
-#: counted anew.
-LEFT_OUT = frozenset({"outbox", "graph_checkpoints", "page_sessions", "request_counts"})
+#: counted anew. The document store that the documents are restored into gets an identifier anew.
+LEFT_OUT = frozenset(
+    {"document_store", "outbox", "graph_checkpoints", "page_sessions", "request_counts"}
+)
 #: Tables that may have rows in an empty record.
 FILLED_FROM_THE_START = frozenset(
-    {"graph_checkpoints", "knowledge", "record_checks", "request_counts"}
+    {"document_store", "graph_checkpoints", "knowledge", "record_checks", "request_counts"}
 )
 
 _COLUMNS = text(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from threading import local
 from typing import Any
-from uuid import uuid4
 
 import zstandard
 from sqlalchemy import (
@@ -27,12 +25,21 @@ from sqlalchemy import (
     update,
 )
 
-from common.errors import DamagedDocument, StoreUnavailable
+from common.errors import DamagedDocument
 from common.formats.json_documents import digest_bytes
 from common.inspection import OWN_COLLECTOR
 from common.parser_version import PARSER_VERSION
 from common.settings import Settings
 from graph.record.bulk import copy_new
+from graph.record.document_store import (
+    delete_object,
+    file_system_of,
+    identify_store,
+    object_url,
+    require_own_store,
+    unavailable_store,
+    write_object,
+)
 from graph.record.postgresql_helpers import lock_name, storable
 from graph.tables import Document, QuarantinedDocument
 
@@ -112,34 +119,22 @@ def store_body(
         return StoredBody(packed, None)
     location = _location(document_id)
     before()
-    store_packed(settings, location, packed)
+    write_object(object_url(settings, location), packed)
     return StoredBody(None, location)
-
-
-def store_packed(settings: Settings, location: str, packed: bytes) -> None:
-    """Write a compressed body to the document store.
-
-    :raises StoreUnavailable: if the document store cannot be written
-    """
-    try:
-        filesystem, path = _file_system_of(_url(settings, location))
-        filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-        # Written to a temporary name and moved, so that readers never see half a body.
-        temporary = f"{path}.{uuid4().hex}.part"
-        filesystem.pipe_file(temporary, packed)
-        filesystem.mv(temporary, path)
-    except Exception as error:
-        raise _unavailable(error) from error
 
 
 def body_of(connection: Connection, settings: Settings, document_id: str) -> bytes | None:
     """The canonical JSON of a document, or ``None`` if the document does not exist.
 
     :raises DamagedDocument: if the stored body does not match size and identifier
-    :raises StoreUnavailable: if the document store cannot be read
+    :raises StoreUnavailable: if the document store cannot be read, or is not this record's
     """
     row = connection.execute(_BODY, {"wanted": document_id}).one_or_none()
-    return None if row is None else unpacked_body(settings, row)
+    if row is None:
+        return None
+    if row.location is not None:
+        require_own_store(connection, settings)
+    return unpacked_body(settings, row)
 
 
 def unpacked_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
@@ -173,23 +168,13 @@ def packed_body(settings: Settings, row: Row[*tuple[Any, ...]]) -> bytes:
     if row.location != _location(row.document_id):
         raise DamagedDocument(row.document_id, "its recorded location is wrong")
     try:
-        filesystem, path = _file_system_of(_url(settings, row.location))
+        filesystem, path = file_system_of(object_url(settings, row.location))
         with filesystem.open(path, "rb") as file:
             return bytes(file.read())
     except FileNotFoundError as error:
         raise DamagedDocument(row.document_id, "its body is not in the document store") from error
     except Exception as error:
-        raise _unavailable(error) from error
-
-
-def _unavailable(error: Exception) -> StoreUnavailable:
-    """Error for an unavailable document store, without the client's message, which has the URL."""
-    cause = error.strerror if isinstance(error, OSError) and error.strerror else None
-    return StoreUnavailable(
-        "the document store",
-        cause or type(error).__name__,
-        "check DOCUMENT_STORE_URL and the credentials in the environment",
-    )
+        raise unavailable_store(error) from error
 
 
 def add_documents(
@@ -233,10 +218,11 @@ def _replace_damaged(
 def _row(
     connection: Connection, settings: Settings, document: DeliveredDocument
 ) -> tuple[str | int | bytes | None, ...]:
-    stored = store_body(
-        settings, document.document_id, document.body,
-        lambda: lock_name(connection, document.document_id, namespace=_BODIES, shared=True),
-    )  # fmt: skip
+    def before_writing() -> None:
+        identify_store(connection, settings)
+        lock_name(connection, document.document_id, namespace=_BODIES, shared=True)
+
+    stored = store_body(settings, document.document_id, document.body, before_writing)
     return (
         document.document_id, document.kind, document.schema_version, storable(document.source),
         document.collector, len(document.body), stored.body, stored.location, PARSER_VERSION,
@@ -284,24 +270,9 @@ def forget_body(connection: Connection, settings: Settings, document_id: str) ->
     lock_name(connection, document_id, namespace=_BODIES)
     if connection.scalar(_KNOWN, wanted):
         return
-    # A failure leaves an unused object behind.
-    with suppress(Exception):
-        filesystem, path = _file_system_of(_url(settings, _location(document_id)))
-        filesystem.rm_file(path)
+    delete_object(object_url(settings, _location(document_id)))
 
 
 def _location(document_id: str) -> str:
     hexadecimal = document_id.removeprefix("sha256:")
     return f"{hexadecimal[:2]}/{hexadecimal}.json.zst"
-
-
-def _file_system_of(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in that file system."""
-    from fsspec.core import url_to_fs  # slow, and needed only for large documents
-
-    filesystem, path = url_to_fs(url)
-    return filesystem, path
-
-
-def _url(settings: Settings, location: str) -> str:
-    return f"{settings.document_store_url.rstrip('/')}/{location}"

@@ -357,8 +357,7 @@ def with_suggestions(
     row, suggested = IndexProject, dict(reasons)
     for name in reasons.keys() & unknown:
         similar_length = func.length(row.name).between(len(name) - 2, len(name) + 2)
-        others = row.state == "known", row.name != name, similar_length
-        query = select(row.name).where(*others).distinct()
+        query = select(row.name).where(row.state == "known", similar_length).distinct()
         known = sorted(connection.scalars(query))
         if close := get_close_matches(name, known, 1, _SIMILARITY):
             suggested[name] += f" (did you mean {close[0]}?)"

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, any_, case, func, select
 from common.errors import DamagedDocument
 from common.formats.json_documents import digest, digest_bytes
 from common.settings import Settings
+from graph.record.document_store import require_own_store
 from graph.record.documents import UPLOAD, unpacked_body
 from graph.record.postgresql_helpers import texts
 from graph.tables import (
@@ -99,6 +100,8 @@ def read_documents(
             row.document_id, row.kind, row.schema_version, row.source, row.collector,
             row.parser_version,
         )  # fmt: skip
+        if row.location is not None:
+            require_own_store(connection, settings)
         try:
             yield replace(document, body=unpacked_body(settings, row))
         except DamagedDocument as error:

@@ -105,7 +105,7 @@ def test_a_document_store_that_cannot_be_written_is_named_and_nothing_is_half_th
     done = thoth(settings, "ingest", "inspections", str(tmp_path / "inspection-large"))
     assert_one_error(done.returncode, done.stderr, "the document store", "DOCUMENT_STORE_URL")
     assert {name: it for name, it in row_counts(stores.engine).items() if it} == {
-        "graph_checkpoints": 1, "knowledge": 1, "record_checks": 1
+        "document_store": 1, "graph_checkpoints": 1, "knowledge": 1, "record_checks": 1
     }  # fmt: skip
 
 

@@ -252,11 +252,6 @@ def test_a_misspelt_package_is_told_with_the_similar_name(
     shown = thoth(settings, "packages", "closure", "appp", "unheard").stdout
     assert f"missing: {message.replace(':', ',')}\n" in shown
     assert "missing: unheard, and nothing is known about it\n" in shown
-    index.answers["/simple/app/"] = status(404)
-    shutil.rmtree(settings.home / "cache", ignore_errors=True)
-    (tmp_path / "requirements.in").write_text("app\n", encoding="utf-8")
-    done = thoth(settings, "advise", str(tmp_path), "--index", "local", "--fetch", **there)
-    assert "still missing: app: local does not have it\n" in done.stderr
 
 
 def test_releases_that_are_not_in_the_graph_yet_are_not_denied(

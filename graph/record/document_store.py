@@ -1,0 +1,136 @@
+"""The document store, which holds large bodies: its file system, and whether it is this record's.
+
+Servers and workers on several machines may have different folders under one ``DOCUMENT_STORE_URL``.
+An upload that a server accepted would then be lost to the workers. The record therefore has an
+identifier, and its document store an object with that name.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, select, update
+
+from common.errors import DocumentStoreMismatch, StoreUnavailable
+from common.settings import Settings
+from graph.tables import Document, DocumentStoreRow
+
+#: How long a process relies on its last successful check, s. A store may change while it runs: if a
+#: network file system is unmounted, an empty folder takes its place.
+_KEPT_S = 10.0
+#: Objects that were found, with the time.
+_found: dict[str, float] = {}
+
+_STORE_ID = select(DocumentStoreRow.store_id)
+_NEWEST_LOCATION = (
+    select(Document.location)
+    .where(Document.location.is_not(None))
+    .order_by(Document.ingested_at.desc())
+    .limit(1)
+)
+
+
+def require_own_store(connection: Connection, settings: Settings, *, now: bool = False) -> None:
+    """Refuse a document store that is not the one of this record.
+
+    Before :func:`identify_store` was called for the first time, every store is accepted.
+
+    :param now: do not rely on an earlier check
+    :raises DocumentStoreMismatch: if the store lacks the identifier
+    :raises StoreUnavailable: if the store cannot be read
+    """
+    store_id = connection.scalar(_STORE_ID)
+    if store_id is None:
+        return
+    url = object_url(settings, _name(store_id))
+    if not now and time.monotonic() < _found.get(url, 0.0) + _KEPT_S:
+        return
+    if not _exists(url):
+        _found.pop(url, None)
+        raise DocumentStoreMismatch(_name(store_id))
+    _found[url] = time.monotonic()
+
+
+def identify_store(connection: Connection, settings: Settings, *, now: bool = False) -> None:
+    """Give the record and its store an identifier, or check it as :func:`require_own_store` does.
+
+    :param connection: in a transaction that the caller commits
+    :raises StoreUnavailable: if the store cannot be written
+    """
+    if connection.scalar(_STORE_ID) is not None:
+        require_own_store(connection, settings, now=now)
+        return
+    location = connection.scalar(_NEWEST_LOCATION)
+    if location is not None and not _exists(object_url(settings, location)):
+        raise DocumentStoreMismatch(location)
+    store_id = uuid4().hex
+    url = object_url(settings, _name(store_id))
+    # Written first: a record must not name an object that could not be written.
+    write_object(url, b"")
+    # A transaction that does the same is waited for.
+    statement = update(DocumentStoreRow).where(DocumentStoreRow.store_id.is_(None))
+    if not connection.execute(statement.values(store_id=store_id)).rowcount:
+        delete_object(url)
+        require_own_store(connection, settings)
+
+
+def _name(store_id: str) -> str:
+    return f"records/{store_id}"
+
+
+def _exists(url: str) -> bool:
+    try:
+        filesystem, path = file_system_of(url)
+        # A file system may keep the listing of a folder.
+        filesystem.invalidate_cache()
+        return bool(filesystem.exists(path))
+    except Exception as error:
+        raise unavailable_store(error) from error
+
+
+def write_object(url: str, content: bytes) -> None:
+    """Write an object to a temporary name and move it, so that readers never see half of it.
+
+    :raises StoreUnavailable: if the store cannot be written
+    """
+    try:
+        filesystem, path = file_system_of(url)
+        filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        temporary = f"{path}.{uuid4().hex}.part"
+        filesystem.pipe_file(temporary, content)
+        filesystem.mv(temporary, path)
+    except Exception as error:
+        raise unavailable_store(error) from error
+
+
+def delete_object(url: str) -> None:
+    """Delete an object; a failure leaves an unused object behind."""
+    with suppress(Exception):
+        filesystem, path = file_system_of(url)
+        filesystem.rm_file(path)
+
+
+def file_system_of(url: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path in that file system."""
+    from fsspec.core import url_to_fs  # slow, and needed only for large documents
+
+    filesystem, path = url_to_fs(url)
+    return filesystem, path
+
+
+def object_url(settings: Settings, location: str) -> str:
+    """URL of an object in the document store."""
+    return f"{settings.document_store_url.rstrip('/')}/{location}"
+
+
+def unavailable_store(error: Exception) -> StoreUnavailable:
+    """Error for an unavailable document store, without the client's message, which has the URL."""
+    cause = error.strerror if isinstance(error, OSError) and error.strerror else None
+    return StoreUnavailable(
+        "the document store",
+        cause or type(error).__name__,
+        "check DOCUMENT_STORE_URL and the credentials in the environment",
+    )

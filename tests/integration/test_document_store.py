@@ -1,0 +1,155 @@
+"""Servers and workers with different document stores, and a PostgreSQL whose disk is full."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from flask.testing import FlaskClient
+from sqlalchemy import Engine, update
+
+from api import health
+from cli.service import ensure_stores
+from common.errors import DocumentStoreMismatch
+from common.settings import Settings
+from graph.embedded.start_stop import EmbeddedStores
+from graph.engine import relational_engine, relational_url
+from graph.migrate import migrate_relational
+from graph.record import document_store
+from graph.record.documents import body_of
+from graph.record.tokens import Scope
+from graph.tables import DocumentStoreRow
+from ingest.inspections.pipeline import ingest_inspections
+from ingest.sources.source_items import SourceLimits
+from tests.factories.documents import directory_files
+from tests.services.commands import thoth
+from tests.services.disks import fill, mounted_disk
+from tests.services.jobs import client_of, run_jobs
+from tests.services.waiting import wait_until
+
+
+@pytest.fixture(autouse=True)
+def forgotten_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every use of a store and every probe looks again, as it does after some seconds."""
+    monkeypatch.setattr(document_store, "_KEPT_S", -1e9)
+    monkeypatch.setattr(health, "_WRITES_KEPT_S", -1e9)
+
+
+def with_documents(settings: Settings, folder: Path) -> Settings:
+    return replace(settings, document_store_url=folder.as_uri())
+
+
+def upload(client: FlaskClient) -> tuple[int, str]:
+    """Send what a worker ingests, and is too large for PostgreSQL."""
+    archive = random.Random(1).randbytes(600_000)
+    answer = client.post(
+        "/api/v2/inspections", data=gzip.compress(archive), content_type="application/gzip"
+    )
+    return answer.status_code, answer.headers.get("Location", "")
+
+
+def test_a_worker_with_another_document_store_loses_no_upload(
+    settings: Settings, relational: Engine, tmp_path: Path
+) -> None:
+    ours, theirs = (with_documents(settings, tmp_path / name) for name in ("server", "worker"))
+    ensure_stores(ours)
+    with client_of(ours, Scope.INGEST, Scope.READ) as client:
+        status, where = upload(client)
+        assert status == 202
+        with pytest.raises(DocumentStoreMismatch, match="it has no records/"):
+            ensure_stores(theirs)
+        run_jobs(theirs)
+        # It waits for a worker that can read it.
+        assert client.get(where).get_json()["state"] == "pending"
+        refused = thoth(theirs, "worker", DOCUMENT_STORE_URL=theirs.document_store_url)
+        assert refused.returncode == 3
+        assert "hint: set DOCUMENT_STORE_URL of all servers and workers" in refused.stderr
+
+        def has_ended() -> bool:
+            run_jobs(ours)
+            return client.get(where).get_json()["state"] not in ("pending", "running")
+
+        wait_until(has_ended, "the upload is ingested")
+
+
+def test_a_server_whose_store_was_unmounted_is_not_ready(
+    settings: Settings, relational: Engine, tmp_path: Path
+) -> None:
+    folder = tmp_path / "documents"
+    with client_of(with_documents(settings, folder), Scope.INGEST) as client:
+        assert client.get("/readyz").get_json()["checks"]["documents"] == {"status": "up"}
+        folder.rename(tmp_path / "elsewhere")
+        folder.mkdir()
+        answer = client.get("/readyz")
+        assert answer.status_code == 503
+        assert "DOCUMENT_STORE_URL" in answer.get_json()["checks"]["documents"]["problem"]
+        assert upload(client)[0] == 503
+        folder.rmdir()
+        (tmp_path / "elsewhere").rename(folder)
+        assert client.get("/readyz").status_code == 200
+        assert upload(client)[0] == 202
+
+
+def test_a_store_without_the_documents_is_not_accepted_after_an_upgrade(
+    settings: Settings, relational: Engine, tmp_path: Path
+) -> None:
+    full, empty = (with_documents(settings, tmp_path / name) for name in ("full", "empty"))
+    log = random.Random(2).randbytes(600_000).hex().encode()
+    for name, data in directory_files(log=log).items():
+        path = tmp_path / "inspection-large" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    report = ingest_inspections(
+        full, relational, [str(tmp_path / "inspection-large")], SourceLimits()
+    )
+    assert report.new == 1
+    with relational.begin() as connection:  # as an earlier version left it
+        connection.execute(update(DocumentStoreRow).values(store_id=None))
+    with pytest.raises(DocumentStoreMismatch), relational.begin() as connection:
+        document_store.identify_store(connection, empty)
+    with relational.begin() as connection:
+        document_store.identify_store(connection, full)
+    (large,) = (it for it in (tmp_path / "full").rglob("*.zst"))
+    with relational.connect() as connection:
+        document_id = f"sha256:{large.name.partition('.')[0]}"
+        assert body_of(connection, full, document_id)
+        # A comparison with another store would find every large document damaged.
+        with pytest.raises(DocumentStoreMismatch):
+            body_of(connection, empty, document_id)
+
+
+@pytest.fixture
+def small_postgresql(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """URL of a migrated PostgreSQL on a small disk, and the disk."""
+    with mounted_disk(tmp_path / "disk", 160) as disk:
+        settings = Settings.from_env({"THOTH_HOME": str(disk)})
+        stores = EmbeddedStores(settings)
+        try:
+            stores.start(graph=False)
+            engine = relational_engine(settings)
+            migrate_relational(engine)
+            engine.dispose()
+            url = relational_url(settings).set(drivername="postgresql")
+            yield url.render_as_string(hide_password=False), disk
+        finally:
+            stores.stop()
+
+
+def test_a_postgresql_without_space_is_not_ready_and_says_why(
+    small_postgresql: tuple[str, Path], settings: Settings
+) -> None:
+    url, disk = small_postgresql
+    with client_of(replace(settings, database_url=url)) as client:
+        assert client.get("/readyz").status_code == 200
+        filler = fill(disk)
+        answer = client.get("/readyz")
+        assert answer.status_code == 503
+        record = answer.get_json()["checks"]["postgresql"]
+        assert (record["status"], record["problem"]) == ("full", "its disk is full")
+        filler.unlink()
+        healed = client.get("/readyz")
+        assert healed.status_code == 200, healed.get_json()
