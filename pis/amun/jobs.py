@@ -48,6 +48,7 @@ class JobEnd(StrEnum):
     #: The machine ran short of memory, whichever process used it.
     HOST_MEMORY = "host-memory"
     PROCESS_LIMIT = "process-limit"
+    FILE_LIMIT = "file-limit"
     LAUNCH_FAILED = "launch-failed"
 
 
@@ -57,13 +58,17 @@ class Watcher(Protocol):
     def breach(self) -> JobEnd | None:
         """Return the limit that the job exceeds, if any."""
 
+    def usage(self) -> Mapping[str, float | int]:
+        """Return what the job used until the last check, by names of ``getrusage``."""
+
 
 @dataclass(frozen=True, slots=True)
 class FinishedJob:
     """A job after its end.
 
     :param exit_code: the negative number of the signal that ended it; 127 if it did not start
-    :param usage: ``getrusage`` of the process and of the children that it waited for
+    :param usage: ``getrusage`` of the process and of the children that it waited for; of a confined
+        job, what :class:`pis.amun.limit_watch.Watch` saw
     :param started_at, ended_at: in UTC
     :param conditions: of the machine before and after, from :func:`conditions_between`
     """
@@ -194,7 +199,8 @@ class _RunningJob:
                 self._drain(selector)
         finally:
             status, usage = self._reap()
-        return self.ended, status, usage
+        # The kernel's figures are those of the programs that make the sandbox.
+        return self.ended, status, dict(self.watcher.usage()) if self.watcher else usage
 
     def _register(
         self, selector: selectors.BaseSelector, stack: contextlib.ExitStack

@@ -17,11 +17,19 @@ from pis.amun.jobs import JobEnd
 _PROC = Path("/proc")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _PSS = re.compile(rb"(?m)^Pss: +(\d+) kB$")
+_PEAK = re.compile(rb"(?m)^VmHWM:\s+(\d+) kB$")
 _AVAILABLE = re.compile(rb"(?m)^MemAvailable: +(\d+) kB$")
 
-#: Memory reserved for the machine. A job can make the kernel use memory that belongs to no process
-#: (sockets, folders of many empty files); it is ended before the machine runs out.
+_TICKS_S = 1 / os.sysconf("SC_CLK_TCK")
+
+#: Memory reserved for the machine. A job can make the kernel use memory that belongs to no process,
+#: such as sockets; it is ended before the machine runs out.
 _SPARE_BYTES = 256 * MEBIBYTE
+#: Each file or folder takes some memory of the kernel, even if it is empty: three million folders
+#: took 2.4 GiB. Each counts as one block of ``disk_bytes``.
+_BLOCK_BYTES = 4 * KIBIBYTE
+#: Writable folders of the sandbox.
+_WRITABLE = ("tmp", "dev/shm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +38,20 @@ class Footprint:
 
     :param tasks: number of processes and threads
     :param resident_bytes: a page that two processes share counts twice
+    :param user_s, system_s: processor time, with that of ended children
+    :param peak_bytes: largest resident memory that one of the processes had so far
     """
 
     pids: tuple[int, ...]
     tasks: int
     resident_bytes: int
+    user_s: float
+    system_s: float
+    peak_bytes: int
 
 
 class Watch:
-    """Checks a job's processes on request; a check takes about 0.1 ms.
+    """Checks a job's processes on request; a check takes about 0.1 ms for each process.
 
     :param pid: the job's first process. All others descend from it, and none can leave the
         sandbox (:mod:`pis.amun.sandbox`)
@@ -47,14 +60,31 @@ class Watch:
     def __init__(self, pid: int, limits: JobLimits) -> None:
         self.pid = pid
         self.limits = limits
+        self._user_s = self._system_s = 0.0
+        self._peak_bytes = 0
 
     def breach(self) -> JobEnd | None:
         """Return the limit that the job's processes exceed together, if any."""
         usage = footprint(self.pid)
+        # Processes that end take their figures along, unless their parents waited for them.
+        self._user_s = max(self._user_s, usage.user_s)
+        self._system_s = max(self._system_s, usage.system_s)
+        self._peak_bytes = max(self._peak_bytes, usage.peak_bytes)
         most = self.limits.processes
         if most is not None and usage.tasks >= most:
             return JobEnd.PROCESS_LIMIT
+        disk = self.limits.disk_bytes
+        if disk is not None and files_of(usage.pids[-1]) * _BLOCK_BYTES > disk:
+            return JobEnd.FILE_LIMIT
         return self._memory_breach(usage)
+
+    def usage(self) -> dict[str, float | int]:
+        """Return what the processes used until the last check, by names of ``getrusage``."""
+        return {
+            "ru_utime": self._user_s,
+            "ru_stime": self._system_s,
+            "ru_maxrss": self._peak_bytes // KIBIBYTE,
+        }
 
     def _memory_breach(self, usage: Footprint) -> JobEnd | None:
         most = self.limits.memory_bytes
@@ -69,7 +99,32 @@ class Watch:
 def footprint(pid: int) -> Footprint:
     """Return the resources of ``pid`` and its descendants, except those that end meanwhile."""
     pids = tuple(_tree(pid))
-    return Footprint(pids, sum(map(_tasks, pids)), sum(map(_resident_bytes, pids)))
+    times = [_times(pid) for pid in pids]
+    return Footprint(
+        pids,
+        tasks=sum(map(_tasks, pids)),
+        resident_bytes=sum(map(_resident_bytes, pids)),
+        user_s=sum(user for user, _ in times),
+        system_s=sum(system for _, system in times),
+        peak_bytes=max(map(_peak_bytes, pids)),
+    )
+
+
+def files_of(pid: int) -> int:
+    """Return the number of files and folders that a sandbox has in its writable folders.
+
+    :param pid: a process in the sandbox; 0 is returned while the sandbox is being made
+    """
+    count = 0
+    for name in _WRITABLE:
+        inside = _PROC / str(pid) / "root" / name
+        try:
+            if inside.stat().st_dev != Path("/", name).stat().st_dev:
+                state = os.statvfs(inside)
+                count += state.f_files - state.f_ffree
+        except OSError:  # it ended
+            return 0
+    return count
 
 
 def proportional_bytes(pids: tuple[int, ...]) -> int:
@@ -114,6 +169,26 @@ def _threads(pid: int) -> list[str]:
 
 def _tasks(pid: int) -> int:
     return len(_threads(pid))
+
+
+def _times(pid: int) -> tuple[float, float]:
+    """Return user and system time of a process and of the children that it waited for, in s."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return 0.0, 0.0
+    # proc_pid_stat(5): the fields after the command, which may contain anything.
+    fields = stat.rpartition(b")")[2].split()
+    user, system, children_user, children_system = map(int, fields[11:15])
+    return (user + children_user) * _TICKS_S, (system + children_system) * _TICKS_S
+
+
+def _peak_bytes(pid: int) -> int:
+    try:
+        match = _PEAK.search((_PROC / str(pid) / "status").read_bytes())
+    except OSError:
+        return 0
+    return int(match[1]) * KIBIBYTE if match else 0
 
 
 def _resident_bytes(pid: int) -> int:

@@ -168,3 +168,38 @@ if not os.fork():
         marker,
     )
     assert (finished.ended, finished.exit_code) == (JobEnd.EXITED, 0)
+
+
+def test_folders_without_end_are_ended_before_the_kernel_has_no_memory(tmp_path: Path) -> None:
+    finished = run(
+        """
+os.chdir("/tmp")
+for number in range(3_000_000):
+    os.mkdir(str(number))
+""",
+        tmp_path,
+    )
+    assert finished.ended is JobEnd.FILE_LIMIT
+
+
+def test_usage_is_that_of_the_job(tmp_path: Path) -> None:
+    finished = run(
+        """
+import time
+held = bytearray(b"x") * (600 * 2**20)
+def spend():
+    while time.process_time() < 1.0:
+        pass
+if not os.fork():
+    spend()
+    os._exit(0)
+os.wait()
+spend()
+time.sleep(0.3)
+""",
+        tmp_path,
+        limits=replace(LIMITS, memory_bytes=2 * GIBIBYTE),
+    )
+    assert finished.ended is JobEnd.EXITED, finished.stderr
+    assert finished.usage["ru_utime"] + finished.usage["ru_stime"] > 1.8
+    assert 600 * 1024 < finished.usage["ru_maxrss"] < 1000 * 1024
