@@ -42,6 +42,9 @@ from ingest.sources.source_items import RawDocument
 
 _RESULT_FILE = re.compile(r"results/([0-9]{1,9})/(result|hwinfo|log)\Z")
 _RESULT_KEYS = {"exit_code", "stdout"}
+#: Keys of the stored body of a folder, and of its results.
+_DIRECTORY_KEYS = {"build_log", "dockerfile", "results", "specification", "status"}
+_DIRECTORY_RESULT_KEYS = {"hwinfo", "log", "result"}
 EARLIER_COLLECTOR = "amun"
 
 
@@ -115,8 +118,8 @@ def deliveries_of(raw: RawDocument) -> Iterator[DeliveredInspection | InvalidDoc
             return
         value, canonical = _load(raw.data)
         kind = _kind_of(value)
-        if kind is not SchemaVersion.Y2020_02_DICTIONARY:
-            yield _SINGLE[kind](value, canonical)
+        if kind is not SchemaVersion.Y2020_02_DICTIONARY or _is_stored_entry(value):
+            yield _delivery(value, canonical, kind)
             return
     except InvalidDocument as error:
         yield error
@@ -137,13 +140,18 @@ def delivery_of_body(body: bytes, schema_version: SchemaVersion) -> DeliveredIns
     :raises InvalidDocument: if ``body`` does not have the layout of ``schema_version``
     """
     value, canonical = load_json(body)
-    record = as_record(value, "$")
+    return _delivery(as_record(value, "$"), canonical, schema_version)
+
+
+def _delivery(
+    value: Record, canonical: bytes, schema_version: SchemaVersion
+) -> DeliveredInspection:
     if schema_version in _SINGLE:
-        return _SINGLE[schema_version](record, canonical)
+        return _SINGLE[schema_version](value, canonical)
     if schema_version is SchemaVersion.Y2020_02_DICTIONARY:
-        name = text_of(record, "inspection", "$") or ""
-        return _dictionary_entry(name, record.get("results"), DocumentLocation())
-    return _stored_directory(record, canonical)
+        name = text_of(value, "inspection", "$") or ""
+        return _dictionary_entry(name, value.get("results"), DocumentLocation())
+    return _stored_directory(value, canonical)
 
 
 def has_inspection_keys(value: Record) -> bool:
@@ -186,10 +194,29 @@ def _kind_of(value: Any) -> SchemaVersion:
         isinstance(inner, list) for inner in value.values()
     ):
         return SchemaVersion.Y2020_02_DICTIONARY
+    if _is_stored_entry(value):
+        return SchemaVersion.Y2020_02_DICTIONARY
+    if _is_stored_directory(value):
+        return SchemaVersion.DIRECTORY
     if "base" in value and value.keys() & {"python", "script", "build", "run"}:
         raise _unknown("the document is a specification without results")
     keys = first_few([key[:40] for key in sorted(value)], 12)
     raise _unknown(f"no known generation has the keys {keys!r}")
+
+
+def _is_stored_entry(value: Record) -> bool:
+    """Whether this is the stored body of one inspection of a dictionary."""
+    return value.keys() == {"inspection", "results"} and _is_result_list(value["results"])
+
+
+def _is_stored_directory(value: Record) -> bool:
+    """Whether this is the stored body of an inspection folder."""
+    results = value.get("results")
+    return (
+        value.keys() <= _DIRECTORY_KEYS
+        and isinstance(results, list)
+        and all(isinstance(it, dict) and it.keys() <= _DIRECTORY_RESULT_KEYS for it in results)
+    )
 
 
 def _is_result_list(value: Any) -> bool:

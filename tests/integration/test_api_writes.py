@@ -16,6 +16,8 @@ from graph.engine import Stores
 from graph.projection import lag
 from graph.record.audit import latest_writes
 from graph.record.tokens import Scope
+from ingest.inspections.pipeline import ingest_inspections
+from ingest.sources.source_items import SourceLimits
 from tests.factories.documents import document_2020_02
 from tests.factories.releases import release
 from tests.services.commands import ROOT, row_counts
@@ -366,6 +368,19 @@ def test_requests_are_for_those_who_may_make_them(client: FlaskClient, known: St
     with client_of(known.settings) as other:
         assert other.get(where).status_code == 401
     assert client.get("/api/v2/requests/upload-1-2").status_code == 404
+
+
+def test_a_stored_inspection_can_be_sent_again(known: Stores) -> None:
+    ingest_inspections(known.settings, known.engine, [str(SAMPLES)], SourceLimits())
+    with client_of(known.settings, Scope.INGEST, Scope.READ) as client:
+        listed = client.get("/api/v2/inspections").get_json()["items"]
+        assert listed
+        for item in listed:
+            where = f"/api/v2/inspections/{item['document_id']}/document"
+            body = client.get(where).data
+            sent = client.post("/api/v2/inspections", data=body, content_type="application/json")
+            assert sent.status_code == 200, sent.text
+            assert sent.get_json()["documents"] == [item["document_id"]]
 
 
 def test_a_document_is_taken_in_at_once(client: FlaskClient, known: Stores) -> None:

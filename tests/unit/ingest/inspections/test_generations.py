@@ -10,7 +10,8 @@ import pytest
 from common.inspection import InspectionDocument, Outcome, SchemaVersion
 from common.reasons import Reason
 from ingest.inspections.parsing import parse_inspections
-from ingest.sources.source_items import RawDocument, RefusedDocument
+from ingest.sources.reader import documents_of
+from ingest.sources.source_items import RawDocument, RefusedDocument, SourceLimits
 from tests.factories.documents import (
     directory,
     directory_files,
@@ -23,6 +24,8 @@ from tests.factories.documents import (
     single,
     specification,
 )
+from tests.factories.generations import FOLDER as GENERATIONS
+from tests.services.commands import ROOT
 
 
 def parsed(raw: RawDocument) -> InspectionDocument:
@@ -315,3 +318,29 @@ def test_without_a_hash_scripts_of_two_components_are_not_compared() -> None:
 
     assert key_of("tensorflow") != key_of("pytorch")
     assert key_of("tensorflow") == key_of("tensorflow")
+
+
+def test_a_stored_document_is_read_as_the_same_inspection() -> None:
+    """As a client gets it from the service and sends it to another one."""
+    kinds = set()
+    for source in (str(GENERATIONS), str(ROOT / "samples" / "inspections.tar.gz")):
+        for raw in documents_of(source, SourceLimits()):
+            assert isinstance(raw, RawDocument)
+            for document in parse_inspections(raw):
+                assert isinstance(document, InspectionDocument)
+                again = parsed(RawDocument("somewhere", data=document.body))
+                assert again.document_id == document.document_id
+                assert again.observations == document.observations
+                assert again.stack == document.stack
+                kinds.add(document.schema_version)
+    assert kinds >= {
+        SchemaVersion.DIRECTORY,
+        SchemaVersion.Y2020_02_DICTIONARY,
+        SchemaVersion.Y2019,
+    }
+
+
+@pytest.mark.parametrize("results", [{}, [1], [{"result": 1}], [{"result": {}, "other": 1}]])
+def test_what_only_resembles_a_stored_folder_is_refused(results: Any) -> None:
+    body = {"results": results, "status": {"state": "finished"}}
+    assert refused(single(body)).error.reason in {Reason.UNKNOWN_SCHEMA, Reason.WRONG_TYPE}
