@@ -11,6 +11,7 @@ from flask import Flask, current_app, g, request
 from api.errors import ApiError, ProblemType
 from api.service import service
 from api.token_throttle import TokenThrottle
+from common.settings import OPENABLE_SCOPES
 from graph.record.tokens import Scope, Token, digest_of, session_token, token_shown
 
 P = ParamSpec("P")
@@ -66,9 +67,28 @@ def needs(scope: Scope, *, anonymous: bool = True) -> Callable[[Callable[P, R]],
             require(scope, anonymous=anonymous)
             return view(*args, **kwargs)
 
+        # Where flask-smorest keeps what the decorators of an operation tell its document.
+        document = {**getattr(view, "_apidoc", {}), "security": security(scope, open_=anonymous)}
+        setattr(guarded, "_apidoc", document)  # noqa: B010
         return guarded
 
     return decorate
+
+
+def security(*scopes: Scope, open_: bool = True) -> list[dict[str, list[str]]]:
+    """The security of an operation that needs one of ``scopes``, in the form of OpenAPI.
+
+    :param open_: whether the operator can open the operation to everyone
+
+    >>> security(Scope.READ)
+    [{}, {'token': ['read']}]
+    >>> security(Scope.INGEST)
+    [{'token': ['ingest']}]
+    """
+    nobody: list[dict[str, list[str]]] = (
+        [{}] if open_ and OPENABLE_SCOPES.intersection(scopes) else []
+    )
+    return [*nobody, *({"token": [scope.value]} for scope in scopes)]
 
 
 def require(scope: Scope, *, anonymous: bool = True) -> None:

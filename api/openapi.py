@@ -63,6 +63,11 @@ _DESCRIPTION = (
     " it. Errors are problem documents (RFC 9457). Lists are paginated: `next` is the URL of the"
     " next page."
 )
+_SCOPES = (
+    "A token of `thoth token create`. The `security` of each operation names the scope that its"
+    " token needs; a token with the scope `admin` may use all operations. An operation that is also"
+    " open without a token (`{}`) is so unless the operator's `ANONYMOUS_SCOPES` say otherwise."
+)
 
 
 class OpenApi(Api):
@@ -75,17 +80,16 @@ class OpenApi(Api):
             app,
             spec_kwargs={
                 "info": {"description": _DESCRIPTION, "license": {"name": "Apache-2.0"}},
-                # The operator decides what is open to everybody, so a token is optional.
-                "security": [{}, {"token": []}],
             },
         )
-        self.spec.components.security_scheme("token", {"type": "http", "scheme": "bearer"})
+        scheme = {"type": "http", "scheme": "bearer", "description": _SCOPES}
+        self.spec.components.security_scheme("token", scheme)
 
     def register_blueprint(self, blueprint: Blueprint, **options: Any) -> None:
-        """Register a blueprint, and document the errors of its operations."""
+        """Register a blueprint, and document the errors and scopes of its operations."""
         callbacks = blueprint._prepare_doc_cbks
         if _with_errors not in callbacks:  # several applications may share a blueprint
-            callbacks.append(_with_errors)
+            callbacks += (_with_errors, _with_scopes)
         super().register_blueprint(blueprint, **options)
 
     def _register_error_handlers(self) -> None:
@@ -108,4 +112,10 @@ def _with_errors(doc: dict[str, Any], _info: dict[str, Any], **_: Any) -> dict[s
     for status in (*_ALWAYS, *(_WITH_BODY if "requestBody" in doc else ())):
         if str(status.value) not in documented:
             responses[str(status.value)] = status.name
+    return doc
+
+
+def _with_scopes(doc: dict[str, Any], _info: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Add what :func:`api.authentication.needs` tells; other operations are open to everybody."""
+    doc.setdefault("security", _info.get("security", []))
     return doc

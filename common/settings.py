@@ -14,6 +14,8 @@ from platformdirs import user_cache_path, user_data_path
 
 from common.errors import InvalidSettings
 
+#: Scopes that ``ANONYMOUS_SCOPES`` can open to everybody; the others always need a token.
+OPENABLE_SCOPES = frozenset({"read", "advise"})
 #: Dates further in the past cannot be represented.
 _MOST_DAYS = 36_500.0
 
@@ -274,7 +276,7 @@ def _scopes(values: Mapping[str, str], name: str) -> tuple[str, ...]:
     scopes = values.get(name, "read advise").split()
     if scopes == ["none"]:
         return ()
-    wrong = sorted(set(scopes) - {"read", "advise"})
+    wrong = sorted(set(scopes) - OPENABLE_SCOPES)
     if wrong:
         raise InvalidSettings(f"{name}: {wrong[0]!r} always needs a token: read, advise or none")
     return tuple(scopes)

@@ -11,7 +11,7 @@ from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
 from api import analyses
-from api.authentication import require
+from api.authentication import require, security
 from api.errors import not_found
 from api.resources.base import Resources, members
 from api.schema_fields import (
@@ -107,10 +107,13 @@ _SCOPES = {
     AnalysisKind.FETCH: Scope.INGEST,
     AnalysisKind.INSPECTION: Scope.INSPECT,
 }
+#: The scope depends on the kind of the request.
+_SECURITY = security(*dict.fromkeys((Scope.ADVISE, *_SCOPES.values())))
 
 
 @blueprint.route("/requests/<string:analysis_id>")
 class RequestResource(MethodView):
+    @blueprint.doc(security=_SECURITY)
     @blueprint.response(200, RequestSchema)
     def get(self, analysis_id: str) -> dict[str, Any]:
         """Get the state of a request."""
@@ -119,6 +122,7 @@ class RequestResource(MethodView):
 
 @blueprint.route("/requests/<string:analysis_id>/result")
 class RequestResultResource(MethodView):
+    @blueprint.doc(security=_SECURITY)
     @blueprint.arguments(WaitQuerySchema, location="query")
     @blueprint.response(200, {"type": "object"})
     @blueprint.alt_response(202, description="Not finished: try again.")
@@ -130,6 +134,7 @@ class RequestResultResource(MethodView):
 
 @blueprint.route("/requests/<string:analysis_id>/log")
 class RequestLogResource(MethodView):
+    @blueprint.doc(security=_SECURITY)
     @blueprint.response(200, LogSchema)
     def get(self, analysis_id: str) -> dict[str, Any]:
         """Get the log of a request; it is empty until a worker starts."""
