@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ import click
 
 from cli.console import print_json
 from cli.options import as_json_option
-from common.errors import GraphMismatch, ProjectError
+from common.errors import GraphMismatch, ProjectError, ServiceFailed, StoreUnavailable
 from common.settings import Settings
 
 if TYPE_CHECKING:
@@ -120,13 +120,25 @@ def status(ctx: click.Context, as_json: bool) -> None:
 def migrate(settings: Settings, as_json: bool) -> None:
     """Migrate the schemas of both stores to this version.
 
-    Running the command again does no harm.
+    PostgreSQL comes first, also if the graph does not answer; then the exit code is 3. Running the
+    command again does no harm.
     """
     from graph.engine import open_stores
     from graph.migrate import migrate as apply
 
-    with open_stores(settings) as stores:
-        before = apply(stores)
+    with open_stores(settings, graph=False) as record:
+        done = list(apply(record))
+    try:
+        with open_stores(settings) as stores:
+            done += apply(stores)[1:]
+    except (ServiceFailed, StoreUnavailable):
+        _print_migrated(done, as_json=as_json)
+        click.echo("the graph is not migrated: run `thoth migrate` again", err=True)
+        raise
+    _print_migrated(done, as_json=as_json)
+
+
+def _print_migrated(before: Sequence[SchemaState], *, as_json: bool) -> None:
     if as_json:
         print_json({"stores": [asdict(state) for state in before]})
         return

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -32,6 +33,8 @@ from graph.migrate import (
 from graph.record.packages import refresh_revisions
 from graph.tables import InspectionRow, OutboxEntry, PackageVersionRow
 from tests.factories.rows import Rows, entries_of, inspection_rows
+from tests.services.commands import thoth
+from tests.services.ports import closed_port
 from tests.services.projection import answer, project, verified
 from tests.services.unmigrated import replace_steps
 
@@ -271,3 +274,17 @@ def test_the_command_migrates_and_says_so(settings: Settings, graph: neo4j.Drive
     stores = json.loads(result.stdout)["stores"]
     assert stores[0]["current"] == max(known_revisions(), default=None)
     assert [store["pending"] for store in stores] == [[], []]
+
+
+def test_postgresql_is_migrated_without_the_graph(empty: Stores) -> None:
+    url = f"bolt://127.0.0.1:{closed_port()}"
+    blind = replace(empty.settings, graph_url=url, graph_password="unheard", connect_timeout_s=1.0)
+    done = thoth(blind, "migrate", "--json")
+    assert done.returncode == 3
+    assert [it["store"] for it in json.loads(done.stdout)["stores"]] == ["PostgreSQL"]
+    assert "the graph is not migrated: run `thoth migrate` again" in done.stderr
+    with empty.engine.connect() as connection:
+        assert not migrate.relational_state(connection).pending
+    told = thoth(empty.settings, "migrate").stdout
+    assert "PostgreSQL: nothing to do" in told
+    assert "the graph: applied 0001" in told
