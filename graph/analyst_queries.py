@@ -23,7 +23,7 @@ from uuid import uuid4
 import neo4j
 from neo4j.exceptions import ClientError, DatabaseError, DriverError, Neo4jError, TransientError
 
-from common.errors import InvalidSettings, QueryRefused
+from common.errors import GraphOutOfMemory, InvalidSettings, QueryRefused
 from common.settings import Settings
 from graph.engine import graph_errors, reader_driver
 from graph.query_results import Cut, QueryResult, size_bytes
@@ -43,7 +43,7 @@ _TIMED_OUT = ("Transaction.TransactionTimedOut", "Transaction.Terminated")
 _FORBIDDEN = ("Statement.AccessMode", "Security.Forbidden")
 #: Rows that the driver requests at a time. After a cut, the driver reads the rest of them.
 _FETCHED_ROWS = 100
-_OUT_OF_MEMORY = "General.MemoryPoolOutOfMemoryError"
+_OUT_OF_MEMORY = ("General.MemoryPoolOutOfMemoryError", "General.OutOfMemoryError")
 _NOT_OF_A_QUERY = (
     "Security.Unauthorized",
     "Security.Authentication",
@@ -73,13 +73,17 @@ def open_reader(settings: Settings) -> Iterator[neo4j.Driver]:
 
     :raises InvalidSettings: if the store could not refuse a write: ArcadeDB ignores read access
         mode, so it needs a read-only user
+    :raises QueryRefused: if the embedded graph ran out of memory in the block
     :raises StoreUnavailable: if the store does not answer
     """
-    with graph_errors(settings), reader_driver(settings) as driver:
-        may_write = settings.graph_url is not None and settings.graph_reader_user is None
-        if may_write and is_arcadedb(driver):
-            raise InvalidSettings("GRAPH_READER_USER: ArcadeDB needs a user who may only read")
-        yield driver
+    try:
+        with graph_errors(settings), reader_driver(settings) as driver:
+            may_write = settings.graph_url is not None and settings.graph_reader_user is None
+            if may_write and is_arcadedb(driver):
+                raise InvalidSettings("GRAPH_READER_USER: ArcadeDB needs a user who may only read")
+            yield driver
+    except GraphOutOfMemory as error:
+        raise QueryRefused("the query needs more memory than the graph has", error.hint) from error
 
 
 def run_query(
@@ -206,7 +210,7 @@ def _refusals(timeout_s: float) -> Iterator[None]:
         code = str(error.code).partition("Error.")[2]
         if code.startswith(_NOT_OF_A_QUERY):
             raise
-        if isinstance(error, TransientError) and code not in (*_TIMED_OUT, _OUT_OF_MEMORY):
+        if isinstance(error, TransientError) and code not in (*_TIMED_OUT, *_OUT_OF_MEMORY):
             raise
         raise _refusal(error, code, timeout_s) from error
     except (OverflowError, UnicodeEncodeError) as error:
@@ -219,7 +223,7 @@ def _refusal(error: Neo4jError, code: str, timeout_s: float) -> QueryRefused:
             f"the store ended the query at its limit of {timeout_s:g} s",
             "simplify the query, or raise the limit with --timeout",
         )
-    if code == _OUT_OF_MEMORY:
+    if code in _OUT_OF_MEMORY:
         return QueryRefused("the query needs more memory than the store allows", "return less data")
     if code.startswith(_FORBIDDEN):
         return QueryRefused(f"refused by the store: {_message(error) or _READ_ONLY}")

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 
 from common import __version__
-from common.errors import InvalidSettings, SchemaMismatch, StoreUnavailable
+from common.errors import GraphOutOfMemory, InvalidSettings, SchemaMismatch, StoreUnavailable
 from common.settings import Settings
 from graph.embedded import arcadedb as embedded_graph
 from graph.embedded import postgresql as embedded_database
 from graph.embedded.home import FREE_SPACE, Passwords, has_full_disk
+from graph.embedded.processes import last_lines
 from graph.embedded.service import Service
 from graph.embedded.start_stop import EmbeddedStores
 
@@ -39,6 +40,9 @@ STATEMENT_TIMEOUT_S = 600
 
 #: A connection without any answer counts as lost after this time.
 _SILENCE_S = 30
+
+#: Last words of a JVM that ends because its heap is full.
+_OUT_OF_MEMORY = "Terminating due to java.lang.OutOfMemoryError"
 
 _UNDEFINED_TABLE, _UNDEFINED_COLUMN = "42P01", "42703"
 
@@ -405,11 +409,19 @@ def _is_graph_failure(error: Exception) -> bool:
 
 
 def _graph_failure(error: Exception, settings: Settings | None) -> StoreUnavailable:
+    if settings is not None and settings.embedded_graph and _ran_out_of_memory(settings):
+        return GraphOutOfMemory(settings.graph_memory_mb)
     text = getattr(error, "message", None) or str(error) or type(error).__name__
     external = settings is not None and not settings.embedded_graph
     variables = "GRAPH_URL, GRAPH_USER, GRAPH_PASSWORD and GRAPH_DATABASE"
     hint = _remedy(settings, external=external, variable=variables)
     return StoreUnavailable(GRAPH, text.splitlines()[0], hint)
+
+
+def _ran_out_of_memory(settings: Settings) -> bool:
+    """Whether the embedded graph ended because its heap was full, and was not started since."""
+    logs = EmbeddedStores(settings).home.logs
+    return _OUT_OF_MEMORY in last_lines(logs / f"{embedded_graph.ArcadeDB.key}.log", 1)
 
 
 def _remedy(settings: Settings | None, *, external: bool, variable: str) -> str:

@@ -108,6 +108,19 @@ def test_a_second_start_attaches(running: EmbeddedStores, own_home: Settings) ->
 
 
 @pytest.mark.slow
+def test_a_query_that_fills_the_memory_of_the_graph_is_refused_with_a_remedy(
+    running: EmbeddedStores, own_home: Settings
+) -> None:
+    query = "RETURN size(reduce(s = 'aaaaaaaaaa', y IN range(1, 26) | s + s)) AS size"
+    done = command(own_home, "cypher", query)
+    assert done.returncode == 1
+    assert "error: the query needs more memory than the graph has" in done.stderr
+    assert "hint: let the query collect or return less, or raise GRAPH_MEMORY_MB" in done.stderr
+    # The next command starts the graph again.
+    assert command(own_home, "cypher", "RETURN 1 AS one").returncode == 0
+
+
+@pytest.mark.slow
 def test_starters_at_the_same_time_start_one_of_each(own_home: Settings) -> None:
     EmbeddedStores(own_home).stop()
     environ = {**os.environ, "THOTH_HOME": str(own_home.home), "GRAPH_MEMORY_MB": "256"}
