@@ -110,6 +110,7 @@ class RequestIndex:
     :param url: without credentials
     :param explicit: whether only packages that name this index come from it
     :param known: whether it is configured on this machine
+    :param owns: patterns of the package names that no other index may have
     """
 
     name: str = DEFAULT_INDEX
@@ -118,6 +119,7 @@ class RequestIndex:
     verify_ssl: bool = True
     explicit: bool = False
     known: bool = True
+    owns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +265,7 @@ class StackRequest:
             published_after=options.published_after,
             indexes=tuple(it.name for it in options.indexes if not it.explicit),
             index_of={it.name: self.index_named(it.index) for it in held if it.index is not None},
+            owners=tuple((pattern, it.name) for it in options.indexes for pattern in it.owns),
             refused=refused,
             inferred_bounds=inferred_bounds,
             only_wheels=options.only_wheels,

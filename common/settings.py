@@ -26,7 +26,8 @@ class Settings:
 
     ``database_url`` and ``graph_url`` are ``None`` for the embedded stores; ``package_indexes``
     has names and URLs, and ``webhooks``, ``webhook_secrets`` and ``notice_targets`` have names and
-    what :mod:`loop.notice_targets` reads.
+    what :mod:`loop.notice_targets` reads. ``index_namespaces`` has patterns of normalised package
+    names, each with the only index that may have such packages.
     """
 
     home: Path
@@ -48,6 +49,7 @@ class Settings:
     graph_rebuild: bool
     package_indexes: tuple[tuple[str, str], ...]
     package_file_hosts: tuple[str, ...]
+    index_namespaces: tuple[tuple[str, str], ...]
     index_page_mb: int
     index_archive_mb: int
     index_time_s: float
@@ -132,6 +134,7 @@ class Settings:
             graph_rebuild=_flag(values, "GRAPH_REBUILD", "0" if "GRAPH_URL" in values else "1"),
             package_indexes=_indexes(values, "PACKAGE_INDEXES"),
             package_file_hosts=tuple(values.get("PACKAGE_FILE_HOSTS", "").split()),
+            index_namespaces=_namespaces(values, "INDEX_NAMESPACES"),
             index_page_mb=max(1, int(_number(values, "INDEX_PAGE_MB", 64))),
             index_archive_mb=max(1, int(_number(values, "INDEX_ARCHIVE_MB", 64))),
             index_time_s=_number(values, "INDEX_TIME_S", 180.0),
@@ -313,3 +316,21 @@ def _indexes(values: Mapping[str, str], name: str) -> tuple[tuple[str, str], ...
         if not re.match(r"(?:https?|file)://", url):
             raise InvalidSettings(f"{name}: {key}: not an http, https or file URL")
     return tuple(sorted(indexes.items()))
+
+
+def _namespaces(values: Mapping[str, str], name: str) -> tuple[tuple[str, str], ...]:
+    """Patterns of package names with their index, written ``index=PATTERN,PATTERN``."""
+    owners: dict[str, str] = {}
+    for index, patterns in _pairs(values, name, "patterns"):
+        for pattern in patterns.split(","):
+            if not re.fullmatch(r"[A-Za-z0-9*][A-Za-z0-9._*-]*", pattern):
+                raise InvalidSettings(
+                    f"{name}: {index}: {pattern!r} is not a package name, in which * stands for any"
+                    " characters"
+                )
+            normal = re.sub(r"[-_.]+", "-", pattern).lower()
+            if owners.setdefault(normal, index) != index:
+                raise InvalidSettings(
+                    f"{name}: {pattern} has two indexes: {owners[normal]}, {index}"
+                )
+    return tuple(sorted(owners.items()))

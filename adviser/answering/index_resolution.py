@@ -405,8 +405,7 @@ class IndexResolution:
 
     def _sources(self, name: str) -> tuple[str, ...]:
         """The indexes that a package may come from, in search order."""
-        rules = self._rules
-        return (rules.index_of[name],) if name in rules.index_of else rules.indexes
+        return self._rules.indexes_of(name)
 
     def _kept(self, name: str) -> ListedPackage | None:
         """The package from the memory, if its first index has it."""

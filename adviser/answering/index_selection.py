@@ -35,7 +35,7 @@ def asked_indexes(
     chosen = [index_of(settings, name) for name in names]
     if chosen:
         ours = {it.name: it.url for it in chosen}
-        return tuple(RequestIndex(name, name, url) for name, url in ours.items())
+        return _with_owners(settings, [RequestIndex(name, name, it) for name, it in ours.items()])
     known = configured_indexes(settings)
     indexes = []
     for project_index in project.indexes:
@@ -57,7 +57,22 @@ def asked_indexes(
         indexes.append(RequestIndex(url=default.url if default else ""))
     if project.format not in (ProjectFormat.PYPROJECT, ProjectFormat.SCRIPT):
         indexes.sort(key=lambda it: it.name == DEFAULT_INDEX)
-    return tuple(indexes)
+    return _with_owners(settings, indexes)
+
+
+def _with_owners(settings: Settings, indexes: Iterable[RequestIndex]) -> tuple[RequestIndex, ...]:
+    """The indexes with the names that they own, and all other owners, for their packages only."""
+    owned: dict[str, tuple[str, ...]] = {}
+    for pattern, owner in settings.index_namespaces:
+        owned[owner] = (*owned.get(owner, ()), pattern)
+    selected = [replace(it, owns=owned.pop(it.name, ())) for it in indexes]
+    known = configured_indexes(settings) if owned else {}
+    for name, patterns in owned.items():
+        url = known[name].url if name in known else ""
+        selected.append(
+            RequestIndex(name, name, url, explicit=True, known=name in known, owns=patterns)
+        )
+    return tuple(selected)
 
 
 def called_indexes(settings: Settings, project: Project) -> dict[str, str]:

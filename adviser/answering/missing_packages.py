@@ -63,7 +63,7 @@ def lacks_of(
 def _lack(
     snapshot: Snapshot, request: ResolverRequest, name: str, answers: IndexAnswers
 ) -> MissingPackage | None:
-    sources = (request.index_of[name],) if name in request.index_of else request.indexes
+    sources = request.indexes_of(name)
     versions = _versions(snapshot, name)
     place = next((at for at, index in enumerate(sources) if index in versions), None)
     if place is None:
@@ -108,9 +108,7 @@ def lacks_releases_of_roots(stores: Stores, request: StackRequest) -> bool:
         return False
     rules = request.resolver_request({})
     names = {it.name for it in request.roots if it.url is None}
-    of_indexes = {
-        name for name in names if name not in rules.index_of or rules.index_of[name] in configured
-    }
+    of_indexes = {name for name in names if rules.only_index_of(name) in {None, *configured}}
     with stores.engine.connect() as connection:
         return are_partly_read(connection, names) or bool(without_releases(connection, of_indexes))
 

@@ -230,6 +230,11 @@ def _indexes(advice: Advice) -> Iterator[ReportNote]:
             "`--index` selects other indexes"
         )
         yield ReportNote(NoteCode.INDEX_UNKNOWN, NoteLevel.WARNING, message)
+    rules = advice.request.resolver_request({})
+    for name in sorted(advice.snapshot.revisions):
+        if (owner := rules.owner_of(name)) is not None:
+            text = f"{name}: the index {owner} owns this name, so no other index is used for it"
+            yield ReportNote(NoteCode.INDEX_OWNER, NoteLevel.INFO, text, name)
     for name, refused in advice.universe.refused.items():
         # If no index in use has the package, the conflict reports that.
         others = {it.message for it in refused if _is_elsewhere(it)}

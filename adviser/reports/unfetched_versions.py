@@ -84,7 +84,7 @@ def _unfetched(
     listed: ListedVersions,
 ) -> UnfetchedVersions | None:
     by_index = _versions_read(name, snapshot)
-    sources = (request.index_of[name],) if name in request.index_of else request.indexes
+    sources = request.indexes_of(name)
     index = next((it for it in sources if it in by_index), None)
     if index is None:
         return None  # the package is missing altogether; another note says so

@@ -276,8 +276,8 @@ def _index_of(
     Unusable versions count, too. Otherwise, a foreign package of the same name on another index
     could replace a package that does not fit this environment (dependency confusion).
     """
-    if name in request.index_of:
-        return request.index_of[name]
+    if (only := request.only_index_of(name)) is not None:
+        return only
     has = {it.index for it in candidates} | {it.index for it in excluded}
     return next((index for index in request.indexes if index in has), None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from fnmatch import fnmatchcase
 from time import monotonic
 
 from common.packages import DEFAULT_INDEX, Purl
@@ -33,6 +34,7 @@ class ResolverRequest:
     :param indexes: in search order. A package comes from the first index that has any version of
         it, as in uv; pip would take the best version of all indexes
     :param index_of: index by package, for packages that come from one index only
+    :param owners: patterns of package names, each with the only index that may have such packages
     :param refused: versions that a rule of the caller refuses, with the reason as text
     :param only_wheels: whether versions are left out that would have to be built
     :param inferred_bounds: whether bounds count that no package declares
@@ -52,9 +54,23 @@ class ResolverRequest:
     published_after: datetime | None = None
     indexes: tuple[str, ...] = (DEFAULT_INDEX,)
     index_of: Mapping[str, str] = field(default_factory=dict)
+    owners: tuple[tuple[str, str], ...] = ()
     refused: Mapping[Purl, str] = field(default_factory=dict)
     inferred_bounds: bool = False
     only_wheels: bool = False
+
+    def owner_of(self, name: str) -> str | None:
+        """The index that owns the name of a package."""
+        return next((it for pattern, it in self.owners if fnmatchcase(name, pattern)), None)
+
+    def only_index_of(self, name: str) -> str | None:
+        """The index that a package must come from: its owner, or the one that the project names."""
+        return self.owner_of(name) or self.index_of.get(name)
+
+    def indexes_of(self, name: str) -> tuple[str, ...]:
+        """The indexes that a package may come from, in search order."""
+        only = self.only_index_of(name)
+        return self.indexes if only is None else (only,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def asking(folder: Path, manifest: str) -> Path:
+    folder.mkdir(exist_ok=True)
     (folder / "requirements.in").write_text(manifest, encoding="utf-8")
     return folder
 
@@ -222,6 +223,37 @@ def test_indexes_are_asked_in_order_and_the_first_that_has_it_wins(
     assert done.returncode == 0, done.stderr
     assert versions(done.stdout) == {"app": "1.1", "lib": "2.0", "only": "1.0"}
     assert "/simple/app/" not in asked_for(other)
+
+
+def test_a_name_that_an_index_owns_is_taken_from_no_other(
+    stores: Stores, index: Index, other: Index, tmp_path: Path
+) -> None:
+    """Somebody has published our names on the first index."""
+    other.add_wheel("acmeapp", "1.0", metadata="Requires-Dist: AcmeCore\nRequires-Dist: lib\n")
+    other.add_wheel("acmecore", "1.0")
+    for name in ("acmeapp", "acmecore", "acmegone"):
+        index.add_wheel(name, "99.0")
+    project = asking(tmp_path / "ours", "acmeapp\n")
+    searching = ("--index", "pypi", "--index", "other", "--json")
+    fetch = ("advise", str(project), *WHERE, "--fetch")
+    confused = thoth(stores.settings, *fetch, *searching, **at(index, other=other))
+    assert versions(confused.stdout)["acmeapp"] == "99.0"
+    owned = {**at(index, other=other), "INDEX_NAMESPACES": "other=ACME*,lib-*"}
+    ours = {"acmeapp": "1.0", "acmecore": "1.0", "lib": "2.0"}
+    index.seen.clear()
+    for arguments in ((*fetch, *searching), (*fetch, "--index", "pypi", "--json")):
+        done = thoth(stores.settings, *arguments, **owned)
+        assert done.returncode == 0, done.stderr
+        assert versions(done.stdout) == ours
+    assert not any("acme" in path for path in asked_for(index))
+    assert "the index other owns this name" in done.stdout
+    # Both are in the store by now.
+    offline = ("advise", str(project), *WHERE, "--offline", *searching)
+    assert versions(thoth(stores.settings, *offline, **owned).stdout) == ours
+    gone = asking(tmp_path / "gone", "acmegone\n")
+    missing = thoth(stores.settings, "advise", str(gone), *WHERE, "--fetch", *searching, **owned)
+    assert missing.returncode == 1
+    assert "acmegone: other does not have it" in missing.stderr
 
 
 def test_a_package_that_names_its_index_is_never_asked_for_elsewhere(

@@ -32,7 +32,7 @@ from cli.project_files import (
     write_file,
 )
 from common.environments import host_environment
-from common.errors import InvalidArgument, InvalidFile
+from common.errors import InvalidArgument, InvalidFile, InvalidSettings
 from common.settings import Settings
 from graph.candidates import Dependency
 from tests.factories.asked import (
@@ -248,6 +248,22 @@ def test_the_default_index_comes_last_where_the_project_names_none_as_such(
     project = Project(indexes=(ProjectIndex("ours", "https://ours.example/simple"),))
     assert [it.name for it in asked_indexes(settings, project)] == ["ours", "pypi"]
     assert [it.name for it in asked_indexes(settings, Project())] == ["pypi"]
+
+
+def test_the_owner_of_a_name_is_an_index_of_every_request(settings: Settings) -> None:
+    owners = replace(settings, index_namespaces=(("acme-*", "ours"), ("lib", "gone")))
+    assert asked_indexes(owners, Project(), ["pypi"])[1:] == (
+        RequestIndex(
+            "ours", "ours", "https://ours.example/simple", explicit=True, owns=("acme-*",)
+        ),
+        RequestIndex("gone", "gone", "", explicit=True, known=False, owns=("lib",)),
+    )
+
+
+@pytest.mark.parametrize("text", ["ours", "ours=a b", "ours=a/b", "ours=a,other=b other=A"])
+def test_a_namespace_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSettings, match="INDEX_NAMESPACES"):
+        Settings.from_env({"INDEX_NAMESPACES": text})
 
 
 def test_files_are_read_of_the_folder_alone(tmp_path: Path) -> None:
