@@ -297,7 +297,7 @@ class _Scoring:
             # Most values are 0, and contribute nothing.
             scores[candidate.purl] = tuple(
                 [
-                    line.contribution(it) if (it := values[line.name]) else 0
+                    line.contribution(value) if (value := values[line.name]) else 0
                     for line in self._criteria
                 ]
             )
