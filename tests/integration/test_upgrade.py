@@ -159,7 +159,7 @@ def objections(statements: list[str]) -> Iterator[str]:
     created = {
         match[1]
         for it in plain
-        if (match := re.match(rf"CREATE TABLE {_TABLE}", it, re.IGNORECASE))
+        if (match := re.match(rf"CREATE (?:UNLOGGED )?TABLE {_TABLE}", it, re.IGNORECASE))
     }
     exempt = created | _SMALL_TABLES | {"alembic_version", "outbox"}
     locked = set()
