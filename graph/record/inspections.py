@@ -341,7 +341,9 @@ def browse_inspections(
         query = query.where(jobs.where(ObservationRow.hardware_digest == hardware).exists())
     if indicator is not None:
         named = select(IndicatorRow.indicator_id).where(IndicatorRow.name == indicator)
-        query = query.where(jobs.where(ObservationRow.indicator_id.in_(named)).exists())
+        # As values, so that PostgreSQL knows whether its jobs are many or few.
+        scripts = texts(connection.scalars(named))
+        query = query.where(jobs.where(ObservationRow.indicator_id == any_(scripts)).exists())
     if after is not None:
         position = tuple_(Document.ingested_at, Document.document_id)
         query = query.where(position < tuple_(*after))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from sqlalchemy import Connection, any_, func, or_, select
+from sqlalchemy import Connection, Integer, any_, cast, func, or_, select
 
 from graph.job_samples import JobSamples, MissingMeasurement, SeriesSettings
 from graph.record.observations import measured_rows, minor
@@ -83,31 +83,40 @@ def browse_series(
     """
     own = ObservationRow
     # Rows of a key agree in all that it is computed from, so that one of them stands for all:
-    # grouping by parameters and identities would sort wide rows.
-    counted = (
+    # grouping by parameters and identities, or sorting all rows, would take much longer.
+    parts = (
         select(
-            own.comparison_key,
+            own.comparison_key, own.unit, own.environment_digest, InspectionRow.stack_digest,
             func.min(own.observation_id).label("observation_id"),
-            func.array_agg(func.distinct(RuntimeEnvironmentRow.python_version)).label("pythons"),
             func.count().label("jobs"),
-            func.count(func.distinct(InspectionRow.stack_digest)).label("stacks"),
         )
         .join(InspectionRow, InspectionRow.document_id == own.document_id)
-        .join(
-            RuntimeEnvironmentRow, RuntimeEnvironmentRow.digest == own.environment_digest
-        )
         .where(*_MEASURED, *matching({own.hardware_digest: hardware}))
-        .group_by(own.comparison_key, own.unit)
-        .order_by(own.comparison_key)
-        .limit(limit)
+        .group_by(
+            own.comparison_key, own.unit, own.environment_digest, InspectionRow.stack_digest
+        )
     )  # fmt: skip
     if indicator is not None:
         named = select(IndicatorRow.indicator_id).where(IndicatorRow.name == indicator)
-        counted = counted.where(own.indicator_id.in_(named))
+        parts = parts.where(own.indicator_id.in_(named))
     if keys is not None:
-        counted = counted.where(own.comparison_key == any_(texts(keys)))
+        parts = parts.where(own.comparison_key == any_(texts(keys)))
     if after is not None:
-        counted = counted.where(own.comparison_key > after)
+        parts = parts.where(own.comparison_key > after)
+    part = parts.subquery().c
+    counted = (
+        select(
+            part.comparison_key,
+            func.min(part.observation_id).label("observation_id"),
+            func.array_agg(func.distinct(RuntimeEnvironmentRow.python_version)).label("pythons"),
+            cast(func.sum(part.jobs), Integer).label("jobs"),
+            func.count(func.distinct(part.stack_digest)).label("stacks"),
+        )
+        .join(RuntimeEnvironmentRow, RuntimeEnvironmentRow.digest == part.environment_digest)
+        .group_by(part.comparison_key, part.unit)
+        .order_by(part.comparison_key)
+        .limit(limit)
+    )
     groups = counted.subquery()
     query = (
         select(
