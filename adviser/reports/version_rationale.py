@@ -176,7 +176,10 @@ class VersionRationales:
         return Rationale(RationaleCode.SCORES_BETTER, text, newest.version, newest.purl)
 
     def _needs(self, newest: Candidate) -> Rationale | None:
-        for dependency in newest.requirements(self._extras[newest.name]):
+        requirements = newest.requirements(self._extras[newest.name])
+        # A direct requirement weighs more than others, so it is the more likely reason.
+        direct = self._universe.direct
+        for dependency in sorted(requirements, key=lambda it: it.name not in direct):
             version, text = self._versions.get(dependency.name), self._universe.asked(dependency)
             if version is None or not admits(text, version):
                 has = f"no {dependency.name}" if version is None else f"{dependency.name} {version}"

@@ -67,6 +67,16 @@ def test_what_a_newer_one_would_need_is_named() -> None:
     assert found.message == "3.0 requires core>=2, but the stack has core 1.1"
 
 
+def test_a_need_for_another_direct_requirement_is_named_first() -> None:
+    index: Index = {
+        "spark": {"4.3": {"requires": ["alpha"]}, "4.2": {"requires": ["alpha"]}},
+        "delta": {"4.4": {"requires": ["alpha<2", "spark<4.3"]}, "4.1": {}},
+        "alpha": {"2.0": {}, "1.0": {}},
+    }
+    found = rationale(advised(asked("spark\ndelta\n"), index), "delta")
+    assert found.message == "4.4 requires spark<4.3, but the stack has spark 4.3"
+
+
 def test_a_newer_one_that_cannot_run_here_is_named_with_the_reason() -> None:
     found = rationale(advised(asked("old\n")), "old")
     assert (found.place, found.newer) == (RationaleCode.NEWER_UNUSABLE, "2.0")
