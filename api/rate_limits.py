@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from flask import Flask, request
 from limits import RateLimitItem, parse_many
 from limits.errors import ConfigurationError
@@ -11,6 +13,7 @@ from limits.strategies import FixedWindowRateLimiter
 from api.authentication import OPEN, PAGE_TOKEN, token
 from api.client_addresses import is_loopback
 from api.errors import ApiError, ProblemType
+from api.remembered_keys import RememberedKeys
 from api.request_bodies import BoundedRequest
 from api.service import EXTENSION
 from api.shared_counts import SharedCounts
@@ -42,6 +45,7 @@ class RequestLimits:
         app.config["MAX_CONTENT_LENGTH"] = settings.body_limit_mb * _MIB
         self._rates = _rates(settings)
         self._limiter = FixedWindowRateLimiter(_storage(app, settings))
+        self._refused = RememberedKeys()
         self.guesses = TokenThrottle(self._limiter, self._rates)
 
     def bound(self) -> None:
@@ -60,8 +64,13 @@ class RequestLimits:
             return
         client = client_address() if shown is None else shown.token_id
         for rate in self._rates:
-            if not self._limiter.hit(rate, "asked", client):
+            key = rate.key_for("asked", client)
+            wait_s = math.ceil(self._refused.left_s(key))
+            if not wait_s and not self._limiter.hit(rate, "asked", client):
                 wait_s = wait_of(self._limiter, rate, "asked", client)
+                # Who goes on is refused without asking the storage, which may be PostgreSQL.
+                self._refused.add(key, wait_s)
+            if wait_s:
                 raise ApiError(
                     429, ProblemType.TOO_MANY_REQUESTS, f"more requests than {rate}",
                     headers={"Retry-After": str(wait_s)},

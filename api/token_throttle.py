@@ -6,9 +6,7 @@ Tokens that were valid recently stay accepted, because many people share an addr
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
-from threading import Lock
 
 from flask import request
 from limits import RateLimitItem
@@ -16,10 +14,10 @@ from limits.strategies import RateLimiter
 
 from api.client_addresses import neighbourhood
 from api.errors import ApiError, ProblemType
+from api.remembered_keys import RememberedKeys
 
-#: How long a valid token is remembered, s, and how many are.
+#: How long a valid token is remembered, s.
 _KNOWN_S = 3600.0
-_MOST = 4096
 
 
 class TokenThrottle:
@@ -31,15 +29,14 @@ class TokenThrottle:
     def __init__(self, limiter: RateLimiter, rates: Sequence[RateLimitItem]) -> None:
         self._limiter = limiter
         self._rates = rates
-        self._known: OrderedDict[str, float] = OrderedDict()
-        self._lock = Lock()
+        self._known = RememberedKeys()
 
     def check(self, digest: str) -> None:
         """Check whether the token of this request may be looked up.
 
         :raises ApiError: 429 after too many invalid tokens, unless this one was valid recently
         """
-        if self._is_known(digest):
+        if self._known.left_s(digest):
             return  # without asking the storage, which may be PostgreSQL
         for rate in self._rates:
             if not self._limiter.test(rate, "refused", client_address()):
@@ -57,15 +54,7 @@ class TokenThrottle:
 
     def accepted(self, digest: str) -> None:
         """Remember that a token is valid."""
-        with self._lock:
-            self._known[digest] = time.monotonic() + _KNOWN_S
-            self._known.move_to_end(digest)
-            if len(self._known) > _MOST:
-                self._known.popitem(last=False)
-
-    def _is_known(self, digest: str) -> bool:
-        with self._lock:
-            return self._known.get(digest, 0.0) > time.monotonic()
+        self._known.add(digest, _KNOWN_S)
 
 
 def client_address() -> str:

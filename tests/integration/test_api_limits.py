@@ -135,6 +135,16 @@ def test_processes_count_together(narrow: Settings) -> None:
             assert alone.get("/nowhere").status_code == 404
 
 
+def test_a_client_above_its_limit_costs_no_statement(narrow: Settings, stores: Stores) -> None:
+    with client_with(narrow) as client:
+        answers = [client.get("/nowhere") for _ in range(9)]
+    assert statuses(answers) == [404] * 3 + [429] * 6
+    waits = [int(it.headers["Retry-After"]) for it in answers[3:]]
+    assert waits == sorted(waits, reverse=True)
+    with stores.engine.connect() as connection:
+        assert connection.scalar(text("SELECT requests FROM request_counts")) == 4
+
+
 def test_each_process_counts_alone_while_postgresql_is_away(narrow: Settings) -> None:
     away = f"postgresql://thoth:word@127.0.0.1:{closed_port()}/thoth"
     with client_with(narrow, database_url=away) as client:
