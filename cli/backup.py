@@ -28,6 +28,7 @@ def backup(settings: Settings, file: Path, as_json: bool) -> int:
     """
     from graph.backup.creation import create_backup
     from graph.migrate import migrated_stores
+    from graph.record.source_successes import BACKUP, add_successes
 
     with (
         migrated_stores(settings, graph=False) as stores,
@@ -39,6 +40,9 @@ def backup(settings: Settings, file: Path, as_json: bool) -> int:
             file,
             lambda part, done, total: bars.update(_COPYING, done, total, description=part),
         )
+        if not manifest.missing_documents:
+            with stores.engine.begin() as connection:
+                add_successes(connection, BACKUP, ["backup"])
     size_bytes = file.stat().st_size
     rows = sum(part.rows for part in manifest.tables.values())
     documents, missing = manifest.documents.count, manifest.missing_documents

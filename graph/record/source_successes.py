@@ -17,6 +17,8 @@ INSPECTIONS, INDEX, ADVISORIES = "inspections", "index", "advisories"
 #: The record was compared with its documents, the graph with the record, and a night of the loop
 #: finished.
 RECORD, GRAPH, LOOP = "record", "graph", "loop"
+#: A complete backup was written.
+BACKUP = "backup"
 #: Time of a source that was never read completely.
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 

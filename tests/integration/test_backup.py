@@ -40,6 +40,7 @@ from graph.record.documents import (
     add_documents,
 )
 from graph.record.postgresql_helpers import AdvisoryLock, session_lock
+from graph.record.source_successes import source_successes
 from tests.effort import slow
 from tests.factories.inspections import inspection_files, specification_document, stack_jobs
 from tests.services.commands import run_here, thoth
@@ -49,8 +50,8 @@ from tests.services.jobs import run_jobs, upkeep
 from tests.services.served import Served, serving
 from tests.services.waiting import wait_until
 
-#: Changed by the verification that ends a restore.
-_VERIFIED = {"record_checks"}
+#: Changed by the end of a backup, and by the verification that ends a restore.
+_CHANGED = {"record_checks", "source_successes"}
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def contents(settings: Settings) -> dict[str, str]:
     engine = relational_engine(settings)
     try:
         with engine.connect() as connection:
-            names = stored_tables(connection).keys() - LEFT_OUT - _VERIFIED
+            names = stored_tables(connection).keys() - LEFT_OUT - _CHANGED
             query = "SELECT md5(coalesce(string_agg(row::text, '' ORDER BY row::text), '')) FROM"
             return {
                 name: connection.exec_driver_sql(f"{query} {name} AS row").scalar_one()
@@ -357,6 +358,10 @@ def test_secrets_stay_out_of_the_archive(settings: Settings, tmp_path: Path) -> 
     )
     path = tmp_path / "backup.tar"
     assert run_here(backup, secret, str(path)).exit_code == 0
+    engine = relational_engine(settings)
+    with engine.connect() as connection:
+        assert [it.kind for it in source_successes(connection)] == ["backup"]
+    engine.dispose()
     assert b"s3cret" not in path.read_bytes()
     shown = public_settings(secret)
     assert shown["PACKAGE_INDEXES"] == [["own", "https://index.example/simple"]]
@@ -406,6 +411,8 @@ def test_a_lost_body_does_not_prevent_a_backup(stores: Stores, tmp_path: Path) -
     done = run_here(backup, settings, str(tmp_path / "backup.tar"))
     assert done.exit_code == 6
     assert "1 document missing: `thoth record verify` names them" in done.stderr
+    with stores.engine.connect() as connection:
+        assert source_successes(connection) == []
 
 
 def test_a_backup_of_many_rows_takes_little_memory(stores: Stores, tmp_path: Path) -> None:
