@@ -18,6 +18,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 #: Stores a body, such as a page, with facts about it; returns whether the cache has it now.
@@ -52,10 +53,15 @@ class IndexHelper:
         if sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2:
             return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with warnings.catch_warnings():
-            # Python 3.12 warns of other threads; see above.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            process = os.fork()
+        try:
+            with warnings.catch_warnings():
+                # Python 3.12 warns of other threads; see above.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                process = os.fork()
+        except OSError:  # too many processes, or no memory
+            ours.close()
+            theirs.close()
+            return
         if process == 0:
             # Only the parent decides when this ends: it closes its end, or it has gone.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -126,9 +132,11 @@ def _write_all(file: int, body: bytes) -> None:
 
 def _close_all_but(file: int) -> None:
     """Close connections of the parent, which are not the fork's; keep the standard files."""
-    limit = os.sysconf("SC_OPEN_MAX")
-    os.closerange(3, file)
-    os.closerange(file + 1, limit)
+    # Only those that are open: the limit may be a billion.
+    for other in [int(it.name) for it in Path("/proc/self/fd").iterdir()]:
+        if other > 2 and other != file:
+            with suppress(OSError):  # the listing itself
+                os.close(other)
 
 
 def _serve(connection: socket.socket, store: Store) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import closing
@@ -126,6 +127,19 @@ def test_pages_are_read_although_the_other_process_dies(
         add_large(index, name)
     assert [len(it.listed) for it in pages(settings, ["parrot", "cheese", "spam"])] == [120] * 3
     assert "cheese" in parsed_here
+
+
+@pytest.mark.usefixtures("two_processors")
+def test_pages_are_read_although_no_other_process_can_be_started(
+    index: Index, settings: Settings, monkeypatch: pytest.MonkeyPatch, parsed_here: list[str]
+) -> None:
+    def refused() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "fork", refused)
+    add_large(index, "parrot")
+    assert len(pages(settings, ["parrot"])[0].listed) == 120
+    assert parsed_here == ["parrot"]
 
 
 @pytest.mark.usefixtures("two_processors")
