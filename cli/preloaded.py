@@ -130,7 +130,12 @@ class _Server:
         if peer_of(connection)[1] != os.getuid():
             connection.close()
             return
-        process = os.fork()
+        try:
+            process = os.fork()
+        except OSError:
+            # Too many processes, or no memory: the client runs its command itself.
+            connection.close()
+            return
         if process == 0:
             self._become(connection)
         self._clients[process] = connection
@@ -147,7 +152,7 @@ class _Server:
         self._poll.close()
         for other in self._clients.values():
             other.close()
-        status = 0
+        status = 1
         try:
             request, files = _request(connection)
             same = code_state() == self._code
@@ -161,7 +166,9 @@ class _Server:
             connection.sendall(REFUSED)
         except (OSError, ValueError, KeyError, TypeError, ProjectError):
             status = 1
-        os._exit(status)
+        finally:
+            # Whatever happened, a fork must not go on as the server and remove its socket.
+            os._exit(status)
 
     def _abandon(self, file: int) -> None:
         """End the command of a client that has gone, as if it had run in the client."""
@@ -243,11 +250,12 @@ def _is_like_this(request: dict[str, Any]) -> bool:
 
 
 def _limits(process: int) -> tuple[Any, ...]:
-    """Limits, priority and namespaces of a process, which its forks inherit."""
+    """Limits, priority, processors and namespaces of a process, which its forks inherit."""
     about = Path("/proc", str(process))
     spaces = [(about / "ns" / it).readlink() for it in ("mnt", "net", "pid", "user")]
     priority = os.getpriority(os.PRIO_PROCESS, process)
-    return (about / "limits").read_text("ascii"), priority, spaces
+    processors = os.sched_getaffinity(process)
+    return (about / "limits").read_text("ascii"), priority, processors, spaces
 
 
 def _loaded_with(environment: Any) -> dict[str, str]:

@@ -90,6 +90,8 @@ def _this_process() -> dict[str, Any]:
     mask = os.umask(0o077)
     os.umask(mask)
     streams = (sys.stdin, sys.stdout, sys.stderr)
+    if None in streams:
+        raise ValueError("a standard file is closed")
     return {
         "python": [sys.executable, sys.version, os.path.dirname(__file__)],  # noqa: PTH120 - as above
         "encodings": [(it.encoding, it.errors) for it in streams],
@@ -140,6 +142,8 @@ def peer_of(connection: socket.socket) -> tuple[int, int]:
 
 def start_preloaded() -> None:
     """Start the preloaded program if the embedded PostgreSQL of this process's home runs."""
+    if sys.platform != "linux":
+        return
     from common.errors import ProjectError
     from common.settings import Settings
     from graph.embedded.processes import spawn

@@ -185,6 +185,26 @@ def test_what_would_load_or_limit_a_command_otherwise_is_refused(preloaded: Prel
     assert limited.returncode == REFUSED
 
 
+@pytest.mark.usefixtures("program")
+def test_a_command_with_a_closed_file_or_fewer_processors_is_left_to_its_client(
+    preloaded: Preloaded,
+) -> None:
+    command = shlex.join(preloaded.command(*ADVISE))
+    closed = subprocess.run(
+        ["/bin/sh", "-c", f"{command} <&-"], env=preloaded.environment,
+        cwd=preloaded.project, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (closed.returncode, closed.stderr) == (REFUSED, "")
+    processors = os.sched_getaffinity(0)
+    if len(processors) > 1:
+        fewer = subprocess.run(
+            preloaded.command(*ADVISE), env=preloaded.environment, cwd=preloaded.project,
+            preexec_fn=lambda: os.sched_setaffinity(0, {min(processors)}),
+            capture_output=True, check=False,
+        )  # fmt: skip
+        assert fewer.returncode == REFUSED
+
+
 @contextmanager
 def hanging(preloaded: Preloaded) -> Iterator[subprocess.Popen[str]]:
     """A command that waits for an index that never answers."""
