@@ -38,6 +38,7 @@ from graph.record.waiting_requests import waiting_requests
 #: A store that does not answer within this time counts as down, s.
 PATIENCE_S = 2.0
 NO_ANSWER = "does not answer in time"
+DISK_FULL = "its disk is full"
 OTHER_STORE = "it is not the one of this record: see DOCUMENT_STORE_URL"
 #: Key of the probes in ``app.extensions``.
 _PROBES = "thoth-store-probes"
@@ -73,13 +74,20 @@ class StoreProbe:
             ended = self._answer is None or self._answer.done()
             if self._answer is None or (ended and time.monotonic() > self._until):
                 self._pool = self._pool or ThreadPoolExecutor(1, "store-probe")
-                self._answer = self._pool.submit(self._ask)
+                self._answer = self._pool.submit(self._asked)
                 self._until = time.monotonic() + self._kept_s
             answer = self._answer
         try:
             return answer.result(PATIENCE_S)
         except StillWaiting:
             return NO_ANSWER
+
+    def _asked(self) -> str | None:
+        try:
+            return self._ask()
+        except Exception:
+            _LOG.exception("store_probe_broke")
+            return "answers unexpectedly"
 
 
 def _graph_problem(service: ServiceStores) -> str | None:
@@ -94,9 +102,6 @@ def _graph_problem(service: ServiceStores) -> str | None:
     except ProjectError as error:
         _LOG.warning("graph_down", extra={"error": str(error)})
         return "does not answer"
-    except Exception:
-        _LOG.exception("graph_probe_broke")
-        return "answers unexpectedly"
     if not agrees:
         _LOG.error("graph_mismatch", extra={"error": str(GraphMismatch())})
         return "it was not projected from this record: run `thoth graph rebuild`"
@@ -112,7 +117,7 @@ def _documents_problem(service: ServiceStores) -> str | None:
         return OTHER_STORE
     except ProjectError as error:
         _LOG.warning("document_store_down", extra={"error": str(error)})
-        return NO_ANSWER
+        return "cannot be read or written"
     return None
 
 
@@ -129,7 +134,7 @@ def _space_problem(service: ServiceStores) -> str | None:
         if error.hint != FREE_SPACE:
             return None  # Told by another check.
         _LOG.error("record_disk_full", extra={"error": str(error)})
-        return "its disk is full"
+        return DISK_FULL
     return None
 
 
@@ -176,8 +181,8 @@ def readiness() -> tuple[int, dict[str, Any]]:
     if ready:
         graph |= _store_check(probes["graph"].problem())
         documents = _store_check(probes["documents"].problem())
-        if (full := probes["space"].problem()) is not None:
-            record |= {"status": "full", "problem": full}
+        if probes["space"].problem() == DISK_FULL:  # a slow answer says nothing about space
+            record |= {"status": "full", "problem": DISK_FULL}
     checks |= {"documents": documents, "disk": _disk()}
     ready = ready and "full" not in (record["status"], checks["disk"]["status"])
     ready = ready and documents.get("problem") != OTHER_STORE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -120,6 +121,27 @@ def test_a_store_without_the_documents_is_not_accepted_after_an_upgrade(
         # A comparison with another store would find every large document damaged.
         with pytest.raises(DocumentStoreMismatch):
             body_of(connection, empty, document_id)
+
+
+def test_slow_and_broken_probes_do_not_stand_for_a_full_disk(
+    settings: Settings, relational: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+
+    def broken(_service: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(health, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(health, "_space_problem", lambda _service: ended.wait() and None)
+    monkeypatch.setattr(health, "_documents_problem", broken)
+    try:
+        with client_of(settings) as client:
+            answer = client.get("/readyz")
+            assert answer.status_code == 200
+            checks = answer.get_json()["checks"]
+            assert (checks["postgresql"]["status"], checks["documents"]["status"]) == ("up", "down")
+    finally:
+        ended.set()
 
 
 @pytest.fixture
