@@ -95,6 +95,8 @@ class ServiceClient:
         return answer
 
     def _refusal(self, error: HTTPError) -> Exception:
+        if 300 <= error.code < 400:
+            return InvalidArgument("--service: it redirects; write the address that it leads to")
         if error.code in (401, 403):
             return InvalidSettings(f"{TOKEN}: the service refused it ({error.code})")
         if error.code >= 500 or error.code == 429:
@@ -103,6 +105,6 @@ class ServiceClient:
             return InvalidArgument("--service: the service is older than 0.2.0, or is not Thoth")
         try:
             detail = json.loads(error.read(1 << 16))["detail"]
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, OSError, HTTPException):
             detail = "without a reason"
         return InvalidArgument(f"the service refused the locks: {detail}")

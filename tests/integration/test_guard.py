@@ -6,16 +6,19 @@ import json
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
+from wsgiref.types import WSGIApplication
 
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import select
 from werkzeug.serving import make_server
+from werkzeug.utils import redirect
 
 from api.app import create_app
 from api.service import EXTENSION
@@ -187,16 +190,22 @@ def test_locks_that_are_the_same_are_no_harm(measured: Stores, locks: tuple[str,
     assert (done.returncode, done.stdout) == (0, "the locks are the same\n")
 
 
-@pytest.fixture
-def service_url(measured: Stores) -> Iterator[str]:
-    """The service on the same stores, over HTTP."""
-    app = create_app(replace(measured.settings, anonymous_scopes=(), rate_limit=None))
+@contextmanager
+def over_http(app: WSGIApplication) -> Iterator[str]:
     server = make_server("127.0.0.1", 0, app, threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     thread.join()
+
+
+@pytest.fixture
+def service_url(measured: Stores) -> Iterator[str]:
+    """The service on the same stores, over HTTP."""
+    app = create_app(replace(measured.settings, anonymous_scopes=(), rate_limit=None))
+    with over_http(app) as url:
+        yield url
     app.extensions[EXTENSION].close()
 
 
@@ -249,6 +258,9 @@ def test_a_service_that_cannot_be_asked_is_an_error_with_a_remedy(
         done = guard(measured, *locks, "--service", url, THOTH_TOKEN=secret)
         assert (done.returncode, message in done.stderr) == (code, True), done.stderr
         assert secret == "" or secret not in done.stdout + done.stderr
+    with over_http(redirect(service_url)) as url:
+        led_on = guard(measured, *locks, "--service", url, THOTH_TOKEN=other)
+    assert (led_on.returncode, "--service: it redirects" in led_on.stderr) == (2, True)
     both = guard(measured, *locks, "--service", service_url, "--fetch")
     assert both.returncode == 2
     assert "--service and --fetch" in both.stderr
