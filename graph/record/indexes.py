@@ -288,6 +288,8 @@ def answers_about(connection: Connection, name: str) -> tuple[IndexAnswer, ...]:
 
 #: Similarity of two names, from 0 to 1, from which one is suggested instead of the other.
 _SIMILARITY = 0.75
+#: Names that get a suggestion; each is compared with all known names of similar length.
+_SUGGESTIONS = 5
 #: Stored kinds of events.
 KINDS = (
     "new_release", "removed", "yanked", "unyanked", "new_files", "changed_requirements",
@@ -348,14 +350,14 @@ def with_suggestions(
 ) -> dict[str, str]:
     """Reasons by package, with the most similar known name for names that no index has.
 
-    Only names of which an index gave a page are suggested.
+    Only names of which an index gave a page are suggested, and only for the first few names.
 
     :param unknown: the names that no index has
     """
     from difflib import get_close_matches
 
     row, suggested = IndexProject, dict(reasons)
-    for name in reasons.keys() & unknown:
+    for name in sorted(reasons.keys() & unknown)[:_SUGGESTIONS]:
         similar_length = func.length(row.name).between(len(name) - 2, len(name) + 2)
         query = select(row.name).where(row.state == "known", similar_length).distinct()
         known = sorted(connection.scalars(query))
