@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -43,26 +43,30 @@ def chains_to(
     >>> chains_to("lib", ["app"], edges)[0].requirements
     ('web', 'lib<2')
     """
-    chains = (_chain(start, target, edges) for start in starts)
-    return [chain for chain in chains if chain is not None]
+    following = _following(target, edges)
+    chains = []
+    for start in starts:
+        releases = [start]
+        while (release := following.get(releases[-1])) is not None:
+            releases.append(release)
+        if releases[-1] == target:
+            texts = [edges[source][end] for source, end in itertools.pairwise(releases)]
+            chains.append(RequirementChain(tuple(releases), tuple(texts)))
+    return chains
 
 
-def _chain(
-    start: str, target: str, edges: Mapping[str, Mapping[str, str]]
-) -> RequirementChain | None:
-    came_from: dict[str, str | None] = {start: None}
-    waiting = deque([start])
-    while waiting and target not in came_from:
+def _following(target: str, edges: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """The next release of a shortest chain to ``target``, by release; one walk for all starts."""
+    requiring = defaultdict(list)
+    for source, targets in edges.items():
+        for required in targets:
+            requiring[required].append(source)
+    following: dict[str, str] = {}
+    waiting = deque([target])
+    while waiting:
         release = waiting.popleft()
-        for required in edges.get(release, {}):
-            if required not in came_from:
-                came_from[required] = release
-                waiting.append(required)
-    if target not in came_from:
-        return None
-    releases = [target]
-    while (before := came_from[releases[-1]]) is not None:
-        releases.append(before)
-    releases.reverse()
-    texts = [edges[source][end] for source, end in itertools.pairwise(releases)]
-    return RequirementChain(tuple(releases), tuple(texts))
+        for source in requiring[release]:
+            if source != target and source not in following:
+                following[source] = release
+                waiting.append(source)
+    return following
