@@ -23,10 +23,14 @@ from graph.record.tokens import Scope
 class SourceKindSchema(Schema):
     """How current one kind of knowledge is."""
 
-    kind = text("What is read.", "index")
+    kind = text(
+        "What is read (`index`, `inspections`, `advisories`), verified (`record`, `graph`),"
+        " finished (a night of the `loop`) or written (a complete `backup`).",
+        "index",
+    )
     sources = count("Number of its sources.", 1)
     read_at = moment(
-        "When the source that is longest ago was last read completely; null if one never was.",
+        "Time of the last success; of several sources, the oldest. Null if one never succeeded.",
         null=True,
     )
 

@@ -17,7 +17,7 @@ from api.pages.loop import STEP_LABELS
 from api.pages.site import POLICY
 from common.settings import Settings
 from graph.engine import Stores
-from graph.record.source_successes import INDEX, INSPECTIONS, add_successes, set_sources
+from graph.record.source_successes import BACKUP, INDEX, INSPECTIONS, add_successes, set_sources
 from graph.record.tokens import Scope, create_token, revoke_token
 from graph.tables import PageSessionRow, TokenRow
 from loop.night import STEPS
@@ -173,11 +173,13 @@ def test_the_age_of_a_kind_is_that_of_its_oldest_source(stores: Stores, empty: F
         set_sources(connection, INSPECTIONS, ["/secret/folder", "/other"])
         add_successes(connection, INSPECTIONS, ["/other"])
         add_successes(connection, INDEX, ["pypi"])
+        add_successes(connection, BACKUP, ["backup"])
     sources = {it["kind"]: it for it in empty.get("/api/v2/status").get_json()["sources"]}
     assert sources["inspections"] == {"kind": "inspections", "sources": 2, "read_at": None}
     assert sources["index"]["read_at"] is not None
     content = _page(empty, "/")
-    assert "Package indexes" in content
+    assert "<dt>Package indexes</dt><dd>read completely " in content
+    assert "<dt>Last complete backup</dt><dd>20" in content
     assert "secret" not in content
 
 
