@@ -43,7 +43,9 @@ def read_project(path: Path) -> Project:
     def path_exists(path: str, file: str) -> bool:
         # Installers resolve paths from the current folder, or from the folder of the file.
         folders = (folder / file).parent, folder, Path.cwd()
-        return any((it / Path(path).expanduser()).exists() for it in folders)
+        # pathlib raises errors for unknown users and for names that are too long.
+        local = os.path.expanduser(path)  # noqa: PTH111
+        return any(os.path.exists(it / local) for it in folders)  # noqa: PTH110
 
     project = parse_project(_with_included(folder, files), name, path_exists=path_exists)
     return _with_unread_locks(project, folder)

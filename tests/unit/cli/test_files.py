@@ -83,6 +83,8 @@ def test_a_file_that_cannot_be_written_is_named_as_given() -> None:
     [
         ("requirements.txt", "a>1\n-e ./missing\n", "requirements.txt:2"),
         ("requirements.txt", "-e ./missing[extra]\na>1\n", "requirements.txt:1"),
+        ("requirements.txt", "-e ~nobody-is-called-this/b\n", "requirements.txt:1"),
+        ("requirements.txt", f"-e ./{'a' * 5000}\n", "requirements.txt:1"),
         ("requirements.txt", "a>1\n./missing.whl ; os_name == 'posix'\n", "requirements.txt:2"),
         ("requirements.txt", "a>1\n-e b @ file:///missing/b\n", "requirements.txt:2"),
         ("requirements.txt", "a>1\nb @ file:///missing/b.whl\n", "requirements.txt:2"),
