@@ -13,6 +13,7 @@ import click
 
 from adviser.bisect.documents import search_document
 from common.errors import ProjectError
+from common.redaction import scrubbed, without_secrets
 from common.terminal import printable
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class BisectRecorder:
         if self._stores is None or state.state != SearchState.RUNNING:
             return
         text = error.message if isinstance(error, click.ClickException) else str(error)
-        reason = printable(text)[:_MOST_CHARACTERS] or None
+        reason = _public(text) or None
         self._write(replace(state, state=SearchState.INTERRUPTED.value, reason=reason))
 
     def _write(self, bisect: Bisect) -> None:
@@ -117,9 +118,13 @@ class BisectRecorder:
 
 
 def _storable(document: dict[str, Any]) -> dict[str, Any]:
-    """Texts of builds may be long, and hold characters that PostgreSQL refuses."""
-    skipped = [
-        {**it, "reason": printable(it["reason"], keep="\n")[:_MOST_CHARACTERS]}
-        for it in document["skipped"]
-    ]
+    skipped = [{**it, "reason": _public(it["reason"], keep="\n")} for it in document["skipped"]]
     return {**document, "skipped": skipped}
+
+
+def _public(text: str, *, keep: str = "") -> str:
+    """A text of a build for everyone who may read searches.
+
+    It may be long, have the password of an index, and hold characters that PostgreSQL refuses.
+    """
+    return scrubbed(without_secrets(printable(text, keep=keep)))[:_MOST_CHARACTERS]
