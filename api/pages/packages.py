@@ -31,12 +31,12 @@ def package(name: str) -> Response:
     versions = read(f"/api/v2/packages/{name}/versions", limit=50, after=request.args.get("after"))
     changes = read("/api/v2/changes", package=name, limit=20)
     groups = read("/api/v2/comparison-groups", package=name)
-    harms = read("/api/v2/vulnerabilities", package=name, withdrawn="false", limit=20)
+    vulnerabilities = read("/api/v2/vulnerabilities", package=name, withdrawn="false", limit=20)
     return render(
-        "package.html", known, versions, changes, groups, harms, package=known.body,
+        "package.html", known, versions, changes, groups, vulnerabilities, package=known.body,
         versions=versions["items"], following=next_page(versions), changes=changes["items"],
         groups=group_views(groups["items"]), effects=_effects(groups["items"], known["name"]),
-        vulnerabilities=harms["items"], more_vulnerabilities=harms["next"],
+        vulnerabilities=vulnerabilities["items"], more_vulnerabilities=vulnerabilities["next"],
     )  # fmt: skip
 
 
@@ -60,9 +60,9 @@ def version(name: str, version: str) -> Response:
     """One release of a package."""
     address = f"/api/v2/packages/{name}/versions/{version}"
     release = read(address)
-    harms = read(f"{address}/vulnerabilities")
+    vulnerabilities = read(f"{address}/vulnerabilities")
     files = read_if_any(f"{address}/files")
     return render(
-        "version.html", *filter(None, (release, harms, files)), release=release.body,
-        vulnerabilities=harms["items"], files=files["items"] if files else [],
+        "version.html", *filter(None, (release, vulnerabilities, files)), release=release.body,
+        vulnerabilities=vulnerabilities["items"], files=files["items"] if files else [],
     )  # fmt: skip

@@ -40,7 +40,7 @@ WRITERS, ADVISERS = 2, 2
 def delivery(number: int) -> ReleaseDelivery:
     """What an index said at one moment: the number is in three places of the release."""
     name = PACKAGES[number % len(PACKAGES)]
-    told = release(
+    delivered = release(
         name,
         "1.0",
         [f"required>={number}"],
@@ -48,7 +48,7 @@ def delivery(number: int) -> ReleaseDelivery:
         yanked_reason=f"operation {number}",
         license=f"license {number}",
     )
-    return ReleaseDelivery(told, "memory://", FIRST + timedelta(seconds=number))
+    return ReleaseDelivery(delivered, "memory://", FIRST + timedelta(seconds=number))
 
 
 def in_threads(*works: Callable[[], None]) -> None:

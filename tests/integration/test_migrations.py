@@ -285,6 +285,6 @@ def test_postgresql_is_migrated_without_the_graph(empty: Stores) -> None:
     assert "the graph is not migrated: run `thoth migrate` again" in done.stderr
     with empty.engine.connect() as connection:
         assert not migrate.relational_state(connection).pending
-    told = thoth(empty.settings, "migrate").stdout
-    assert "PostgreSQL: nothing to do" in told
-    assert "the graph: applied 0001" in told
+    output = thoth(empty.settings, "migrate").stdout
+    assert "PostgreSQL: nothing to do" in output
+    assert "the graph: applied 0001" in output
