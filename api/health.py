@@ -68,17 +68,23 @@ class StoreProbe:
         self._answer: Future[str | None] | None = None
         self._until = 0.0
 
-    def problem(self) -> str | None:
-        """Return what is wrong with the store, without its URL; ``None`` if it works."""
+    def start(self) -> Future[str | None]:
+        """Start a probe unless one is running or the last answer is still good."""
         with self._lock:
             ended = self._answer is None or self._answer.done()
             if self._answer is None or (ended and time.monotonic() > self._until):
                 self._pool = self._pool or ThreadPoolExecutor(1, "store-probe")
                 self._answer = self._pool.submit(self._asked)
                 self._until = time.monotonic() + self._kept_s
-            answer = self._answer
+            return self._answer
+
+    def problem(self, until: float) -> str | None:
+        """Return what is wrong with the store, without its URL; ``None`` if it works.
+
+        :param until: time of the monotonic clock at which no answer counts as a problem, s
+        """
         try:
-            return answer.result(PATIENCE_S)
+            return self.start().result(max(0.0, until - time.monotonic()))
         except StillWaiting:
             return NO_ANSWER
 
@@ -179,9 +185,13 @@ def readiness() -> tuple[int, dict[str, Any]]:
     record, graph = checks["postgresql"], checks["graph"]
     documents: dict[str, Any] = {"status": "unknown"}
     if ready:
-        graph |= _store_check(probes["graph"].problem())
-        documents = _store_check(probes["documents"].problem())
-        if probes["space"].problem() == DISK_FULL:  # a slow answer says nothing about space
+        for probe in probes.values():
+            probe.start()
+        until = time.monotonic() + PATIENCE_S
+        graph |= _store_check(probes["graph"].problem(until))
+        documents = _store_check(probes["documents"].problem(until))
+        # A slow answer says nothing about space.
+        if probes["space"].problem(until) == DISK_FULL:
             record |= {"status": "full", "problem": DISK_FULL}
     checks |= {"documents": documents, "disk": _disk()}
     ready = ready and "full" not in (record["status"], checks["disk"]["status"])

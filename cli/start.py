@@ -40,7 +40,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     wanted = bool(arguments) and arguments[0] in PRELOADED and _HERE.isdisjoint(arguments)
     if wanted and sys.platform == "linux":
-        status = _run_elsewhere()
+        status = _run_in_preloaded_program()
         if status is not None:
             sys.exit(status)
     from cli.main import main as run_here
@@ -66,7 +66,7 @@ def _home() -> str:
     return user_data_dir("thoth")
 
 
-def _run_elsewhere() -> int | None:
+def _run_in_preloaded_program() -> int | None:
     """Exit status of the command; ``None`` if it did not start in the preloaded program."""
     with socket.socket(socket.AF_UNIX) as connection:
         try:
@@ -119,7 +119,8 @@ def _wait(connection: socket.socket, process: int) -> int:
     status = int.from_bytes(answer, "big", signed=True)
     if status < 0:
         # It ended by a signal, and so does this process.
-        signal.signal(-status, signal.SIG_DFL) if -status != signal.SIGKILL else None
+        if -status != signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     return status
 

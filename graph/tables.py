@@ -1270,6 +1270,12 @@ class EventRow(Base):
     __tablename__ = "events"
     __table_args__ = (
         Index("ix_events_unnoticed", "event_id", postgresql_where=text("noticed_at IS NULL")),
+        Index(
+            "ix_events_problems",
+            "subject",
+            "event_id",
+            postgresql_where=text("kind IN ('night.failed', 'disk.full', 'problem.solved')"),
+        ),
     )
 
     event_id: ColumnElement[int] = column(BigInteger, Identity(), primary_key=True)

@@ -21,7 +21,8 @@ _UNSOLVED = text(
     SELECT data FROM (
         SELECT kind, data FROM events
         WHERE subject = :subject
-            AND (kind = :kind OR (kind = 'problem.solved' AND data->>'problem' = :kind))
+            AND kind IN ('night.failed', 'disk.full', 'problem.solved')
+            AND (kind = :kind OR data->>'problem' = :kind)
         ORDER BY event_id DESC LIMIT 1
     ) AS latest
     WHERE kind = :kind

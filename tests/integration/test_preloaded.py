@@ -32,7 +32,7 @@ from tests.services.waiting import wait_until
 ONLY_THERE = """
 import sys
 from cli import start
-status = start._run_elsewhere()
+status = start._run_in_preloaded_program()
 assert "click" not in sys.modules
 sys.exit(99 if status is None else status)
 """

@@ -1,0 +1,24 @@
+"""the last event of a problem by its subject"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = '0030'
+down_revision = '0029'
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_index(
+        'ix_events_problems',
+        'events',
+        ['subject', 'event_id'],
+        postgresql_where=sa.text("kind IN ('night.failed', 'disk.full', 'problem.solved')"),
+    )
+
+
+def downgrade() -> None:
+    op.drop_index('ix_events_problems', table_name='events')
