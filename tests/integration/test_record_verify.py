@@ -101,7 +101,7 @@ ELSEWHERE = {
     AdvisoryRow: {"document_id", "vulnerability_id"},
     ArtifactRow: {"document_id"},
     NativeEnvironmentRow: {"document_id"},
-    PackageVersionRow: {"state"},
+    PackageVersionRow: {"state", "ranks"},
     ReleaseFileRow: {"rank"},
     AdviceRow: {it.name for it in table_of(AdviceRow).c if it.name.endswith("document_id")},
 }
@@ -451,7 +451,7 @@ def test_a_damaged_body_in_the_document_store_is_named_and_delivering_it_again_m
     store = tmp_path / "store"
     stores = replace(record, settings=replace(record.settings, document_store_url=store.as_uri()))
     document_id = large(stores, tmp_path / "in")
-    (path,) = (it for it in store.rglob("*") if it.is_file())
+    (path,) = (it for it in store.rglob("*") if it.is_file() and it.parent.name != "records")
     whole = path.read_bytes()
     for damaged in (whole[:-1], whole[:100] + b"x" + whole[101:], b"", None):
         path.unlink()

@@ -171,8 +171,12 @@ def test_a_breach_that_the_watch_sees_ends_the_job(tmp_path: Path) -> None:
             self.looks += 1
             return JobEnd.MEMORY_LIMIT if self.looks > 2 else None
 
+        def usage(self) -> dict[str, float | int]:
+            return {"ru_utime": 1.5}
+
     finished = shell("sleep 60", tmp_path, watch=Strict)
     assert (finished.exit_code, finished.ended) == (-signal.SIGKILL, JobEnd.MEMORY_LIMIT)
+    assert finished.usage == {"ru_utime": 1.5}
 
 
 def test_a_job_is_pinned_and_the_runner_is_not(tmp_path: Path) -> None:
