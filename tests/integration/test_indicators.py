@@ -66,7 +66,7 @@ FLAGS = {
     "batch-latency": ("batch-latency", "--batch", "4", "--image-size", "16", "--reps", "9"),
     "batch-sweep": ("batch-sweep", "--most", "4", "--image-size", "16"),
     "frame-latency": ("frame-latency", "--image-size", "16", "--frames", "10", "--reps", "9"),
-    "vips": ("vips", "--images", "5", "--reps", "2"),
+    "vips": ("vips", "--images", "50", "--reps", "2"),
     "time-to-accuracy": ("time-to-accuracy", "--reps", "1"),
     "automl": ("automl", "--reps", "1"),
     "loadgen": (

@@ -27,6 +27,7 @@ from cli.cypher import cypher
 from common.errors import QueryRefused
 from common.settings import Settings
 from graph.analyst_queries import open_reader, run_query
+from graph.checkpoints import named_batch
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import graph_database, graph_driver, relational_engine
 from graph.migrate import migrate_graph, migrate_relational
@@ -122,7 +123,8 @@ def large(request: pytest.FixtureRequest, home: Settings) -> Iterator[LargeGraph
         if is_shared:
             empty(session)
         migrate_graph(writer, graph_database(settings))
-        project(record, session)
+        with named_batch(record, session, rebuild=True):
+            project(record, session)
         with open_reader(settings) as reader:
             yield LargeGraph(settings, record, reader)
         if is_shared:
