@@ -171,8 +171,10 @@ class StackPathResource(MethodView):
                 raise not_found("package of this stack", name)
         builder, chains = _PathBuilder(), []
         labels = {purl: f"{it.name} {it.version}" for purl, it in releases.items()}
+        ways = _ways(starts, list(releases), requirements)
         for known in vulnerabilities:
-            for chain in _chains(known.purl, starts, list(releases), requirements):
+            by_way = (chains_to(known.purl, begin, edges) for begin, edges in ways)
+            for chain in next(filter(None, by_way), []):
                 for purl in chain.releases:
                     builder.add("release", purl, labels[purl])
                 for place, label in enumerate(chain.requirements):
@@ -197,20 +199,18 @@ def _stack_labels(connection: Connection, jobs: Iterable[record.SupportingJob]) 
     return labels
 
 
-def _chains(
-    target: str, starts: list[str] | None, releases: list[str],
-    requirements: list[record.StackRequirement],
-) -> list[Any]:  # fmt: skip
-    """Chains without extras or, if there are none, with them."""
+def _ways(
+    starts: list[str] | None, releases: list[str], requirements: list[record.StackRequirement]
+) -> list[tuple[list[str], dict[str, dict[str, str]]]]:
+    """Starts and requirement texts: without requirements that only extras need, then with them."""
+    ways = []
     for with_extras in (False, True):
         edges: dict[str, dict[str, str]] = {}
         for needed in requirements:
             if with_extras or not needed.optional:
                 edges.setdefault(needed.source, {}).setdefault(needed.target, needed.raw)
-        chains = chains_to(target, starts or starting_releases(releases, edges), edges)
-        if chains:
-            return chains
-    return []
+        ways.append((starts or starting_releases(releases, edges), edges))
+    return ways
 
 
 class _PathBuilder:
