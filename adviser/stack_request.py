@@ -81,6 +81,21 @@ def check_python(project: Project, markers: Mapping[str, str]) -> None:
         )
 
 
+def check_paths(project: Project, markers: Mapping[str, str]) -> None:
+    """Check that the local paths exist that every installation in the environment needs.
+
+    :raises InvalidFile: naming the first one that does not
+    """
+    for missing in project.missing_paths:
+        if missing.is_needed(markers):
+            refuse(
+                Reason.INCLUDE_MISSING,
+                missing.message,
+                missing.origin,
+                "correct the path, or remove the requirement",
+            )
+
+
 def _named(
     project: Project, kind: str, known: Mapping[str, tuple[ProjectRequirement, ...]], name: str
 ) -> tuple[ProjectRequirement, ...]:

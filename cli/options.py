@@ -223,7 +223,7 @@ def advice_request_of(
     from adviser.answering.index_selection import asked_indexes
     from adviser.request_values import parse_bounds, parse_overrides
     from adviser.scoring.criteria import RecommendationType
-    from adviser.stack_request import RequestOptions, StackRequest
+    from adviser.stack_request import RequestOptions, StackRequest, check_paths
     from cli.project_files import read_project
 
     if options["build"] and (options["only_wheels"] or options["fetch"] is False):
@@ -251,6 +251,9 @@ def advice_request_of(
         memory_bytes=options["memory_limit"] * 2**20,
     )
     target = requested_environment(project, options)
+    check_paths(project, target.markers)
+    for missing in project.missing_paths:
+        click.echo(printable(f"warning: {missing.origin}: {missing.message}"), err=True)
     request = StackRequest(project, target, RecommendationType(options["kind"]), parsed)
     # Checked before a store is opened.
     if not request.roots:

@@ -102,7 +102,8 @@ def require_pins(lock: ProjectLock) -> ProjectLock:
 def lock_of(name: str, files: Mapping[str, bytes], context: ParseContext) -> ProjectLock:
     """Read a lock as part of a project."""
     before = len(context.elsewhere)
-    lock = _lock_of(name, files, context)
+    with context.optional():
+        lock = _lock_of(name, files, context)
     return replace(lock, elsewhere=tuple(context.elsewhere[before:]))
 
 

@@ -50,7 +50,7 @@ def parse_project(
     :param files: content by path within the project's folder, with ``/``; nothing else is read
     :param name: file to use as the manifest
     :param manifest_hashes: hashes of the Pipfile before credentials were removed from it
-    :param path_exists: refuses a project that requires a local path for which it is false
+    :param path_exists: local paths for which it is false are the project's ``missing_paths``
     :raises InvalidFile: with file, field and remedy
     """
     check_sizes(files)
@@ -62,7 +62,11 @@ def parse_project(
         # Files beside a script belong to another project.
         project = _with_constraints(_with_lock(project, files, context), files, context)
     _warn_of_duplicates(project, context)
-    return replace(project, warnings=tuple(context.warnings))
+    return replace(
+        project,
+        warnings=tuple(context.warnings),
+        missing_paths=tuple(dict.fromkeys(context.missing_paths)),
+    )
 
 
 def missing_includes(files: Mapping[str, bytes], known: Collection[str] = ()) -> frozenset[str]:
@@ -151,7 +155,8 @@ def _project_of_requirements(
     for other in DEVELOPMENT_FILES:
         # Only the first is read: a .txt file beside an .in file is its lock.
         if other in files and other != name:
-            dev = read_requirements(other, files, context)
+            with context.optional():
+                dev = read_requirements(other, files, context)
             break
     return Project(
         requirements=tuple(listed.requirements),

@@ -25,7 +25,11 @@ from adviser.projects.project import (
     ProjectRequirement,
     WarningCode,
 )
-from adviser.projects.requirement_parsing import ParseContext, parse_project_requirement
+from adviser.projects.requirement_parsing import (
+    ParseContext,
+    parse_marker,
+    parse_project_requirement,
+)
 from common.formats.file_fields import (
     flag_in,
     inside,
@@ -37,7 +41,7 @@ from common.formats.file_fields import (
     texts_in,
     wrong_type,
 )
-from common.formats.requirements_files import SOURCE_KEYS, local_path
+from common.formats.requirements_files import SOURCE_KEYS, SourceKind, is_remote, local_path
 from common.packages import DEFAULT_INDEX, public_index_url
 from common.reasons import Reason
 
@@ -53,6 +57,9 @@ _MARKERS = (
     "python_full_version", "python_version", "sys_platform",
 )  # fmt: skip
 _KNOWN = {"version", "extras", "markers", "index", *_MARKERS, *SOURCE_KEYS}
+#: Keys that name a source other than an index, in the order in which pipenv looks for them.
+_SOURCES = [it for it in SOURCE_KEYS if it != "editable"]
+_REPOSITORY = re.compile(r"(?P<tool>git|hg|svn|bzr)\+")
 _BEGINS_WITH_OPERATOR = re.compile(r"\s*(?:[<>=!~]=?=?|\*\s*$|$)")
 
 
@@ -70,11 +77,10 @@ def read_pipfile(manifest: Mapping[str, Any], name: str, context: ParseContext) 
     prereleases = _allowed_prereleases(manifest, name) | _allowed_prereleases(
         pipenv, f"{name}:pipenv"
     )
-    sections = {
-        key: _section(manifest, key, name, indexes, prereleases, context)
-        for key in manifest
-        if key not in _OTHER_TABLES
-    }
+    sections = {}
+    for key in (it for it in manifest if it not in _OTHER_TABLES):
+        with context.optional(key != _DEFAULT):
+            sections[key] = _section(manifest, key, name, indexes, prereleases, context)
     requires = table_in(manifest, "requires", name)
     python = [text_in(requires, it, f"{name}:requires") for it in _PYTHONS]
     return Project(
@@ -265,15 +271,13 @@ def _entry(
     package: str, entry: Any, at: str, indexes: tuple[ProjectIndex, ...], context: ParseContext
 ) -> ProjectRequirement | None:
     if isinstance(entry, str):
-        entry = {"version": entry}
+        repository = _REPOSITORY.match(entry)
+        entry = {repository["tool"] if repository else "version": entry}
     if not isinstance(entry, Mapping):
         wrong_type(entry, "a version or a table", at)
-    for key, kind in SOURCE_KEYS.items():
-        if value := entry.get(key):
-            path = entry.get("path") or local_path(str(entry.get("file", "")))
-            what = package if value is True else str(value)
-            context.leave_out(WarningCode(kind), what, at, path=path and str(path))
-            return None
+    if (source := next((it for it in _SOURCES if entry.get(it)), None)) is not None:
+        _leave_out(package, entry, source, at, context)
+        return None
     for key in entry.keys() - _KNOWN:
         context.warn(
             WarningCode.OPTION_IGNORED, f"{shown(key)} has no effect on advice", inside(at, key)
@@ -292,6 +296,26 @@ def _entry(
     if requirement is None:
         return None
     return replace(requirement, index=_index(entry, at, indexes, context))
+
+
+def _leave_out(
+    package: str, entry: Mapping[str, Any], source: str, at: str, context: ParseContext
+) -> None:
+    target = str(entry[source])
+    path = local_path(target) if source in ("path", "file") else None
+    kind = SOURCE_KEYS[source]
+    if entry.get("editable"):
+        kind = SourceKind.EDITABLE
+    elif source in ("path", "file"):
+        kind = SourceKind.ADDRESS if is_remote(target) else SourceKind.LOCAL_PATH
+    marker = _marker(entry, at)
+    context.leave_out(
+        WarningCode(kind),
+        f"{package} @ {target}",
+        at,
+        path=path,
+        marker=parse_marker(marker, at) if marker else None,
+    )
 
 
 def _pep508(package: str, version: str, extras: list[str], marker: str) -> str:

@@ -15,7 +15,11 @@ from packaging.version import InvalidVersion, Version
 
 from adviser.projects.indexes import index_named, required_url
 from adviser.projects.project import ProjectIndex, ProjectRequirement, WarningCode
-from adviser.projects.requirement_parsing import ParseContext, parse_project_requirement
+from adviser.projects.requirement_parsing import (
+    ParseContext,
+    parse_marker,
+    parse_project_requirement,
+)
 from common.errors import InvalidFile
 from common.formats.file_fields import (
     flag_in,
@@ -98,6 +102,8 @@ def read_poetry(content: Mapping[str, Any], name: str, context: ParseContext) ->
         (canonicalize_name(package), text_in(entry, "source", here))
         for package, entry, here in _entries(main, main_at)
     ]
+    with context.optional():
+        groups = _groups(table, at, context)
     return PoetryTable(
         requirements=tuple(needed),
         extras={
@@ -108,7 +114,7 @@ def read_poetry(content: Mapping[str, Any], name: str, context: ParseContext) ->
             )
             for key in extras
         },
-        groups=_groups(table, at, context),
+        groups=groups,
         indexes=_indexes(table, at, context),
         index_of={package: index for package, index in sources if index is not None},
         requires_python=None if in_project else _python(main, main_at, context),
@@ -158,7 +164,11 @@ def _requirement(
             context.count(at)
             local = key in ("path", "file")
             path = str(entry[key]) if local else None
-            context.leave_out(code, f"{package} @ {entry[key]}", at, local=local, path=path)
+            text = _marker(entry, at)
+            marker = parse_marker(text, at) if text else None
+            with context.optional(flag_in(entry, "optional", at)):
+                what = f"{package} @ {entry[key]}"
+                context.leave_out(code, what, at, local=local, path=path, marker=marker)
             return None
     version = text_in(entry, "version", at) or "*"
     extras = ",".join(texts_in(entry, "extras", at))

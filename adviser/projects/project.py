@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from common.formats.file_fields import shown
 from common.formats.locks import LockEntry, marker_holds
 from graph.candidates import Dependency
 
@@ -142,6 +143,31 @@ class NonIndexPackage:
 
 
 @dataclass(frozen=True, slots=True)
+class MissingPath:
+    """A requirement by a local path that does not exist.
+
+    :param what: the requirement, without secrets
+    :param marker: canonical text (PEP 508), ``None`` for everywhere
+    :param optional: whether only an extra, a group, development or a constraint names it
+    """
+
+    what: str
+    path: str
+    marker: str | None
+    optional: bool
+    origin: str
+
+    @property
+    def message(self) -> str:
+        """What is wrong, without the file and the remedy."""
+        return f"{shown(self.what)} names {shown(self.path)}, which does not exist"
+
+    def is_needed(self, markers: Mapping[str, str]) -> bool:
+        """Whether every installation needs the path in this environment."""
+        return not self.optional and marker_holds(self.marker, markers)
+
+
+@dataclass(frozen=True, slots=True)
 class ProjectIndex:
     """An index that a project names.
 
@@ -176,6 +202,7 @@ class Project:
     :param lock_source: file name of the lock
     :param lock_indexes: indexes that the lock names
     :param lock_elsewhere: entries of the lock that do not come from an index
+    :param missing_paths: local paths that do not exist, as far as that was checked
     :param indexes: in search order; empty if the project names none
     :param places: other URLs of packages (``--find-links``); they are not read
     :param prereleases: packages whose pre-releases are admitted
@@ -200,6 +227,7 @@ class Project:
     lock_source: str | None = None
     lock_indexes: tuple[ProjectIndex, ...] = ()
     lock_elsewhere: tuple[NonIndexPackage, ...] = ()
+    missing_paths: tuple[MissingPath, ...] = ()
     indexes: tuple[ProjectIndex, ...] = ()
     places: tuple[ProjectIndex, ...] = ()
     prereleases: frozenset[str] = frozenset()

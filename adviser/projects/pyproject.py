@@ -60,13 +60,14 @@ def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext)
     at = f"{name}:project"
     own = canonicalize_name(text_in(project, "name", at) or "")
     optional = table_in(project, "optional-dependencies", at)
-    extras: dict[str, _Requirements] = {
-        canonicalize_name(key): parse_requirement_list(
-            optional, key, f"{at}.optional-dependencies", context
-        )
-        for key in optional
-    }
-    groups = _groups(table_in(content, "dependency-groups", name), name, context)
+    with context.optional():
+        extras: dict[str, _Requirements] = {
+            canonicalize_name(key): parse_requirement_list(
+                optional, key, f"{at}.optional-dependencies", context
+            )
+            for key in optional
+        }
+        groups = _groups(table_in(content, "dependency-groups", name), name, context)
     for key, members in poetry.groups.items():
         groups[key] = (*groups.get(key, ()), *members)
     extras = {**poetry.extras, **extras}
@@ -74,19 +75,22 @@ def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext)
     listed = tuple(replace(it, index=poetry.index_of.get(it.name)) for it in listed)
     base = (*listed, *poetry.requirements)
     expansion = _ExtraExpansion(own, extras, base, f"{at}.optional-dependencies")
-    expanded = {
-        key: uv.with_indexes(expansion.expand(group), context) for key, group in groups.items()
-    }
-    dev = (*expanded.get(DEVELOPMENT, ()), *uv.with_indexes(uv.dev, context))
+    requirements = uv.with_indexes(expansion.expand(base), context)
+    with context.optional():
+        expanded = {
+            key: uv.with_indexes(expansion.expand(group), context) for key, group in groups.items()
+        }
+        dev = (*expanded.get(DEVELOPMENT, ()), *uv.with_indexes(uv.dev, context))
+        extras = {
+            key: uv.with_indexes(expansion.expand(extra, key), context)
+            for key, extra in extras.items()
+        }
     if dev:
         expanded[DEVELOPMENT] = dev
     return Project(
-        requirements=uv.with_indexes(expansion.expand(base), context),
+        requirements=requirements,
         dev=dev,
-        extras={
-            key: uv.with_indexes(expansion.expand(extra, key), context)
-            for key, extra in extras.items()
-        },
+        extras=extras,
         groups=expanded,
         constraints=uv.constraints,
         overrides=uv.overrides,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -13,6 +14,7 @@ from packaging.markers import UndefinedComparison
 from adviser.projects.documents import MAX_REQUIREMENTS
 from adviser.projects.project import (
     KINDS_OF_REFERENCES,
+    MissingPath,
     NonIndexPackage,
     ProjectRequirement,
     ProjectWarning,
@@ -25,6 +27,7 @@ from common.formats.requirements_files import (
     is_remote,
     kind_of_reference,
     local_path,
+    without_name,
 )
 from common.reasons import Reason
 from common.redaction import holds_user, without_secrets
@@ -38,7 +41,7 @@ _ANY_ENVIRONMENT = {
     "platform_release": "6.1", "platform_system": "Linux", "platform_version": "#1",
     "python_full_version": "3.11.0", "python_version": "3.11", "sys_platform": "linux",
 }  # fmt: skip
-
+_MARKER_HINT = "see PEP 508 for the operators of markers"
 
 #: Whether a path exists, for the name of the project's file that has it.
 PathExists = Callable[[str, str], bool]
@@ -50,13 +53,25 @@ class ParseContext:
 
     :param elsewhere: every requirement that does not come from an index
     :param path_exists: whether a path in a file of the project exists; ``None`` if unknown
+    :param missing_paths: paths in requirements for which it is false
     """
 
     path_exists: PathExists | None = None
     warnings: list[ProjectWarning] = field(default_factory=list)
     elsewhere: list[NonIndexPackage] = field(default_factory=list)
+    missing_paths: list[MissingPath] = field(default_factory=list)
+    _optional: bool = False
     _seen: set[tuple[WarningCode, str]] = field(default_factory=set)
     _count: int = 0
+
+    @contextmanager
+    def optional(self, optional: bool = True) -> Iterator[None]:
+        """Within the block, requirements count as not needed by every installation."""
+        before, self._optional = self._optional, optional or self._optional
+        try:
+            yield
+        finally:
+            self._optional = before
 
     def warn(self, code: WarningCode, message: str, at: str) -> None:
         """Add a warning, once for each code and place; secrets in URLs are removed."""
@@ -75,22 +90,18 @@ class ParseContext:
         *,
         local: bool | None = None,
         path: str | None = None,
+        marker: str | None = None,
     ) -> None:
         """Record a requirement that does not come from an index, with a warning.
 
         :param local: whether it is a file or a folder beside the project; derived from ``what`` if
             unset
         :param path: of that file or folder, if known
-        :raises InvalidFile: if the path does not exist
+        :param marker: when the requirement applies; ``None`` for always
         """
         public = without_secrets(what)
         if path and self.path_exists and not self.path_exists(path, at.partition(":")[0]):
-            refuse(
-                Reason.INCLUDE_MISSING,
-                f"{shown(public)} names {shown(path)}, which does not exist",
-                at,
-                "correct the path, or remove the requirement",
-            )
+            self.missing_paths.append(MissingPath(public, path, marker, self._optional, at))
         beside = _is_local(code, what) if local is None else local
         self.elsewhere.append(NonIndexPackage(public[:200], code, beside, at))
         # The text is already public; a second pass would treat the quote as part of the URL.
@@ -155,11 +166,12 @@ def parse_project_requirement(
     parsed = parse_requirement(text.strip())
     if parsed.name is None:
         _refuse(parsed, at)
+    check_marker(parsed.marker, at)
     if parsed.url is not None:
         code = WarningCode(kind_of_reference(parsed.url))
-        context.leave_out(code, parsed.raw, at, path=local_path(parsed.url))
+        path = local_path(parsed.url)
+        context.leave_out(code, parsed.raw, at, path=path, marker=parsed.marker)
         return None
-    check_marker(parsed.marker, at)
     return ProjectRequirement(
         parsed.name, parsed.specifier, parsed.extras, parsed.marker, origin=at
     )
@@ -180,6 +192,23 @@ def parse_requirement_list(
     return tuple(it for it in parsed if it is not None)
 
 
+def parse_marker(text: str, at: str) -> str | None:
+    """The canonical text of a marker.
+
+    :raises InvalidFile: if it is invalid
+    """
+    parsed = parse_requirement(f"name ; {text}")
+    if parsed.name is None:
+        refuse(
+            Reason.INVALID_REQUIREMENT,
+            f"{shown(text)} is not a marker: {(parsed.problem or '')[:200]}",
+            at,
+            _MARKER_HINT,
+        )
+    check_marker(parsed.marker, at)
+    return parsed.marker
+
+
 def check_marker(marker: str | None, at: str) -> None:
     """Refuse a marker that can be parsed but not evaluated, such as ``os_name ~= "nt"``."""
     fault = None if marker is None else _marker_fault(marker)
@@ -188,7 +217,7 @@ def check_marker(marker: str | None, at: str) -> None:
             Reason.INVALID_REQUIREMENT,
             f"the marker {shown(marker)} cannot be evaluated: {fault}",
             at,
-            "see PEP 508 for the operators of markers",
+            _MARKER_HINT,
         )
 
 
@@ -223,7 +252,7 @@ def checked_hashes(hashes: Sequence[str], at: str) -> tuple[str, ...]:
 def _is_local(code: WarningCode, what: str) -> bool:
     if code is not WarningCode.EDITABLE:
         return code is WarningCode.LOCAL_PATH
-    return not is_remote(what.rpartition(" @ ")[2].strip())
+    return not is_remote(without_name(what))
 
 
 def _refuse(parsed: Requirement, at: str) -> NoReturn:

@@ -14,6 +14,7 @@ from adviser.projects.project import ProjectIndex, ProjectRequirement, WarningCo
 from adviser.projects.requirement_parsing import (
     ParseContext,
     checked_hashes,
+    parse_marker,
     parse_project_requirement,
 )
 from common.formats.file_fields import refuse, shown
@@ -26,6 +27,7 @@ from common.formats.requirements_files import (
     local_path,
     pinned,
     reference_without_name,
+    split_marker,
 )
 from common.reasons import Reason
 
@@ -107,10 +109,13 @@ class _Reader:
                 self._options(line, constraint, at, (*path, name))
 
     def _requirement(self, line: Line, constraint: bool, at: str) -> None:
+        with self._context.optional(constraint):
+            self._read_requirement(line, constraint, at)
+
+    def _read_requirement(self, line: Line, constraint: bool, at: str) -> None:
         elsewhere = reference_without_name(line.requirement)
         if elsewhere is not None:
-            path = local_path(line.requirement)
-            self._context.leave_out(WarningCode(elsewhere), line.requirement, at, path=path)
+            self._leave_out(WarningCode(elsewhere), line.requirement, at)
             return
         for option in ("--config-settings", "--global-option", "--install-option"):
             if line.values(option):
@@ -137,6 +142,12 @@ class _Reader:
                 at,
             )
 
+    def _leave_out(self, code: WarningCode, reference: str, at: str) -> None:
+        text = split_marker(reference)[1]
+        marker = None if text is None else parse_marker(text, at)
+        path = local_path(reference)
+        self._context.leave_out(code, reference, at, path=path, marker=marker)
+
     def _constraint(self, constraint: ProjectRequirement, at: str) -> None:
         if constraint.extras:
             refuse(
@@ -156,7 +167,7 @@ class _Reader:
                     _missing(option, name, at)
                 self.read(name, option == "--constraint", path)
             elif option == "--editable":
-                self._context.leave_out(WarningCode.EDITABLE, value, at, path=local_path(value))
+                self._leave_out(WarningCode.EDITABLE, value, at)
             else:
                 self._option(option, value, at)
 

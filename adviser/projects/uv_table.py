@@ -65,7 +65,7 @@ class UvTable:
         for requirement in requirements:
             if requirement.name in self.elsewhere:
                 code, what, at, path = self.elsewhere[requirement.name]
-                context.leave_out(code, what, at, path=path)
+                context.leave_out(code, what, at, path=path, marker=requirement.marker)
             else:
                 index = self.index_of.get(requirement.name, requirement.index)
                 kept.append(replace(requirement, index=index))
@@ -81,10 +81,16 @@ def read_uv(content: Mapping[str, Any], name: str, context: ParseContext) -> UvT
     table = table_in(table_in(content, "tool", name), "uv", f"{name}:tool")
     _warn_of_unsupported(table, at, context)
     index_of, elsewhere = _sources(table_in(table, "sources", at), f"{at}.sources", context)
+    with context.optional():
+        dev, constraints = (
+            parse_requirement_list(table, f"{key}-dependencies", at, context)
+            for key in ("dev", "constraint")
+        )
+        overrides = _overrides(table, at, context)
     return UvTable(
-        dev=parse_requirement_list(table, "dev-dependencies", at, context),
-        constraints=parse_requirement_list(table, "constraint-dependencies", at, context),
-        overrides=_overrides(table, at, context),
+        dev=dev,
+        constraints=constraints,
+        overrides=overrides,
         removed=frozenset(
             it.name for it in parse_requirement_list(table, "exclude-dependencies", at, context)
         ),

@@ -24,6 +24,12 @@ _QUOTING = re.compile(r"""['"\\]""")
 _MAX_QUOTED = 4_096
 _BLANKS = re.compile(r"[ \t\r\n]+")
 _BEGINS_OPTIONS = re.compile(r"(?:^|\s)(?=-)")
+#: An editable requirement, and the options after it.
+_EDITABLE = re.compile(
+    r"(?:-e\s*|--editable[\s=]\s*)(?P<reference>[^\s'\"=-].*?)(?P<options>\s--\S.*)?$"
+)
+#: Blanks of a name or a marker.
+_BLANKS_OF_REFERENCE = re.compile(r"\s@\s|\s;|;\s")
 #: Aliases of options, and the options that take a value.
 _SHORT = {"-r": "--requirement", "-c": "--constraint", "-e": "--editable", "-i": "--index-url",
           "-f": "--find-links", "-C": "--config-settings"}  # fmt: skip
@@ -54,6 +60,13 @@ _OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _ARCHIVE = re.compile(
     r"\.(?:whl|zip|tar|tar\.(?:gz|bz2|xz|Z|lzma)|tgz|tbz|txz|tlz)$", re.IGNORECASE
 )
+#: The name of a direct reference (PEP 508); without blanks around ``@``, a URL must follow.
+_REFERENCE_NAME = re.compile(
+    r"[a-z0-9][a-z0-9._-]*+\s*+(?:\[[^\]]*+\]\s*+)?(?:(?<=\s)@\s*+|@\s++|@(?=[a-z+]+:))",
+    re.IGNORECASE,
+)
+#: Where the marker of a direct reference begins.
+_BEGINS_MARKER = re.compile(r"\s;|;\s")
 _EXTRAS = re.compile(r"\[[^\[\]/\\]*\]$")
 _VARIABLE = re.compile(r"\$(?:\{\w+\}|[A-Z_]\w*)")
 
@@ -110,7 +123,12 @@ def parse_line(line: str, number: int, at: str) -> Line:
     :raises InvalidFile: at an option that pip does not document for such files
     """
     requirement, options = line, ""
-    if start := _BEGINS_OPTIONS.search(line):
+    editable = _EDITABLE.match(line)
+    if editable and _BLANKS_OF_REFERENCE.search(editable["reference"]):
+        # pip requires quotes around the whole reference; uv does not.
+        reference = shlex.quote(editable["reference"].strip())
+        requirement, options = "", f"--editable {reference}{editable['options'] or ''}"
+    elif start := _BEGINS_OPTIONS.search(line):
         requirement, options = line[: start.start()].strip(), line[start.end() :]
     return Line(number, requirement, tuple(_options(options, bool(requirement), at)))
 
@@ -134,10 +152,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _options(text: str, behind: bool, at: str) -> Iterator[tuple[str, str]]:
     tokens = split_words(text, at)
-    while "@" in tokens[1:-1]:  # the reference of `-e NAME @ URL`
-        place = tokens.index("@", 1)
-        tokens[place - 1 : place + 2] = [" ".join(tokens[place - 1 : place + 2])]
-    pending = iter(tokens)
+    pending, editable = iter(tokens), False
     for word in pending:
         option, inline = _option(word)
         if option in _WITH_VALUE:
@@ -153,13 +168,15 @@ def _options(text: str, behind: bool, at: str) -> Iterator[tuple[str, str]]:
                 at,
                 "see pip's reference of the requirements file format",
             )
-        if behind != (option in OF_REQUIREMENT):
+        of_requirement = option in OF_REQUIREMENT
+        if behind != of_requirement and not (editable and of_requirement):
             refuse(
                 Reason.INVALID_REQUIREMENT,
                 f"{option} {'after' if behind else 'without'} a requirement",
                 at,
                 "give it a line of its own" if behind else "put it after a requirement",
             )
+        editable |= option == "--editable"
         yield option, value
 
 
@@ -244,13 +261,35 @@ def is_remote(where: str) -> bool:
     return _SCHEME.match(where) is not None and not where.lower().startswith("file:")
 
 
+def split_marker(reference: str) -> tuple[str, str | None]:
+    """A direct reference and its marker, as they are written.
+
+    >>> split_marker("./here ; os_name == 'nt'"), split_marker("file:///a;b")
+    (('./here', "os_name == 'nt'"), ('file:///a;b', None))
+    """
+    begin = _BEGINS_MARKER.search(reference)
+    if begin is None:
+        return reference.strip(), None
+    return reference[: begin.start()].strip(), reference[begin.end() :].strip()
+
+
+def without_name(reference: str) -> str:
+    """The URL or the path of a direct reference.
+
+    >>> [without_name(it) for it in ("a @ ./here", "a[b]@file:///w", "./a@b", "git+ssh://me@h/r")]
+    ['./here', 'file:///w', './a@b', 'git+ssh://me@h/r']
+    """
+    name = _REFERENCE_NAME.match(reference)
+    return reference if name is None else reference[name.end() :]
+
+
 def local_path(reference: str) -> str | None:
     """The path in a direct reference to a file or folder on this machine; ``None`` for others.
 
     >>> [local_path(it) for it in ("./here[a]", "a @ file:///w/a.whl ; os_name=='nt'", "a @ https://h")]
     ['./here', '/w/a.whl', None]
     """
-    where = reference.rpartition(" @ ")[2].partition(" ;")[0].strip()
+    where = without_name(split_marker(reference)[0])
     if is_remote(where) or has_variable(where):
         return None
     if where.lower().startswith("file:"):

@@ -8,10 +8,12 @@ import pytest
 
 from adviser.answering.recorded_advice import read_report, unrepeated
 from adviser.projects.project import Project
+from adviser.stack_request import check_paths
 from cli.advise import _format_of
 from cli.project_files import keep_manifest, read_project, write_file
 from common.errors import InvalidArgument, InvalidDocument, InvalidFile
 from common.reasons import Reason
+from tests.factories.universes import ENVIRONMENT
 
 
 @pytest.mark.parametrize("name", ["Pipfile", "pyproject.toml", "setup.cfg", "requirements.in"])
@@ -88,6 +90,8 @@ def test_a_file_that_cannot_be_written_is_named_as_given() -> None:
         ("requirements.txt", "a>1\n./missing.whl ; os_name == 'posix'\n", "requirements.txt:2"),
         ("requirements.txt", "a>1\n-e b @ file:///missing/b\n", "requirements.txt:2"),
         ("requirements.txt", "a>1\nb @ file:///missing/b.whl\n", "requirements.txt:2"),
+        ("requirements.txt", "a>1\n-e b@file:///missing/b\n", "requirements.txt:2"),
+        ("requirements.txt", "a>1\n-e ./missing ; os_name == 'posix'\n", "requirements.txt:2"),
         ("Pipfile", '[packages]\na = "*"\nb = {path = "missing", editable = true}\n',
          "Pipfile:packages.b"),
         ("pyproject.toml", '[tool.poetry.dependencies]\na = "*"\nb = {path = "../missing"}\n',
@@ -98,15 +102,61 @@ def test_a_file_that_cannot_be_written_is_named_as_given() -> None:
 )  # fmt: skip
 def test_a_local_path_must_exist(tmp_path: Path, name: str, text: str, field: str) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
+    project = read_project(tmp_path)
     with pytest.raises(InvalidFile, match="does not exist") as caught:
-        read_project(tmp_path)
+        check_paths(project, ENVIRONMENT.markers)
     assert caught.value.reason == Reason.INCLUDE_MISSING
     assert f"{caught.value.place}:{caught.value.field}" == field
+
+
+_UNNEEDED = [
+    ("requirements.txt", "a>1\n./missing.whl ; os_name == 'nt'\n"),
+    ("requirements.txt", "a>1\n./missing.whl; os_name == 'nt'\n"),
+    ("requirements.txt", "a>1\nb @ file:///missing/b.whl ; os_name == 'nt'\n"),
+    ("requirements.txt", "a>1\n-e ./missing ; os_name == 'nt'\n"),
+    ("requirements.txt", "a>1\n-e b @ file:///missing ; os_name == 'nt'\n"),
+    ("requirements.txt", "a>1\n-e 'b @ file:///missing ; os_name == \"nt\"'\n"),
+    ("Pipfile", '[packages]\na = "*"\nb = {path = "missing", os_name = "== \'nt\'"}\n'),
+    ("Pipfile", '[packages]\na = "*"\n[dev-packages]\nb = {path = "missing"}\n'),
+    ("pyproject.toml", '[tool.poetry.dependencies]\na = "*"\n'
+     'b = {path = "missing", markers = "os_name == \'nt\'"}\n'),
+    ("pyproject.toml", '[tool.poetry.dependencies]\na = "*"\nb = {path = "m", optional = true}\n'),
+    ("pyproject.toml", '[project]\nname = "p"\ndependencies = ["a", "b; os_name==\'nt\'"]\n'
+     '[tool.uv.sources]\nb = {path = "missing"}\n'),
+    ("pyproject.toml", '[project]\nname = "p"\ndependencies = ["a"]\n'
+     '[project.optional-dependencies]\nx = ["b @ file:///missing/b.whl"]\n'),
+    ("pyproject.toml", '[project]\nname = "p"\ndependencies = ["a"]\n'
+     '[dependency-groups]\nx = ["b"]\n[tool.uv.sources]\nb = {path = "missing"}\n'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text"), _UNNEEDED)
+def test_a_local_path_that_is_not_needed_here_may_be_missing(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    project = read_project(tmp_path)
+    check_paths(project, ENVIRONMENT.markers)
+    assert [it.name for it in project.requirements] == ["a"]
+    (missing,) = project.missing_paths
+    assert missing.message.endswith("which does not exist")
+
+
+def test_paths_of_locks_and_constraints_may_be_missing(tmp_path: Path) -> None:
+    (tmp_path / "requirements.in").write_text("a>1\n", encoding="utf-8")
+    (tmp_path / "requirements.txt").write_text("a==2\n./missing.whl\n", encoding="utf-8")
+    (tmp_path / "constraints.txt").write_text("b @ file:///missing.whl\n", encoding="utf-8")
+    (tmp_path / "requirements-dev.txt").write_text("-e ../missing\n", encoding="utf-8")
+    project = read_project(tmp_path)
+    check_paths(project, ENVIRONMENT.markers)
+    origins = {it.origin for it in project.missing_paths}
+    assert origins == {"requirements.txt:2", "constraints.txt:1", "requirements-dev.txt:1"}
 
 
 @pytest.mark.parametrize(
     "line",
     ["-e .", "./here", "here/b-1.whl", "file:HERE/b-1.whl", "-e b @ file:HERE", "b@file:HERE",
+     "-e b[x]@file:HERE", "--editable b @ ./here",
      "./${NAME}/b.whl", "-e git+https://h.example/r"],
 )  # fmt: skip
 def test_a_local_path_that_exists_is_left_out(tmp_path: Path, line: str) -> None:

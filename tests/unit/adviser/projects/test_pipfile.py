@@ -10,8 +10,9 @@ import pytest
 from adviser.locks.formats import pipfile_lock_document
 from adviser.locks.lock_model import LockOptions
 from adviser.projects.parsing import parse_project
-from adviser.projects.pipfile import pipfile_hash, pipfile_of
+from adviser.projects.pipfile import pipfile_hash, pipfile_of, read_pipfile
 from adviser.projects.project import Project, ProjectIndex, ProjectRequirement, WarningCode
+from adviser.projects.requirement_parsing import ParseContext
 from adviser.reports.serialization import packed
 from common.errors import InvalidFile
 from tests.factories.projects import (
@@ -116,7 +117,10 @@ def test_conditions_of_their_own_join_the_marker() -> None:
         ('a = {path = "."}', WarningCode.LOCAL_PATH),
         ('a = {path = ".", editable = true}', WarningCode.EDITABLE),
         ('a = {git = "https://h.example/a", ref = "x"}', WarningCode.REPOSITORY),
+        ('a = {git = "https://h.example/a", editable = true}', WarningCode.EDITABLE),
+        ('a = "git+https://h.example/a@x"', WarningCode.REPOSITORY),
         ('a = {file = "https://h.example/a.whl"}', WarningCode.ADDRESS),
+        ('a = {file = "./a.whl"}', WarningCode.LOCAL_PATH),
     ],
 )
 def test_what_no_index_serves_is_left_out_and_told(text: str, code: WarningCode) -> None:
@@ -124,6 +128,20 @@ def test_what_no_index_serves_is_left_out_and_told(text: str, code: WarningCode)
     assert [it.name for it in project.requirements] == ["b"]
     assert codes(project) == [code]
     assert project.warnings[0].field == "Pipfile:packages.a"
+
+
+def test_editable_without_a_source_means_the_index_as_in_pipenv() -> None:
+    project = entry('a = {version = ">=1", editable = true}')
+    assert [it.text for it in project.requirements] == ["a>=1"]
+    assert codes(project) == []
+
+
+def test_an_editable_repository_is_not_beside_the_project() -> None:
+    context = ParseContext()
+    text = '[packages]\na = {git = "https://h.example/a", editable = true}\n'
+    read_pipfile(tomllib.loads(text), "Pipfile", context)
+    (left_out,) = context.elsewhere
+    assert (left_out.what, left_out.local) == ("a @ https://h.example/a", False)
 
 
 def test_prereleases_are_welcome_by_package() -> None:

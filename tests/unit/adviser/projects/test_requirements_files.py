@@ -114,6 +114,12 @@ def test_what_no_index_serves_is_left_out_and_told(line: str, code: WarningCode)
     assert project.warnings[0].field == "requirements.in:2"
 
 
+def test_an_editable_install_may_have_settings_of_its_build() -> None:
+    project = read("a>1\n-e b @ file:///b --config-settings x=y\n-e . -C x=y\n")
+    assert codes(project) == [WarningCode.EDITABLE, WarningCode.OPTION_IGNORED] * 2
+    assert "'b @ file:///b'" in project.warnings[0].message
+
+
 def test_options_say_indexes_and_prereleases() -> None:
     project = read(
         "-i https://me:hidden@a.example/simple --extra-index-url https://b.example/simple\n"
