@@ -415,13 +415,12 @@ def read_over_indexes(
     for warning in resolution.warnings:
         click.echo(printable(f"warning: {warning}"), err=True)
     _print_unmet(stores, resolution)
-    for reason in dict.fromkeys(it.reason for it in resolution.listed.absences.values()):
-        click.echo(f"hint: {_REMEDIES[reason]}", err=True)
     return result
 
 
 def _print_unmet(stores: Stores, resolution: IndexResolution) -> None:
-    """Print why the indexes cannot provide what is required, with suggestions for unknown names."""
+    """Print why the indexes cannot provide what is required, with remedies."""
+    from graph.candidates import AbsenceReason
     from graph.record.indexes import with_suggestions
 
     reasons, absences = resolution.unmet(), resolution.listed.absences
@@ -431,7 +430,15 @@ def _print_unmet(stores: Stores, resolution: IndexResolution) -> None:
     with stores.engine.connect() as connection:
         reasons = with_suggestions(connection, reasons, unknown)
     for name, reason in reasons.items():
-        click.echo(printable(f"still missing: {name}: {reason}"), err=True)
+        text = f"still missing: {name}: {reason}"
+        if name not in resolution.required:
+            text = f"warning: {name}, which only other packages require: {reason}"
+        click.echo(printable(text), err=True)
+    kinds = dict.fromkeys(it.reason for name, it in absences.items() if name in resolution.required)
+    if not all(it.is_complete for it in resolution.listed.packages.values()):
+        kinds[AbsenceReason.UNAVAILABLE] = None
+    for kind in kinds:
+        click.echo(f"hint: {_REMEDIES[kind]}", err=True)
 
 
 def _print_silence(stores: Stores, error: IndexesSilent) -> None:
@@ -455,5 +462,5 @@ def _print_silence(stores: Stores, error: IndexesSilent) -> None:
 _REMEDIES = {
     "not_found": "check the spelling, or name the index that has the package (--index)",
     "unavailable": "run the command again; check the address and the credentials of the index",
-    "not_configured": "configure the index on this machine (PACKAGE_INDEXES)",
+    "not_configured": "configure the index on this machine (PACKAGE_INDEXES), or correct its name",
 }

@@ -80,7 +80,8 @@ def report_parts(
         yield from (Styled(shown(line), "") for line in coverage_lines(products[0]["coverage"]))
     if inner["conflict"] is not None:
         yield Styled("", "")
-        yield Styled("No stack meets the request:", "red")
+        read = " of the versions that were read" if inner["search"].get("unavailable") else ""
+        yield Styled(f"No stack{read} meets the request:", "red")
         yield from (Styled(shown(line), "") for line in inner["conflict"]["lines"])
     elif result["error"]:
         yield Styled(f"error: {shown(result['error_msg'])}", "red")
@@ -235,7 +236,8 @@ def _scope(search: Mapping[str, Any]) -> str:
         read += f", the requirements of {likely:,} only likely"
     if unavailable:
         read += f", {unavailable:,} could not be read"
-    return f" over {search['candidates']:,} listed versions of {packages} ({read})"
+    versions = "version" if search["candidates"] == 1 else "versions"
+    return f" over {search['candidates']:,} listed {versions} of {packages} ({read})"
 
 
 def _points(levels: list[int] | None, scale: int) -> str:

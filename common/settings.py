@@ -223,7 +223,7 @@ def _number(values: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         raise InvalidSettings(f"{name}: {text!r} is not a number") from None
     if not 0 < number < 1e9:
-        raise InvalidSettings(f"{name}: {text!r} is not between 0 and 1e9")
+        raise InvalidSettings(f"{name}: {text!r} is not above 0 and below 1e9")
     return number
 
 

@@ -203,6 +203,8 @@ class CandidateBuilder:
         if record.requires is not None and record.state != ReleaseState.SOLVED.value:
             state = ReleaseState(record.state or ReleaseState.UNREAD)
             message = _PROBLEMS.get(record.problem or "", _STATES[state])
+            if record.problem == ReleaseProblem.NO_FILES:
+                raise NotACandidate(ExclusionReason.NO_FILES, message)
             raise NotACandidate(ExclusionReason(state.value), message)
         version = version_of(record.version)
         if version is None:

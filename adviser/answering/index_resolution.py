@@ -315,8 +315,13 @@ class IndexResolution:
         """The reasons of failed builds, by name and version."""
         return {} if self._builder is None else dict(sorted(self._builder.failures.items()))
 
+    @property
+    def required(self) -> frozenset[str]:
+        """Names of the packages that the request itself requires."""
+        return frozenset(it.name for it in self._roots)
+
     def unmet(self) -> dict[str, str]:
-        """Why no index can provide a package that the request requires, by package."""
+        """Why no index can provide a package that the request or a read version requires."""
         reasons = {name: it.message for name, it in self.listed.absences.items()}
         for dependency in self._roots:
             package = self.listed.packages.get(dependency.name)
@@ -421,10 +426,10 @@ class IndexResolution:
         for place, index in enumerate(sources):
             reader = self._readers.get(index)
             if reader is None:
-                self.listed.absences[name] = Absence(
-                    AbsenceReason.NOT_CONFIGURED,
-                    f"the index {index} is not configured on this machine (PACKAGE_INDEXES)",
-                )
+                message = f"the index {index} is not configured on this machine (PACKAGE_INDEXES)"
+                if self._rules.owner_of(name) is not None:
+                    message = f"only {index} may have it (INDEX_NAMESPACES), but {message}"
+                self.listed.absences[name] = Absence(AbsenceReason.NOT_CONFIGURED, message)
                 return
             try:
                 page = await reader.project(name)
@@ -466,10 +471,10 @@ class IndexResolution:
                     name, version, read, files, package.index, reader
                 )
             package.learn(version, read, built)
+            self.progress.read += 1
         except IndexProblem as problem:
             self._ended = problem if isinstance(problem, ReadingEnded) else self._ended
             package.drop(version, problem.message)
-        self.progress.read += 1
         self._on_progress(self.progress)
 
 
@@ -488,14 +493,14 @@ def _unavailable(index: str, problem: IndexProblem) -> Absence:
 
 def _unmet_text(required: Dependency, index: str, excluded: Iterable[Excluded]) -> str:
     """Why a requirement is unmet: no version is listed, none was read, or none can be installed."""
-    text = text_of(required)
+    text = f"version that is {text_of(required)}" if required.specifier else "version of it"
     out = [it for it in excluded if admits(required.specifier, it.version)]
     unread = [it for it in out if it.reason is ExclusionReason.UNAVAILABLE]
     if not out:
-        return f"{index} has no version that is {text}"
+        return f"{index} has no {text}"
     what = "was read" if unread else "can be installed here"
     first = (unread or out)[0]
-    return f"no version that is {text} {what}; {first.version}: {first.message}"
+    return f"no {text} {what}; {first.version}: {first.message}"
 
 
 async def _over_indexes(

@@ -121,7 +121,7 @@ def _configured(stores: Stores, request: StackRequest) -> list[str]:
 
 
 _UNREAD = ExclusionReason.UNREAD
-_UNKNOWN = frozenset({_UNREAD, ExclusionReason.UNSOLVABLE})
+_UNKNOWN = frozenset({_UNREAD, ExclusionReason.UNSOLVABLE, ExclusionReason.NO_FILES})
 
 
 def _versions(snapshot: Snapshot, name: str) -> dict[str, dict[str, ExclusionReason | None]]:

@@ -32,7 +32,9 @@ from adviser.scoring.justifications import need_text
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.vulnerability_policy import AllowList
+from adviser.stack_request import RequestIndex
 from common.benchmark_results import ResultContext
+from common.terminal import first_few
 from graph.candidate_builder import DYNAMIC_METADATA
 from graph.candidates import Candidate, ExclusionReason
 
@@ -221,14 +223,20 @@ def _project(advice: Advice) -> Iterator[ReportNote]:
 
 
 def _indexes(advice: Advice) -> Iterator[ReportNote]:
-    known = {it.called for it in advice.request.options.indexes if it.known}
+    indexes = {it.called: it for it in advice.request.options.indexes}
     used = {it.index for it in advice.request.requirements if it.index is not None}
-    used |= {it.called for it in advice.request.options.indexes}
-    for name in sorted(used - known):
-        message = (
-            f"the index {name!r} is not configured here, so its packages are unknown; "
-            "`--index` selects other indexes"
-        )
+    for name in sorted(used | indexes.keys()):
+        index = indexes.get(name, RequestIndex(known=False))
+        if index.known:
+            continue
+        unknown = f"the index {name!r} is not configured here (PACKAGE_INDEXES)"
+        message = f"{unknown}, so its packages are unknown; `--index` selects other indexes"
+        if index.owns:
+            patterns = first_few(index.owns, _NAMED)
+            message = (
+                f"{unknown}, but INDEX_NAMESPACES says that only this index may have {patterns}: "
+                "such packages cannot be chosen"
+            )
         yield ReportNote(NoteCode.INDEX_UNKNOWN, NoteLevel.WARNING, message)
     rules = advice.request.resolver_request({})
     for name in sorted(advice.snapshot.revisions):
@@ -300,8 +308,20 @@ def _request(advice: Advice) -> Iterator[ReportNote]:
     if message is not None:
         yield ReportNote(NoteCode.FETCH, NoteLevel.ERROR if nothing else NoteLevel.WARNING, message)
     for justification in advice.assessment.justifications:
-        if justification.code is not JustificationCode.MISSING or not nothing:
+        if justification.code is not JustificationCode.MISSING:
             yield note_of(justification)
+        elif not nothing:
+            yield _missing(advice, justification)
+
+
+def _missing(advice: Advice, justification: Justification) -> ReportNote:
+    """A note about a package that indexes lack; an error only if there is no stack."""
+    note, name = note_of(justification), justification.package
+    absence = advice.snapshot.absences.get(name or "")
+    if advice.best is None or absence is None:
+        return note
+    message = f"{name}: {absence.message}, so versions that require it do not count"
+    return replace(note, type=NoteLevel.WARNING, message=message)
 
 
 def _coverage(advice: Advice) -> Iterator[ReportNote]:

@@ -91,9 +91,7 @@ def request_notes(
         message = f"{name} is required, and {reason}"
         notes.append(Justification(JustificationCode.MISSING, NoteLevel.ERROR, message, name))
     for name in unsolvable:
-        message = (
-            f"the requirements of {name} are unknown, because each version must be built first"
-        )
+        message = f"no version of {name} can be chosen: the requirements of some are unknown"
         notes.append(Justification(JustificationCode.UNSOLVABLE, NoteLevel.WARNING, message, name))
     for text, reason in unavailable.items():
         code, name = JustificationCode.BASELINE_UNAVAILABLE, text.partition("==")[0]

@@ -257,8 +257,40 @@ def test_a_requirement_of_a_package_that_cannot_be_read_is_named_with_the_older_
     done, report = advise(stores, index, project)
     assert (done.returncode, versions(report)["app"]) == (0, "1.1")
     (note,) = [it for it in report["stack_info"] if it["code"] == "package_missing"]
-    assert "gone is required, and it was not read from pypi" in note["message"]
-    assert "still missing: gone: it was not read" in done.stderr
+    assert note["type"] == "WARNING"
+    assert note["message"].startswith("gone: it was not read from pypi: ")
+    assert note["message"].endswith(", so versions that require it do not count")
+    assert "warning: gone, which only other packages require: it was not read" in done.stderr
+    assert "hint:" not in done.stderr
+
+
+def test_versions_that_could_not_be_read_are_not_counted_as_read(
+    stores: Stores, index: Index, tmp_path: Path
+) -> None:
+    index.add_wheel("only", "1.0")
+    index.answers["/files/only/only-1.0-py3-none-any.whl"] = status(403)
+    done, _ = advise(stores, index, asking(tmp_path, "only"))
+    assert done.returncode == 3
+    assert "read 0 of 1 listed releases" in done.stderr
+    assert "still missing: only: no version of it was read; 1.0: " in done.stderr
+    assert "hint: run the command again" in done.stderr
+    shown = thoth(stores.settings, "advise", str(tmp_path), *WHERE, "--fetch", **at(index))
+    assert "No stack of the versions that were read meets the request:" in shown.stdout
+    assert "infeasible over 0 listed versions of 1 package" in shown.stdout
+
+
+def test_a_project_in_quarantine_needs_no_build(
+    stores: Stores, index: Index, tmp_path: Path
+) -> None:
+    index.add_wheel("taken", "1.0")
+    project = asking(tmp_path, "taken")
+    done, _ = advise(stores, index, project)
+    assert done.returncode == 0
+    index.states["taken"] = {"status": "quarantined"}
+    done, report = advise(stores, index, project, INDEX_PAGE_AGE_S="0.001")
+    assert done.returncode == 1
+    assert "has put the project into quarantine" in report["ERROR"] + done.stderr
+    assert not [it for it in report["stack_info"] if it["code"] == "package_unsolvable"]
 
 
 def test_failures_that_pass_are_not_seen(stores: Stores, index: Index, project: Path) -> None:

@@ -183,6 +183,7 @@ def test_what_the_index_does_not_have_is_named(
     done = thoth(stores.settings, "advise", str(project), *WHERE, "--fetch", "--json", **at(index))
     assert done.returncode == 1
     assert "still missing: nowhere: pypi does not have it" in done.stderr
+    assert "hint: check the spelling" in done.stderr
     assert "still missing: lib: pypi has no version that is lib>=9" in done.stderr
     assert json.loads(done.stdout)["result"]["error"] is True
 
@@ -254,6 +255,19 @@ def test_a_name_that_an_index_owns_is_taken_from_no_other(
     missing = thoth(stores.settings, "advise", str(gone), *WHERE, "--fetch", *searching, **owned)
     assert missing.returncode == 1
     assert "acmegone: other does not have it" in missing.stderr
+    misspelt = {**at(index), "INDEX_NAMESPACES": "othr=acme*"}
+    for mode in ("--fetch", "--offline"):
+        closed = thoth(stores.settings, "advise", str(project), *WHERE, mode, **misspelt)
+        assert closed.returncode == 1
+        (warning,) = [it for it in closed.stdout.splitlines() if it.startswith("warning: the inde")]
+        assert "INDEX_NAMESPACES says that only this index may have acme*" in warning
+        assert "--index" not in warning
+    fetched = thoth(stores.settings, "advise", str(project), *WHERE, "--fetch", **misspelt)
+    only = "acmeapp: only othr may have it (INDEX_NAMESPACES), but the index othr is not configured"
+    assert only in fetched.stderr
+    assert (
+        "hint: configure the index on this machine (PACKAGE_INDEXES), or correct" in fetched.stderr
+    )
 
 
 def test_a_package_that_names_its_index_is_never_asked_for_elsewhere(
