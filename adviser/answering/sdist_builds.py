@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from common.environments import Environment, host_environment
-from common.errors import IndexProblem, InvalidArgument, ProjectError
+from common.errors import IndexProblem, InvalidArgument
 from common.index.file_metadata import MetadataRead
 from common.index.project_pages import IndexFile
 from common.index.release_metadata import ReleaseMetadata, metadata_files, metadata_of_file
@@ -35,7 +35,7 @@ class SdistSource(Protocol):
 OnBuild = Callable[[str, str], None]
 
 
-class CannotBuild(ProjectError):
+class CannotBuild(InvalidArgument):
     """Source distributions cannot be built on this machine for this request."""
 
 
