@@ -148,19 +148,13 @@ def known_of(
     roots: Iterable[str],
     environment: Environment,
     timings: dict[str, float] | None = None,
-    *,
-    with_excluded: bool = False,
 ) -> tuple[Snapshot, Evidence]:
-    """The snapshot of requirements in an environment, and the evidence for it.
-
-    :param with_excluded: see :func:`graph.record.evidence.evidence_for`
-    """
+    """The snapshot of requirements in an environment, and the evidence for it."""
     times = {} if timings is None else timings
     with _timed(times, "snapshot_s"), watchdog(GRAPH, stores.settings.query_timeout_s * 2):
         snapshot = load_snapshot(stores.driver, roots, environment, database=stores.database)
     with _timed(times, "evidence_s"), stores.engine.connect() as connection:
-        now = datetime.now(UTC)
-        evidence = evidence_for(connection, snapshot, now, with_excluded=with_excluded)
+        evidence = evidence_for(connection, snapshot, datetime.now(UTC))
     return snapshot, evidence
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from types import MappingProxyType
 
 import orjson
+from sqlalchemy import Connection
 
-from adviser.answering.answers import known_of
 from adviser.answering.index_selection import asked_indexes
 from adviser.guard import (
     GuardResult,
@@ -28,11 +29,14 @@ from common.packages import same_version
 from common.reasons import Reason
 from common.settings import Settings
 from graph.candidates import Candidate, Dependency, Excluded, KnownVulnerability
-from graph.engine import Stores
+from graph.engine import GRAPH, Stores
 from graph.evidence import Evidence, RecordedHardware
+from graph.record.evidence import evidence_for
 from graph.record.hardware import recorded_hardware
-from graph.record.vulnerability_queries import vulnerabilities_of
+from graph.record.vulnerability_queries import vulnerabilities_by_version
 from graph.snapshot import Snapshot, with_revision
+from graph.snapshot_reader import load_snapshot
+from graph.watchdog import watchdog
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +96,36 @@ def knowledge_of_locks(
 
     :raises StoreUnavailable: if a store does not answer
     """
-    names = sorted({*old, *new})
-    snapshot, evidence = known_of(stores, names, environment, with_excluded=True)
+    with watchdog(GRAPH, stores.settings.query_timeout_s * 2):
+        snapshot = snapshot_of_locks(stores, old, new, environment)
     with stores.engine.connect() as connection:
-        vulnerabilities = {
-            (name, version): tuple(
-                KnownVulnerability(it.vulnerability_id, it.severity, it.score)
-                for it in vulnerabilities_of(connection, name, version)
-            )
-            for name, version in versions_without_candidate(old, new, snapshot)
-        }
-        hardware = tuple(recorded_hardware(connection))
+        return recorded_knowledge(connection, snapshot, old, new)
+
+
+def snapshot_of_locks(
+    stores: Stores, old: Mapping[str, str], new: Mapping[str, str], environment: Environment
+) -> Snapshot:
+    """What the graph knows of the packages of two locks, in all versions."""
+    names = sorted({*old, *new})
+    return load_snapshot(stores.driver, names, environment, database=stores.database)
+
+
+def recorded_knowledge(
+    connection: Connection, snapshot: Snapshot, old: Mapping[str, str], new: Mapping[str, str]
+) -> LockKnowledge:
+    """Complete the result of :func:`snapshot_of_locks` with what PostgreSQL knows.
+
+    The number of queries does not depend on the size of the locks.
+    """
+    evidence = evidence_for(connection, snapshot, datetime.now(UTC), with_excluded=True)
+    unlisted = versions_without_candidate(old, new, snapshot)
+    vulnerabilities = {
+        release: tuple(
+            KnownVulnerability(it.vulnerability_id, it.severity, it.score) for it in known
+        )
+        for release, known in vulnerabilities_by_version(connection, unlisted).items()
+    }
+    hardware = tuple(recorded_hardware(connection))
     return LockKnowledge(_only(snapshot, old, new), evidence, vulnerabilities, hardware)
 
 

@@ -34,7 +34,7 @@ _pool = ThreadPoolExecutor(_AT_A_TIME, "graph-question")
 
 
 def answer_within(seconds: float, ask: Callable[[], T]) -> T:
-    """Run ``ask`` in a thread, where no alarm signal arrives, and return its result.
+    """Run ``ask``, which waits for the graph, in a thread and return its result.
 
     :raises StoreUnavailable: after ``seconds``, including the wait for a free thread
     """

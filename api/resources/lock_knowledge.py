@@ -8,7 +8,7 @@ from flask import Response
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
-from adviser.answering.lock_comparison import knowledge_of_locks
+from adviser.answering.lock_comparison import recorded_knowledge, snapshot_of_locks
 from api.audit import wrote_nothing
 from api.authentication import needs
 from api.request_context import from_data
@@ -20,6 +20,7 @@ from api.service import service
 from common.environments import environment
 from graph.record.freshness import progress
 from graph.record.tokens import Scope
+from graph.snapshot import Snapshot
 
 _MOST_PACKAGES = 2_000
 _PLATFORM = "linux_x86_64"
@@ -80,13 +81,16 @@ class LockKnowledgeResource(MethodView):
         where = environment(
             named.get("python"), named.get("platform") or _PLATFORM, named.get("cuda")
         )
-        with service().reading() as connection:
+        old, new, stores = body["old"], body["new"], service()
+        with stores.reading() as connection:
             from_data(progress(connection))
 
-        def read() -> bytes:
-            with service_stores.stores() as stores:
-                return knowledge_of_locks(stores, body["old"], body["new"], where).to_json()
+        def ask() -> Snapshot:
+            with stores.stores() as opened:
+                return snapshot_of_locks(opened, old, new, where)
 
-        service_stores = service()
-        answer = answer_within(service_stores.settings.query_timeout_s * 2, read)
-        return Response(answer, mimetype="application/json")
+        # Only the graph needs this limit; PostgreSQL's statements have limits of their own.
+        snapshot = answer_within(stores.settings.query_timeout_s * 2, ask)
+        with stores.reading() as connection:
+            knowledge = recorded_knowledge(connection, snapshot, old, new)
+        return Response(knowledge.to_json(), mimetype="application/json")

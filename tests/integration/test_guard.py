@@ -16,13 +16,15 @@ from wsgiref.types import WSGIApplication
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import select
+from sqlalchemy import event, select
 from werkzeug.serving import make_server
 from werkzeug.utils import redirect
 
+from adviser.answering.lock_comparison import knowledge_of_locks
 from api.app import create_app
 from api.service import EXTENSION
 from cli.ingest import ingest
+from common.environments import environment
 from graph.engine import Stores
 from graph.projection import sync
 from graph.record.releases import ReleaseDelivery, add_releases
@@ -264,3 +266,29 @@ def test_a_service_that_cannot_be_asked_is_an_error_with_a_remedy(
     both = guard(measured, *locks, "--service", service_url, "--fetch")
     assert both.returncode == 2
     assert "--service and --fetch" in both.stderr
+
+
+def test_large_locks_take_as_many_queries_as_small_ones(stores: Stores, tmp_path: Path) -> None:
+    """No version was read, so advisories decide alone."""
+    affecting = osv("GHSA-9", affected("package-0", versions=["2"]))
+    sync_source(stores.settings, stores.engine, str(write_archive(tmp_path / "a.zip", [affecting])))
+    sync(stores.engine, stores.driver, database=stores.database)
+    counts, known = [], []
+    for size in (1, 1_000):
+        statements: list[str] = []
+
+        def count(*it: Any, seen: list[str] = statements) -> None:
+            seen.append(it[2])
+
+        old, new = ({f"package-{it}": version for it in range(size)} for version in ("1", "2"))
+        event.listen(stores.engine, "before_cursor_execute", count)
+        knowledge = knowledge_of_locks(stores, old, new, environment("3.11", WHERE[3], None))
+        event.remove(stores.engine, "before_cursor_execute", count)
+        counts.append(len(statements))
+        known.append(
+            {key: [it.id for it in them] for key, them in knowledge.vulnerabilities.items()}
+        )
+    assert counts[0] == counts[1]
+    assert known[0] == {("package-0", "1"): [], ("package-0", "2"): ["GHSA-9"]}
+    assert len(known[1]) == 2_000
+    assert {key for key, them in known[1].items() if them} == {("package-0", "2")}
