@@ -85,7 +85,7 @@ class ArchiveWriter:
     """Writes an archive. Call :meth:`finish` last."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._tar = tarfile.open(fileobj=file, mode="w|", format=tarfile.PAX_FORMAT)  # noqa: SIM115
+        self._tar = tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115
         self._documents = _Digest()
         self.tables: dict[str, TablePart] = {}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import logging
 import os
 import tempfile
@@ -9,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from sqlalchemy import Connection, Engine, select, text
 
@@ -25,6 +27,9 @@ from graph.record.bulk import copy_expert
 from graph.record.documents import packed_body
 from graph.record.postgresql_helpers import AdvisoryLock, session_lock
 from graph.tables import Document
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _ABOUT = text("SELECT now() AS at, current_setting('server_version') AS version")
 _SEQUENCES = text(
@@ -153,25 +158,51 @@ def _copy_documents(
 def _new_file(path: Path) -> Iterator[BinaryIO]:
     """A file with mode 0600 that gets its name at the end of the block, or disappears.
 
-    :raises InvalidArgument: if there is such a file already, or it cannot be written
+    :raises InvalidArgument: if there is such a file, also at the end, or it cannot be written
     """
-    if path.exists():
-        raise InvalidArgument(f"{path}: exists", hint="name a new file")
-    try:
+    with _write_errors(path):
+        if os.path.lexists(path):
+            raise FileExistsError
         descriptor, name = tempfile.mkstemp(
             prefix=f".{path.name}.", suffix=".part", dir=path.parent
         )
-        temporary = Path(name)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
+    temporary = Path(name)
+    try:
+        with io.BufferedWriter(_NewFile(descriptor, path)) as file:
+            yield file
+            file.flush()
+            with _write_errors(path):
+                os.fsync(descriptor)
+        with _write_errors(path):
+            # Reserves the name, because renaming would replace a file that was made meanwhile.
+            path.touch(0o600, exist_ok=False)
             temporary.rename(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class _NewFile(io.FileIO):
+    """A file whose errors name the path that it gets later."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        super().__init__(descriptor, "wb")
+        self._path = path
+
+    def write(self, data: ReadableBuffer) -> int:
+        with _write_errors(self._path):
+            return super().write(data)
+
+
+@contextmanager
+def _write_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError:
+        raise InvalidArgument(f"{path}: exists", hint="name a new file") from None
     except OSError as error:
         cause = error.strerror or str(error)
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        place = "on a disk with free space" if is_full else "in a folder that you may write to"
         raise InvalidArgument(
-            f"{path}: cannot be written: {cause}", hint="name a file on a disk with free space"
+            f"{path}: cannot be written: {cause}", hint=f"name a file {place}"
         ) from error

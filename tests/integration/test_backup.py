@@ -25,6 +25,7 @@ from sqlalchemy import text
 
 from api.jobs.upkeep import prune, return_stalled
 from cli.backup import backup, restore
+from common.errors import InvalidArgument
 from common.formats.json_documents import digest_bytes
 from common.settings import Settings
 from graph.backup.archive import CHUNK_BYTES, MANIFEST
@@ -45,6 +46,7 @@ from tests.effort import slow
 from tests.factories.inspections import inspection_files, specification_document, stack_jobs
 from tests.services.commands import run_here, thoth
 from tests.services.databases import new_database
+from tests.services.disks import fill, mounted_disk
 from tests.services.fixtures import embedded_only, empty
 from tests.services.jobs import run_jobs, upkeep
 from tests.services.served import Served, serving
@@ -377,6 +379,42 @@ def test_an_existing_file_is_never_replaced(settings: Settings, tmp_path: Path) 
     done = run_here(backup, settings, str(tmp_path / "missing" / "backup.tar"))
     assert (done.exit_code, "No such file" in done.stderr) == (2, True)
     assert [it.name for it in tmp_path.iterdir()] == ["backup.tar"]
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_file_that_appears_meanwhile_is_not_replaced(
+    stores: Stores, tmp_path: Path, is_link: bool
+) -> None:
+    path, other = tmp_path / "backup.tar", tmp_path / "other.tar"
+
+    def make(*_: object) -> None:
+        if is_link and not path.is_symlink():
+            path.symlink_to(other)
+        elif not is_link:
+            path.write_text("precious", encoding="utf-8")
+
+    with pytest.raises(InvalidArgument, match="exists"):
+        create_backup(stores.settings, stores.engine, path, make)
+    assert is_link or path.read_text(encoding="utf-8") == "precious"
+    assert [it.name for it in tmp_path.iterdir()] == ["backup.tar"]
+
+
+def test_only_errors_of_the_file_itself_name_it(stores: Stores, tmp_path: Path) -> None:
+    def lose_the_terminal(*_: object) -> None:
+        raise BrokenPipeError
+
+    path = tmp_path / "backup.tar"
+    with pytest.raises(BrokenPipeError):
+        create_backup(stores.settings, stores.engine, path, lose_the_terminal)
+    with pytest.raises(InvalidArgument) as caught:
+        create_backup(stores.settings, stores.engine, tmp_path / "missing" / "backup.tar")
+    assert caught.value.hint == "name a file in a folder that you may write to"
+    with mounted_disk(tmp_path / "disk", 1) as disk:
+        fill(disk)
+        with pytest.raises(InvalidArgument, match="No space left") as caught:
+            create_backup(stores.settings, stores.engine, disk / "backup.tar")
+        assert caught.value.hint == "name a file on a disk with free space"
+        assert [it.name for it in disk.iterdir()] == ["filler"]
 
 
 def test_only_one_backup_runs_and_nothing_is_deleted_meanwhile(
