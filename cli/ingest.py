@@ -26,6 +26,8 @@ from common.settings import Settings
 from common.terminal import printable
 
 if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
     from graph.record.quarantine import QuarantineEntry
     from ingest.background_projection import RunOutcome
     from ingest.benchmarks.pipeline import BenchmarkReport
@@ -150,10 +152,7 @@ def nightly(context: click.Context, as_json: bool) -> None:
     # A missing source is quarantined, so that the other sources are still read.
     paths = [absolute_source(source) for source in settings.ingest_sources]
     with document_progress("inspections", paths, hidden=as_json) as on_document:
-        try:
-            outcome = run_nightly(settings, paths, on_document, export_nightly)
-        finally:
-            _send_notices(settings)
+        outcome = run_nightly(settings, paths, on_document, export_nightly, _send_notices)
     report = outcome.report
     if as_json:
         print_json({"dry_run": False, **outcome.as_json(**report.as_json())})
@@ -167,16 +166,14 @@ def nightly(context: click.Context, as_json: bool) -> None:
         context.exit(REFUSED)
 
 
-def _send_notices(settings: Settings) -> None:
-    """Send what the run has to tell, since a machine with a cron line may have no worker."""
-    from ingest.record import open_record
+def _send_notices(settings: Settings, engine: Engine) -> None:
+    """Send the notices of the run, since a machine with a cron line may have no worker."""
     from loop.notices import deliver_notices
 
     if not (settings.webhooks or settings.notice_targets):
         return
     try:
-        with open_record(settings) as engine:
-            unusable = list(deliver_notices(engine, settings).unusable.values())
+        unusable = list(deliver_notices(engine, settings).unusable.values())
     except ProjectError as error:
         unusable = [str(error)]
     for reason in unusable:

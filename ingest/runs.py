@@ -151,15 +151,16 @@ def run_benchmarks(
     return run_on_record(settings, work)
 
 
-def no_export(settings: Settings, engine: Engine) -> None:
-    """Export nothing."""
+def do_nothing(settings: Settings, engine: Engine) -> None:
+    """Do nothing."""
 
 
 def run_nightly(
     settings: Settings,
     sources: Sequence[str],
     on_document: Callable[[], None],
-    export: Callable[[Settings, Engine], Mapping[str, Any] | None] = no_export,
+    export: Callable[[Settings, Engine], Mapping[str, Any] | None] = do_nothing,
+    on_end: Callable[[Settings, Engine], None] = do_nothing,
 ) -> RunOutcome[NightlyReport]:
     """Store the documents in ``sources``, then new releases, then advisories; one run at a time.
 
@@ -167,6 +168,7 @@ def run_nightly(
     exported. If one part fails, the other parts still run.
 
     :param export: exports the record if the settings ask for it, and returns a report
+    :param on_end: called once it is recorded whether the run failed
     :raises AlreadyRunning: if a nightly run is in progress, on this or another machine
     :raises InvalidArgument: if there is nothing to do: no source, no package, no advisories
     """
@@ -203,8 +205,10 @@ def run_nightly(
         except Exception as error:
             with suppress(ProjectError):  # the record may be the cause
                 _note_end(settings, engine, {"run": error})
+                on_end(settings, engine)
             raise
         _note_end(settings, engine, outcome.report.problems)
+        on_end(settings, engine)
         return outcome
 
 

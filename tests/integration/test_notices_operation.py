@@ -21,6 +21,7 @@ from graph.engine import Stores
 from graph.record.events import EventKind, night_problems, record_problem, record_solution
 from graph.record.releases import ReleaseDelivery, add_releases
 from ingest import runs
+from ingest.record import only_one
 from loop import night as loop_night
 from loop.notices import deliver_notices
 from tests.factories.generations import FOLDER as GENERATIONS
@@ -113,6 +114,21 @@ def test_a_nightly_run_without_a_worker_sends_its_notices_itself(
             assert done.returncode == 1, done.stderr
             assert "warning: WEBHOOK_SECRETS: the webhook other has no secret" in done.stderr
     assert texts(server) == [f"The nightly run has failed: {missing}: could not be read."]
+
+
+def test_a_nightly_run_that_did_not_begin_sends_nothing(stores: Stores, tmp_path: Path) -> None:
+    source = str(tmp_path / "missing")
+    chosen = replace(stores.settings, ingest_sources=(source,))
+    with receiver() as server:
+        aim = {"WEBHOOKS": f"build={server.url}", "WEBHOOK_SECRETS": f"build={SECRET}"}
+        with pytest.raises(ZeroDivisionError):
+            runs.run_nightly(chosen, [source], lambda: None, lambda *_: {str(1 // 0): 0})
+        with only_one(stores.engine, runs._NIGHTLY_LOCK, "busy"):
+            done = thoth(chosen, "ingest", "nightly", **aim)
+        assert (done.returncode, texts(server)) == (5, []), done.stderr
+        down = {"DATABASE_URL": "postgresql://127.0.0.1:1/none"}
+        done = thoth(chosen, "ingest", "nightly", **aim, **down)
+        assert (done.returncode, done.stderr.count("PostgreSQL is unavailable")) == (3, 1)
 
 
 def test_a_nightly_run_that_ends_with_an_error_is_told_without_its_credentials(
