@@ -80,11 +80,13 @@ class StoreUnavailable(ProjectError):
     :param store: its name for a person, such as ``PostgreSQL``
     :param cause: message of the driver, without credentials
     """
+    :param transient: the same transaction may succeed if it is repeated at once
 
-    def __init__(self, store: str, cause: str, hint: str) -> None:
+    def __init__(self, store: str, cause: str, hint: str, *, transient: bool = False) -> None:
         super().__init__(f"{store} is unavailable: {cause}", hint=hint)
         self.store = store
 
+        self.transient = transient
 
 class GraphMismatch(StoreUnavailable):
     """The graph was projected from another state of the record, so its nodes may be wrong."""

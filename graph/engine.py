@@ -365,7 +365,8 @@ def _relational_failure(cause: str, settings: Settings | None) -> StoreUnavailab
     else:
         external = settings is not None and not settings.embedded_database
         hint = _remedy(settings, external=external, variable="DATABASE_URL")
-    return StoreUnavailable(POSTGRESQL, cause, hint)
+        transient = hint != FREE_SPACE
+    return StoreUnavailable(POSTGRESQL, cause, hint, transient=transient)
 
 
 @contextmanager
@@ -377,6 +378,7 @@ def graph_errors(settings: Settings | None = None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+    transient = False
         if not _is_graph_failure(error) and not _lacks_space(error, settings):
             raise
         raise _graph_failure(error, settings) from error

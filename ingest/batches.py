@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from sqlalchemy import Connection, Engine
 from tenacity import (
     Retrying,
-    retry_if_exception_type,
+    retry_if_exception,
     stop_after_attempt,
     wait_random_exponential,
 )
@@ -40,10 +40,10 @@ BATCH_DOCUMENTS = 500
 #: Limit for bytes in a transaction, which bounds memory when documents are large.
 BATCH_BYTES = 16 * 2**20
 
-#: A batch is stored again after a cut connection, a deadlock or a serialization failure. Documents
-#: that were stored before are known then.
+#: A batch is stored again after a cut connection, a deadlock or a serialization failure, but not
+#: on a full disk or without its document store. Documents that were stored before are known then.
 _RETRYING = Retrying(
-    retry=retry_if_exception_type(StoreUnavailable),
+    retry=retry_if_exception(lambda error: isinstance(error, StoreUnavailable) and error.transient),
     stop=stop_after_attempt(4),
     wait=wait_random_exponential(multiplier=0.1, max=1),
     reraise=True,

@@ -19,7 +19,7 @@ from sqlalchemy import event, text
 from adviser.answering.answers import known_of
 from cli.ingest import ingest
 from common.environments import environment
-from common.errors import StoreUnavailable
+from common.errors import DocumentStoreMismatch, StoreUnavailable
 from graph.engine import Stores
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.verification.run import verify_record
@@ -217,3 +217,34 @@ def test_a_batch_is_stored_again_after_a_failure_that_passes(
     assert left == []
     assert done.exit_code == 0, done.output
     assert "1 new" in done.output
+
+
+def is_full(cursor: Any) -> None:
+    error = "RAISE EXCEPTION 'No space left on device' USING ERRCODE = '53100'"
+    cursor.execute(f"DO $$ BEGIN {error}; END $$")
+
+
+def lacks_its_documents(_cursor: Any) -> None:
+    raise DocumentStoreMismatch("records/1")
+
+
+@pytest.mark.parametrize("fault", [is_full, lacks_its_documents])
+def test_a_failure_that_does_not_pass_is_told_at_once(
+    stores: Stores, tmp_path: Path, fault: Callable[[Any], None]
+) -> None:
+    name = "inspection-matmul-0000000a"
+    write(tmp_path / name, inspection_files(stack_jobs([200.0], name), specification_document({})))
+    attempts = []
+
+    def before(_c: Any, cursor: Any, statement: str, _p: Any, _x: Any, _m: Any) -> None:
+        if "pg_advisory_xact_lock_shared" in statement:  # begins a batch
+            attempts.append(statement)
+            fault(cursor)
+
+    event.listen(sqlalchemy.Engine, "before_cursor_execute", before)
+    try:
+        done = CliRunner().invoke(ingest, ["inspections", str(tmp_path)], obj=stores.settings)
+    finally:
+        event.remove(sqlalchemy.Engine, "before_cursor_execute", before)
+    assert isinstance(done.exception, StoreUnavailable), done.output
+    assert len(attempts) == 1
