@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 _UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _LONGEST = timedelta(days=3650)
 _NAME_LENGTH = 100
+#: Instead of a duration: no end of a token, or no overlap of two secrets.
+_NONE = "none"
 
 
 expires_option = click.option(
     "--expires", metavar="DURATION",
-    help="How long the token is valid, such as 12h, 30d, 8w or never.  [default: TOKEN_DAYS]",
+    help="How long the token is valid, such as 12h, 30d, 8w or none (for ever)."
+    "  [default: TOKEN_DAYS]",
 )  # fmt: skip
 
 
@@ -76,8 +79,8 @@ def list_(settings: Settings, as_json: bool) -> None:
 @token.command()
 @click.argument("token_id", metavar="ID")
 @click.option("--overlap", default="1d", show_default=True, metavar="DURATION",
-              help="How long the present secret stays valid, such as 1h; none ends it at once,"
-              " with all sessions of the web pages.")  # fmt: skip
+              help="How long the present secret stays valid, such as 1h; with none, it ends"
+              " at once, with all sessions of the web pages.")  # fmt: skip
 @expires_option
 @as_json_option
 @click.pass_obj
@@ -87,15 +90,16 @@ def rotate(
     """Give a token a new secret and print it; it is shown only once.
 
     ID is the token's identifier, or the prefix that `thoth token list` shows. The token keeps its
-    name, its scopes and everything that was requested with it.
+    name, its scopes and everything that was requested with it. Without --expires, a token that
+    never expires stays so; every other token expires TOKEN_DAYS from now.
     """
     from graph.migrate import migrated_stores
     from graph.record.tokens import rotate_token
 
-    kept = timedelta() if overlap == "none" else duration(overlap, "--overlap")
+    kept = timedelta() if overlap == _NONE else duration(overlap, "--overlap")
     ends = _end(settings, expires)
     with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
-        rotated = rotate_token(connection, token_id, kept, ends)
+        rotated = rotate_token(connection, token_id, kept, ends, keep_endless=expires is None)
     if rotated is None:
         raise _unknown(token_id)
     _print_secret(*rotated, as_json)
@@ -126,7 +130,7 @@ def revoke(settings: Settings, token_id: str, as_json: bool) -> None:
 def _end(settings: Settings, expires: str | None) -> datetime | None:
     """When a new secret expires; ``None`` for never."""
     days = settings.token_days
-    if expires == "never" or (expires is None and days is None):
+    if expires == _NONE or (expires is None and days is None):
         return None
     length = timedelta(days=days or 0) if expires is None else duration(expires)
     return datetime.now(UTC) + length

@@ -8,8 +8,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    case,
+    cast,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from graph.tables import PageSessionRow, TokenRow
 
@@ -88,7 +102,12 @@ def create_token(
 
 
 def rotate_token(
-    connection: Connection, token_id: str, overlap: timedelta, expires_at: datetime | None
+    connection: Connection,
+    token_id: str,
+    overlap: timedelta,
+    expires_at: datetime | None,
+    *,
+    keep_endless: bool = False,
 ) -> tuple[Token, str] | None:
     """Give a token a new secret; return both, or ``None`` unless exactly one valid token matches.
 
@@ -96,11 +115,17 @@ def rotate_token(
 
     :param token_id: as in :func:`revoke_token`
     :param overlap: how long the present secret stays valid; without it, sessions of pages end, too
+    :param keep_endless: ignore ``expires_at`` if the token never expires
     """
     identifier = _only_match(connection, token_id)
     if identifier is None:
         return None
-    secret, until = _new_secret(), func.now() + overlap
+    secret = _new_secret()
+    ends: ColumnElement[Any] = cast(expires_at, TokenRow.expires_at.type)
+    if keep_endless:
+        ends = case((TokenRow.expires_at.is_(None), None), else_=ends)
+    # A secret outlives neither the date that was set for it nor its token; NULL is ignored.
+    until = func.least(func.now() + overlap, TokenRow.expires_at, ends)
     row = connection.execute(
         update(TokenRow)
         .where(TokenRow.token_id == identifier)
@@ -108,9 +133,8 @@ def rotate_token(
             prefix=secret[:_SHOWN],
             digest=digest_of(secret),
             previous_digest=TokenRow.digest if overlap else None,
-            # A secret never outlives the date that was set for it.
-            previous_until=func.least(until, TokenRow.expires_at) if overlap else None,
-            expires_at=expires_at,
+            previous_until=until if overlap else None,
+            expires_at=ends,
         )
         .returning(TokenRow.__table__)
     ).one()

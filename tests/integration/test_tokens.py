@@ -194,6 +194,13 @@ def test_an_old_secret_does_not_outlive_its_own_expiry(
     assert [status(client, it["secret"]) for it in (made, rotated)] == [401, 200]
 
 
+def test_an_old_secret_does_not_outlive_its_token(closed: Settings) -> None:
+    made = create(closed, "read")
+    rotated = rotate(closed, made["token_id"], "--overlap", "1d", "--expires", "1h")
+    ends = (datetime.fromisoformat(rotated[it]) for it in ("previous_until", "expires_at"))
+    assert len(set(ends)) == 1
+
+
 def test_neither_secret_of_a_revoked_token_works(closed: Settings, client: FlaskClient) -> None:
     made = create(closed, "read")
     rotated = rotate(closed, made["token_id"])
@@ -202,7 +209,7 @@ def test_neither_secret_of_a_revoked_token_works(closed: Settings, client: Flask
     assert run(closed, "rotate", made["token_id"]).exit_code != 0
 
 
-def test_a_token_expires_unless_never_is_said(closed: Settings) -> None:
+def test_a_token_expires_unless_none_is_said(closed: Settings) -> None:
     def days(settings: Settings, *options: str) -> int | None:
         made = json.loads(
             run(settings, "create", "a", "--scope", "read", "--json", *options).stdout
@@ -212,10 +219,12 @@ def test_a_token_expires_unless_never_is_said(closed: Settings) -> None:
         return round((datetime.fromisoformat(made["expires_at"]) - datetime.now(UTC)) / DAY)
 
     assert days(closed) == 365
-    assert days(closed, "--expires", "never") is None
+    assert days(closed, "--expires", "none") is None
     assert days(closed, "--expires", "30d") == 30
     assert days(replace(closed, token_days=7.0)) == 7
     assert days(replace(closed, token_days=None)) is None
     made = create(closed, "read")
-    assert rotate(closed, made["token_id"], "--expires", "never")["expires_at"] is None
+    assert rotate(closed, made["token_id"], "--expires", "none")["expires_at"] is None
+    assert rotate(closed, made["token_id"])["expires_at"] is None
+    assert rotate(closed, made["token_id"], "--expires", "30d")["expires_at"] is not None
     assert rotate(closed, made["token_id"])["expires_at"] is not None
