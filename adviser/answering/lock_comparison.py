@@ -68,7 +68,7 @@ class LockKnowledge:
 
     @classmethod
     def from_json(cls, data: bytes) -> LockKnowledge:
-        """Read the output of :meth:`to_json`.
+        """Read the output of :meth:`to_json`; fields that a newer service adds are ignored.
 
         :raises InvalidDocument: if ``data`` is not such a document
         """
@@ -78,10 +78,16 @@ class LockKnowledge:
                 Snapshot.from_json(canonical_json(raw["snapshot"])),
                 Evidence.from_json(canonical_json(raw["evidence"])),
                 {
-                    (name, version): tuple(KnownVulnerability(*it) for it in known)
-                    for name, version, known in raw["vulnerabilities"]
+                    (name, version): tuple(
+                        KnownVulnerability(identifier, severity, score)
+                        for identifier, severity, score, *_ in known
+                    )
+                    for name, version, known, *_ in raw["vulnerabilities"]
                 },
-                tuple(RecordedHardware(**it) for it in raw["hardware"]),
+                tuple(
+                    RecordedHardware(it["digest"], it["label"], it["identity"])
+                    for it in raw["hardware"]
+                ),
             )
         except (LookupError, TypeError, ValueError) as error:
             raise InvalidDocument(
