@@ -19,6 +19,7 @@
     ├── InvalidArgument      an argument of a command is invalid
     │   └── InvalidFile      an invalid file among the arguments; also an InvalidDocument
     └── InvalidSettings      the value of a setting is invalid
+        └── AccessDenied     the user of a store may not do what a command needs
 
 The text of an error says what is wrong; ``hint`` says what to do about it.
 """
@@ -79,14 +80,14 @@ class StoreUnavailable(ProjectError):
 
     :param store: its name for a person, such as ``PostgreSQL``
     :param cause: message of the driver, without credentials
-    """
     :param transient: the same transaction may succeed if it is repeated at once
+    """
 
     def __init__(self, store: str, cause: str, hint: str, *, transient: bool = False) -> None:
         super().__init__(f"{store} is unavailable: {cause}", hint=hint)
         self.store = store
-
         self.transient = transient
+
 
 class GraphMismatch(StoreUnavailable):
     """The graph was projected from another state of the record, so its nodes may be wrong."""
@@ -274,3 +275,7 @@ class InvalidFile(InvalidDocument, InvalidArgument):
 
 class InvalidSettings(ProjectError):
     """The value of a setting is invalid; the message names the variable."""
+
+
+class AccessDenied(InvalidSettings):
+    """The user of a store may not do what a command needs."""

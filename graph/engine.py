@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 
 from common import __version__
-from common.errors import GraphOutOfMemory, InvalidSettings, SchemaMismatch, StoreUnavailable
+from common.errors import (
+    AccessDenied,
+    GraphOutOfMemory,
+    InvalidSettings,
+    SchemaMismatch,
+    StoreUnavailable,
+)
 from common.settings import Settings
 from graph.embedded import arcadedb as embedded_graph
 from graph.embedded import postgresql as embedded_database
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
     import neo4j
     import sqlalchemy
     from sqlalchemy.engine import URL
+    from sqlalchemy.exc import DBAPIError
 
 POSTGRESQL, GRAPH = "PostgreSQL", "the graph"
 
@@ -45,6 +52,7 @@ _SILENCE_S = 30
 _OUT_OF_MEMORY = "Terminating due to java.lang.OutOfMemoryError"
 
 _UNDEFINED_TABLE, _UNDEFINED_COLUMN = "42P01", "42703"
+_MISSING_PRIVILEGE, _READ_ONLY_TRANSACTION = "42501", "25006"
 
 _WRONG_CREDENTIALS = (
     "Neo.ClientError.Security.Unauthorized",
@@ -336,6 +344,7 @@ def relational_errors(settings: Settings | None = None) -> Iterator[None]:
     try:
         yield
     except ProgrammingError as error:
+        _raise_denied(error)
         if getattr(error.orig, "pgcode", None) not in {_UNDEFINED_TABLE, _UNDEFINED_COLUMN}:
             raise
         raise _outdated(error.orig) from error
@@ -345,6 +354,7 @@ def relational_errors(settings: Settings | None = None) -> Iterator[None]:
         # Raised by the driver directly when a connection returns to the pool.
         raise _relational_failure(_first_line(error), settings) from error
     except DBAPIError as error:
+        _raise_denied(error)
         if not error.connection_invalidated:
             raise
         raise _relational_failure(_first_line(error.orig), settings) from error
@@ -357,7 +367,17 @@ def _outdated(error: BaseException | None) -> SchemaMismatch:
     return SchemaMismatch(f"{POSTGRESQL}: {_first_line(error)}", "run `thoth migrate`")
 
 
+def _raise_denied(error: DBAPIError) -> None:
+    """:raises AccessDenied: if the user of PostgreSQL lacks a privilege, or can only read"""
+    if getattr(error.orig, "pgcode", None) in {_MISSING_PRIVILEGE, _READ_ONLY_TRANSACTION}:
+        raise AccessDenied(
+            f"DATABASE_URL: {POSTGRESQL} refuses its user: {_first_line(error.orig)}",
+            hint="use a user who may do this",
+        ) from error
+
+
 def _relational_failure(cause: str, settings: Settings | None) -> StoreUnavailable:
+    transient = False
     if "statement timeout" in cause:
         hint = "find the process that holds a lock, then run the command again"
     elif "No space left" in cause or "could not extend file" in cause:
@@ -378,7 +398,6 @@ def graph_errors(settings: Settings | None = None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-    transient = False
         if not _is_graph_failure(error) and not _lacks_space(error, settings):
             raise
         raise _graph_failure(error, settings) from error

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_hex
 from subprocess import CompletedProcess
 from typing import Any
 from wsgiref.types import WSGIApplication
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import event, select
+from sqlalchemy import Engine, event, make_url, select, text
 from werkzeug.serving import make_server
 from werkzeug.utils import redirect
 
@@ -242,6 +243,37 @@ def test_a_service_gives_the_same_result_as_its_stores(
                 written.append([done.stdout.encode(), code, *(it.read_bytes() for it in files)])
             assert written[0] == written[1]
     assert b"GHSA-9" in written[0][0]
+
+
+def test_a_database_user_who_can_only_read_gets_the_same_result(
+    measured: Stores, locks: tuple[str, str], tmp_path: Path, postgresql: Engine
+) -> None:
+    read_metadata(measured, osv("GHSA-9", affected("numpy", versions=["2.0.0"])),
+                  archive=tmp_path / "all.zip")  # fmt: skip
+    role = f"reader_{token_hex(4)}"
+    url = make_url(measured.settings.database_url or "").set(username=role, password="secret")
+    aim = {"DATABASE_URL": url.render_as_string(hide_password=False)}
+    with postgresql.connect() as owner:
+        owner.execute(text(f"CREATE ROLE {role} LOGIN PASSWORD 'secret'"))
+        owner.execute(text(f"GRANT pg_read_all_data TO {role}"))
+    try:
+        expected = guard(measured, *locks, "--offline", "--json")
+        done = guard(measured, *locks, "--offline", "--json", **aim)
+        assert (done.returncode, done.stdout, done.stderr) == (0, expected.stdout, expected.stderr)
+        with measured.engine.begin() as connection:
+            more = [ReleaseDelivery(release("numpy", "2.2.0"), "test", NOW)]
+            add_releases(connection, measured.settings, more)
+        behind = guard(measured, *locks, "--offline", "--json", **aim)
+        assert (behind.returncode, behind.stdout) == (0, expected.stdout), behind.stderr
+        assert "warning: the graph is still" in behind.stderr
+        unread = tmp_path / "unread.txt"
+        unread.write_text("numpy==2.9.0\n", encoding="utf-8")
+        read = guard(measured, locks[0], str(unread), "--fetch", **aim)
+        assert read.returncode == 2, read.stderr
+        assert "DATABASE_URL: PostgreSQL refuses its user: permission denied" in read.stderr
+    finally:
+        with postgresql.connect() as owner:
+            owner.execute(text(f"DROP ROLE {role}"))
 
 
 def test_a_service_that_cannot_be_asked_is_an_error_with_a_remedy(
