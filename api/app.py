@@ -16,6 +16,7 @@ from api import (
     health,
     metrics,
     request_context,
+    schema_state,
     security_headers,
     tracing,
 )
@@ -101,6 +102,7 @@ def _surround(app: Flask, settings: Settings) -> None:
     metrics.register(app)
     limits.bound()
     authentication.register(app, limits.guesses)
+    schema_state.register(app)
     limits.count()
     audit.register(app)
     health.register(app)

@@ -11,7 +11,8 @@ from api.service import service
 from common.errors import StoreUnavailable
 from graph.record.audit import AuditEntry, add_write
 
-_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+#: Methods of requests that write nothing.
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOG = logging.getLogger(__name__)
 
 
@@ -31,7 +32,7 @@ def wrote_nothing() -> None:
 
 
 def _note(response: Response) -> Response:
-    if request.method in _READS or response.status_code >= 400 or request.url_rule is None:
+    if request.method in READS or response.status_code >= 400 or request.url_rule is None:
         return response
     if "wrote_nothing" in g:
         return response

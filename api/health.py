@@ -18,6 +18,7 @@ from typing import Any
 from flask import Flask, Response, current_app, jsonify
 from sqlalchemy import Connection
 
+from api.schema_state import READ_ONLY
 from api.service import ServiceStores, service
 from common import __version__
 from common.errors import (
@@ -214,10 +215,9 @@ def _record_checks() -> tuple[dict[str, dict[str, Any]], bool]:
     try:
         with service().reading() as connection:
             record |= _schema(connection)
-            if "expected" not in record:
-                graph |= _graph_lag(connection)
-                workers = _workers(connection)
-                ready = True
+            graph |= _graph_lag(connection)
+            workers = _workers(connection)
+            ready = True
     except SchemaMismatch as error:
         _LOG.warning("record_schema", extra={"error": str(error)})
         record["problem"] = "its schema is not this release's"
@@ -228,11 +228,12 @@ def _record_checks() -> tuple[dict[str, dict[str, Any]], bool]:
 
 
 def _schema(connection: Connection) -> dict[str, Any]:
-    """The revision of PostgreSQL; with the expected one if it is too old.
+    """The revision of PostgreSQL; with the expected one if it is older.
 
     A running server goes on while a newer release migrates: its steps keep what this release reads.
+    On the schema of an earlier release, it answers reads.
 
-    :raises SchemaMismatch: if another program migrated it
+    :raises SchemaMismatch: if another program migrated it, or nobody did
     """
     try:
         schema = relational_state(connection)
@@ -241,8 +242,10 @@ def _schema(connection: Connection) -> dict[str, Any]:
             raise
         _LOG.warning("record_schema", extra={"error": str(error)})
         return {"problem": "a newer release migrated it: upgrade this server"}
-    expected = {"expected": schema.expected} if schema.pending else {}
-    return {"schema": schema.current, **expected}
+    if schema.current is None:
+        raise SchemaMismatch("PostgreSQL has no schema", "run `thoth migrate`")
+    older = {"expected": schema.expected, "problem": READ_ONLY} if schema.pending else {}
+    return {"schema": schema.current, **older}
 
 
 def _disk() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from limits.storage import MemoryStorage, Storage
 from sqlalchemy import Connection
 
 from api.service import ServiceStores
-from common.errors import StoreUnavailable
+from common.errors import SchemaMismatch, StoreUnavailable
 from graph.record.request_counts import count_requests, counted_requests, forget_counts
 
 #: After a failure, PostgreSQL is not asked for this long, s.
@@ -79,7 +79,7 @@ class SharedCounts(Storage):
             try:
                 with self._service.glancing() as connection:
                     return ask(connection)
-            except StoreUnavailable as error:
+            except (StoreUnavailable, SchemaMismatch) as error:
                 _LOG.warning("requests_counted_alone", extra={"error": str(error)})
                 self._away_until = time.monotonic() + _PAUSE_S
         return otherwise()

@@ -19,6 +19,7 @@ from common.errors import (
     DocumentStoreMismatch,
     GraphMismatch,
     InvalidArgument,
+    SchemaMismatch,
     StoreUnavailable,
 )
 from common.logs import set_up_logs
@@ -88,7 +89,12 @@ def _serve(settings: Settings, verbose: bool, arguments: dict[str, Any]) -> None
     log_service(settings, verbose)
     with listen(arguments["host"], arguments["port"]) as listener:
         _refuse_open(listener, tls, behind_proxy=arguments["behind_proxy"])
-        ensure_stores(settings)
+        try:
+            ensure_stores(settings)
+        except SchemaMismatch as error:
+            if not error.older:
+                raise
+            _LOG.warning("read_only", extra={"error": str(error)})
         certificate, key = _files(settings, tls, arguments["host"])
         options = ServerOptions(
             arguments["workers"], arguments["threads"], certificate, key, arguments["behind_proxy"]
@@ -292,7 +298,7 @@ def ensure_stores(settings: Settings) -> None:
     :raises StoreUnavailable: if PostgreSQL does not answer; the graph and the document store may be
         down
     :raises DocumentStoreMismatch: if the document store is not the one of this record
-    :raises SchemaMismatch: if an external store has another schema
+    :raises SchemaMismatch: if an external store has another schema; a server reads an older one
     """
     from api.jobs.queue import PROJECT, Queue
     from graph.checkpoints import stores_agree

@@ -151,11 +151,15 @@ class SchemaMismatch(ProjectError):
     """The schema of a store is newer or older than this code supports.
 
     :param newer: a later release migrated the store; its steps keep what this code reads
+    :param older: an earlier release migrated the store, and this code can read a part of it
     """
 
-    def __init__(self, message: str, hint: str, *, newer: bool = False) -> None:
+    def __init__(
+        self, message: str, hint: str, *, newer: bool = False, older: bool = False
+    ) -> None:
         super().__init__(message, hint=hint)
         self.newer = newer
+        self.older = older
 
 
 class QueryRefused(ProjectError):

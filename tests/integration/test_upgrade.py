@@ -12,6 +12,8 @@ import pytest
 from alembic import command
 from sqlalchemy import event, text
 
+from api.app import create_app
+from api.service import EXTENSION
 from common.errors import StoreUnavailable
 from graph import migrate
 from graph.engine import Stores
@@ -53,6 +55,42 @@ def test_stores_of_an_earlier_release_are_upgraded_with_their_data(
     assert verified(empty).equal
     claims = answer(empty, "MATCH (:Advice)-[:CLAIMS]->(c:Claim) RETURN count(c)")
     assert claims == [[3]]
+
+
+#: What a server of this version reads on the schema of 0.1.0, and what needs newer tables.
+_READABLE = (
+    "/api/v1/python/environment", "/api/v1/python/package", "/api/v2/packages", "/api/v2/stacks",
+    "/api/v2/inspections", "/api/v2/reports", "/api/v2/vulnerabilities", "/packages", "/stacks",
+    "/metrics",
+)  # fmt: skip
+_UNREADABLE = ("/api/v2/changes", "/api/v2/benchmarks", "/api/v2/status", "/")
+
+
+@pytest.mark.slow
+def test_a_server_reads_the_schema_of_the_previous_release_until_it_is_migrated(
+    graph: neo4j.Driver, empty: Stores
+) -> None:
+    fill_as(empty, RELEASES[-1])
+    app = create_app(empty.settings)
+    client = app.test_client()
+    try:
+        ready = client.get("/readyz")
+        assert (ready.status_code, ready.json["status"]) == (200, "degraded")
+        assert ready.json["checks"]["postgresql"]["problem"] == "read-only until `thoth migrate`"
+        assert {client.get(path).status_code for path in _READABLE} == {200}
+        assert {client.get(path).status_code for path in _UNREADABLE} == {503}
+        secret = {"Authorization": "Bearer thoth_unknown"}
+        assert client.get("/api/v2/packages", headers=secret).status_code == 503
+        refused = client.post("/api/v2/advice", json={})
+        assert refused.status_code == 503
+        assert "read-only until `thoth migrate`" in refused.json["detail"]
+        migrate.migrate(empty)
+        assert client.post("/api/v2/advice", json={}).status_code == 400
+        assert "problem" not in client.get("/readyz").json["checks"]["postgresql"]
+        assert {client.get(it).status_code for it in (*_READABLE, *_UNREADABLE)} == {200}
+        assert client.get("/api/v2/packages", headers=secret).status_code == 401
+    finally:
+        app.extensions[EXTENSION].close()
 
 
 @pytest.mark.slow
