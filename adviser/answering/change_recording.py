@@ -10,6 +10,7 @@ from adviser.changes.entries import new_entries
 from graph.changes import PerformanceChange
 from graph.record.changes import add_changes, all_changes, change_looks, lock_changes
 from graph.record.evidence import measured_evidence
+from graph.record.loop import reference_stacks
 
 
 def record_changes(engine: Engine, now: datetime | None = None) -> tuple[PerformanceChange, ...]:
@@ -24,6 +25,7 @@ def record_changes(engine: Engine, now: datetime | None = None) -> tuple[Perform
     with engine.begin() as connection:
         lock_changes(connection)
         evidence = measured_evidence(connection, now or datetime.now(UTC))
-        update = new_entries(evidence, all_changes(connection), change_looks(connection))
+        known, looks = all_changes(connection), change_looks(connection)
+        update = new_entries(evidence, known, looks, reference_stacks(connection))
         add_changes(connection, update.entries, update.looks)
     return update.entries

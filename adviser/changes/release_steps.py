@@ -1,14 +1,17 @@
 """Changes by release: each measured release against the measured release before it.
 
-Two stacks are compared if they differ in the version of one package only. All comparisons that are
-judged together form one family (see :mod:`adviser.scoring.verdicts`).
+Two stacks are compared if they differ in the version of one package only. The nightly loop measures
+new releases beside the stack that a project runs, its reference. A release is therefore also
+compared with the newest older release of a reference stack: small steps add up, and the loop spends
+no jobs on releases in between once another one is faster. All comparisons that are judged together
+form one family (see :mod:`adviser.scoring.verdicts`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
@@ -35,7 +38,7 @@ from graph.evidence import Evidence, Series
 
 @dataclass(frozen=True, slots=True)
 class _ReleaseComparison:
-    """A comparison of two adjacent releases.
+    """A comparison of a release with an earlier one.
 
     :param identifier: see :attr:`graph.changes.PerformanceChange.change_id`
     """
@@ -54,15 +57,17 @@ def release_entries(
     evidence: Evidence,
     latest: Mapping[str, PerformanceChange],
     looks: Mapping[str, ChangeLook],
+    references: Collection[str] = (),
 ) -> tuple[list[PerformanceChange], dict[str, ChangeLook]]:
     """Entries about releases, and the looks that were taken for them.
 
     :param latest: the last entry about each announcement, by the identifier of the announcement
     :param looks: by identifier of the change
+    :param references: see :func:`compared_releases`
     """
     due = [
         it
-        for it in _compared(evidence)
+        for it in _compared(evidence, references)
         if it.estimate.tested and is_due(looks.get(it.identifier), it.jobs)
     ]
     if not due:
@@ -119,21 +124,26 @@ def _following(
     return replace(now, change_id=identifier, event=event, refers_to=last.announcement)
 
 
-def _compared(evidence: Evidence) -> Iterator[_ReleaseComparison]:
-    """All comparisons of adjacent releases, in a stable order."""
+def _compared(evidence: Evidence, references: Collection[str]) -> Iterator[_ReleaseComparison]:
+    """All comparisons of releases, in a stable order."""
     stacks = MeasuredStackIndex(evidence)
     for number, history in histories_of(evidence, range(len(evidence.series))).items():
-        pairs = adjacent_releases(stacks, number, history)
+        pairs = compared_releases(stacks, number, history, references)
         samples = [(history.sample(it.baseline), history.sample(it.candidate)) for it in pairs]
         for pair, estimate in zip(pairs, pair_estimates(samples, history.spread), strict=True):
             identifier = _identifier(history.series, pair)
             yield _ReleaseComparison(identifier, pair, history, estimate)
 
 
-def adjacent_releases(stacks: MeasuredStackIndex, series: int, history: History) -> list[StackPair]:
-    """Pairs of stacks that differ in one package only, in a release and the one before it.
+def compared_releases(
+    stacks: MeasuredStackIndex, series: int, history: History, references: Collection[str]
+) -> list[StackPair]:
+    """Pairs of stacks that differ in one package only, in a release and an earlier one.
 
-    "Before" means the next older release that was measured in an otherwise equal stack.
+    The earlier release is the next older one that was measured in an otherwise equal stack. If that
+    stack is no reference, the newest older release of a reference stack makes a second pair.
+
+    :param references: digests of stacks that new releases are measured beside
     """
     alike: dict[tuple[str, str, int], list[tuple[Version, Purl, str]]] = defaultdict(list)
     for digest_ in sorted(history.jobs):
@@ -145,8 +155,15 @@ def adjacent_releases(stacks: MeasuredStackIndex, series: int, history: History)
     pairs = []
     for (name, _, _), releases in sorted(alike.items()):
         firsts = [next(it) for _, it in groupby(sorted(releases), key=lambda it: it[0])]
-        for (_, theirs, base), (_, ours, other) in pairwise(firsts):
-            pairs.append(StackPair(series, base, other, (name,), ours, theirs))
+        reference = None
+        for (_, theirs, before), (_, ours, other) in pairwise(firsts):
+            if before in references:
+                reference = theirs, before
+            earlier = {(theirs, before)} if reference is None else {(theirs, before), reference}
+            pairs += [
+                StackPair(series, base, other, (name,), ours, base_purl)
+                for base_purl, base in earlier
+            ]
     return sorted(pairs, key=lambda it: (it.differs, it.baseline, it.candidate))
 
 

@@ -15,6 +15,7 @@ from common.formats.json_documents import digest
 from common.packages import package_version
 from graph.record.events import EventKind, record_event
 from graph.tables import (
+    InspectionRow,
     LoopBatchRow,
     LoopNightRow,
     LoopReleaseRow,
@@ -350,6 +351,13 @@ def batches_in(connection: Connection, states: Collection[BatchState]) -> list[L
     query = select(*_BATCH).where(row.state.in_([it.value for it in states]))
     rows = connection.execute(query.order_by(row.night, row.batch_id))
     return [_batch(it) for it in rows]
+
+
+def reference_stacks(connection: Connection) -> frozenset[str]:
+    """Digests of the stacks that new releases were measured beside."""
+    name = LoopBatchRow.report["stacks"][0]["inspection_id"].astext
+    query = select(InspectionRow.stack_digest).join(LoopBatchRow, InspectionRow.name == name)
+    return frozenset(connection.scalars(query.where(InspectionRow.stack_digest.is_not(None))))
 
 
 def batches_of_night(connection: Connection, night: int) -> list[LoopBatch]:

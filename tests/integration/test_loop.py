@@ -40,9 +40,11 @@ from graph.record.loop import (
     batches_of_night,
     latest_nights,
     open_night,
+    reference_stacks,
     releases_in,
     set_release_state,
 )
+from graph.record.stacks import packages_in
 from graph.record.tokens import Scope
 from graph.record.watches import AdviceWatch, WatchSource, add_watch, remove_watches, watches
 from graph.tables import EventRow, HardwareRow, WatchRow
@@ -199,6 +201,9 @@ def test_a_release_that_the_advice_follows_before_it_is_settled_is_compared_with
     with stores.engine.connect() as connection:
         (release,) = releases_in(connection)
         (batch,) = batches_of_night(connection, 2)
+        (reference,) = reference_stacks(connection)
+        beside = [(it.name, it.version) for it in packages_in(connection, reference)]
+    assert beside == [("numpy", "2.0")]
     # These wheels are empty, so no job can run.
     assert (release.state, release.reason) == (LoopState.RESOLVABLE, "no job of it could be used")
     assert [(it["label"], it["releases"]) for it in batch.stacks] == [

@@ -39,6 +39,16 @@ def test_each_release_is_compared_with_the_one_before_it_only() -> None:
     assert update.entries[0].interval_high_pct < 40
 
 
+def test_a_release_is_also_compared_with_the_stack_that_it_was_measured_beside() -> None:
+    """Neither step is large enough to be settled; their sum is."""
+    bench = releases([0.0, 0.018, 0.036])
+    assert first(bench).entries == ()
+    reference = bench.stack("fast==1", "rest==1")
+    (entry,) = new_entries(bench.evidence(), [], {}, {reference}).entries
+    assert (entry.from_version, entry.to_version, entry.verdict) == ("1", "3", "faster")
+    assert entry.comparisons == 3
+
+
 def test_versions_are_ordered_as_releases_and_not_as_text() -> None:
     bench = Bench()
     for version, gain in (("9", 0.0), ("10", GAIN)):
