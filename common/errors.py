@@ -151,7 +151,7 @@ class SchemaMismatch(ProjectError):
     """The schema of a store is newer or older than this code supports.
 
     :param newer: a later release migrated the store; its steps keep what this code reads
-    :param older: an earlier release migrated the store, and this code can read a part of it
+    :param older: an earlier release migrated PostgreSQL, and this code can read a part of it
     """
 
     def __init__(

@@ -197,7 +197,7 @@ def ensure_schema(stores: Stores) -> None:
                 f"{state.store}: the schema is at {state.current or 'nothing'},"
                 f" this code expects {state.expected}",
                 "run `thoth migrate`",
-                older=state.current is not None,
+                older=state.store == POSTGRESQL and state.current is not None,
             )
     if behind:
         migrate(stores)
