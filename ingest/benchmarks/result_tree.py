@@ -23,6 +23,7 @@ from common.benchmark_results import BenchmarkResult, MeasuredFile
 from common.errors import InvalidDocument
 from common.formats.json_documents import load_json
 from common.reasons import Reason
+from ingest.benchmarks.captures import without_captures
 from ingest.sources.layout import is_archive, too_large, unreadable
 from ingest.sources.source_items import SourceLimits
 
@@ -192,7 +193,7 @@ class ResultFile:
 
 def decoded(content: bytes, place: str) -> str:
     """Text with line feeds as line ends, without a byte order mark, NUL characters, and empty lines
-    at its beginning.
+    at its beginning, and without what :mod:`ingest.benchmarks.captures` removes.
 
     Windows consoles write UTF-16. Summaries of LoadGen have NUL characters, which no store takes.
     Progress bars and names in other encodings do not refuse a log: a few bytes that are not UTF-8
@@ -204,7 +205,8 @@ def decoded(content: bytes, place: str) -> str:
     text = content.decode("utf-16" if utf16 else "utf-8-sig", "replace")
     if text.count("\ufffd") > len(text) // _CHARACTERS_FOR_AN_ERROR + 1:
         raise InvalidDocument(Reason.NOT_UTF8, "the file is not UTF-8 text", place=place)
-    return text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n").lstrip("\n")
+    lines = text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+    return without_captures(lines).lstrip("\n")
 
 
 def missing_value(place: str, field_name: str, what: str) -> InvalidDocument:

@@ -70,7 +70,7 @@ SYSTEMS = (
     ),
     _system(
         "tf_cnn_benchmarks", "tf_cnn_benchmarks",
-        rb"images/sec: [\d.]+ \+/- ", rb"^total images/sec:", rb'"machine_config":',
+        rb"images/sec: [\d.]+ \+/- ", rb"^total[ \t]+images/sec:", rb'"machine_config":',
         rb'"\w*examples_per_sec"', rb'"eval_top_[15]_accuracy"', rb"^name_gpu,num_gpu,",
         reader="tf_cnn",
     ),

@@ -20,6 +20,7 @@ import orjson
 
 from common.errors import InvalidDocument
 from common.reasons import Reason
+from ingest.benchmarks.captures import without_captures
 from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem
 from ingest.inspections.generations import has_inspection_keys
 from ingest.sources.layout import (
@@ -59,10 +60,11 @@ def _searched(head: bytes) -> bytes:
     """The searched part of a text file as UTF-8 with line feeds, without a byte order mark."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         # Windows consoles write UTF-16; the head may end inside a character.
-        text = head[: 2 * _SEARCHED_BYTES].decode("utf-16", "ignore").encode("utf-8", "ignore")
+        text = head[: 2 * _SEARCHED_BYTES].decode("utf-16", "ignore")
     else:
-        text = head.removeprefix(codecs.BOM_UTF8)[:_SEARCHED_BYTES]
-    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        text = head.removeprefix(codecs.BOM_UTF8)[:_SEARCHED_BYTES].decode(errors="surrogateescape")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return without_captures(lines).encode(errors="surrogateescape")
 
 
 def _workbook_texts(data: bytes) -> bytes:

@@ -1,17 +1,16 @@
 """tf_cnn_benchmarks: images a second of convolutional networks, from console output or JSON logs.
 
 The console prints the mean over all steps so far, and the total at the end. ``--benchmark_log_dir``
-writes ``benchmark.log`` (the run) and ``metric.log`` (one JSON object for each value).
+writes ``benchmark_run.log`` (the run; ``benchmark.log`` in older copies) and ``metric.log`` (one JSON object for each value).
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from posixpath import basename, dirname, join
 from typing import Any
-
-import orjson
 
 from common.benchmark_results import (
     Aggregate,
@@ -59,15 +58,16 @@ _STEP = re.compile(
 _ACCURACY = re.compile(r"Accuracy @ 1 = ([\d.]+) Accuracy @ 5 = ([\d.]+)")
 _ACCURACIES = ("eval_top_1_accuracy", "eval_top_5_accuracy")
 _RUN_START = re.compile(r"^(?:.*\|)?[ \t]*TensorFlow: ", re.MULTILINE)
-_TOTAL_LINE = re.compile(r"total images/sec:[ \t]*([\d.]+)")
+_TOTAL_LINE = re.compile(r"total[ \t]+images/sec:[ \t]*(\S*)")
 _HEADER = re.compile(
-    r"^(?:.*\|)?(TensorFlow|Model|Dataset|Mode|Batch size|Num batches|Devices|Data format"
+    r"^(?:.*\|)?[ \t]*(TensorFlow|Model|Dataset|Mode|Batch size|Num batches|Devices|Data format"
     r"|Optimizer|Variables|AllReduce):\s*(.*\S)",
     re.MULTILINE,
 )
 _PER_DEVICE = re.compile(r"^(?:.*\|)?\s*(\d+) per device", re.MULTILINE)
 _GPU = re.compile(r"^name: (.+?) major: ", re.MULTILINE)
 _UNIX_TIME = re.compile(r"^\s*\d+\s+images/sec: .*\s(\d{9,10})(?:\.\d+)?\s*$", re.MULTILINE)
+_RUN_FILES = ("benchmark_run.log", "benchmark.log")
 _CSV_METADATA = ("name_gpu", "num_gpu")
 
 
@@ -75,7 +75,7 @@ def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | 
     """Results of each console log, each folder of JSON logs and each published table."""
     for place in places:
         name = basename(place)
-        if name in ("benchmark.log", "eval.log") and join(dirname(place), "metric.log") in places:
+        if name in (*_RUN_FILES, "eval.log") and join(dirname(place), "metric.log") in places:
             continue  # read with metric.log
         if name == "metric.log":
             results = _json_logs(tree, place)
@@ -185,21 +185,23 @@ def _json_logs(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     file = tree.file(place)
     files = [file.measured]
     run: dict[str, Any] = {}
-    description = tree.description(join(folder, "benchmark.log"))
+    descriptions = (tree.description(join(folder, name)) for name in _RUN_FILES)
+    description = next((it for it in descriptions if it is not None), None)
     if description is not None:
         run, described_by = description
         files.append(described_by)
     common = _described(run, place, files)
     series: list[float] = []
-    values: dict[str, float] = {}
-    for number, line in enumerate(file.text.split("\n"), 1):
-        if not line.strip():
+    values: dict[str, float | None] = {}
+    lines = file.text.split("\n")
+    for number, line in enumerate(lines, 1):
+        # A run that was killed may end inside a line.
+        unfinished = number == len(lines) and not line.rstrip().endswith("}")
+        if unfinished or not line.strip():
             continue
         entry = _object_of(line, number)
         name, value = entry.get("name"), finite_number(entry.get("value"))
-        if value is None:
-            continue
-        if name == "current_examples_per_sec":
+        if name == "current_examples_per_sec" and value is not None:
             series.append(value)
         elif name in _LOGGED:
             values[str(name)] = value
@@ -215,8 +217,8 @@ def _json_logs(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
 
 def _object_of(line: str, number: int) -> dict[str, Any]:
     try:
-        entry = orjson.loads(line)
-    except orjson.JSONDecodeError:
+        entry = json.loads(line)  # Python writes NaN, which is no JSON
+    except (ValueError, RecursionError):
         entry = None
     if not isinstance(entry, dict):
         raise InvalidDocument(Reason.INVALID_JSON, "not a JSON object", field=f"line {number}")

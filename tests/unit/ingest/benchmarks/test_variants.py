@@ -14,6 +14,7 @@ from tests.factories.benchmark_files import (
     DEEPBENCH_LAYERS,
     DLBS_LOG,
     LOADGEN_SUMMARY,
+    TF_CNN_LOG,
     TF_CNN_RUNS,
     TRAINING_JSON_LOG,
     read_files,
@@ -205,3 +206,57 @@ def test_a_table_of_dawnbench_may_have_another_order_and_a_byte_order_mark(tmp_p
     assert recognised.key == "dawnbench"
     (result,), _ = read_files(tmp_path, "dawnbench", {"ImageNet/train/a.tsv": table})
     assert result.value == 0.5
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{}", "\x1b[32m{}\x1b[0m", "[1,0]<stdout>:{}", "2023-01-01T00:00:00.123Z {}",
+        "[pod/worker-0/main] {}", "worker_1  | {}",
+    ],
+)  # fmt: skip
+def test_launchers_and_terminals_mark_the_lines_of_a_run(line: str, tmp_path: Path) -> None:
+    text = "".join(line.format(it) + "\n" for it in TF_CNN_LOG.splitlines())
+    recognised = system_of(text.encode())
+    assert recognised is not None
+    results, _ = read_files(tmp_path, recognised.key, {"log": text})
+    assert results[0].software == {"tensorflow": "1.15"}
+    assert {it.metric.name: (it.benchmark, it.value) for it in results} == {
+        "total_images_per_sec": ("resnet50", 953.43), "images_per_sec": ("resnet50", 954.3),
+        "uncertainty": ("resnet50", 0.5), "jitter": ("resnet50", 5.1),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("total images/sec: 1e+05", 1e5),
+        ("total images/sec: 146,827.16", None),
+        ("total\timages/sec:\t2.24", 2.24),
+    ],
+)
+def test_a_total_is_read_whole_or_not_at_all(
+    line: str, value: float | None, tmp_path: Path
+) -> None:
+    text = f"TensorFlow:  1.15\nModel:       resnet50\n{line}\n"
+    (total,), _ = read_files(tmp_path, "tf_cnn_benchmarks", {"log": text})
+    assert total.value == value
+
+
+@pytest.mark.parametrize(
+    ("end", "value"),
+    [
+        ("", 310.5),
+        ('{"name": "average_examples_per_sec", "val', 310.5),
+        ('{"name": "average_examples_per_sec", "value": NaN}', None),
+    ],
+)
+def test_the_run_beside_its_metrics_may_have_been_killed(
+    end: str, value: float | None, tmp_path: Path
+) -> None:
+    files = {
+        "benchmark_run.log": '{"model_name": "vgg16", "machine_config": {}}',
+        "metric.log": f'{{"name": "average_examples_per_sec", "value": 310.5}}\n{end}',
+    }
+    (average,), refusals = read_files(tmp_path, "tf_cnn_benchmarks", files)
+    assert (refusals, average.benchmark, average.value) == ([], "vgg16", value)
