@@ -13,7 +13,10 @@ from markupsafe import Markup
 from adviser.plots.paths import MOST_NODES, DrawnEdge, DrawnNode, paths_plot
 from api.pages.api_client import ApiDocument, read
 from api.pages.formatting import quantity, visible
-from api.pages.site import Pages, plot, render
+from api.pages.site import Pages, other_url, plot, render
+
+#: Maximum number of chains that the API returns.
+_MOST_CHAINS = 10_000
 
 blueprint = Pages("paths", __name__)
 
@@ -43,7 +46,8 @@ def stack_path(digest: str) -> Response:
         "stack_path.html", path, stack, stack=stack.body, chains=path["chains"],
         labels={it["id"]: it["label"] for it in path["nodes"]}, most=MOST_NODES,
         versions={it["purl"]: it for it in stack["packages"]},
-        selected=request.args, count=len(path["nodes"]),
+        selected=request.args, count=len(path["nodes"]), truncated=path["truncated"],
+        more_url=other_url(limit=_MOST_CHAINS),
         drawing=_drawing(path, "From packages to vulnerabilities"),
     )  # fmt: skip
 

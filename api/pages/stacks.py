@@ -40,11 +40,8 @@ def compare() -> Response:
     names = [request.args.get(name, "").strip() for name in ("baseline", "candidate")]
     if not all(names):
         measured = read("/api/v2/stacks", measured="true", limit=100)
-        labels = _labels()
-        stacks = sorted(
-            measured["items"], key=lambda it: (it["digest"] not in labels, labels.get(it["digest"]))
-        )
-        return render("compare_form.html", measured, stacks=stacks, labels=labels)
+        stacks = sorted(measured["items"], key=lambda it: it["label"])
+        return render("compare_form.html", measured, stacks=stacks)
     both = [read(f"/api/v2/stacks/{it}") for it in names]
     compared = read("/api/v2/comparisons", **request.args)
     settled = [it for it in compared["items"] if it["effect"]["verdict"] in _SETTLED]
@@ -60,16 +57,6 @@ def compare() -> Response:
         following=next_page(compared), changes=_changes(*both),
         measured=_inspections(compared, *both),
     )  # fmt: skip
-
-
-def _labels() -> dict[str, str]:
-    """Labels of stacks by digest, as far as a comparison has them."""
-    groups = read("/api/v2/comparison-groups", limit=50)
-    return {
-        stack["stack_digest"]: stack["label"]
-        for group in groups["items"]
-        for stack in group["stacks"]
-    }
 
 
 def _inspections(compared: ApiDocument, *stacks: ApiDocument) -> list[str]:

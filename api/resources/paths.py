@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
-from sqlalchemy import Connection
 
-from adviser.requirement_chains import chains_to, starting_releases
-from adviser.stack_comparison import short_digest, stack_label
+from adviser.requirement_chains import RequirementChain, chains_to, starting_releases
 from api.authentication import needs
 from api.errors import not_found
 from api.paging import freshness
 from api.request_context import reading
 from api.resources.base import Resources, package_name, whole_digest
+from api.resources.stacks import stack_labels
 from api.schema_fields import (
     FreshnessSchema,
     StrictSchema,
@@ -29,7 +29,6 @@ from api.schema_fields import (
 )
 from graph.record import paths as record
 from graph.record.advice import advice_named, stacks_of
-from graph.record.observations import installed_component
 from graph.record.stacks import packages_in, stack_named
 from graph.record.tokens import Scope
 
@@ -48,8 +47,13 @@ class AdvicePathQuerySchema(StrictSchema):
 
 
 class StackPathQuerySchema(StrictSchema):
-    """Selects where the chains start."""
+    """Selects a part of the chains."""
 
+    limit = fields.Integer(
+        load_default=1000,
+        validate=validate.Range(1, 10_000),
+        metadata=described("Maximum number of chains.", 1000),
+    )
     package = filter_text(
         "Name of the package where the chains start; default: the releases that no other release of"
         " the stack requires.",
@@ -104,6 +108,7 @@ class StackPathSchema(FreshnessSchema):
     nodes = fields.List(fields.Nested(PathNodeSchema), required=True)
     edges = fields.List(fields.Nested(PathEdgeSchema), required=True)
     chains = fields.List(fields.Nested(VulnerabilityChainSchema), required=True)
+    truncated = flag("Whether chains are left out.")
 
 
 blueprint = Resources("paths", __name__, description="Where an answer comes from.")
@@ -123,13 +128,14 @@ class AdvicePathResource(MethodView):
                 raise not_found("advice", advice_id)
             advised = stacks_of(connection, advice_id)
             jobs = record.supporting_jobs(connection, advice_id, query["limit"] + 1)
-            labels = _stack_labels(connection, jobs)
+            digests = {it.stack_digest for it in advised}
+            digests |= {it.stack_digest for it in jobs if it.stack_digest is not None}
+            labels = stack_labels(connection, digests)
         truncated = len(jobs) > query["limit"]
         builder = _PathBuilder()
         builder.add("advice", advice_id, f"advice of {advice.created_at:%Y-%m-%d}")
         for stack in advised:
-            label = labels.get(stack.stack_digest, f"stack {short_digest(stack.stack_digest)}")
-            builder.add("stack", stack.stack_digest, label)
+            builder.add("stack", stack.stack_digest, labels[stack.stack_digest])
             builder.link(advice_id, stack.stack_digest, f"recommends, rank {stack.rank}")
         for job in jobs[: query["limit"]]:
             above = advice_id
@@ -169,34 +175,48 @@ class StackPathResource(MethodView):
             starts = [purl for purl, it in releases.items() if it.name == name]
             if not starts:
                 raise not_found("package of this stack", name)
-        builder, chains = _PathBuilder(), []
+        limit = query["limit"]
+        chains = list(
+            islice(_chains(vulnerabilities, starts, list(releases), requirements), limit + 1)
+        )
+        builder = _PathBuilder()
         labels = {purl: f"{it.name} {it.version}" for purl, it in releases.items()}
-        ways = _ways(starts, list(releases), requirements)
-        for known in vulnerabilities:
+        for known, chain in chains[:limit]:
+            for purl in chain.releases:
+                builder.add("release", purl, labels[purl])
+            for place, label in enumerate(chain.requirements):
+                builder.link(chain.releases[place], chain.releases[place + 1], label)
+            builder.add("vulnerability", known.vulnerability_id, known.vulnerability_id)
+            builder.link(known.purl, known.vulnerability_id, "is affected by")
+        documents = [
+            {
+                "vulnerability_id": known.vulnerability_id, "severity": known.severity,
+                "summary": known.summary, "releases": chain.releases,
+                "requirements": chain.requirements,
+            }
+            for known, chain in chains[:limit]
+        ]  # fmt: skip
+        return {
+            **builder.members(), "chains": documents, "truncated": len(chains) > limit,
+            **freshness(progress),
+        }  # fmt: skip
+
+
+def _chains(
+    vulnerabilities: list[record.StackVulnerability],
+    starts: list[str] | None,
+    releases: list[str],
+    requirements: list[record.StackRequirement],
+) -> Iterator[tuple[record.StackVulnerability, RequirementChain]]:
+    """The chains to each vulnerability, in order; each release is searched for once."""
+    ways = _ways(starts, releases, requirements)
+    by_release: dict[str, list[RequirementChain]] = {}
+    for known in vulnerabilities:
+        if known.purl not in by_release:
             by_way = (chains_to(known.purl, begin, edges) for begin, edges in ways)
-            for chain in next(filter(None, by_way), []):
-                for purl in chain.releases:
-                    builder.add("release", purl, labels[purl])
-                for place, label in enumerate(chain.requirements):
-                    builder.link(chain.releases[place], chain.releases[place + 1], label)
-                chains.append({
-                    "vulnerability_id": known.vulnerability_id, "severity": known.severity,
-                    "summary": known.summary, "releases": chain.releases,
-                    "requirements": chain.requirements,
-                })  # fmt: skip
-                builder.add("vulnerability", known.vulnerability_id, known.vulnerability_id)
-                builder.link(known.purl, known.vulnerability_id, "is affected by")
-        return {**builder.members(), "chains": chains, **freshness(progress)}
-
-
-def _stack_labels(connection: Connection, jobs: Iterable[record.SupportingJob]) -> dict[str, str]:
-    """Name of each measured stack for people, by digest."""
-    components = {it.stack_digest: it.component for it in jobs if it.stack_digest is not None}
-    labels = {}
-    for digest, library in components.items():
-        versions = {it.name: it.version for it in packages_in(connection, digest)}
-        labels[digest] = stack_label(*installed_component(library, versions), digest)
-    return labels
+            by_release[known.purl] = next(filter(None, by_way), [])
+        for chain in by_release[known.purl]:
+            yield known, chain
 
 
 def _ways(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.verdicts import Verdict
+from adviser.stack_comparison import stack_label
 from api.authentication import needs, token
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
@@ -34,7 +35,7 @@ from api.schema_fields import (
 )
 from api.service import service
 from graph.record import stacks as record
-from graph.record.observations import common_keys
+from graph.record.observations import common_keys, components_of
 from graph.record.tokens import Scope
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
@@ -54,6 +55,9 @@ class StackItemSchema(Schema):
     """A stack: a set of package versions."""
 
     digest = text("Digest of the stack.", _DIGEST)
+    label = text(
+        "Name for people: the package that it was inspected for.", "numpy 2.4.6 (1f2e3d4c)"
+    )
     package_count = count("Number of packages.", 3)
     inspections = count("Number of inspections.", 1)
     advised = count("Number of advice reports that recommend it.", 0)
@@ -234,7 +238,10 @@ class StacksResource(MethodView):
         selection = filters(query) | {"seen_by": _visibility()}
         with reading() as (connection, progress):
             find = partial(record.browse_stacks, connection, **selection)
-            return page(query, _STACKS, find, progress)
+            listed = page(query, _STACKS, find, progress)
+            labels = stack_labels(connection, [it.digest for it in listed["items"]])
+        items = [{**members(it), "label": labels[it.digest]} for it in listed["items"]]
+        return {**listed, "items": items}
 
 
 @blueprint.route("/stacks/<string:digest>")
@@ -249,7 +256,11 @@ class StackResource(MethodView):
             if stack is None:
                 raise not_found("stack", digest)
             packages = record.packages_in(connection, stack.digest)
-        return {**members(stack), "packages": packages, **freshness(progress)}
+            labels = stack_labels(connection, [stack.digest])
+        return {
+            **members(stack), "label": labels[stack.digest], "packages": packages,
+            **freshness(progress),
+        }  # fmt: skip
 
 
 @blueprint.route("/comparisons")
@@ -307,6 +318,12 @@ class ComparisonGroupsResource(MethodView):
 
             groups_page = page(query, _GROUPS, find, progress, lambda it: (it[0],))
             return {**groups_page, "items": [group for _, group in groups_page["items"]]}
+
+
+def stack_labels(connection: Connection, digests: Collection[str]) -> dict[str, str]:
+    """Name of each stack for people, by digest."""
+    components = components_of(connection, digests)
+    return {it: stack_label(*components.get(it, (None, None)), it) for it in digests}
 
 
 def _measures(group: Mapping[str, Any], package: str) -> bool:

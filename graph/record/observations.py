@@ -180,7 +180,9 @@ def measured_rows(
     connection: Connection, conditions: Iterable[ColumnElement[bool]], *columns: ColumnElement[Any]
 ) -> Iterator[tuple[Row[Any], MeasuredObservation]]:
     """Rows of :func:`measured` that meet conditions, with further columns, sorted by series."""
-    releases = _releases(connection)
+    releases = _releases(
+        connection, StackPackage.stack_digest.in_(select(InspectionRow.stack_digest))
+    )
     query = (
         measured()
         .add_columns(IndicatorRow.component, HardwareRow.label.label("hardware_label"), *columns)
@@ -219,15 +221,42 @@ def installed_component(
     return library, None
 
 
-def _releases(connection: Connection) -> dict[str, dict[str, str]]:
-    """For each stack digest, the versions of measured libraries by package name."""
+def components_of(
+    connection: Connection, digests: Iterable[str]
+) -> dict[str, tuple[str | None, str | None]]:
+    """The package that a stack was inspected for, with its version, by digest; two queries.
+
+    The first inspection of a stack decides. Stacks without inspections are left out.
+    """
+    wanted = any_(texts(digests))
+    first = (
+        select(InspectionRow.stack_digest, func.min(InspectionRow.document_id).label("document_id"))
+        .where(InspectionRow.stack_digest == wanted)
+        .group_by(InspectionRow.stack_digest)
+        .subquery()
+    )
+    libraries = connection.execute(
+        select(first.c.stack_digest, func.min(IndicatorRow.component))
+        .join(ObservationRow, ObservationRow.document_id == first.c.document_id)
+        .join(IndicatorRow, IndicatorRow.indicator_id == ObservationRow.indicator_id)
+        .group_by(first.c.stack_digest)
+    ).all()
+    releases = _releases(connection, StackPackage.stack_digest == wanted)
+    return {
+        digest: installed_component(library, releases.get(digest, {}))
+        for digest, library in libraries
+    }
+
+
+def _releases(connection: Connection, condition: ColumnElement[bool]) -> dict[str, dict[str, str]]:
+    """For each stack digest, the versions of measured libraries by package name.
+
+    :param condition: selects the stacks
+    """
     rows = connection.execute(
         select(StackPackage.stack_digest, PackageVersionRow.name, PackageVersionRow.version)
         .join(PackageVersionRow, PackageVersionRow.purl == StackPackage.purl)
-        .where(
-            PackageVersionRow.name.in_(MEASURED_PACKAGES),
-            StackPackage.stack_digest.in_(select(InspectionRow.stack_digest)),
-        )
+        .where(PackageVersionRow.name.in_(MEASURED_PACKAGES), condition)
     )
     releases: dict[str, dict[str, str]] = defaultdict(dict)
     for stack, name, version in rows:

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from sqlalchemy import event
 
+from api.resources.stacks import stack_labels
 from common.settings import Settings
-from graph.engine import Stores
+from graph.engine import Stores, relational_engine
 from graph.record.tokens import Scope
 from tests.factories.affected_stacks import AFFECTED_STACK, add_affected_stack
 from tests.services.jobs import client_of
@@ -59,6 +61,39 @@ def test_the_page_lists_the_chains_beside_a_drawing(client: FlaskClient) -> None
     assert "No advisory in the record" in client.get("/packages/a-web").get_data(as_text=True)
     assert client.get("/stacks/none/path").status_code == 404
     assert client.get(f"/stacks/{AFFECTED_STACK}/path?package=none").status_code == 404
+
+
+def test_a_cut_list_of_chains_says_so(client: FlaskClient) -> None:
+    document = client.get(f"/api/v2/stacks/{AFFECTED_STACK}/path?limit=1").get_json()
+    assert [it["vulnerability_id"] for it in document["chains"]] == ["CVE-2026-1"]
+    assert document["truncated"]
+    assert "CVE-2026-2" not in {it["id"] for it in document["nodes"]}
+    content = client.get(f"/stacks/{AFFECTED_STACK}/path?limit=1").get_data(as_text=True)
+    assert "At least 1 known vulnerability affects it" in content
+    assert "The list ends after 1 chain, ordered by vulnerability" in content
+    whole = client.get(f"/api/v2/stacks/{AFFECTED_STACK}/path?limit=2").get_json()
+    assert not whole["truncated"]
+
+
+def test_labels_of_stacks_take_the_same_queries_for_any_number(
+    filled: Settings, filled_app: Flask
+) -> None:
+    client = filled_app.test_client()
+    stacks = client.get("/api/v2/stacks?measured=true&limit=100").get_json()["items"]
+    groups = client.get("/api/v2/comparison-groups?limit=50").get_json()["items"]
+    labels = {it["stack_digest"]: it["label"] for group in groups for it in group["stacks"]}
+    listed = {it["digest"]: it["label"] for it in stacks}
+    assert len(labels) > 3
+    assert labels.items() <= listed.items()
+    engine = relational_engine(filled)
+    statements: list[str] = []
+    event.listen(engine, "before_cursor_execute", lambda *it: statements.append(it[2]))
+    with engine.connect() as connection:
+        assert stack_labels(connection, list(labels)) == labels
+    assert len(statements) == 2
+    engine.dispose()
+    content = client.get("/compare").get_data(as_text=True)
+    assert all(it in content for it in labels.values())
 
 
 def test_an_advice_leads_to_the_jobs_that_it_rests_on(filled: Settings, filled_app: Flask) -> None:
