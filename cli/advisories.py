@@ -16,7 +16,7 @@ from common.settings import Settings
 from common.terminal import printable
 
 if TYPE_CHECKING:
-    from common.advisories import AffectedPackage, Range
+    from common.advisories import AffectedPackage
     from graph.record.advisories import SourceState
     from graph.record.vulnerability_queries import AdvisoryCounts, PackageVulnerability
     from ingest.advisories.sync import AdvisoryReport
@@ -27,7 +27,6 @@ _WIDTH = 17
 _MOST_VERSIONS = 6
 _SEVERITIES = ("critical", "high", "medium", "low", "none", "unknown")
 #: Signs of a specifier for the events of a range.
-_SIGNS = {"introduced": ">=", "fixed": "<", "last_affected": "<=", "limit": "<"}
 
 
 @click.group(cls=CommandGroup)
@@ -246,16 +245,14 @@ def _versions_text(versions: Sequence[str]) -> str:
 def ranges_text(packages: Iterable[AffectedPackage]) -> str:
     """Return affected ranges as specifiers, one per line; without ranges, the listed versions."""
     packages = tuple(packages)
-    lines = {_range_text(events): None for it in packages for events in it.ranges}
+    from common.advisories import range_text
+
+    lines = {range_text(events): None for it in packages for events in it.ranges}
     if not lines:
         return _versions_text(
             tuple(dict.fromkeys(version for it in packages for version in it.versions))
         )
     return "\n".join(lines)
-
-
-def _range_text(events: Range) -> str:
-    return ", ".join(f"{_SIGNS[it.kind]}{it.version}" for it in events)
 
 
 def _document(vulnerability: PackageVulnerability) -> dict[str, Any]:

@@ -103,11 +103,9 @@ def guard(
 
     Exit code 0 means that no harm was found and that no data is missing.
     """
-    from adviser.answering.lock_comparison import compared
+    from adviser.answering.lock_comparison import compared, guard_document
     from adviser.answering.target_hardware import asked_hardware
     from adviser.guard import with_reasons
-    from adviser.reports.serialization import claim_document, plain
-    from adviser.scoring.verdicts import family_document
     from cli.project_files import read_lock_file, write_file
     from common.formats.json_documents import canonical_json
 
@@ -131,14 +129,7 @@ def guard(
     upgrade = with_reasons(compared(knowledge, before, after, where, hardware.digest), unmet or {})
     print_note(hardware.note)
     if as_json:
-        claims = {
-            name: [claim_document(claim) for claim in listed]
-            for name, listed in (("claims", upgrade.claims), ("stacks", upgrade.stacks))
-        }
-        family = family_document(upgrade.comparisons)
-        print_canonical_json(
-            {"outcome": upgrade.outcome.value, "family": family, **plain(upgrade), **claims}
-        )
+        print_canonical_json(guard_document(upgrade))
     else:
         print_lines(_lines(upgrade, fetched=unmet is not None))
     if options["comment"]:

@@ -42,6 +42,22 @@ class RangeEvent:
 Range = tuple[RangeEvent, ...]
 
 
+_SIGNS = {
+    RangeEventKind.INTRODUCED: ">=", RangeEventKind.FIXED: "<",
+    RangeEventKind.LAST_AFFECTED: "<=", RangeEventKind.LIMIT: "<",
+}  # fmt: skip
+
+
+def range_text(events: Range) -> str:
+    """A range for people, in the order of its events.
+
+    >>> start, fixed = RangeEventKind.INTRODUCED, RangeEventKind.FIXED
+    >>> range_text((RangeEvent(start, "2.3.0"), RangeEvent(fixed, "2.3.2")))
+    '>=2.3.0, <2.3.2'
+    """
+    return ", ".join(f"{_SIGNS[it.kind]}{it.version}" for it in events)
+
+
 class Severity(StrEnum):
     """Qualitative rating by the CVSS specification, in ascending order."""
 

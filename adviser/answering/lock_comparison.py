@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
+from typing import Any
 
 import orjson
 from sqlalchemy import Connection
@@ -20,7 +21,9 @@ from adviser.guard import (
 )
 from adviser.projects.locks import ProjectLock
 from adviser.projects.project import Project
+from adviser.reports.serialization import claim_document, plain
 from adviser.scoring.criteria import RecommendationType
+from adviser.scoring.verdicts import family_document
 from adviser.stack_request import RequestOptions, StackRequest
 from common.environments import Environment
 from common.errors import InvalidDocument
@@ -166,6 +169,17 @@ def compared(
     """Compare two locks, each given as version by package name."""
     known, evidence = knowledge.snapshot, knowledge.evidence
     return guard(old, new, known, evidence, environment, hardware, knowledge.vulnerabilities)
+
+
+def guard_document(upgrade: GuardResult) -> dict[str, Any]:
+    """The result as JSON values."""
+    return {
+        "outcome": upgrade.outcome.value,
+        "family": family_document(upgrade.comparisons),
+        **plain(upgrade),
+        "claims": [claim_document(it) for it in upgrade.claims],
+        "stacks": [claim_document(it) for it in upgrade.stacks],
+    }
 
 
 def lacks_metadata(upgrade: GuardResult) -> bool:

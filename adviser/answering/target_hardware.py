@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,38 +77,58 @@ def of_host(own: Hardware, recorded: Sequence[RecordedHardware]) -> TargetHardwa
     if not recorded or any(row.digest == own.digest for row in recorded):
         return TargetHardware(own.digest, name)
     message = f"nothing was measured on this host's hardware class, {name}"
-    near = _nearest(own, recorded)
-    if near is None:
+    near = next(iter(near_classes(own.identity, recorded)), None)
+    if near is None or not near.same_processor:
         return TargetHardware(own.digest, name, f"{message}, nor on any like it")
-    differs = ", ".join(_differing(own.identity, near.identity))
+    known = near.hardware
     return TargetHardware(
         own.digest,
         name,
-        f"{message}; the nearest is another class, {_with_digest(near.label, near.digest)}, which"
-        f" differs in {differs}: --hardware {_short(near.digest)} asks about that one",
+        f"{message}; the nearest is another class, {_with_digest(known.label, known.digest)}, which"
+        f" differs in {', '.join(near.differs)}: --hardware {_short(known.digest)} asks about that"
+        " one",
     )
 
 
-def _nearest(own: Hardware, recorded: Sequence[RecordedHardware]) -> RecordedHardware | None:
-    """Among classes with the same processor and GPUs, the class that differs least."""
-    alike = (
-        row
+@dataclass(frozen=True, slots=True)
+class NearClass:
+    """A recorded class that is like another one.
+
+    :param same_processor: whether processor, number of CPUs and GPUs are the same
+    :param differs: properties in which the two classes differ, sorted
+    """
+
+    hardware: RecordedHardware
+    same_processor: bool
+    differs: tuple[str, ...]
+
+
+def near_classes(
+    identity: Mapping[str, Any], recorded: Iterable[RecordedHardware]
+) -> list[NearClass]:
+    """The recorded classes other than this one: those with the same processor first, then by the
+    number of properties that differ. Classes that were described in another way are left out.
+
+    :param identity: properties of the class
+    """
+    near = [
+        NearClass(row, _same_processor(identity, row.identity), differs)
         for row in recorded
-        if all(row.identity.get(it) == own.identity.get(it) for it in _ALIKE)
-        and _gpus(row.identity) == _gpus(own.identity)
-    )
-    return min(
-        alike,
-        key=lambda row: (len(_differing(own.identity, row.identity)), row.digest),
-        default=None,
-    )
+        if row.identity.get("source") == identity.get("source")
+        and (differs := tuple(_differing(identity, row.identity)))
+    ]
+    return sorted(near, key=lambda it: (not it.same_processor, len(it.differs), it.hardware.digest))
 
 
-def _gpus(identity: dict[str, Any]) -> list[str]:
+def _same_processor(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return all(one.get(it) == other.get(it) for it in _ALIKE) and _gpus(one) == _gpus(other)
+
+
+def _gpus(identity: Mapping[str, Any]) -> list[str]:
     return sorted(gpu.get("name", "") for gpu in identity.get("gpus") or ())
 
 
-def _differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     return sorted(it for it in one.keys() | other.keys() if one.get(it) != other.get(it))
 
 

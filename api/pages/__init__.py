@@ -23,6 +23,7 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.pages.hardware import blueprint as hardware
     from api.pages.home import blueprint as home
     from api.pages.inspections import blueprint as inspections
+    from api.pages.lock_comparisons import blueprint as lock_comparisons
     from api.pages.loop import blueprint as loop
     from api.pages.operator import blueprint as operator
     from api.pages.packages import blueprint as packages
@@ -33,6 +34,7 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.pages.sessions import blueprint as sessions
     from api.pages.stacks import blueprint as stacks
     from api.pages.trust import blueprint as trust
+    from api.pages.vulnerabilities import blueprint as vulnerabilities
 
     return (
         _static_files(),
@@ -45,9 +47,11 @@ def blueprints() -> tuple[Blueprint, ...]:
         changes,
         bisects,
         packages,
+        vulnerabilities,
         inspections,
         hardware,
         stacks,
+        lock_comparisons,
         paths,
         series,
         questions,

@@ -10,10 +10,10 @@ from flask import Response, redirect, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
 from adviser.locks.formats import pipfile_lock_requirements, pipfile_lock_text
-from adviser.plots.effects import DrawnEffect, effects_plot
 from api.errors import not_found
 from api.pages.api_client import ApiDocument, read, write
-from api.pages.site import Pages, plot, render
+from api.pages.groups import claims_plot
+from api.pages.site import Pages, render
 
 blueprint = Pages("advice", __name__)
 
@@ -113,18 +113,11 @@ def _few(packages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _drawing(best: Mapping[str, Any]) -> object:
-    effects = [
-        DrawnEffect(
-            f"{claim['purl'].removeprefix('pkg:pypi/')} ({claim['indicator']})",
-            claim["effect_pct"], claim["interval_low_pct"], claim["interval_high_pct"],
-            claim["verdict"], claim["delta_pct"],
-        )
+    claims = (
+        (f"{claim['purl'].removeprefix('pkg:pypi/')} ({claim['indicator']})", claim)
         for claim in best["claims"]
-        if claim["effect_pct"] is not None
-    ]  # fmt: skip
-    if not effects:
-        return None
-    return plot(effects_plot(effects, "Measured differences to the baseline, with intervals"))
+    )
+    return claims_plot(claims, "Measured differences to the baseline, with intervals")
 
 
 def _notes(

@@ -32,6 +32,7 @@ class ApiDocument:
     status: int
     body: Mapping[str, Any]
     location: str | None = None
+    method: str = "GET"
 
     def __getitem__(self, name: str) -> Any:
         return self.body[name]
@@ -98,4 +99,4 @@ def _answer(
     if status >= 400:
         raise ApiProblem(status, document, dict(headers.items()))
     url = f"{path}?{text}" if text else path
-    return ApiDocument(url, status, document, headers.get("Location"))
+    return ApiDocument(url, status, document, headers.get("Location"), method)

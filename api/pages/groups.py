@@ -67,6 +67,22 @@ def _drawing(group: Mapping[str, Any]) -> Markup | None:
     return comparisons_plot(rows, "Differences to the baseline, with 95 % intervals")
 
 
+def claims_plot(claims: Iterable[tuple[str, Mapping[str, Any]]], title: str) -> Markup | None:
+    """Draw claims of reports; ``None`` if no effect is known.
+
+    :param claims: each with its label
+    """
+    effects = [
+        DrawnEffect(
+            label, claim["effect_pct"], claim["interval_low_pct"], claim["interval_high_pct"],
+            claim["verdict"], claim["delta_pct"],
+        )
+        for label, claim in claims
+        if claim["effect_pct"] is not None
+    ]  # fmt: skip
+    return plot(effects_plot(effects, title)) if effects else None
+
+
 def comparisons_plot(
     rows: Iterable[tuple[str, Mapping[str, Any], float]], title: str
 ) -> Markup | None:

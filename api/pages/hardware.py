@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from flask import Response
 
-from api.pages.api_client import read
+from api.pages.api_client import ApiDocument, read
+from api.pages.formatting import day, number
 from api.pages.groups import group_views
 from api.pages.site import Pages, next_page, render
 
@@ -15,10 +16,25 @@ blueprint = Pages("hardware", __name__)
 def hardware_class(digest: str) -> Response:
     """One hardware class with the stacks that were measured on it."""
     known = read(f"/api/v2/hardware/{digest}")
+    coverage = read(f"/api/v2/hardware/{known['digest']}/coverage")
     groups = read("/api/v2/comparison-groups", hardware=known["digest"])
     inspections = read("/api/v2/inspections", hardware=known["digest"], limit=10)
     return render(
-        "hardware.html", known, groups, inspections, hardware=known.body,
+        "hardware.html", known, coverage, groups, inspections, hardware=known.body,
+        coverage=coverage.body, sentence=_sentence(known, coverage),
         groups=group_views(groups["items"]), following=next_page(groups),
         inspections=inspections["items"],
     )  # fmt: skip
+
+
+def _sentence(known: ApiDocument, coverage: ApiDocument) -> str:
+    """What was measured on a class, in one sentence."""
+    indicators = coverage["indicators"]
+    if not indicators:
+        return "Nothing was measured on this hardware."
+    packages = sorted({it["package"] for it in indicators if it["package"]})
+    times = [it["measured_at"] for it in indicators if it["measured_at"]]
+    jobs = "1 job" if known["jobs"] == 1 else f"{number(known['jobs'])} jobs"
+    measured = f" measured {', '.join(packages)}" if packages else " ran"
+    last = f"; the last one on {day(max(times))}" if times else ""
+    return f"{jobs}{measured}{last}."

@@ -29,11 +29,13 @@ def package(name: str) -> Response:
     """One package."""
     known = read(f"/api/v2/packages/{name}")
     versions = read(f"/api/v2/packages/{name}/versions", limit=50, after=request.args.get("after"))
+    modules = read(f"/api/v2/packages/{name}/modules")
     changes = read("/api/v2/changes", package=name, limit=20)
     groups = read("/api/v2/comparison-groups", package=name)
     vulnerabilities = read("/api/v2/vulnerabilities", package=name, withdrawn="false", limit=20)
     return render(
-        "package.html", known, versions, changes, groups, vulnerabilities, package=known.body,
+        "package.html", known, versions, modules, changes, groups, vulnerabilities,
+        package=known.body, modules=modules.body,
         versions=versions["items"], following=next_page(versions), changes=changes["items"],
         groups=group_views(groups["items"]), effects=_effects(groups["items"], known["name"]),
         vulnerabilities=vulnerabilities["items"], more_vulnerabilities=vulnerabilities["next"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 from flask import Response, request, url_for
 from markupsafe import Markup
@@ -87,6 +86,6 @@ def _url(node: Mapping[str, Any]) -> str:
         case "job":
             return url_for("pages-inspections.job", observation_id=identifier)
         case "vulnerability":
-            return f"/api/v2/vulnerabilities/{quote(identifier)}"
+            return url_for("pages-vulnerabilities.vulnerability", identifier=identifier)
     name, version = node["label"].rsplit(" ", 1)
     return url_for("pages-packages.version", name=name, version=version)

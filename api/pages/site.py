@@ -62,7 +62,8 @@ def _show_characters(state: BlueprintSetupState) -> None:
 def render(template: str, *documents: ApiDocument, status: int = 200, **values: Any) -> Response:
     """Render a page.
 
-    :param documents: what it shows; the foot links to them and shows the time of their data
+    :param documents: what it shows; the foot shows the time of their data, and links to those that
+        GET returns
     """
     times = [it.body["as_of"] for it in documents if it.body.get("as_of")]
     client = token()
@@ -72,7 +73,7 @@ def render(template: str, *documents: ApiDocument, status: int = 200, **values: 
         client=client,
         form_token=form_token,
         as_of=max(times, default=None),
-        sources=[it.url for it in documents],
+        sources=[it.url for it in documents if it.method == "GET"],
         **values,
     )
     return make_response(content, status)

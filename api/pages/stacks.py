@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flask import Response, request
 
-from api.pages.api_client import ApiDocument, read
+from api.pages.api_client import ApiDocument, ApiProblem, read
 from api.pages.groups import comparisons_plot, group_views
 from api.pages.site import Pages, next_page, render
 
@@ -39,9 +41,7 @@ def compare() -> Response:
     """Two stacks side by side: settled differences first."""
     names = [request.args.get(name, "").strip() for name in ("baseline", "candidate")]
     if not all(names):
-        measured = read("/api/v2/stacks", measured="true", limit=100)
-        stacks = sorted(measured["items"], key=lambda it: it["label"])
-        return render("compare_form.html", measured, stacks=stacks)
+        return render_form(request.args)
     both = [read(f"/api/v2/stacks/{it}") for it in names]
     compared = read("/api/v2/comparisons", **request.args)
     settled = [it for it in compared["items"] if it["effect"]["verdict"] in _SETTLED]
@@ -56,6 +56,22 @@ def compare() -> Response:
         settled=settled, undetermined=open_ones, drawing=drawing,
         following=next_page(compared), changes=_changes(*both),
         measured=_inspections(compared, *both),
+    )  # fmt: skip
+
+
+def render_form(fields: Mapping[str, str], problem: ApiProblem | None = None) -> Response:
+    """The forms of two stacks and of two locks.
+
+    :param fields: values to fill in
+    :param problem: what is wrong with the locks
+    """
+    measured = read("/api/v2/stacks", measured="true", limit=100)
+    hardware = read("/api/v2/hardware", limit=100)
+    classes = sorted(hardware["items"], key=lambda it: -it["jobs"])
+    return render(
+        "compare_form.html", measured, hardware, status=problem.status if problem else 200,
+        stacks=sorted(measured["items"], key=lambda it: it["label"]), more=measured["next"],
+        hardware=classes, fields=fields, problem=problem and problem.body,
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.resources.inspections import blueprint as inspections
     from api.resources.inspections import observation_routes as observations
     from api.resources.ledger import blueprint as ledger
+    from api.resources.lock_comparisons import blueprint as lock_comparisons
     from api.resources.lock_knowledge import blueprint as lock_knowledge
     from api.resources.loop import blueprint as loop
     from api.resources.operation import blueprint as operation
@@ -53,4 +54,4 @@ def blueprints() -> tuple[Blueprint, ...]:
         ledger,
         operation,
     )
-    return *reads, advising, requests, uploads, fetches, cypher, lock_knowledge
+    return *reads, advising, requests, uploads, fetches, cypher, lock_knowledge, lock_comparisons

@@ -10,6 +10,7 @@ from flask import Response
 from flask.views import MethodView
 from marshmallow import INCLUDE, Schema, fields
 
+from adviser.answering.target_hardware import near_classes
 from api.authentication import needs
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
@@ -23,6 +24,7 @@ from api.schema_fields import (
     count,
     filter_choice,
     filter_text,
+    flag,
     json_object,
     moment,
     number,
@@ -32,12 +34,20 @@ from api.schema_fields import (
 from api.service import service
 from common.inspection import Outcome
 from graph.record.documents import body_of
-from graph.record.hardware import browse_hardware, hardware_named
+from graph.record.hardware import browse_hardware, hardware_named, jobs_on, recorded_hardware
 from graph.record.inspections import browse_inspections, inspection_named, inspection_summary
-from graph.record.observations import ObservationFilter, browse_observations, observation_named
+from graph.record.observations import (
+    ObservationFilter,
+    browse_observations,
+    coverage_of,
+    observation_named,
+)
+from graph.record.stacks import inspected_stacks
 from graph.record.tokens import Scope
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
+#: Other classes that are named.
+_NEAREST = 5
 _OUTCOMES = [it.value for it in Outcome]
 
 
@@ -163,6 +173,7 @@ class HardwareItemSchema(Schema):
     digest = text("Digest of the hardware class.", _DIGEST)
     label = text("Name for people.", "AMD EPYC, 2 processors")
     identity = json_object("Properties that the digest covers.")
+    jobs = count("Number of measured jobs.", 60)
     document_id = text("First document that names the class.", _DIGEST)
 
 
@@ -174,6 +185,35 @@ class HardwarePageSchema(PageSchema):
 
 class HardwareDetailSchema(FreshnessSchema, HardwareItemSchema):
     """One hardware class."""
+
+
+class IndicatorCoverageSchema(Schema):
+    """What an indicator measured of one package."""
+
+    indicator = text("Name of the indicator.", "PiMatmul")
+    package = text("Package that it measures.", "numpy", null=True)
+    versions = texts("Measured versions of the package, newest first.", ["2.4.6", "2.3.5"])
+    stacks = count("Number of measured stacks.", 6)
+    jobs = count("Number of measured jobs.", 60)
+    measured_at = moment("When the last of these jobs was made.", null=True)
+
+
+class NearHardwareSchema(Schema):
+    """Another hardware class that is like this one."""
+
+    digest = text("Digest of the hardware class.", _DIGEST)
+    label = text("Name for people.", "AMD EPYC, 2 processors")
+    same_processor = flag("Whether processor, number of CPUs and GPUs are the same.")
+    differs = texts("Properties in which the two classes differ.", ["flags"])
+    jobs = count("Number of measured jobs.", 60)
+
+
+class HardwareCoverageSchema(FreshnessSchema):
+    """What was measured on a hardware class, and which classes are like it."""
+
+    indicators = fields.List(fields.Nested(IndicatorCoverageSchema), required=True)
+    stacks = count("Number of known stacks that were inspected, on any hardware.", 12)
+    nearest = fields.List(fields.Nested(NearHardwareSchema), required=True)
 
 
 blueprint = Resources("inspections", __name__, description="Inspections and hardware classes.")
@@ -233,7 +273,10 @@ class HardwareClassesResource(MethodView):
         """List the hardware classes that jobs ran on."""
         with reading() as (connection, progress):
             find = partial(browse_hardware, connection, **filters(query))
-            return page(query, _HARDWARE, find, progress)
+            listed = page(query, _HARDWARE, find, progress)
+            jobs = jobs_on(connection, [it.digest for it in listed["items"]])
+        items = [{**members(it), "jobs": jobs.get(it.digest, 0)} for it in listed["items"]]
+        return {**listed, "items": items}
 
 
 @blueprint.route("/hardware/<string:digest>")
@@ -245,9 +288,43 @@ class HardwareClassResource(MethodView):
         """Get one hardware class."""
         with reading() as (connection, progress):
             hardware = hardware_named(connection, whole_digest(digest))
-        if hardware is None:
-            raise not_found("hardware class", digest)
-        return {**members(hardware), **freshness(progress)}
+            if hardware is None:
+                raise not_found("hardware class", digest)
+            jobs = jobs_on(connection, [hardware.digest])
+        return {**members(hardware), "jobs": jobs.get(hardware.digest, 0), **freshness(progress)}
+
+
+@blueprint.route("/hardware/<string:digest>/coverage")
+class HardwareCoverageResource(MethodView):
+    @needs(Scope.READ)
+    @blueprint.response(200, HardwareCoverageSchema)
+    @blueprint.alt_response(404, "NOT_FOUND")
+    def get(self, digest: str) -> dict[str, Any]:
+        """Get what was measured on a hardware class, by indicator and package.
+
+        `nearest` has up to five other classes: those with the same processor first, then by the
+        number of properties that differ. Measurements of one class say nothing certain about
+        another one.
+        """
+        with reading() as (connection, progress):
+            hardware = hardware_named(connection, whole_digest(digest))
+            if hardware is None:
+                raise not_found("hardware class", digest)
+            nearest = near_classes(hardware.identity, recorded_hardware(connection))[:_NEAREST]
+            jobs = jobs_on(connection, [it.hardware.digest for it in nearest])
+            return {
+                "indicators": coverage_of(connection, hardware.digest),
+                "stacks": inspected_stacks(connection),
+                "nearest": [
+                    {
+                        "digest": near.hardware.digest, "label": near.hardware.label,
+                        "same_processor": near.same_processor, "differs": near.differs,
+                        "jobs": jobs.get(near.hardware.digest, 0),
+                    }
+                    for near in nearest
+                ],
+                **freshness(progress),
+            }  # fmt: skip
 
 
 observation_routes = Resources("observations", __name__, description="Observations of jobs.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from flask.views import MethodView
@@ -40,6 +41,7 @@ from common.index.project_pages import ProjectState
 from common.releases import ReleaseState
 from graph.record.analyses import AnalysisKind
 from graph.record.indexes import KINDS, browse_events
+from graph.record.modules import PackageModule, modules_of, releases_without_names
 from graph.record.packages import browse_packages, package_detail
 from graph.record.release_queries import browse_versions
 from graph.record.tokens import Scope
@@ -119,6 +121,23 @@ class VersionsPageSchema(PageSchema):
     items = fields.List(fields.Nested(VersionItemSchema), required=True)
 
 
+class ModuleItemSchema(Schema):
+    """An importable module of a package."""
+
+    module = text("Dotted name of the module.", "google.protobuf")
+    releases = count("Number of releases that provide it.", 6)
+    oldest = text("The oldest version that provides it.", "3.20.0")
+    newest = text("The newest version that provides it.", "6.33.0")
+
+
+class ModulesPageSchema(PageSchema):
+    """Importable modules, ordered by name."""
+
+    items = fields.List(fields.Nested(ModuleItemSchema), required=True)
+    releases = count("Number of releases whose modules are known.", 6)
+    unknown_releases = count("Number of releases that were read, but whose modules are not known.")
+
+
 class EventQuerySchema(PageQuerySchema):
     """Filters for events."""
 
@@ -172,6 +191,7 @@ blueprint = Resources(
 
 _PACKAGES = Cursor("packages", {"name": str})
 _VERSIONS = Cursor("versions", {"version": str, "index": str})
+_MODULES = Cursor("modules", {"module": str})
 _EVENTS = Cursor("events", {"event_id": int})
 
 
@@ -218,6 +238,32 @@ class VersionsResource(MethodView):
                 raise not_found("package", name)
             find = partial(browse_versions, connection, package, **filters(query))
             return page(query, _VERSIONS, find, progress)
+
+
+@blueprint.route("/packages/<string:name>/modules")
+class ModulesResource(MethodView):
+    @needs(Scope.READ)
+    @blueprint.arguments(PageQuerySchema, location="query")
+    @blueprint.response(200, ModulesPageSchema)
+    @blueprint.alt_response(404, "NOT_FOUND")
+    def get(self, query: dict[str, Any], name: str) -> dict[str, Any]:
+        """List the importable modules of a package, such as `yaml` of `pyyaml`, by name.
+
+        A namespace above other modules, such as `google`, is left out.
+        """
+        package = package_name(name)
+        with reading() as (connection, progress):
+            if package_detail(connection, package) is None:
+                raise not_found("package", name)
+            known = modules_of(connection, package)
+            unknown = releases_without_names(connection, package)
+
+            def find(after: str | None, limit: int) -> list[PackageModule]:
+                following = (it for it in known.modules if after is None or it.module > after)
+                return list(islice(following, limit))
+
+            listed = page(query, _MODULES, find, progress)
+        return {**listed, "releases": known.releases, "unknown_releases": unknown}
 
 
 @blueprint.route("/events")

@@ -48,6 +48,9 @@ class StackQuerySchema(PageQuerySchema):
 
     package = filter_text("Name of a package in the stack.", "numpy")
     version = filter_text("Normalised version of that package.", "2.4.6")
+    vulnerability = filter_text(
+        "Main identifier of a vulnerability that affects a package in the stack.", "CVE-2023-30861"
+    )
     measured = filter_flag("Whether the stack was inspected.")
 
 
@@ -235,9 +238,9 @@ class StacksResource(MethodView):
 
         A token with the scope `admin` sees all recommended stacks.
         """
-        selection = filters(query) | {"seen_by": _visibility()}
+        wanted = record.StackFilter(**filters(query))
         with reading() as (connection, progress):
-            find = partial(record.browse_stacks, connection, **selection)
+            find = partial(record.browse_stacks, connection, wanted, seen_by=_visibility())
             listed = page(query, _STACKS, find, progress)
             labels = stack_labels(connection, [it.digest for it in listed["items"]])
         items = [{**members(it), "label": labels[it.digest]} for it in listed["items"]]

@@ -27,7 +27,7 @@ from api.schema_fields import (
     text,
     texts,
 )
-from common.advisories import Severity
+from common.advisories import Severity, range_text
 from graph.record.tokens import Scope
 from graph.record.vulnerability_queries import (
     VulnerabilityFilter,
@@ -35,6 +35,7 @@ from graph.record.vulnerability_queries import (
     affected_count,
     browse_affected,
     browse_vulnerabilities,
+    packages_affected_by,
     vulnerability_named,
 )
 
@@ -83,10 +84,19 @@ class AdvisoryItemSchema(Schema):
     document_id = text("Document of the advisory.")
 
 
+class AffectedPackageSchema(Schema):
+    """A package that the advisories name."""
+
+    name = text("Normalised name.", "flask")
+    ranges = texts("Affected ranges.", [">=2.3.0, <2.3.2"])
+    versions = texts("Affected versions that advisories list, oldest first.", ["2.3.0", "2.3.1"])
+
+
 class VulnerabilityDocumentSchema(FreshnessSchema, VulnerabilityItemSchema):
     """One vulnerability with its advisories."""
 
     advisories = fields.List(fields.Nested(AdvisoryItemSchema), required=True)
+    packages = fields.List(fields.Nested(AffectedPackageSchema), required=True)
     affected_versions = count("Number of known releases that it affects.", 3)
 
 
@@ -138,6 +148,10 @@ class VulnerabilityResource(MethodView):
             return {
                 **members(vulnerability),
                 "advisories": advisories_about(connection, vulnerability.vulnerability_id),
+                "packages": [
+                    {**members(it), "ranges": [range_text(events) for events in it.ranges]}
+                    for it in packages_affected_by(connection, vulnerability.vulnerability_id)
+                ],
                 "affected_versions": affected_count(connection, vulnerability.vulnerability_id),
                 **freshness(progress),
             }

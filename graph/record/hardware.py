@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, any_, func, select
 
 from graph.evidence import RecordedHardware
-from graph.record.postgresql_helpers import first_as
+from graph.record.postgresql_helpers import first_as, texts
 from graph.tables import (
     HardwareRow,
     ObservationRow,
@@ -24,14 +25,19 @@ def recorded_hardware(connection: Connection) -> list[RecordedHardware]:
     ]
 
 
-def jobs_on(connection: Connection) -> dict[str, int]:
-    """Number of measured jobs by hardware class (digest); classes without jobs are left out."""
+def jobs_on(connection: Connection, digests: Iterable[str] | None = None) -> dict[str, int]:
+    """Number of measured jobs by hardware class (digest); classes without jobs are left out.
+
+    :param digests: only these classes
+    """
     table = ObservationRow
     query = (
         select(table.hardware_digest, func.count(table.job_id.distinct()).label("jobs"))
         .where(table.outcome == "measured", table.quarantine_reason.is_(None))
         .group_by(table.hardware_digest)
     )
+    if digests is not None:
+        query = query.where(table.hardware_digest == any_(texts(digests)))
     return {row.hardware_digest: row.jobs for row in connection.execute(query)}
 
 

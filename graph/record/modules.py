@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -91,6 +92,60 @@ def releases_without_names(connection: Connection, name: str) -> int:
         ~select(ArtifactRow.sha256).where(ArtifactRow.purl == version.purl).exists(),
     )  # fmt: skip
     return connection.scalar(query) or 0
+
+
+@dataclass(frozen=True, slots=True)
+class PackageModule:
+    """An importable module of a package; namespaces above other modules are left out.
+
+    :param releases: number of releases that provide it
+    :param oldest: the oldest version that provides it
+    :param newest: the newest version that provides it
+    """
+
+    module: str
+    releases: int
+    oldest: str
+    newest: str
+
+
+@dataclass(frozen=True, slots=True)
+class PackageModules:
+    """The importable modules of a package, by name.
+
+    :param releases: number of releases whose modules are known
+    """
+
+    modules: tuple[PackageModule, ...]
+    releases: int
+
+
+def modules_of(connection: Connection, name: str) -> PackageModules:
+    """The modules of all releases of a package; two queries."""
+    version, artifact = PackageVersionRow, ArtifactRow
+    read = select(version.purl, version.version, version.imports).where(
+        version.name == name, version.imports.is_not(None)
+    )
+    unpacked = (
+        select(version.purl, version.version, artifact.imports)
+        .join(artifact, artifact.purl == version.purl)
+        .where(version.name == name)
+    )
+    versions: dict[str, str] = {}
+    names: dict[str, set[str]] = defaultdict(set)
+    for query in (read, unpacked):
+        for purl, text, imports in connection.execute(query):
+            versions[purl] = text
+            names[purl].update(imports or ())
+    providing: dict[str, set[str]] = defaultdict(set)
+    for purl, imported in names.items():
+        for module in imported - {it for each in imported for it in parents_of(each)}:
+            providing[module].add(purl)
+    modules = []
+    for module, purls in sorted(providing.items()):
+        ordered = sorted((versions[it] for it in purls), key=version_key)
+        modules.append(PackageModule(module, len(purls), ordered[0], ordered[-1]))
+    return PackageModules(tuple(modules), len(versions))
 
 
 def _package(release: ProvidedModule) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, any_, func, select
 
 from common.job_stability import instability
-from common.packages import MEASURED_PACKAGES, distributions_of
+from common.packages import MEASURED_PACKAGES, distributions_of, version_key
 from common.reasons import Reason
 from common.units import Unit
 from graph.evidence import (
@@ -246,6 +246,67 @@ def components_of(
         digest: installed_component(library, releases.get(digest, {}))
         for digest, library in libraries
     }
+
+
+@dataclass(frozen=True, slots=True)
+class IndicatorCoverage:
+    """What an indicator measured of one package on a hardware class.
+
+    :param package: the package that provides the measured library; ``None`` for none
+    :param versions: its measured versions, newest first
+    :param measured_at: when the last of the jobs was made; ``None`` if no document says so
+    """
+
+    indicator: str
+    package: str | None
+    versions: tuple[str, ...]
+    stacks: int
+    jobs: int
+    measured_at: datetime | None
+
+
+def coverage_of(connection: Connection, hardware: str) -> list[IndicatorCoverage]:
+    """What was measured on a hardware class, by indicator and package; two queries.
+
+    :param hardware: digest of the class
+    """
+    row, job = ObservationRow, InspectionRow
+    at = func.max(func.coalesce(row.ended_at, row.started_at, job.created_at))
+    counted = (
+        select(
+            row.indicator_id,
+            job.stack_digest,
+            func.count(row.job_id.distinct()).label("jobs"),
+            at.label("at"),
+        )
+        .join(job, job.document_id == row.document_id)
+        .where(row.hardware_digest == hardware, row.outcome == "measured")
+        .where(row.quarantine_reason.is_(None))
+        .group_by(row.indicator_id, job.stack_digest)
+        .subquery()
+    )
+    rows = connection.execute(
+        select(IndicatorRow.name, IndicatorRow.component, counted)
+        .join(counted, counted.c.indicator_id == IndicatorRow.indicator_id)
+    ).all()  # fmt: skip
+    stacks = {it.stack_digest for it in rows if it.stack_digest is not None}
+    releases = _releases(connection, StackPackage.stack_digest == any_(texts(stacks)))
+    alike = defaultdict(list)
+    for measured_row in rows:
+        installed = releases.get(measured_row.stack_digest, {})
+        package, version = installed_component(measured_row.component, installed)
+        alike[measured_row.name, package or ""].append((version, measured_row))
+    return [
+        IndicatorCoverage(
+            indicator,
+            package or None,
+            tuple(sorted({it for it, _ in of_both if it}, key=version_key, reverse=True)),
+            len({it.stack_digest for _, it in of_both}),
+            sum(it.jobs for _, it in of_both),
+            max((it.at for _, it in of_both if it.at is not None), default=None),
+        )
+        for (indicator, package), of_both in sorted(alike.items())
+    ]
 
 
 def _releases(connection: Connection, condition: ColumnElement[bool]) -> dict[str, dict[str, str]]:

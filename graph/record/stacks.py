@@ -16,6 +16,7 @@ from graph.record.postgresql_helpers import matching, texts
 from graph.record.vulnerability_queries import KnownVersion
 from graph.tables import (
     AdvisedStack,
+    AffectedVersion,
     Base,
     InspectionRow,
     PackageVersionRow,
@@ -92,6 +93,21 @@ class StackHead:
 
 
 @dataclass(frozen=True, slots=True)
+class StackFilter:
+    """Filter for stacks; a field that is ``None`` matches all stacks.
+
+    :param package: a package in the stack, in ``version`` if set
+    :param vulnerability: main identifier of a vulnerability that affects a package in the stack
+    :param measured: whether it was inspected
+    """
+
+    package: str | None = None
+    version: str | None = None
+    vulnerability: str | None = None
+    measured: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StackVisibility:
     """Which recommended stacks a client may see; measured stacks are visible to all.
 
@@ -116,27 +132,33 @@ def stacks_with(package: str, version: str | None = None) -> Select[str]:
     )
 
 
+def _stacks_affected_by(vulnerability_id: str) -> Select[str]:
+    return (
+        select(StackPackage.stack_digest)
+        .join(AffectedVersion, AffectedVersion.purl == StackPackage.purl)
+        .where(AffectedVersion.vulnerability_id == vulnerability_id)
+    )
+
+
 def browse_stacks(
     connection: Connection,
+    wanted: StackFilter,
     *,
-    package: str | None = None,
-    version: str | None = None,
-    measured: bool | None = None,
     seen_by: StackVisibility = EVERYTHING,
     after: str | None = None,
     limit: int,
 ) -> list[StackHead]:
     """Stacks in the order of their digests.
 
-    :param package: a package in the stack, in ``version`` if set
-    :param measured: whether it was inspected
     :param seen_by: hides stacks that were recommended to other clients, which would reveal their
         projects
     """
     row = StackRow
     query = select(row.digest, row.package_count, row.document_id)
-    if package is not None:
-        query = query.where(row.digest.in_(stacks_with(package, version)))
+    if wanted.package is not None:
+        query = query.where(row.digest.in_(stacks_with(wanted.package, wanted.version)))
+    if wanted.vulnerability is not None:
+        query = query.where(row.digest.in_(_stacks_affected_by(wanted.vulnerability)))
     inspections = select(InspectionRow.document_id).where(InspectionRow.stack_digest == row.digest)
     if not seen_by.everything:
         own = select(AdvisedStack.stack_digest).where(
@@ -144,8 +166,8 @@ def browse_stacks(
             AdvisedStack.advice_id.in_(requested_by(seen_by.token_id or "")),
         )
         query = query.where(or_(inspections.exists(), own.exists()))
-    if measured is not None:
-        query = query.where(inspections.exists() if measured else ~inspections.exists())
+    if wanted.measured is not None:
+        query = query.where(inspections.exists() if wanted.measured else ~inspections.exists())
     if after is not None:
         query = query.where(row.digest > after)
     return _heads(connection, query.order_by(row.digest).limit(limit))
@@ -167,6 +189,11 @@ def _heads(connection: Connection, query: Select[str, int, str]) -> list[StackHe
         StackHead(digest, count, document_id, inspected.get(digest, 0), advised.get(digest, 0))
         for digest, count, document_id in rows
     ]
+
+
+def inspected_stacks(connection: Connection) -> int:
+    """Number of known stacks that were inspected."""
+    return connection.scalar(select(func.count(InspectionRow.stack_digest.distinct()))) or 0
 
 
 def packages_in(connection: Connection, digest: str) -> list[KnownVersion]:

@@ -8,6 +8,8 @@ from sqlalchemy import Connection, insert
 
 from common.packages import package_version
 from graph.tables import (
+    AdvisoryPackage,
+    AdvisoryRow,
     AffectedVersion,
     RequirementRow,
     StackPackage,
@@ -53,6 +55,12 @@ def add_affected_stack(connection: Connection, text: str = "") -> None:
             "summary": text or "Reads too far", "modified_at": NOW, "document_id": "sha256:none",
         }  # fmt: skip
         connection.execute(insert(VulnerabilityRow).values(**values))
+        advisory = values | {"advisory_id": f"PYSEC-{identifier}"}
+        connection.execute(insert(AdvisoryRow).values(**advisory))
+        connection.execute(insert(AdvisoryPackage).values(
+            advisory_id=advisory["advisory_id"], position=0, name=release.partition("==")[0],
+            ranges=[[{"introduced": "0"}]], versions=[],
+        ))  # fmt: skip
         affected = {"vulnerability_id": identifier, "purl": purls[release]}
         connection.execute(insert(AffectedVersion).values(**affected))
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from sqlalchemy import delete
+from sqlalchemy import delete, update
 
 from api.authentication import SESSION_COOKIE
 from api.pages.loop import STEP_LABELS
@@ -19,8 +19,9 @@ from common.settings import Settings
 from graph.engine import Stores
 from graph.record.source_successes import BACKUP, INDEX, INSPECTIONS, add_successes, set_sources
 from graph.record.tokens import Scope, create_token, revoke_token
-from graph.tables import PageSessionRow, TokenRow
+from graph.tables import PackageVersionRow, PageSessionRow, TokenRow
 from loop.night import STEPS
+from tests.factories.advisories import add_versions
 from tests.factories.nights import add_night
 from tests.services.jobs import client_of
 
@@ -120,7 +121,7 @@ def test_a_history_shows_every_job_of_the_series(browser: FlaskClient) -> None:
         "/packages/{0}", "/jobs/{0}", "/compare?baseline={0}&candidate={0}", "/ask?text={0}",
         "/advice/{0}", "/requests/{0}", "/series/{0}", "/sign-in?next={0}", "/hardware/{0}",
         "/packages?after={0}", "/reports/{0}", "/reports?indicator={0}", "/bisects/{0}",
-        "/bisects?package={0}&indicator={0}",
+        "/bisects?package={0}&indicator={0}", "/vulnerabilities/{0}",
     ],
 )  # fmt: skip
 def test_what_the_address_says_is_escaped(browser: FlaskClient, address: str) -> None:
@@ -205,6 +206,86 @@ def test_a_package_has_a_column_for_each_indicator(browser: FlaskClient) -> None
             if stack["comparison"]:
                 link = f"/compare?baseline={base}&candidate={stack['stack_digest']}"
                 assert f"{link}&indicator={group['indicator']}" in _links(content)
+
+
+def test_a_hardware_class_shows_its_coverage_and_the_nearest_classes(browser: FlaskClient) -> None:
+    classes = browser.get("/api/v2/hardware").get_json()["items"]
+    measured = max(classes, key=lambda it: it["jobs"])
+    address = f"/hardware/{measured['digest']}"
+    coverage = browser.get(f"/api/v2{address}/coverage").get_json()
+    assert sum(it["jobs"] for it in coverage["indicators"]) == 200
+    conv2d = {it["package"]: it for it in coverage["indicators"] if it["indicator"] == "PiConv2D"}
+    assert conv2d.keys() == {"numpy", "tensorflow-cpu", "torch"}
+    groups = browser.get("/api/v2/comparison-groups?indicator=PiConv2D&package=numpy").get_json()
+    (group,) = groups["items"]
+    assert conv2d["numpy"]["jobs"] == sum(it["jobs"] for it in group["stacks"])
+    assert conv2d["numpy"]["stacks"] == len(group["stacks"])
+    versions = {it["component_version"] for it in group["stacks"]}
+    assert set(conv2d["numpy"]["versions"]) == versions
+    content = _page(browser, address)
+    assert f"{measured['jobs']} jobs measured numpy" in content
+    assert ", ".join(conv2d["numpy"]["versions"]) in content
+    # The other class of the samples is one whose properties no document says.
+    assert coverage["nearest"] == []
+    assert "No other known class is described by the same properties" in content
+    (other,) = (it for it in classes if it is not measured)
+    assert "Nothing was measured on this hardware." in _page(
+        browser, f"/hardware/{other['digest']}"
+    )
+    assert f"{measured['jobs']} measured jobs" in _page(browser, "/")
+
+
+def test_a_package_shows_its_import_names(stores: Stores, empty: FlaskClient) -> None:
+    releases = {
+        "1.9": ["google", "google.lib"],
+        "1.10": ["google", "google.lib", "lib2"],
+        "2": None,
+    }
+    with stores.engine.begin() as connection:
+        for version, imports in releases.items():
+            (purl,) = add_versions(connection, f"a-lib=={version}")
+            connection.execute(
+                update(PackageVersionRow)
+                .where(PackageVersionRow.purl == purl)
+                .values(
+                    state="solved",
+                    imports=imports,
+                    imports_source=None if imports is None else "central-directory",
+                )
+            )
+    document = empty.get("/api/v2/packages/A.Lib/modules").get_json()
+    assert document["items"] == [
+        {"module": "google.lib", "releases": 2, "oldest": "1.9", "newest": "1.10"},
+        {"module": "lib2", "releases": 1, "oldest": "1.10", "newest": "1.10"},
+    ]
+    assert (document["releases"], document["unknown_releases"]) == (2, 1)
+    content = _page(empty, "/packages/a-lib")
+    assert "<code>import google.lib</code>, in all 2 releases whose names are known" in content
+    assert "<code>import lib2</code>, in 1 of 2 releases, 1.10" in content
+    assert "1 other release was read whose names are not known" in content
+    first = empty.get("/api/v2/packages/a-lib/modules?limit=1").get_json()
+    second = empty.get(first["next"]).get_json()
+    assert [first["items"], second["items"]] == [document["items"][:1], document["items"][1:]]
+
+
+def test_a_vulnerability_names_ranges_releases_and_advisories(browser: FlaskClient) -> None:
+    content = _page(browser, "/vulnerabilities/PYSEC-2023-62")
+    document = browser.get("/api/v2/vulnerabilities/CVE-2023-30861").get_json()
+    assert document["packages"] == [
+        {
+            "name": "flask",
+            "ranges": [
+                ">=0, <2.2.5", ">=2.3.0, <2.3.2", ">=0, <2.2.5, >=2.3.0, <2.3.2",
+            ],
+            "versions": ["2.2.4", "2.3.0", "2.3.1"],
+        }
+    ]  # fmt: skip
+    assert "&gt;=2.3.0, &lt;2.3.2" in content
+    assert "GHSA-m2qf-hxjv-5gpq" in content
+    assert document["affected_versions"] == 0
+    assert "<td>none</td>" in content
+    assert "No stack that was measured" in content
+    _page(browser, "/vulnerabilities/CVE-1999-0001", 404)
 
 
 def test_the_operator_sees_how_the_service_runs(stores: Stores, empty: FlaskClient) -> None:

@@ -63,6 +63,21 @@ def test_the_page_lists_the_chains_beside_a_drawing(client: FlaskClient) -> None
     assert client.get(f"/stacks/{AFFECTED_STACK}/path?package=none").status_code == 404
 
 
+def test_a_vulnerability_leads_to_the_stacks_that_contain_it(
+    stores: Stores, client: FlaskClient
+) -> None:
+    address = "/vulnerabilities/CVE-2026-1"
+    assert f'href="{address}"' in client.get("/packages/a-lib").get_data(as_text=True)
+    assert f"/stacks/{AFFECTED_STACK}/path" not in client.get(address).get_data(as_text=True)
+    assert 'href="/packages/a-lib/versions/1.0"' in client.get(address).get_data(as_text=True)
+    with client_of(stores.settings, Scope.ADMIN) as operator:
+        assert f"/stacks/{AFFECTED_STACK}/path" in operator.get(address).get_data(as_text=True)
+        stacks = operator.get("/api/v2/stacks?vulnerability=CVE-2026-1").get_json()["items"]
+        assert [it["digest"] for it in stacks] == [AFFECTED_STACK]
+        other = operator.get("/api/v2/stacks?vulnerability=CVE-2026-9").get_json()["items"]
+    assert other == []
+
+
 def test_a_cut_list_of_chains_says_so(client: FlaskClient) -> None:
     document = client.get(f"/api/v2/stacks/{AFFECTED_STACK}/path?limit=1").get_json()
     assert [it["vulnerability_id"] for it in document["chains"]] == ["CVE-2026-1"]

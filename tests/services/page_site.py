@@ -71,6 +71,7 @@ def page_addresses(site: Served) -> list[str]:
     return [
         *PAGES, f"/jobs/{observation['observation_id']}", f"/advice/{advised['advice_id']}",
         f"/advice/{advised['advice_id']}/path", f"/stacks/{AFFECTED_STACK}/path",
+        "/vulnerabilities/CVE-2026-1",
         f"/inspections/{observation['document_id']}", f"/stacks/{candidate}",
         f"/hardware/{observation['hardware_digest']}", f"/series/{group['comparison_key']}",
         f"/reports/{group['comparison_key']}",

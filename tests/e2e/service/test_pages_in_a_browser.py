@@ -149,6 +149,33 @@ def test_a_dropped_file_is_chosen(site: Served, browser: Browser) -> None:
     context.close()
 
 
+def test_two_dropped_locks_are_compared(site: Served, browser: Browser) -> None:
+    context = _context(browser)
+    page = context.new_page()
+    problems = _problems(page, site.base_url)
+    page.goto(f"{site.base_url}/compare")
+    for legend, version in (("Old lock", "2.0.2"), ("New lock", "2.4.6")):
+        transfer = page.evaluate_handle(
+            """(version) => {
+                const transfer = new DataTransfer();
+                transfer.items.add(new File([`numpy==${version}\\n`], `${version}.txt`));
+                return transfer;
+            }""",
+            version,
+        )
+        group = page.get_by_role("group", name=legend)
+        group.dispatch_event("drop", {"dataTransfer": transfer})
+        assert group.get_by_text(f"{version}.txt", exact=True).is_visible()
+    page.get_by_text("Environment", exact=True).click()
+    page.get_by_label("Python").fill("3.11")
+    page.get_by_role("button", name="Compare the locks").click()
+    page.get_by_text("Both locks were measured as they are").wait_for()
+    page.get_by_role("link", name="compare numpy 2.0.2").click()
+    page.wait_for_url("**/compare?baseline=*")
+    assert problems == []
+    context.close()
+
+
 @pytest.mark.parametrize("scripts", [True, False])
 def test_filters_and_paging_change_the_results_and_the_address(
     site: Served, browser: Browser, scripts: bool

@@ -9,6 +9,7 @@ import pytest
 
 from adviser.answering.target_hardware import (
     asked_hardware,
+    near_classes,
     of_host,
     own_hardware,
 )
@@ -53,6 +54,16 @@ def test_another_class_is_told_by_name_and_never_taken_for_the_hosts_own() -> No
     assert f"another class, {PINNED.label} ({short})" in found.note
     assert "differs in cpu_quota, threads_environment: --hardware" in found.note
     assert asked_hardware([recorded(LATER), recorded(PINNED)], short).digest == PINNED.digest
+
+
+def test_near_classes_are_ordered_by_processor_and_differences() -> None:
+    other = hardware_class(told(family=7, model=1), Allowance())
+    unknown = RecordedHardware("sha256:0", "unknown hardware", {"source": "unknown"})
+    classes = [recorded(other), recorded(LATER), recorded(PINNED), recorded(OWN), unknown]
+    near = near_classes(OWN.identity, classes)
+    assert [it.hardware.digest for it in near] == [PINNED.digest, LATER.digest, other.digest]
+    assert [it.same_processor for it in near] == [True, False, False]
+    assert near[0].differs == ("cpu_quota", "threads_environment")
 
 
 def test_the_nearest_is_the_one_that_differs_in_least() -> None:

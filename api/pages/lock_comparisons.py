@@ -1,0 +1,107 @@
+"""Comparing two locks: pasted or as files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Response, redirect, request, url_for
+from werkzeug.wrappers import Response as BaseResponse
+
+from api.pages.api_client import ApiDocument, ApiProblem, write
+from api.pages.groups import claims_plot
+from api.pages.site import Pages, render
+from api.pages.stacks import render_form
+
+#: Fields of the form that lead to the environment of the request.
+_ENVIRONMENT = ("python", "platform", "hardware")
+_SIDES = ("old", "new")
+
+blueprint = Pages("lock-comparisons", __name__)
+
+
+@blueprint.get("/compare/locks")
+def form() -> BaseResponse:
+    """Lead to the form; locks are too long for an address."""
+    return redirect(url_for("pages-stacks.compare"), 303)
+
+
+@blueprint.post("/compare/locks")
+def compare_locks() -> Response:
+    """The differences of two locks, or the form with what is wrong."""
+    fields = request.form.to_dict()
+    texts = {side: _text(side) for side in _SIDES}
+    for side, text in texts.items():
+        if not text.strip():
+            missing = {"detail": f"paste the {side} lock, or choose its file"}
+            return render_form({**fields, **texts}, ApiProblem(422, missing, {}))
+    body = {side: {lock_name(text): text} for side, text in texts.items()}
+    named = {name: fields[name].strip() for name in _ENVIRONMENT if fields.get(name, "").strip()}
+    try:
+        compared = write("/api/v2/lock-comparisons", {**body, "environment": named})
+    except ApiProblem as problem:
+        if problem.status in {400, 413, 422}:
+            return render_form({**fields, **texts}, problem)
+        raise
+    return render(
+        "lock_comparison.html", compared, compared=compared.body,
+        sentence=_sentence(compared), drawing=_drawing(compared),
+    )  # fmt: skip
+
+
+def lock_name(text: str) -> str:
+    """The name of a lock's format, judging by its content.
+
+    >>> lock_name('{"_meta": {}}'), lock_name('lock-version = "1.0"'), lock_name("numpy==2.3.5")
+    ('Pipfile.lock', 'pylock.toml', 'requirements.txt')
+    """
+    if text.lstrip().startswith("{"):
+        return "Pipfile.lock"
+    lines = (line.partition("=") for line in text.splitlines())
+    if any(name.strip() == "lock-version" and equals for name, equals, _ in lines):
+        return "pylock.toml"
+    return "requirements.txt"
+
+
+def _text(side: str) -> str:
+    """What was chosen or pasted; a file counts more."""
+    upload = request.files.get(f"{side}_file")
+    if upload is not None and upload.filename:
+        return str(upload.read(), "utf-8", "replace")
+    return request.form.get(side, "").replace("\r\n", "\n")
+
+
+def _sentence(compared: ApiDocument) -> str:
+    """The verdict on the new lock in one sentence."""
+    if not compared["changes"]:
+        return "The two locks have the same versions."
+    slower = [it for it in _settled(compared) if it["verdict"] == "slower"]
+    harms = [
+        f"{len(compared[name])} {singular if len(compared[name]) == 1 else plural}"
+        for name, singular, plural in (
+            ("introduced", "new vulnerability", "new vulnerabilities"),
+            ("yanked", "yanked version", "yanked versions"),
+        )
+        if compared[name]
+    ]
+    if slower:
+        harms.insert(0, f"slower in {len(slower)} {'series' if len(slower) > 1 else 'comparison'}")
+    if compared["outcome"] == "harm":
+        return f"The new lock does harm: {', '.join(harms)}."
+    if compared["outcome"] == "unknown":
+        return "No harm was found, but not everything is known that a verdict needs."
+    if compared["warnings"]:
+        return "No harm was found in what could be read of the locks."
+    return "No harm was found, and nothing is missing for a verdict."
+
+
+def _settled(compared: ApiDocument) -> list[Mapping[str, Any]]:
+    return [*compared["stacks"], *compared["claims"]]
+
+
+def _drawing(compared: ApiDocument) -> object:
+    claims = (
+        (f"{claim['package'] or 'whole lock'} ({claim['indicator']})", claim)
+        for claim in _settled(compared)
+    )
+    return claims_plot(claims, "New lock against the old one")

@@ -1,0 +1,220 @@
+"""Comparisons of two locks: the answer of ``thoth guard``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask.views import MethodView
+from marshmallow import Schema, fields, validate
+
+from adviser.answering.lock_comparison import (
+    compared,
+    guard_document,
+    recorded_knowledge,
+    snapshot_of_locks,
+)
+from adviser.answering.target_hardware import asked_hardware
+from adviser.guard import GuardOutcome, MissingKind
+from adviser.projects.locks import ProjectLock, read_lock, require_pins
+from api.audit import wrote_nothing
+from api.authentication import needs
+from api.credential_removal import public_file
+from api.paging import freshness
+from api.project_files import ProjectFiles
+from api.request_context import reading
+from api.resources.advice_requests import EnvironmentSchema
+from api.resources.base import Resources
+from api.resources.cypher import answer_within
+from api.resources.stacks import HardwareNameSchema, stack_labels
+from api.schema_fields import (
+    FreshnessSchema,
+    StrictSchema,
+    choice,
+    count,
+    described,
+    flag,
+    json_object,
+    no_nul,
+    text,
+    texts,
+)
+from api.service import service
+from common.environments import environment
+from common.errors import InvalidArgument
+from common.inspection import Stack
+from common.packages import package_version
+from graph.record.stacks import stack_named
+from graph.record.tokens import Scope
+from graph.snapshot import Snapshot
+
+_DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
+#: Platform of locks if the request names none; never that of the server.
+_PLATFORM = "linux_x86_64"
+#: Maximum length of a lock.
+_MAX_TEXT = 3 * 1024**2
+_MAX_PACKAGES = 2_000
+
+
+def _lock_file(description: str) -> ProjectFiles:
+    return ProjectFiles(
+        keys=fields.String(),
+        values=fields.String(validate=validate.And(validate.Length(max=_MAX_TEXT), no_nul)),
+        required=True,
+        validate=validate.Length(equal=1, error="one file is needed, the lock"),
+        metadata={
+            **described(description, {"requirements.txt": "numpy==2.3.5\n"}),
+            "minProperties": 1,
+            "maxProperties": 1,
+        },
+    )
+
+
+class LockFilesSchema(StrictSchema):
+    """Two locks as files, and where they are to run."""
+
+    old = _lock_file("Content of the old lock by its file name, which decides the format.")
+    new = _lock_file("Content of the new lock by its file name.")
+    environment = fields.Nested(EnvironmentSchema, load_default=dict)
+
+
+class LockedStackSchema(Schema):
+    """The packages of a lock as a stack."""
+
+    stack_digest = text("Digest of the stack.", _DIGEST)
+    label = text("Name for people.", "numpy 2.4.6 (1f2e3d4c)")
+    package_count = count("Number of packages.", 12)
+    measured = flag("Whether exactly this stack was inspected, on any hardware.")
+
+
+class VersionChangeSchema(Schema):
+    """A package that differs."""
+
+    name = text("Normalised name.", "numpy")
+    old = text("Version in the old lock.", "2.3.5", null=True)
+    new = text("Version in the new lock.", "2.4.6", null=True)
+
+
+class LockVulnerabilitySchema(Schema):
+    """A vulnerability of one of the locks only."""
+
+    name = text("Normalised name of the package.", "flask")
+    version = text("Its version in this lock.", "2.2.2")
+    id = text("Identifier of the vulnerability.", "CVE-2023-30861")
+    severity = text("Severity.", "high", null=True)
+
+
+class YankedVersionSchema(Schema):
+    """A yanked version of the new lock."""
+
+    name = text("Normalised name.", "numpy")
+    version = text("Version.", "2.4.0")
+    reason = text("Why the publisher yanked it.", null=True)
+
+
+class MissingKnowledgeSchema(Schema):
+    """What is missing to judge the new lock."""
+
+    kind = choice("What is missing.", [it.value for it in MissingKind])
+    package = text("The package concerned; null for all.", "numpy", null=True)
+    message = text("What is missing, for people.")
+    remedy = text("The command that supplies it.", "thoth inspect", null=True)
+
+
+class LockComparisonSchema(FreshnessSchema):
+    """The differences of two locks."""
+
+    outcome = choice("Verdict on the new lock.", [it.value for it in GuardOutcome])
+    old = fields.Nested(LockedStackSchema, required=True)
+    new = fields.Nested(LockedStackSchema, required=True)
+    hardware = fields.Nested(HardwareNameSchema, required=True, allow_none=True)
+    family = json_object("Number of comparisons and the error rate that they share.")
+    changes = fields.List(fields.Nested(VersionChangeSchema), required=True)
+    stacks = fields.List(
+        json_object("A settled comparison."), required=True,
+        metadata={"description": "Settled comparisons of the two locks as a whole."},
+    )  # fmt: skip
+    claims = fields.List(
+        json_object("A settled comparison."), required=True,
+        metadata={"description": "Settled comparisons of single packages."},
+    )  # fmt: skip
+    introduced = fields.List(fields.Nested(LockVulnerabilitySchema), required=True)
+    removed = fields.List(fields.Nested(LockVulnerabilitySchema), required=True)
+    yanked = fields.List(fields.Nested(YankedVersionSchema), required=True)
+    missing = fields.List(fields.Nested(MissingKnowledgeSchema), required=True)
+    unmeasured = texts("Other packages whose two versions were not compared.", ["flask"])
+    refused = count("Number of measurements that do not count: their documents changed.", 0)
+    warnings = texts("What of the locks was left out, for people.", [])
+
+
+blueprint = Resources("lock-comparisons", __name__, description="Comparisons of two locks.")
+
+
+@blueprint.route("/lock-comparisons")
+class LockComparisonsResource(MethodView):
+    @needs(Scope.READ)
+    @blueprint.arguments(LockFilesSchema)
+    @blueprint.response(200, LockComparisonSchema)
+    def post(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Compare two locks by speed, vulnerabilities and yanked versions; nothing is stored.
+
+        The answer is that of `thoth guard`. Without `environment.hardware`, no measurement counts.
+        """
+        wrote_nothing()
+        named = body["environment"]
+        locks = [_read(it, body[it]) for it in ("old", "new")]
+        python = named.get("python") or next((it.python for it in locks if it.python), None)
+        where = environment(python, named.get("platform") or _PLATFORM, named.get("cuda"))
+        old, new = (
+            {name: it.version for name, it in lock.packages(where.markers).items()}
+            for lock in locks
+        )
+        stores = service()
+
+        def ask() -> Snapshot:
+            with stores.stores() as opened:
+                return snapshot_of_locks(opened, old, new, where)
+
+        snapshot = answer_within(stores.settings.query_timeout_s * 2, ask)
+        stacks = [_stack(it) for it in (old, new)]
+        with reading() as (connection, progress):
+            known = recorded_knowledge(connection, snapshot, old, new)
+            heads = [stack_named(connection, it.digest) for it in stacks]
+            labels = stack_labels(connection, [it.digest for it in stacks])
+        hardware = None
+        if "hardware" in named:
+            hardware = asked_hardware(known.hardware, named["hardware"])
+        upgrade = compared(known, old, new, where, None if hardware is None else hardware.digest)
+        sides = [
+            {
+                "stack_digest": stack.digest, "label": labels[stack.digest],
+                "package_count": len(stack.packages),
+                "measured": head is not None and head.inspections > 0,
+            }
+            for stack, head in zip(stacks, heads, strict=True)
+        ]  # fmt: skip
+        return {
+            **guard_document(upgrade),
+            "changes": [
+                {"name": it.name, "old": it.forced, "new": it.advised} for it in upgrade.changes
+            ],
+            "old": sides[0],
+            "new": sides[1],
+            "hardware": hardware and {"digest": hardware.digest, "label": hardware.name},
+            "warnings": list(dict.fromkeys(it.text for lock in locks for it in lock.warnings)),
+            **freshness(progress),
+        }
+
+
+def _read(side: str, files: Mapping[str, str]) -> ProjectLock:
+    """:raises InvalidFile: if it is not a lock; the file is named with its side"""
+    ((name, text),) = files.items()
+    path = f"{side}/{name}"
+    lock = require_pins(read_lock(path, {path: public_file(name, text).encode()}))
+    if len(lock.entries) > _MAX_PACKAGES:
+        raise InvalidArgument(f"{path}: more than {_MAX_PACKAGES} packages")
+    return lock
+
+
+def _stack(versions: Mapping[str, str]) -> Stack:
+    return Stack.of(tuple(package_version(name, it) for name, it in versions.items()))

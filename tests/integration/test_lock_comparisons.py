@@ -1,0 +1,119 @@
+"""Comparing two locks over the API and on the page: measured or not, with what is missing."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from common.settings import Settings
+from tests.services.commands import thoth
+
+_HARDWARE = "fa9f8e70"
+_WHERE = {"python": "3.11", "platform": "manylinux_2_28_x86_64", "hardware": _HARDWARE}
+_HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def client(filled_app: Flask) -> FlaskClient:
+    return filled_app.test_client()
+
+
+def _compared(client: FlaskClient, old: str, new: str, **environment: str) -> Any:
+    body = {
+        "old": {"requirements.txt": old}, "new": {"requirements.txt": new},
+        "environment": {**_WHERE, **environment},
+    }  # fmt: skip
+    response = client.post("/api/v2/lock-comparisons", json=body)
+    assert response.status_code == 200, response.get_data(as_text=True)
+    return response.get_json()
+
+
+def _page(client: FlaskClient, status: int = 200, **fields: Any) -> str:
+    match = re.search(r'name="form_token" value="([^"]+)"', client.get("/compare").text)
+    assert match is not None
+    data = {"form_token": match[1], **_WHERE, **fields}
+    response = client.post("/compare/locks", data=data, content_type="multipart/form-data")
+    assert response.status_code == status, response.text
+    return response.text
+
+
+def test_the_answer_is_that_of_the_command(
+    filled: Settings, client: FlaskClient, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("locks")
+    old, new = folder / "old.txt", folder / "new.txt"
+    old.write_text("numpy==2.0.2\n", "utf-8")
+    new.write_text("numpy==2.4.6\n", "utf-8")
+    where = [it for name, value in _WHERE.items() for it in (f"--{name}", value)]
+    done = thoth(filled, "guard", str(old), str(new), "--offline", "--json", *where)
+    command = json.loads(done.stdout)
+    answer = _compared(client, old.read_text("utf-8"), new.read_text("utf-8"))
+    for name in ("outcome", "family", "claims", "stacks", "introduced", "missing", "unmeasured"):
+        assert answer[name] == command[name], name
+    assert answer["changes"] == [{"name": "numpy", "old": "2.0.2", "new": "2.4.6"}]
+    assert [it["verdict"] for it in answer["claims"]] == ["faster"]
+
+
+def test_locks_that_were_measured_lead_to_their_stacks(client: FlaskClient) -> None:
+    answer = _compared(client, "numpy==2.0.2\n", "numpy==2.4.6\n")
+    assert answer["old"]["measured"]
+    assert answer["new"]["measured"]
+    stacks = (
+        f"baseline={answer['old']['stack_digest']}&amp;candidate={answer['new']['stack_digest']}"
+    )
+    content = _page(client, old="numpy==2.0.2", new="numpy==2.4.6")
+    assert "Both locks were measured as they are" in content
+    assert f'href="/compare?{stacks}"' in content
+    (claim,) = answer["claims"]
+    assert f"{claim['effect_pct']:+.1f} %" in content
+
+
+def test_locks_that_were_not_measured_say_so(client: FlaskClient) -> None:
+    content = _page(client, old="numpy==2.0.2\nflask==3.0.0\n", new="numpy==2.5.5\nflask==3.1.0")
+    assert "Neither lock was measured as it is" in content
+    assert "No comparison of the changed packages is settled." in content
+    assert "numpy: 2.0.2 and 2.5.5 were not compared on this hardware" in content
+    one = _page(client, old="numpy==2.0.2", new="numpy==2.0.2\nflask==3.1.0\n")
+    assert "Only the old lock was measured as it is" in one
+    assert "The two locks have the same versions." in _page(
+        client, old="numpy==2", new="numpy==2.0"
+    )
+    unnamed = _page(client, old="numpy==2.0.2", new="numpy==2.4.6", hardware="")
+    assert "You chose no hardware, so no measurement counts." in unnamed
+
+
+def test_a_file_counts_more_than_text_and_its_content_says_the_format(client: FlaskClient) -> None:
+    locked = json.dumps({"_meta": {"sources": []}, "default": {"numpy": {"version": "==2.4.6"}}})
+    file = (io.BytesIO(locked.encode()), "any.name")
+    content = _page(client, old="numpy==2.0.2", new="numpy==1.0", new_file=file)
+    assert "Both locks were measured as they are" in content
+
+
+@pytest.mark.parametrize("text", ["", "numpy>=2", "{"])
+def test_what_is_no_lock_is_refused_on_the_form(client: FlaskClient, text: str) -> None:
+    content = _page(client, 422, old="numpy==2.0.2", new=text)
+    assert 'role="alert"' in content
+    assert "new lock" in content or "new/" in content
+    assert "numpy==2.0.2</textarea>" in content
+    url = _page(client, old="numpy==2.0.2", new="https://me:secret-word@host.example/x")
+    assert "No harm was found in what could be read of the locks." in url
+    assert "secret-word" not in url
+
+
+def test_what_locks_say_is_escaped(client: FlaskClient) -> None:
+    for text in (_HOSTILE, f"numpy==2.0.2 # {_HOSTILE}", f'{{"{_HOSTILE}": {{"x": 1}}}}'):
+        match = re.search(r'name="form_token" value="([^"]+)"', client.get("/compare").text)
+        assert match is not None
+        data = {"form_token": match[1], "old": text, "new": "numpy==2.4.6", "python": _HOSTILE}
+        assert _HOSTILE not in client.post("/compare/locks", data=data).text
+
+
+def test_the_form_needs_its_token_and_its_address_leads_to_the_form(client: FlaskClient) -> None:
+    assert client.post("/compare/locks", data={"old": "a==1", "new": "a==2"}).status_code == 403
+    assert client.get("/compare/locks").location == "/compare"
