@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from adviser.locks.formats import pipfile_lock_requirements, pipfile_lock_text
 from api.errors import not_found
-from api.pages.api_client import ApiDocument, read, write
+from api.pages.api_client import ApiDocument, read, read_if_any, write
 from api.pages.groups import claims_plot
 from api.pages.site import Pages, render
 
@@ -63,10 +63,30 @@ def ask_why_not(advice_id: str) -> BaseResponse:
 @blueprint.get("/why-not/<analysis_id>")
 def why_not(analysis_id: str) -> Response:
     """The answer to a why-not question."""
-    state = read(f"/api/v2/requests/{analysis_id}")
-    answer = read(f"/api/v2/requests/{analysis_id}/result")
+    return _answered(read(f"/api/v2/requests/{analysis_id}"))
+
+
+@blueprint.get("/advice/<advice_id>/why-not")
+def why_not_link(advice_id: str) -> BaseResponse:
+    """The last answer to a why-not question in the address; without one, a form that asks it.
+
+    Opening a link starts no work.
+    """
+    requirement = request.args.get("requirement", "").strip()
+    if not requirement:
+        return redirect(url_for("pages-advice.advice", advice_id=advice_id), 303)
+    advice = read(f"/api/v2/advice/{advice_id}")
+    state = read_if_any(f"/api/v2/advice/{advice_id}/why-not", requirement=requirement)
+    if state is None:
+        return render("why_not_form.html", advice, advice=advice.body, requirement=requirement)
+    return _answered(state)
+
+
+def _answered(state: ApiDocument) -> Response:
+    answer = read(f"/api/v2/requests/{state['analysis_id']}/result")
     return render(
-        "why_not.html", state, answer, answer=answer.body, requirement=state["parameters"],
+        "why_not.html", state, answer, answer=answer.body, state=state.body,
+        requirement=state["parameters"]["requirement"],
     )  # fmt: skip
 
 

@@ -20,12 +20,13 @@ from api import analyses
 from api.accepted_requests import AdviceRequest
 from api.authentication import needs
 from api.credential_removal import public_project
-from api.errors import not_found
+from api.errors import ApiError, ProblemType, not_found
 from api.index_policy import refuse_foreign_indexes
 from api.project_files import MAX_FILES, MAX_NAME, ProjectFiles, check_name
 from api.resources.accepted_requests import (
     ForceQuerySchema,
     RequestSchema,
+    request_document,
     submit_request,
 )
 from api.resources.base import Resources
@@ -35,7 +36,7 @@ from common.environments import Environment, environment
 from common.errors import InvalidArgument
 from common.settings import Settings
 from graph.record.advice import report_document_of
-from graph.record.analyses import AnalysisKind
+from graph.record.analyses import AnalysisKind, latest_answer
 from graph.record.tokens import Scope
 
 Text = TypeVar("Text")
@@ -158,14 +159,18 @@ class ProjectSchema(StrictSchema):
     )
 
 
-class WhyNotQuerySchema(ForceQuerySchema):
-    """A why-not question."""
+class WhyNotAnswerQuerySchema(StrictSchema):
+    """An answered why-not question."""
 
     requirement = fields.String(
         required=True,
         validate=validate.And(validate.Length(1, 500), no_nul),
         metadata=described("Package name with a specifier.", "numpy==1.26.4"),
     )
+
+
+class WhyNotQuerySchema(WhyNotAnswerQuerySchema, ForceQuerySchema):
+    """A why-not question."""
 
 
 blueprint = Resources("advising", __name__, description="Requests for advice.")
@@ -206,6 +211,23 @@ class ReplaysResource(MethodView):
 
 @blueprint.route("/advice/<string:advice_id>/why-not")
 class WhyNotResource(MethodView):
+    @needs(Scope.ADVISE)
+    @blueprint.arguments(WhyNotAnswerQuerySchema, location="query")
+    @blueprint.response(200, RequestSchema)
+    @blueprint.alt_response(404, "NOT_FOUND")
+    def get(self, query: dict[str, Any], advice_id: str) -> dict[str, Any]:
+        """Get the last answered request with this question; its `result` is the answer.
+
+        The answer holds for the data of its time; POST asks again.
+        """
+        question = {"advice_id": _existing(advice_id), "requirement": query["requirement"]}
+        with service().reading() as connection:
+            analysis = latest_answer(connection, AnalysisKind.WHY_NOT, question)
+        if analysis is None:
+            detail = "nobody asked this about the advice yet, or the answer was deleted: POST asks"
+            raise ApiError(404, ProblemType.NOT_FOUND, detail)
+        return request_document(analysis)
+
     @needs(Scope.ADVISE)
     @blueprint.arguments(WhyNotQuerySchema, location="query")
     @blueprint.response(202, RequestSchema)

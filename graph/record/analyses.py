@@ -20,6 +20,7 @@ from sqlalchemy import (
     text,
     update,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 
 from common.formats.json_documents import canonical_json, digest_bytes
 from common.settings import Settings
@@ -304,6 +305,24 @@ def earlier_than(connection: Connection, new: NewAnalysis) -> Analysis | None:
     """The latest equal request accepted within :data:`CACHED_FOR`, or ``None``."""
     wanted = {"kind": new.kind.value, "cache_key": new.cache_key}
     row = connection.execute(_EARLIER, wanted).one_or_none()
+    return None if row is None else _analysis(row)
+
+
+def latest_answer(
+    connection: Connection, kind: AnalysisKind, parameters: Mapping[str, Any]
+) -> Analysis | None:
+    """The last request of a kind with these parameters that succeeded, of any age, or ``None``."""
+    query = (
+        select(*_COLUMNS)
+        .where(
+            AnalysisRow.kind == kind.value,
+            AnalysisRow.state == AnalysisState.SUCCEEDED.value,
+            AnalysisRow.parameters.op("@>")(literal(dict(parameters), JSONB)),
+        )
+        .order_by(AnalysisRow.accepted_at.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).one_or_none()
     return None if row is None else _analysis(row)
 
 

@@ -198,6 +198,21 @@ def test_an_advice_without_hardware_says_that_no_measurement_counts(
     assert "What would change it?" in content
 
 
+def test_a_why_not_link_without_an_answer_asks_nothing(
+    filled: Settings, browser: FlaskClient
+) -> None:
+    with client_of(filled, Scope.ADMIN) as operator:
+        (advice,) = operator.get("/api/v2/advice").get_json()["items"]
+    address = f"/advice/{advice['advice_id']}/why-not"
+    question = f"{address}?requirement={quote(_HOSTILE, safe='')}"
+    content = _page(browser, question)
+    assert "Nobody asked this about the advice yet" in content
+    assert "<script>alert" not in content
+    assert browser.get(f"/api/v2{question}").status_code == 404
+    assert browser.get(address).location == f"/advice/{advice['advice_id']}"
+    _page(browser, "/advice/none/why-not?requirement=numpy", 404)
+
+
 def test_a_package_has_a_column_for_each_indicator(browser: FlaskClient) -> None:
     content = _page(browser, "/packages/numpy")
     for group in browser.get("/api/v2/comparison-groups?package=numpy").get_json()["items"]:

@@ -227,6 +227,9 @@ def test_a_newcomer_gets_a_lock_and_asks_why_not(
         page.wait_for_url("**/why-not/*")
     page.locator("#state", has_text="A stack has it").wait_for()
     assert ("/advice/" in page.url) is scripts
+    page.get_by_role("link", name="Link to this question").click()
+    page.wait_for_url("**/advice/*/why-not?requirement=numpy*")
+    page.locator("#state", has_text="A stack has it").wait_for()
     page.get_by_role("link", name="Stacks", exact=True).click()
     page.get_by_text("stacks, batch=").first.click()
     page.get_by_role("link", name="compare", exact=True).first.click()
