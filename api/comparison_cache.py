@@ -32,7 +32,7 @@ class ComparisonCache:
         self._position = -1
 
     def groups(
-        self, connection: Connection, baseline: str | None = None, **selection: str
+        self, connection: Connection, baseline: str | None = None, **selection: Any
     ) -> Groups:
         """The groups of ``thoth stacks`` as JSON values; callers must not change them.
 

@@ -13,6 +13,7 @@ from flask import current_app
 
 from api.comparison_cache import ComparisonCache
 from api.jobs.queue import Queue
+from api.record_cache import RecordCache
 from common.errors import StoreUnavailable
 from common.settings import Settings
 from graph.engine import (
@@ -59,6 +60,7 @@ class ServiceStores:
         self._statements = watch_statements(self.engine)
         self.queue = Queue(self.engine, settings.queue_limit)
         self.comparisons = ComparisonCache()
+        self.record_cache = RecordCache()
         #: Limits clients that wait for a result, so that half the threads answer other requests.
         self.waiters = BoundedSemaphore(max(1, (connections or 0) // 2))
         self._lock = Lock()

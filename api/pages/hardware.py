@@ -21,20 +21,21 @@ def hardware_class(digest: str) -> Response:
     inspections = read("/api/v2/inspections", hardware=known["digest"], limit=10)
     return render(
         "hardware.html", known, coverage, groups, inspections, hardware=known.body,
-        coverage=coverage.body, sentence=_sentence(known, coverage),
+        coverage=coverage.body, sentence=_sentence(coverage),
         groups=group_views(groups["items"]), following=next_page(groups),
         inspections=inspections["items"],
     )  # fmt: skip
 
 
-def _sentence(known: ApiDocument, coverage: ApiDocument) -> str:
+def _sentence(coverage: ApiDocument) -> str:
     """What was measured on a class, in one sentence."""
     indicators = coverage["indicators"]
     if not indicators:
         return "Nothing was measured on this hardware."
     packages = sorted({it["package"] for it in indicators if it["package"]})
     times = [it["measured_at"] for it in indicators if it["measured_at"]]
-    jobs = "1 job" if known["jobs"] == 1 else f"{number(known['jobs'])} jobs"
-    measured = f" measured {', '.join(packages)}" if packages else " ran"
+    measurements = sum(it["measurements"] for it in indicators)
+    made = "1 measurement" if measurements == 1 else f"{number(measurements)} measurements"
+    measured = f" of {', '.join(packages)}" if packages else ""
     last = f"; the last one on {day(max(times))}" if times else ""
-    return f"{jobs}{measured}{last}."
+    return f"{made}{measured}{last}."

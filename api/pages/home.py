@@ -13,6 +13,8 @@ from common.releases import as_json_time
 
 #: Open questions that are shown.
 _QUESTIONS = 5
+#: Open questions are those of so many series, which were measured last.
+_SERIES = 20
 #: Changes of the last so many days are shown.
 _DAYS = 30
 
@@ -26,7 +28,7 @@ def home() -> Response:
     changes = read("/api/v2/changes", since=since, limit=20)
     hardware = read("/api/v2/hardware", limit=10)
     status, loop = read("/api/v2/status"), read_if_any("/api/v2/loop")
-    groups = read("/api/v2/comparison-groups")
+    groups = read("/api/v2/comparison-groups", newest=_SERIES, limit=_SERIES)
     documents = [it for it in (changes, hardware, groups, status, loop) if it is not None]
     return render(
         "home.html", *documents, days=_DAYS, changes=changes["items"],

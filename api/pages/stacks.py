@@ -67,11 +67,14 @@ def render_form(fields: Mapping[str, str], problem: ApiProblem | None = None) ->
     """
     measured = read("/api/v2/stacks", measured="true", limit=100)
     hardware = read("/api/v2/hardware", limit=100)
-    classes = sorted(hardware["items"], key=lambda it: -it["jobs"])
+    described = [it for it in hardware["items"] if it["identity"].get("source") != "unknown"]
+    # A choice is made in advance only if there is no other.
+    only = described[0]["digest"] if len(described) == 1 else ""
     return render(
         "compare_form.html", measured, hardware, status=problem.status if problem else 200,
         stacks=sorted(measured["items"], key=lambda it: it["label"]), more=measured["next"],
-        hardware=classes, fields=fields, problem=problem and problem.body,
+        hardware=hardware["items"], chosen=fields.get("hardware", only), fields=fields,
+        problem=problem and problem.body,
     )  # fmt: skip
 
 

@@ -34,7 +34,12 @@ from api.schema_fields import (
 from api.service import service
 from common.inspection import Outcome
 from graph.record.documents import body_of
-from graph.record.hardware import browse_hardware, hardware_named, jobs_on, recorded_hardware
+from graph.record.hardware import (
+    browse_hardware,
+    hardware_named,
+    measurements_on,
+    recorded_hardware,
+)
 from graph.record.inspections import browse_inspections, inspection_named, inspection_summary
 from graph.record.observations import (
     ObservationFilter,
@@ -48,6 +53,8 @@ from graph.record.tokens import Scope
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 #: Other classes that are named.
 _NEAREST = 5
+#: Their measurements are counted up to this number.
+_COUNTED = 1_000
 _OUTCOMES = [it.value for it in Outcome]
 
 
@@ -173,7 +180,6 @@ class HardwareItemSchema(Schema):
     digest = text("Digest of the hardware class.", _DIGEST)
     label = text("Name for people.", "AMD EPYC, 2 processors")
     identity = json_object("Properties that the digest covers.")
-    jobs = count("Number of measured jobs.", 60)
     document_id = text("First document that names the class.", _DIGEST)
 
 
@@ -194,7 +200,7 @@ class IndicatorCoverageSchema(Schema):
     package = text("Package that it measures.", "numpy", null=True)
     versions = texts("Measured versions of the package, newest first.", ["2.4.6", "2.3.5"])
     stacks = count("Number of measured stacks.", 6)
-    jobs = count("Number of measured jobs.", 60)
+    measurements = count("Number of measurements.", 60)
     measured_at = moment("When the last of these jobs was made.", null=True)
 
 
@@ -205,7 +211,7 @@ class NearHardwareSchema(Schema):
     label = text("Name for people.", "AMD EPYC, 2 processors")
     same_processor = flag("Whether processor, number of CPUs and GPUs are the same.")
     differs = texts("Properties in which the two classes differ.", ["flags"])
-    jobs = count("Number of measured jobs.", 60)
+    measurements = count("Number of measurements, counted up to 1,000.", 60)
 
 
 class HardwareCoverageSchema(FreshnessSchema):
@@ -273,10 +279,7 @@ class HardwareClassesResource(MethodView):
         """List the hardware classes that jobs ran on."""
         with reading() as (connection, progress):
             find = partial(browse_hardware, connection, **filters(query))
-            listed = page(query, _HARDWARE, find, progress)
-            jobs = jobs_on(connection, [it.digest for it in listed["items"]])
-        items = [{**members(it), "jobs": jobs.get(it.digest, 0)} for it in listed["items"]]
-        return {**listed, "items": items}
+            return page(query, _HARDWARE, find, progress)
 
 
 @blueprint.route("/hardware/<string:digest>")
@@ -288,10 +291,9 @@ class HardwareClassResource(MethodView):
         """Get one hardware class."""
         with reading() as (connection, progress):
             hardware = hardware_named(connection, whole_digest(digest))
-            if hardware is None:
-                raise not_found("hardware class", digest)
-            jobs = jobs_on(connection, [hardware.digest])
-        return {**members(hardware), "jobs": jobs.get(hardware.digest, 0), **freshness(progress)}
+        if hardware is None:
+            raise not_found("hardware class", digest)
+        return {**members(hardware), **freshness(progress)}
 
 
 @blueprint.route("/hardware/<string:digest>/coverage")
@@ -311,15 +313,21 @@ class HardwareCoverageResource(MethodView):
             if hardware is None:
                 raise not_found("hardware class", digest)
             nearest = near_classes(hardware.identity, recorded_hardware(connection))[:_NEAREST]
-            jobs = jobs_on(connection, [it.hardware.digest for it in nearest])
+            digests = [it.hardware.digest for it in nearest]
+            measurements = measurements_on(connection, digests, _COUNTED)
+            coverage = service().record_cache.value(
+                connection,
+                ("coverage", hardware.digest),
+                lambda: coverage_of(connection, hardware.digest),
+            )
             return {
-                "indicators": coverage_of(connection, hardware.digest),
+                "indicators": coverage,
                 "stacks": inspected_stacks(connection),
                 "nearest": [
                     {
                         "digest": near.hardware.digest, "label": near.hardware.label,
                         "same_processor": near.same_processor, "differs": near.differs,
-                        "jobs": jobs.get(near.hardware.digest, 0),
+                        "measurements": measurements[near.hardware.digest],
                     }
                     for near in nearest
                 ],

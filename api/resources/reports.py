@@ -8,6 +8,7 @@ from typing import Any
 from flask import Response
 from flask.views import MethodView
 from marshmallow import Schema, fields
+from sqlalchemy import Connection
 
 from adviser.answering.quality_reports import ReportSelection, read_report
 from adviser.quality.report_document import report_document, summary_csv
@@ -35,6 +36,8 @@ from api.schema_fields import (
     text,
     texts,
 )
+from api.service import service
+from graph.job_samples import SeriesSettings
 from graph.record.job_samples import browse_series
 from graph.record.tokens import Scope
 
@@ -309,7 +312,7 @@ class ReportsResource(MethodView):
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List the series that a report can be made of, ordered by comparison key."""
         with reading() as (connection, progress):
-            find = partial(browse_series, connection, **filters(query))
+            find = partial(_kept_series, connection, **filters(query))
             listed = page(query, _SERIES, find, progress, lambda it: (it.comparison_key,))
         items = [
             {
@@ -346,6 +349,14 @@ class ReportSummaryResource(MethodView):
     def get(self, query: dict[str, Any], comparison_key: str) -> Response:
         """Get the summary table of a report as CSV: one row for each stack and quantity."""
         return Response(summary_csv(_report(comparison_key, query)), content_type="text/csv")
+
+
+def _kept_series(connection: Connection, **selection: Any) -> list[SeriesSettings]:
+    """:func:`browse_series`, which counts all measurements, computed once for each state."""
+    key = ("series", *sorted(selection.items()))
+    return service().record_cache.value(
+        connection, key, lambda: browse_series(connection, **selection)
+    )
 
 
 def _report(comparison_key: str, query: dict[str, Any]) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, any_, func, select
+from sqlalchemy import Connection, func, select
 
 from graph.evidence import RecordedHardware
-from graph.record.postgresql_helpers import first_as, texts
+from graph.record.postgresql_helpers import first_as
 from graph.tables import (
     HardwareRow,
     ObservationRow,
@@ -25,20 +25,30 @@ def recorded_hardware(connection: Connection) -> list[RecordedHardware]:
     ]
 
 
-def jobs_on(connection: Connection, digests: Iterable[str] | None = None) -> dict[str, int]:
-    """Number of measured jobs by hardware class (digest); classes without jobs are left out.
-
-    :param digests: only these classes
-    """
+def jobs_on(connection: Connection) -> dict[str, int]:
+    """Number of measured jobs by hardware class (digest); classes without jobs are left out."""
     table = ObservationRow
     query = (
         select(table.hardware_digest, func.count(table.job_id.distinct()).label("jobs"))
         .where(table.outcome == "measured", table.quarantine_reason.is_(None))
         .group_by(table.hardware_digest)
     )
-    if digests is not None:
-        query = query.where(table.hardware_digest == any_(texts(digests)))
     return {row.hardware_digest: row.jobs for row in connection.execute(query)}
+
+
+def measurements_on(connection: Connection, digests: Iterable[str], most: int) -> dict[str, int]:
+    """Number of measurements of each of these hardware classes (digest), counted up to ``most``."""
+    table = ObservationRow
+    counts = {}
+    for digest in digests:
+        measured = select(table.observation_id).where(
+            table.hardware_digest == digest,
+            table.outcome == "measured",
+            table.quarantine_reason.is_(None),
+        )
+        query = select(func.count()).select_from(measured.limit(most).subquery())
+        counts[digest] = connection.scalar(query) or 0
+    return counts
 
 
 @dataclass(frozen=True, slots=True)

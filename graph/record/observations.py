@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from statistics import median
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, any_, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, any_, func, select, text
 
 from common.job_stability import instability
 from common.packages import MEASURED_PACKAGES, distributions_of, version_key
@@ -160,6 +160,7 @@ def measured_observations(
     indicator: str | None = None,
     hardware: str | None = None,
     comparison_key: str | None = None,
+    keys: Collection[str] | None = None,
 ) -> Iterator[MeasuredObservation]:
     """All comparable measurements, streamed and sorted by series.
 
@@ -167,11 +168,14 @@ def measured_observations(
 
     :param indicator: name of an indicator
     :param hardware: prefix of digests of hardware classes
+    :param keys: only these comparison keys
     """
     wanted = {IndicatorRow.name: indicator, ObservationRow.comparison_key: comparison_key}
     conditions = matching(wanted)
     if hardware is not None:
         conditions.append(ObservationRow.hardware_digest.startswith(hardware, autoescape=True))
+    if keys is not None:
+        conditions.append(ObservationRow.comparison_key == any_(texts(keys)))
     for _, observation in measured_rows(connection, conditions):
         yield observation
 
@@ -254,14 +258,15 @@ class IndicatorCoverage:
 
     :param package: the package that provides the measured library; ``None`` for none
     :param versions: its measured versions, newest first
-    :param measured_at: when the last of the jobs was made; ``None`` if no document says so
+    :param measurements: number of measurements; a job may make several
+    :param measured_at: when the last job ended; ``None`` if no document says so
     """
 
     indicator: str
     package: str | None
     versions: tuple[str, ...]
     stacks: int
-    jobs: int
+    measurements: int
     measured_at: datetime | None
 
 
@@ -273,12 +278,7 @@ def coverage_of(connection: Connection, hardware: str) -> list[IndicatorCoverage
     row, job = ObservationRow, InspectionRow
     at = func.max(func.coalesce(row.ended_at, row.started_at, job.created_at))
     counted = (
-        select(
-            row.indicator_id,
-            job.stack_digest,
-            func.count(row.job_id.distinct()).label("jobs"),
-            at.label("at"),
-        )
+        select(row.indicator_id, job.stack_digest, func.count().label("number"), at.label("at"))
         .join(job, job.document_id == row.document_id)
         .where(row.hardware_digest == hardware, row.outcome == "measured")
         .where(row.quarantine_reason.is_(None))
@@ -302,7 +302,7 @@ def coverage_of(connection: Connection, hardware: str) -> list[IndicatorCoverage
             package or None,
             tuple(sorted({it for it, _ in of_both if it}, key=version_key, reverse=True)),
             len({it.stack_digest for _, it in of_both}),
-            sum(it.jobs for _, it in of_both),
+            sum(it.number for _, it in of_both),
             max((it.at for _, it in of_both if it.at is not None), default=None),
         )
         for (indicator, package), of_both in sorted(alike.items())
@@ -323,6 +323,47 @@ def _releases(connection: Connection, condition: ColumnElement[bool]) -> dict[st
     for stack, name, version in rows:
         releases[stack][name] = version
     return releases
+
+
+_NEWEST_SERIES = text(
+    """
+    WITH newest AS (
+        SELECT document_id, ingested_at FROM documents JOIN inspections USING (document_id)
+        WHERE kind = 'inspection' ORDER BY ingested_at DESC, document_id DESC LIMIT 200
+    ), series AS (
+        SELECT comparison_key, max(ingested_at) AS ingested_at
+        FROM observations JOIN newest USING (document_id)
+        WHERE outcome = 'measured' AND quarantine_reason IS NULL
+        GROUP BY comparison_key ORDER BY 2 DESC, 1 LIMIT :series
+    )
+    SELECT comparison_key, (
+        SELECT count(*) FROM (
+            SELECT FROM observations AS job
+            WHERE job.comparison_key = series.comparison_key
+            AND outcome = 'measured' AND quarantine_reason IS NULL LIMIT :observations + 1
+        ) AS counted
+    ) AS observations
+    FROM series ORDER BY ingested_at DESC, comparison_key
+    """
+)
+
+
+def newest_series(connection: Connection, series: int, observations: int) -> tuple[str, ...]:
+    """Comparison keys of the series that were measured last, newest first.
+
+    The time depends on the limits more than on the size of the record.
+
+    :param series: maximum number of keys
+    :param observations: maximum number of measurements of all of them; a series that would exceed
+        it is left out
+    """
+    keys, left = [], observations
+    limits = {"series": series, "observations": observations}
+    for key, number in connection.execute(_NEWEST_SERIES, limits):
+        if number <= left:
+            keys.append(key)
+            left -= number
+    return tuple(keys)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from sqlalchemy import delete, update
+from sqlalchemy import delete, insert, update
 
 from api.authentication import SESSION_COOKIE
 from api.pages.loop import STEP_LABELS
@@ -19,7 +19,7 @@ from common.settings import Settings
 from graph.engine import Stores
 from graph.record.source_successes import BACKUP, INDEX, INSPECTIONS, add_successes, set_sources
 from graph.record.tokens import Scope, create_token, revoke_token
-from graph.tables import PackageVersionRow, PageSessionRow, TokenRow
+from graph.tables import HardwareRow, PackageVersionRow, PageSessionRow, TokenRow
 from loop.night import STEPS
 from tests.factories.advisories import add_versions
 from tests.factories.nights import add_night
@@ -161,7 +161,10 @@ def test_the_loop_is_told_in_words(stores: Stores, empty: FlaskClient) -> None:
 
 def test_the_first_page_names_open_questions_and_finds_packages(browser: FlaskClient) -> None:
     content = _page(browser, "/")
-    groups = browser.get("/api/v2/comparison-groups").get_json()["items"]
+    groups = browser.get("/api/v2/comparison-groups?newest=20").get_json()["items"]
+    assert groups == browser.get("/api/v2/comparison-groups").get_json()["items"]
+    (one,) = browser.get("/api/v2/comparison-groups?newest=1").get_json()["items"]
+    assert one["comparison_key"] in {it["comparison_key"] for it in groups}
     best = max((it for group in groups for it in group["next_jobs"]), key=lambda it: it["chance"])
     assert best["label"] in content
     assert f"chance of {round(100 * best['chance'])} %" in content
@@ -225,20 +228,20 @@ def test_a_package_has_a_column_for_each_indicator(browser: FlaskClient) -> None
 
 def test_a_hardware_class_shows_its_coverage_and_the_nearest_classes(browser: FlaskClient) -> None:
     classes = browser.get("/api/v2/hardware").get_json()["items"]
-    measured = max(classes, key=lambda it: it["jobs"])
+    (measured,) = (it for it in classes if it["identity"]["source"] == "measured")
     address = f"/hardware/{measured['digest']}"
     coverage = browser.get(f"/api/v2{address}/coverage").get_json()
-    assert sum(it["jobs"] for it in coverage["indicators"]) == 200
+    assert sum(it["measurements"] for it in coverage["indicators"]) == 200
     conv2d = {it["package"]: it for it in coverage["indicators"] if it["indicator"] == "PiConv2D"}
     assert conv2d.keys() == {"numpy", "tensorflow-cpu", "torch"}
     groups = browser.get("/api/v2/comparison-groups?indicator=PiConv2D&package=numpy").get_json()
     (group,) = groups["items"]
-    assert conv2d["numpy"]["jobs"] == sum(it["jobs"] for it in group["stacks"])
+    assert conv2d["numpy"]["measurements"] == sum(it["jobs"] for it in group["stacks"])
     assert conv2d["numpy"]["stacks"] == len(group["stacks"])
     versions = {it["component_version"] for it in group["stacks"]}
     assert set(conv2d["numpy"]["versions"]) == versions
     content = _page(browser, address)
-    assert f"{measured['jobs']} jobs measured numpy" in content
+    assert "200 measurements of numpy, tensorflow-cpu, torch" in content
     assert ", ".join(conv2d["numpy"]["versions"]) in content
     # The other class of the samples is one whose properties no document says.
     assert coverage["nearest"] == []
@@ -247,7 +250,25 @@ def test_a_hardware_class_shows_its_coverage_and_the_nearest_classes(browser: Fl
     assert "Nothing was measured on this hardware." in _page(
         browser, f"/hardware/{other['digest']}"
     )
-    assert f"{measured['jobs']} measured jobs" in _page(browser, "/")
+
+
+def test_a_hardware_class_names_the_nearest_one(stores: Stores, empty: FlaskClient) -> None:
+    alike = {"source": "measured", "vendor": "V", "family": 6, "cpus": 2}
+    rows = {"a": alike, "b": alike | {"flags": ["avx2"]}, "c": alike | {"family": 7}}
+    with stores.engine.begin() as connection:
+        add_versions(connection)  # the document that the rows refer to
+        connection.execute(insert(HardwareRow), [
+            {"digest": f"sha256:{it}", "label": f"class {it}", "identity": identity,
+             "document_id": "sha256:none"}
+            for it, identity in rows.items()
+        ])  # fmt: skip
+    nearest = empty.get("/api/v2/hardware/a/coverage").get_json()["nearest"]
+    assert [(it["label"], it["same_processor"]) for it in nearest] == [
+        ("class b", True), ("class c", False),
+    ]  # fmt: skip
+    content = _page(empty, "/hardware/a")
+    assert "the same processor, 0 measurements; differs in flags" in content
+    assert "another processor or number of CPUs, 0 measurements; differs in family" in content
 
 
 def test_a_package_shows_its_import_names(stores: Stores, empty: FlaskClient) -> None:
