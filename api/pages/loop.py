@@ -35,5 +35,5 @@ def loop() -> Response:
     known = read("/api/v2/loop")
     return render(
         "loop.html", known, releases=known["releases"], watches=known["watches"],
-        nights=known["nights"], steps=STEP_LABELS,
+        nights=known["nights"], steps=STEP_LABELS, budget=known["budget"],
     )  # fmt: skip

@@ -12,6 +12,6 @@ blueprint = Pages("trust", __name__)
 
 @blueprint.get("/trust")
 def trust() -> Response:
-    """The ledger of past advice."""
-    ledger = read("/api/v2/ledger")
-    return render("trust.html", ledger, months=ledger["months"])
+    """The ledger of past advice, what was refused, and how current the data is."""
+    ledger, status = read("/api/v2/ledger"), read("/api/v2/status")
+    return render("trust.html", ledger, status, months=ledger["months"], state=status.body)

@@ -15,7 +15,7 @@ from api.errors import ApiError, ProblemType
 from api.paging import freshness
 from api.request_context import reading
 from api.resources.base import Resources
-from api.schema_fields import FreshnessSchema, count, described, json_object, texts
+from api.schema_fields import FreshnessSchema, count, described, json_object, number, texts
 from api.service import service
 from common.index.configuration import index_of
 from graph.record.loop import ReleaseKey, ReleaseSource, add_releases_seen
@@ -26,9 +26,17 @@ from loop.status import status_document
 _MOST = 100
 
 
+class NightBudgetSchema(Schema):
+    """What a night may spend at most."""
+
+    jobs = count("Number of jobs.", 400)
+    minutes = number("Time for measuring, minutes.", 240.0)
+
+
 class LoopStatusSchema(FreshnessSchema):
     """The state of the loop; docs/guides/loop.md describes the fields."""
 
+    budget = fields.Nested(NightBudgetSchema, required=True)
     releases = fields.List(
         json_object("State of a release."), metadata=described("Newest first.", [])
     )
@@ -86,7 +94,9 @@ class LoopResource(MethodView):
             document = status_document(connection, limit=200)
         # Requests of others are private: a watched project is named to nobody here.
         packages = [it for it in document["watches"] if it["kind"] == "package"]
-        return {**document, "watches": packages, **freshness(progress)}
+        settings = service().settings
+        budget = {"jobs": settings.loop_jobs, "minutes": settings.loop_minutes}
+        return {**document, "watches": packages, "budget": budget, **freshness(progress)}
 
 
 @blueprint.route("/loop/releases")

@@ -13,9 +13,10 @@ from api.authentication import needs
 from api.paging import freshness
 from api.request_context import reading
 from api.resources.base import Resources, members
-from api.schema_fields import FreshnessSchema, count, moment, number, text
+from api.schema_fields import FreshnessSchema, count, described, moment, number, text
 from common import __version__
 from graph.record.freshness import COUNTED, lag_of, source_times
+from graph.record.quarantine import count_refusals
 from graph.record.source_successes import NEVER, SourceSuccess, source_successes
 from graph.record.tokens import Scope
 
@@ -42,6 +43,12 @@ class ServiceStatusSchema(FreshnessSchema):
     asked_at = moment("Time of the last request to an index.", null=True)
     answered_at = moment("Time of the last answer of an index or advisory source.", null=True)
     sources = fields.List(fields.Nested(SourceKindSchema), required=True)
+    quarantine = fields.Dict(
+        keys=fields.String(),
+        values=fields.Integer(),
+        required=True,
+        metadata=described("Number of refused documents by reason.", {"invalid_json": 1}),
+    )
     waiting = count("Number of changes that the graph does not contain yet.", 0)
     waiting_since = moment("When the oldest of these changes was recorded.", null=True)
     lag_s = number("How long ago that was, s; 0 if nothing waits.", 0.0)
@@ -58,11 +65,12 @@ class StatusResource(MethodView):
         """Get the state of the service; reads PostgreSQL only."""
         with reading() as (connection, progress):
             behind, times = lag_of(connection, COUNTED), source_times(connection)
-            successes = source_successes(connection)
+            successes, refusals = source_successes(connection), count_refusals(connection)
         return {
             "version": __version__,
             **members(times),
             "sources": _kinds(successes),
+            "quarantine": refusals,
             "waiting": behind.count,
             "waiting_since": behind.since,
             "lag_s": behind.oldest_s,

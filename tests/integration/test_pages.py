@@ -17,6 +17,7 @@ from api.pages.loop import STEP_LABELS
 from api.pages.site import POLICY
 from common.settings import Settings
 from graph.engine import Stores
+from graph.record.quarantine import QuarantineReason, add_refusals
 from graph.record.source_successes import BACKUP, INDEX, INSPECTIONS, add_successes, set_sources
 from graph.record.tokens import Scope, create_token, revoke_token
 from graph.tables import HardwareRow, PackageVersionRow, PageSessionRow, TokenRow
@@ -214,6 +215,23 @@ def test_a_why_not_link_without_an_answer_asks_nothing(
     assert browser.get(f"/api/v2{question}").status_code == 404
     assert browser.get(address).location == f"/advice/{advice['advice_id']}"
     _page(browser, "/advice/none/why-not?requirement=numpy", 404)
+
+
+def test_trust_shows_the_quarantine_and_the_age_of_the_data(
+    stores: Stores, empty: FlaskClient
+) -> None:
+    content = _page(empty, "/trust")
+    assert "Nothing is in the quarantine" in content
+    assert "<dt>Last document</dt>" in content
+    refusal = QuarantineReason("inspection", "/secret/folder", "", "invalid_json", "$", "no")
+    with stores.engine.begin() as connection:
+        add_refusals(connection, [refusal])
+    content = _page(empty, "/trust")
+    assert "<code>invalid_json</code>: 1" in content
+    assert "secret" not in content
+    settings = stores.settings
+    budget = f"at most {settings.loop_jobs} jobs, for at most {settings.loop_minutes:g} minutes"
+    assert budget in _page(empty, "/loop")
 
 
 def test_a_package_has_a_column_for_each_indicator(browser: FlaskClient) -> None:
