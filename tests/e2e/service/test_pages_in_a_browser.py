@@ -149,6 +149,33 @@ def test_a_dropped_file_is_chosen(site: Served, browser: Browser) -> None:
     context.close()
 
 
+@pytest.mark.parametrize("scripts", [True, False])
+def test_locks_are_compared_with_the_keyboard_alone(
+    site: Served, browser: Browser, scripts: bool
+) -> None:
+    context = _context(browser, java_script_enabled=scripts, viewport={"width": 360, "height": 640})
+    page = context.new_page()
+    problems = _problems(page, site.base_url)
+    page.goto(f"{site.base_url}/compare")
+    for target, text in (("#old", "numpy==2.0.2"), ("#new", "numpy==2.5.5")):
+        _tab_to(page, target)
+        page.keyboard.type(text)
+    _tab_to(page, "text='Compare the locks'")
+    page.keyboard.press("Enter")
+    page.get_by_text("Only the old lock was measured as it is").wait_for()
+    assert problems == []
+    context.close()
+
+
+def _tab_to(page: Page, selector: str) -> None:
+    """Press Tab until an element has the focus."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.locator(selector).and_(page.locator(":focus")).count():
+            return
+    raise AssertionError(f"Tab does not reach {selector}")
+
+
 def test_two_dropped_locks_are_compared(site: Served, browser: Browser) -> None:
     context = _context(browser)
     page = context.new_page()
