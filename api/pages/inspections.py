@@ -8,10 +8,11 @@ from typing import Any
 import orjson
 from flask import Response, request
 
+from adviser.locks.formats import pipfile_lock_requirements
 from adviser.plots.samples import samples_plot
-from api.errors import ApiError, ProblemType
+from api.errors import ApiError, ProblemType, not_found
 from api.pages.api_client import read
-from api.pages.formatting import digest, prefixed_unit
+from api.pages.formatting import digest, prefixed_unit, visible
 from api.pages.site import Pages, next_page, plot, render
 from pis.amun.schema import InvalidSpecification
 from pis.amun.specification import load_specification
@@ -60,6 +61,35 @@ def specification(document_id: str) -> Response:
     return response
 
 
+@blueprint.get("/inspections/<document_id>/requirements.txt")
+def lock(document_id: str) -> Response:
+    """The lock of an inspection; without hashes if its document has none."""
+    known = read(f"/api/v2/inspections/{document_id}")
+    if known["stack_digest"] is None:
+        raise not_found("lock of the inspection", document_id)
+    document = read(f"/api/v2/inspections/{document_id}/document")
+    try:
+        text = pipfile_lock_requirements(_recorded_lock(document.body))
+    except (LookupError, TypeError, AttributeError):
+        stack = read(f"/api/v2/stacks/{known['stack_digest']}")
+        text = "".join(f"{it['name']}=={it['version']}\n" for it in stack["packages"])
+    return _text_file(text, f"requirements-{digest(known['document_id'], 8)}.txt")
+
+
+@blueprint.get("/inspections/<document_id>/log.txt")
+def log(document_id: str) -> Response:
+    """The logs of the build and of the jobs of an inspection."""
+    known = read(f"/api/v2/inspections/{document_id}")
+    document = read(f"/api/v2/inspections/{document_id}/document")
+    logs = [("build", document.body.get("build_log"))]
+    results = document.body.get("results")
+    for number, result in enumerate(results if isinstance(results, list) else ()):
+        logs.append((f"job {number}", result.get("log") if isinstance(result, Mapping) else None))
+    parts = [f"=== {name} ===\n{visible(text)}" for name, text in logs if isinstance(text, str)]
+    text = "\n".join(parts) or "The document of this inspection has no log.\n"
+    return _text_file(text, f"log-{digest(known['document_id'], 8)}.txt")
+
+
 @blueprint.get("/jobs/<observation_id>")
 def job(observation_id: str) -> Response:
     """One job with its samples and conditions."""
@@ -70,6 +100,22 @@ def job(observation_id: str) -> Response:
         "job.html", known, job=known.body, samples=samples, drawing=drawing and plot(drawing),
         excluded=_exclusion(known.body),
     )  # fmt: skip
+
+
+def _recorded_lock(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The ``Pipfile.lock`` in a document of any generation.
+
+    :raises LookupError: if there is none; likewise ``TypeError`` for another structure
+    """
+    python = document["specification"]["python"] if "specification" in document else document
+    locked: Mapping[str, Any] = python["requirements_locked"]
+    return locked
+
+
+def _text_file(text: str, name: str) -> Response:
+    response = Response(text, mimetype="text/plain")
+    response.headers["Content-Disposition"] = f'inline; filename="{name}"'
+    return response
 
 
 def _rates_plot(jobs: Sequence[Mapping[str, Any]]) -> str:

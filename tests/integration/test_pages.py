@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -23,7 +24,9 @@ from graph.record.tokens import Scope, create_token, revoke_token
 from graph.tables import HardwareRow, PackageVersionRow, PageSessionRow, TokenRow
 from loop.night import STEPS
 from tests.factories.advisories import add_versions
+from tests.factories.inspections import inspection_files, stack_jobs, write
 from tests.factories.nights import add_night
+from tests.services.commands import thoth
 from tests.services.jobs import client_of
 
 #: Pages that need no object of the record.
@@ -381,6 +384,30 @@ def test_an_inspection_can_be_measured_again(browser: FlaskClient) -> None:
     name = f"specification-{inspection['document_id'][7:15]}.json"
     assert name in response.headers["Content-Disposition"]
     assert f"thoth inspect {name} --ingest" in content
+
+
+def test_an_inspection_leads_to_its_lock_and_its_logs(
+    stores: Stores, browser: FlaskClient, empty: FlaskClient, tmp_path: Path
+) -> None:
+    inspections = browser.get("/api/v2/inspections?limit=50").get_json()["items"]
+    known = next(it for it in inspections if it["stack_digest"])
+    address = f"/inspections/{known['document_id']}"
+    assert {f"{address}/requirements.txt", f"{address}/log.txt"} <= _links(_page(browser, address))
+    lock = browser.get(f"{address}/requirements.txt")
+    stack = browser.get(f"/api/v2/stacks/{known['stack_digest']}").get_json()
+    for package in stack["packages"]:
+        assert f"{package['name']}=={package['version']}" in lock.text
+    assert "--hash=sha256:" in lock.text
+    assert "has no log" in browser.get(f"{address}/log.txt").text
+    files = inspection_files(stack_jobs([90.0], "inspection-matmul-0000000c"))
+    files |= {"build/log": b"<b>\x1b[31m built\n", "results/0/log": b"ran\n"}
+    write(tmp_path / "inspection-matmul-0000000c", files)
+    done = thoth(stores.settings, "ingest", "inspections", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (ingested,) = empty.get("/api/v2/inspections").get_json()["items"]
+    logs = empty.get(f"/inspections/{ingested['document_id']}/log.txt")
+    assert logs.mimetype == "text/plain"
+    assert logs.text == "=== build ===\n<b>\\x1b[31m built\n\n=== job 0 ===\nran\n"
 
 
 def test_a_session_has_the_scopes_of_its_token_until_it_is_closed(
