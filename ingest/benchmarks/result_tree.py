@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +35,8 @@ _GZIP = b"\x1f\x8b\x08"
 _ENDINGS = frozenset({".csv", ".json", ".jtl", ".log", ".md", ".tsv", ".txt", ".xlsx", ".yaml"})
 #: Descriptions that are kept, because many results share them.
 _KEPT_DESCRIPTIONS = 64
+#: A JSON text, which is kept, or a number that JSON does not have.
+_TEXT_OR_CONSTANT = re.compile(rb'("(?:[^"\\]|\\.)*")|-?(?:NaN|Infinity)')
 #: A text with more than one encoding error in this number of characters is binary data.
 _CHARACTERS_FOR_AN_ERROR = 100
 
@@ -176,12 +179,12 @@ class ResultFile:
         return decoded(self.content, self.place)
 
     def json_value(self) -> Any:
-        """The content as a JSON value.
+        """The content as a JSON value, by :func:`json_value_of`.
 
-        :raises InvalidDocument: if it is not strict JSON
+        :raises InvalidDocument: if it is not JSON
         """
         utf16 = self.content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        return load_json(self.text.encode() if utf16 else self.content)[0]
+        return json_value_of(self.text.encode() if utf16 else self.content)
 
     def json_object(self) -> dict[str, Any]:
         """The content as a JSON object.
@@ -207,6 +210,22 @@ def decoded(content: bytes, place: str) -> str:
         raise InvalidDocument(Reason.NOT_UTF8, "the file is not UTF-8 text", place=place)
     lines = text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
     return without_captures(lines).lstrip("\n")
+
+
+def json_value_of(data: bytes) -> Any:
+    """The JSON value in ``data``; NaN and infinity, which Python writes, become ``None``.
+
+    >>> json_value_of(b'{"NaN": [NaN, -Infinity, 1]}')
+    {'NaN': [None, None, 1]}
+
+    :raises InvalidDocument: if it is not JSON
+    """
+    try:
+        return load_json(data)[0]
+    except InvalidDocument as error:
+        if error.reason is not Reason.NOT_A_NUMBER:
+            raise
+    return load_json(_TEXT_OR_CONSTANT.sub(lambda match: match[1] or b"null", data))[0]
 
 
 def missing_value(place: str, field_name: str, what: str) -> InvalidDocument:

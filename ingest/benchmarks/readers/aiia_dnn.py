@@ -39,6 +39,9 @@ _BLOCK_METRICS = {
 _PRECISION = re.compile(r"\b(INT8|FLOAT16|FP16|FLOAT32|FP32)\b", re.IGNORECASE)
 #: The second colon is the full-width one of Chinese text.
 _LINE = re.compile(r"^[#\s]*(?P<key>[A-Za-z][\w ]{0,30}?)\s*[:\uff1a][ \t\u3000]*(?P<value>.*)$")
+#: Microseconds have the Greek letter or the micro sign.
+_UNIT = re.compile(r"\s*[\d.eE+-]+\s*([a-z\u00b5\u03bc]*)")
+_MILLISECONDS = {"s": 1000.0, "us": 0.001, "\u00b5s": 0.001, "\u03bcs": 0.001}
 _NOT_TESTED = "not tested"
 _LEADING_NUMBER = re.compile(r"(?P<number>[\d.eE+-]{1,40})\s*(?P<percent>%?)")
 
@@ -66,6 +69,16 @@ def _measured(text: str, unit: str) -> tuple[float | None, str]:
     if match is None:
         return None, unit
     return positive_number(match["number"]), "%" if match["percent"] else unit
+
+
+def _milliseconds_each(text: str) -> float:
+    """Milliseconds in the unit behind a number; a latency without a unit is in milliseconds.
+
+    >>> _milliseconds_each("0.0125 s/batch"), _milliseconds_each("12.5")
+    (1000.0, 1.0)
+    """
+    unit = _UNIT.match(text)
+    return _MILLISECONDS.get(unit[1], 1.0) if unit else 1.0
 
 
 def _of_table(table: TextTable, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
@@ -151,6 +164,8 @@ def _of_block(block: Mapping[str, str], common: dict[str, Any]) -> Iterator[Benc
         if key not in block:
             continue
         value, stated_unit = _measured(block[key], unit)
+        if key == "latency" and value is not None:
+            value *= _milliseconds_each(block[key])
         yield measured_or_failed(
             value,
             _NOT_TESTED,

@@ -8,6 +8,7 @@ failed result.
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 import zipfile
@@ -73,13 +74,14 @@ _PASSES = (
 #: Benchmark, parameters, and milliseconds by pass of a row on a console.
 _ConsoleRow = tuple[str, dict[str, Parameter], dict[str, float | None]]
 _TIMED_COLUMN = re.compile(r"time \([um]sec\)")
-_COLUMN = re.compile(r"\S+(?: \([um]sec\))?")
+_COLUMN = re.compile(r"(?:(?:sparse|dense) )?\S+(?: \([um]sec\))?")
 _BENCHMARK_COLUMNS = (
-    ("a_t", "gemm"), ("f_w", "convolution"), ("hidden", "rnn"), ("hidden_size", "rnn"),
+    ("sparsity", "sparse_gemm"), ("a_t", "gemm"), ("stride_w", "convolution"),
+    ("hidden", "rnn"), ("hidden_size", "rnn"),
 )  # fmt: skip
 _TRANSPOSED = {"a_t": "a_transpose", "b_t": "b_transpose"}
 #: Columns that follow from the others, or name what the library chose.
-_UNREAD = frozenset({"fwd_algo", "pad_kerenels", "GOPS", "TERAFLOPS"})
+_UNREAD = frozenset({"fwd_algo", "speedup", "pad_kerenels", "GOPS", "TERAFLOPS"})
 #: Names of the console, and those of the workbooks.
 _SHAPES = {
     "f_w": "s", "f_h": "r", "stride_w": "horizontal_stride", "stride_h": "vertical_stride",
@@ -88,11 +90,16 @@ _SHAPES = {
 }  # fmt: skip
 _CONSOLE_PASSES = {
     "fwd_time": "forward", "bwd_time": "backward", "bwd_inputs_time": "backward_inputs",
-    "bwd_params_time": "backward_weights", "total_time": "total",
+    "bwd_params_time": "backward_weights", "total_time": "total", "dense time": "dense",
 }  # fmt: skip
 _INTEL = re.compile(
     r"^SGEMM\((\w),(\w),(\d{1,9}),(\d{1,9}),(\d{1,9})\)\s+([\d.]+) usec", re.MULTILINE
 )
+#: A row of libxsmm; releases differ in the number of the integers before seconds and GFLOP/s.
+_LIBXSMM = re.compile(
+    r"^PERFDUMP,(FP|BP|WU),[^,\s]{1,100},((?:\d{1,9},){10,11})([^,\s]+),([^,\s]+)", re.MULTILINE
+)
+_LIBXSMM_PASSES = {"FP": "forward", "BP": "backward_inputs", "WU": "backward_weights"}
 #: Passes that have the operations of one convolution each.
 _CONVOLUTIONS = ("forward", "backward_inputs", "backward_weights")
 #: Parts of the titles of columns that are not read: they follow from the others.
@@ -324,13 +331,16 @@ def _console(file: ResultFile) -> Iterator[BenchmarkResult]:
         "files": (file.measured,),
     }  # fmt: skip
     count = 0
-    for benchmark, parameters, times in (*_console_rows(file.text), *_intel_rows(file.text)):
+    for benchmark, parameters, times in (
+        *_console_rows(file.text), *_intel_rows(file.text), *_libxsmm_rows(file.text),
+    ):  # fmt: skip
         for name, duration in times.items():
             count += 1
             phase: dict[str, Parameter] = {"pass": name} if name else {}
             base = {**common, "benchmark": benchmark, "parameters": {**parameters, **phase}}
             milliseconds = positive_number(duration)
-            yield measured_or_failed(milliseconds, "the time is zero", metric=_TIME, **base)
+            failure = "the row has no time" if duration is None else "the time is zero"
+            yield measured_or_failed(milliseconds, failure, metric=_TIME, **base)
             operations = _operations(benchmark, parameters, name)
             if milliseconds is not None and operations is not None:
                 rate = operations / milliseconds / 1e9
@@ -362,7 +372,7 @@ def _console_rows(text: str) -> Iterator[_ConsoleRow]:
             elif name == "precision":
                 parameters[name] = cell[:20]
             elif name not in _UNREAD and not name.endswith("sec)"):
-                number = whole_number(cell)
+                number = finite_number(cell) if name == "sparsity" else whole_number(cell)
                 if number is None:
                     break  # a line of something else
                 parameters[_SHAPES.get(name, name)] = number
@@ -388,3 +398,25 @@ def _intel_rows(text: str) -> Iterator[_ConsoleRow]:
             "b_transpose": second.upper(), "precision": "float",
         }  # fmt: skip
         yield "gemm", parameters, {"": _milliseconds(microseconds, "(usec)")}
+
+
+def _libxsmm_rows(text: str) -> Iterator[_ConsoleRow]:
+    """Convolutions of the program for Intel processors."""
+    for kind, numbers, seconds, rate in _LIBXSMM.findall(text):
+        threads, n, c, k, w, h, s, r, stride, *paddings = map(int, numbers.rstrip(",").split(","))
+        shape: dict[str, Parameter] = {
+            "w": w, "h": h, "c": c, "n": n, "k": k, "s": s, "r": r, "horizontal_stride": stride,
+            "vertical_stride": stride,
+        }  # fmt: skip
+        duration, stated = positive_number(seconds), positive_number(rate)
+        # The second number is the vertical padding, or else a number of splits: the rate tells.
+        for pad_h in (paddings[-1], paddings[0]):
+            padded = {**shape, "pad_w": paddings[0], "pad_h": pad_h}
+            operations = _operations("convolution", padded, "forward")
+            if duration is None or stated is None or operations is None:
+                break
+            if math.isclose(operations / duration / 1e9, stated, rel_tol=0.02):
+                shape = padded
+                break
+        milliseconds = None if duration is None else duration * 1000
+        yield "convolution", {**shape, "threads": threads}, {_LIBXSMM_PASSES[kind]: milliseconds}

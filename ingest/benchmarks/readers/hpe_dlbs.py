@@ -127,7 +127,9 @@ def _accelerators(run: Mapping[str, Any]) -> int | None:
 
 
 def _software(run: Mapping[str, Any]) -> dict[str, str | None]:
-    name = _FRAMEWORKS.get(_text(run, "exp.framework") or "")
+    # Users choose the keys that the log parser writes.
+    stated = _text(run, "exp.framework") or _text(run, "exp.framework_title") or ""
+    name = _FRAMEWORKS.get(stated.lower())
     framework = {name: _text(run, "exp.framework_ver")} if name else {}
     parts = [
         f"{part} {version}"

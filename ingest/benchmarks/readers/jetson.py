@@ -64,6 +64,11 @@ _LOGGED_PARAMETERS = {
     "batch_size": re.compile(r"\] Batch: (\d{1,6})\s*$", re.MULTILINE),
 }
 _DEVICE = re.compile(r"\] Selected Device: (\S.*)")
+_OPTIONS = re.compile(r"&&&& (?:RUNNING|FAILED) TensorRT\.trtexec.*", re.MULTILINE)
+_MODEL_OPTION = re.compile(
+    r"--(?:onnx|deploy|uff|model|loadEngine)=\S*?([^/\\\s]+?)(?:\.\w+)?(?=\s|$)"
+)
+_BATCH_OPTION = re.compile(r"--(?:batch|maxBatch)=(\d{1,6})\b")
 _INPUT_COLUMNS = {
     "FrameWork": "model_format", "Devices": "devices", "BatchSizeGPU": "batch_size_gpu",
     "BatchSizeDLA": "batch_size_dla", "WS_GPU": "workspace_gpu", "WS_DLA": "workspace_dla",
@@ -183,6 +188,10 @@ def _engine_log(text: str) -> _EngineLog:
         value = pattern.search(text)
         if value:
             parameters[name] = int(value[1]) if value[1].isdecimal() else value[1].strip()[:100]
+    options = _OPTIONS.search(text)
+    batch = _BATCH_OPTION.search(options[0]) if options else None
+    if batch:
+        parameters.setdefault("batch_size", int(batch[1]))
     start, device = _START.search(text), _DEVICE.search(text)
     return _EngineLog(
         started_at=time_of_text(start[1], "%m/%d/%Y-%H:%M:%S") if start else None,
@@ -213,13 +222,24 @@ def _tensorrt(text: str) -> str | None:
     return f"{code // 10_000}.{code // 100 % 100}.{code % 100}"
 
 
+def _model(text: str) -> str:
+    """The file of the network without its folder, as the command line names it.
+
+    >>> _model("&&&& RUNNING TensorRT.trtexec # trtexec --onnx=/home/jo/resnet50.onnx --int8")
+    'resnet50'
+    """
+    options = _OPTIONS.search(text)
+    model = _MODEL_OPTION.search(options[0]) if options else None
+    return model[1][:200] if model else "unknown"
+
+
 def _trtexec(text: str, place: str, files: Sequence[MeasuredFile]) -> Iterator[BenchmarkResult]:
     """Latency and throughput of one engine; a log without a latency is one of a failed run."""
     log = _engine_log(text)
     common: dict[str, Any] = {
         "system": SYSTEM,
         "source": place,
-        "benchmark": "unknown",
+        "benchmark": _model(text),
         "aggregate": Aggregate.MEAN,
         "parameters": log.parameters,
         "hardware": log.hardware,

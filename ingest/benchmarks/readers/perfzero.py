@@ -23,12 +23,13 @@ from common.benchmark_results import (
 )
 from common.errors import InvalidDocument
 from common.formats.fields import as_record, list_of, number_of, record_of, text_of
-from common.formats.json_documents import digest, load_json
+from common.formats.json_documents import digest
 from common.reasons import Reason
-from ingest.benchmarks.metric_names import direction_of, unit_of
+from ingest.benchmarks.metric_names import direction_of, is_rate_or_time, unit_of
 from ingest.benchmarks.result_tree import (
     ResultFile,
     as_object,
+    json_value_of,
     missing_value,
     reader_of_files,
 )
@@ -104,7 +105,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(value, dict) and "benchmark_result" in value:
             # Read again with the rules for stored documents.
-            yield as_object(load_json(text[begin:end].encode())[0], "")
+            yield as_object(json_value_of(text[begin:end].encode()), "")
 
 
 def _of_execution(
@@ -142,6 +143,11 @@ def _of_execution(
             yield BenchmarkResult(
                 metric=metric, value=None, validity=Validity.UNKNOWN,
                 reason=f"{metric.name} was not reported", **common,
+            )  # fmt: skip
+        elif value <= 0 and is_rate_or_time(metric.unit):
+            yield BenchmarkResult(
+                metric=metric, value=None, validity=Validity.FAILED,
+                reason="a time or a rate is not positive", **common,
             )  # fmt: skip
         else:
             validity = Validity.UNKNOWN if violation is None else Validity.INVALID

@@ -21,11 +21,11 @@ from common.benchmark_results import (
     Validity,
 )
 from common.errors import InvalidDocument
-from common.formats.json_documents import canonical_json, load_json
+from common.formats.json_documents import canonical_json
 from common.reasons import Reason
 from graph.record.benchmark_entries import entry_id_of
 from ingest.benchmarks.metric_names import direction_of, is_rate_or_time, unit_of
-from ingest.benchmarks.result_tree import ResultFile, reader_of_files
+from ingest.benchmarks.result_tree import ResultFile, json_value_of, reader_of_files
 from ingest.benchmarks.software import software_versions
 from ingest.benchmarks.values import (
     finite_number,
@@ -76,7 +76,7 @@ def _records(file: ResultFile) -> list[Any]:
         # A broken list has `[` on its first line and stays refused as a whole.
         if len(lines) < 2 or not lines[0].startswith("{") or not lines[1].startswith("{"):
             raise error from None
-        return [load_json(line.encode())[0] for line in lines]
+        return [json_value_of(line.encode()) for line in lines]
     return value if isinstance(value, list) else [value]
 
 

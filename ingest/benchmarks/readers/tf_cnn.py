@@ -1,7 +1,8 @@
 """tf_cnn_benchmarks: images a second of convolutional networks, from console output or JSON logs.
 
 The console prints the mean over all steps so far, and the total at the end. ``--benchmark_log_dir``
-writes ``benchmark_run.log`` (the run; ``benchmark.log`` in older copies) and ``metric.log`` (one JSON object for each value).
+writes ``benchmark_run.log`` (the run; others call it ``benchmark.log``) and ``metric.log`` (one
+JSON object for each value).
 """
 
 from __future__ import annotations

@@ -260,3 +260,114 @@ def test_the_run_beside_its_metrics_may_have_been_killed(
     }
     (average,), refusals = read_files(tmp_path, "tf_cnn_benchmarks", files)
     assert (refusals, average.benchmark, average.value) == ([], "vgg16", value)
+
+
+def test_convolutions_of_amd_have_no_precision(tmp_path: Path) -> None:
+    text = (
+        "   w      h      c      n      k      r      s    pad_w  pad_h    stride_w  stride_h    "
+        "fwd_time (usec)  bwd_inputs_time (usec)  bwd_params_time (usec)  total_time (usec)   "
+        "fwd_algo \n"
+        "  700    161      1      4     32      5     20      0       0         2         2"
+        "           100                    2034                    3045               5179"
+        "   ConvolutionFwdAlgoGEMM\n"
+        "                  Totals           100     2034      3045      5179\n"
+    )
+    results, _ = read_files(tmp_path, "deepbench", {"log": text})
+    assert {it.parameters["pass"] for it in results if it.metric.name == "time"} == {
+        "forward", "backward_inputs", "backward_weights", "total",
+    }  # fmt: skip
+    rate = next(it for it in results if it.metric.name == "rate")
+    assert rate.value == pytest.approx(2 * 341 * 79 * 32 * 1 * 5 * 20 * 4 / 0.1 / 1e9)
+
+
+def test_sparse_products_of_a_console_count_only_operations_that_are_not_zero(
+    tmp_path: Path,
+) -> None:
+    text = (
+        "    m       n      k      a_t     b_t    sparsity   sparse time (usec)  "
+        "dense time (usec)  speedup\n"
+        "   7680      1   2560      0      0       0.95              52             255"
+        "             4.90385\n"
+    )
+    results, _ = read_files(tmp_path, "deepbench", {"log": text})
+    assert [(it.benchmark, it.parameters.get("pass"), it.value) for it in results] == [
+        ("sparse_gemm", None, 0.052),
+        ("sparse_gemm", None, pytest.approx(2 * 7680 * 2560 * 0.05 / 0.052 / 1e9)),
+        ("sparse_gemm", "dense", 0.255),
+        ("sparse_gemm", "dense", pytest.approx(2 * 7680 * 2560 / 0.255 / 1e9)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("paddings", "pad_h", "columns"),
+    [("1", 1, 54), ("1,2", 1, 54), ("1,0", 0, 54)],
+    ids=["one padding", "padding and splits", "two paddings"],
+)
+def test_convolutions_of_libxsmm_have_their_paddings(
+    paddings: str, pad_h: int, columns: int, tmp_path: Path
+) -> None:
+    operations = 2 * columns * (54 + 2 * pad_h - 2) * 64 * 64 * 3 * 3 * 8
+    text = (
+        f"PERFDUMP,FP,1.8.1,64,8,64,64,54,54,3,3,1,{paddings},0.001,{operations / 1e6:.5g},0.1\n"
+        f"PERFDUMP,WU,1.8.1,64,8,64,64,54,54,3,3,1,{paddings},-nan,nan,0.1\n"
+    )
+    time, rate, failed = read_files(tmp_path, "deepbench", {"log": text})[0]
+    assert (time.value, time.parameters["pass"], time.parameters["pad_h"]) == (1, "forward", pad_h)
+    assert rate.value == pytest.approx(operations / 1e9)
+    assert (failed.value, failed.parameters["pass"]) == (None, "backward_weights")
+
+
+@pytest.mark.parametrize(
+    ("latency", "milliseconds"), [("0.0125 s/batch", 12.5), ("12.5ms", 12.5), ("12500 us", 12.5)]
+)
+def test_a_latency_of_a_block_may_have_another_unit(
+    latency: str, milliseconds: float, tmp_path: Path
+) -> None:
+    block = f"processor_name: X\nmodel_name: resnet50\nlatency: {latency}\n"
+    (result,), _ = read_files(tmp_path, "aiia-dnn", {"log": block})
+    assert (result.value, result.metric.unit) == (pytest.approx(milliseconds), "ms")
+
+
+def test_a_title_names_the_framework_that_a_log_parser_left_out(tmp_path: Path) -> None:
+    row = '{"exp.model_title": "VGG16", "exp.framework_title": "TensorFlow", '
+    text = f'{{"data": [{row}"exp.framework_ver": "1.8.0", "results.time": 1.5}}]}}'
+    results, _ = read_files(tmp_path, "hpe-dlcookbook", {"log": text})
+    assert results[0].software == {"tensorflow": "1.8.0"}
+
+
+def test_a_command_line_of_trtexec_names_model_and_batch(tmp_path: Path) -> None:
+    text = (
+        "&&&& RUNNING TensorRT.trtexec [TensorRT v8401] # /usr/bin/trtexec "
+        "--onnx=/home/jo/models/resnet50.onnx --int8 --batch=8\n"
+        "[07/25/2022-19:02:56] [I] GPU Compute Time: min = 0.9 ms, max = 2 ms, mean = 0.95 ms\n"
+    )
+    (result,), _ = read_files(tmp_path, "jetson", {"log": text})
+    assert (result.benchmark, result.parameters, result.value) == (
+        "resnet50", {"batch_size": 8}, 0.95,
+    )  # fmt: skip
+
+
+def test_a_log_of_requests_may_end_inside_a_line(tmp_path: Path) -> None:
+    text = (
+        "timeStamp,elapsed,label,responseCode,success,allThreads\n"
+        "1620288450432,118,Search,200,true,200\n1620288450532,2"
+    )
+    results, refusals = read_files(tmp_path, "aibench", {"log": text})
+    assert (refusals, results[0].value, results[0].parameters["requests"]) == ([], 118, 1)
+
+
+def test_python_writes_numbers_that_are_no_json(tmp_path: Path) -> None:
+    metrics = '[{"name": "loss", "value": NaN}, {"name": "exp_per_second", "value": 0}]'
+    text = (
+        '{"ml_framework_info": {}, "benchmark_result": '
+        f'{{"name": "NaN", "wall_time": 14.5, "metrics": {metrics}}}}}'
+    )
+    results, refusals = read_files(tmp_path, "perfzero", {"log": text})
+    assert refusals == []
+    assert [(it.benchmark, it.metric.name, it.value) for it in results] == [
+        ("NaN", "wall_time", 14.5), ("NaN", "loss", None), ("NaN", "exp_per_second", None),
+    ]  # fmt: skip
+    record = '{"benchmark": {"name": "b"}, "metric": {"name": "%s", "benchmark_values": [%s]}}'
+    text = f"[{record % ('ttft_ms', 'NaN')}, {record % ('tpot_ms', '2.5')}]"
+    results, _ = read_files(tmp_path, "pytorch-v3", {"log": text})
+    assert [(it.metric.name, it.value) for it in results] == [("ttft_ms", None), ("tpot_ms", 2.5)]
