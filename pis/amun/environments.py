@@ -64,6 +64,17 @@ print(json.dumps({
 
 _DESCRIBE_TIMEOUT_S = 60
 
+#: Does the same as ``python -m compileall``. Workers of a killed parent would wait forever, as each
+#: holds the others' pipes open. So the kernel kills them, too (1: ``PR_SET_PDEATHSIG``).
+_COMPILE = """
+import compileall, contextlib, os, sys
+with contextlib.suppress(ImportError, AttributeError):
+    import ctypes
+    prctl = ctypes.CDLL(None).prctl
+    os.register_at_fork(after_in_child=lambda: prctl(1, 9))
+sys.exit(not compileall.main())
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
@@ -324,9 +335,9 @@ def _compile(packages: Path, interpreter: Interpreter, log: BuildLog) -> None:
     The compiling process gets none of the runner's variables. Some packages contain files that
     cannot be compiled.
     """
-    command = [interpreter.path, "-I", "-S", "-m", "compileall", "-q", "-j", "0", str(packages)]
+    command = [interpreter.path, "-I", "-S", "-c", _COMPILE, "-q", "-j", "0", str(packages)]
     environment = {"PATH": os.environ.get("PATH", os.defpath)}
-    log.write(f"$ {' '.join(command)}")
+    log.write(f"$ {interpreter.path} -m compileall {packages}")
     try:
         done = run_group(command, environment, packages, TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
