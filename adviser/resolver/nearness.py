@@ -48,23 +48,29 @@ def nearness_of(
     :param newest: returns the newest version of a package that the request may choose
     :param unlisted: packages about which nothing is known
     """
-    extras = _extras(roots)
-    seen, layers = set(extras), []
+    pending = _extras(roots)
+    seen: dict[str, set[str]] = {}
+    layers = []
     unread: list[Candidate] = []
     unknown: set[str] = set()
     for _ in range(DISTANCES):
         required: list[Dependency] = []
-        for name, wanted in sorted(extras.items()):
+        for name, wanted in sorted(pending.items()):
+            seen.setdefault(name, set()).update(wanted)
             candidate = newest(name)
             if candidate is None:
                 unknown |= {name}.intersection(unlisted)
             elif candidate.read:
-                required += [it for it in candidate.requires if it.extra in {None, *wanted}]
+                required += candidate.requirements(seen[name])
             else:
                 unread.append(candidate)
-        extras = {name: them for name, them in _extras(required).items() if name not in seen}
-        layers.append(frozenset(extras))
-        seen |= extras.keys()
+        # A package that was seen is followed again if further extras of it are required.
+        pending = {
+            name: wanted
+            for name, wanted in _extras(required).items()
+            if name not in seen or not wanted <= seen[name]
+        }
+        layers.append(frozenset(pending.keys() - seen.keys()))
     return Nearness(tuple(layers), tuple(unread), frozenset(unknown))
 
 

@@ -22,8 +22,10 @@ INDEX: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def universe(*requirements: str) -> Universe:
-    snapshot = snapshot_of(INDEX, list(requirements))
+def universe(
+    *requirements: str, index: dict[str, dict[str, dict[str, Any]]] | None = None
+) -> Universe:
+    snapshot = snapshot_of(index or INDEX, list(requirements))
     scores = {
         it.purl: (-9000 * place,)
         for them in snapshot.packages.values()
@@ -50,3 +52,29 @@ def test_distances_follow_newest_versions() -> None:
 
 def test_a_specifier_of_the_request_bounds_the_newest_version() -> None:
     assert universe("torch<2").nearness.packages == (set(), set())
+
+
+def test_extras_that_an_extra_requests_are_followed() -> None:
+    index: dict[str, dict[str, dict[str, Any]]] = {
+        "data": {
+            "1": {
+                "requires": ['data[all]; extra == "pandas"', 'gbq; extra == "all"'],
+                "extras": ["pandas", "all"],
+            }
+        },
+        "gbq": {"1": {"requires": ["bigquery"]}},
+        "bigquery": {"1": {}},
+    }
+    assert universe("data[pandas]", index=index).nearness.packages == ({"gbq"}, {"bigquery"})
+
+
+def test_further_extras_of_a_direct_requirement_are_followed() -> None:
+    index: dict[str, dict[str, dict[str, Any]]] = {
+        "api": {"1": {"requires": ["server[fast]"]}},
+        "server": {
+            "1": {"requires": ["core", 'loop; extra == "fast"'], "extras": ["fast"]},
+        },
+        "core": {"1": {}},
+        "loop": {"1": {}},
+    }
+    assert universe("api", "server", index=index).nearness.packages == ({"core"}, {"loop"})
