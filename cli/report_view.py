@@ -114,12 +114,26 @@ def packages_table(product: Mapping[str, Any], title: str = "") -> Table:
         if "package_name" in note and (note["type"] != "INFO" or note.get("code") in _ROW_NOTES):
             notes.setdefault(note["package_name"], []).append(note["message"])
     for package in product["packages"]:
-        reason = "; ".join([_why(package["why"]), *notes.get(package["name"], ())])
+        why = _why(package["why"])
+        release = f"{package['name']} {package['version']} "
+        remarks = (_remark(it, release, why) for it in notes.get(package["name"], ()))
+        reason = "; ".join([why, *remarks])
         changed = yours_known and package["yours"] != package["version"]
         yours = [package["yours"] or "–"] if yours_known else []
         advised = Styled(package["version"], "bold" if changed else "")
         table.add(_name(package), *yours, advised, shown(reason))
     return table
+
+
+def _remark(message: str, release: str, why: str) -> str:
+    """A note in the row of its release, without what the row already says.
+
+    >>> _remark("core 1.0b1 is a pre-release: web 3 requires core==1.0b1", "core 1.0b1 ",
+    ...         "web 3 requires core==1.0b1")
+    'it is a pre-release'
+    """
+    message = message.removesuffix(f": {why}")
+    return f"it {message.removeprefix(release)}" if message.startswith(release) else message
 
 
 def _name(package: Mapping[str, Any]) -> str:

@@ -91,13 +91,17 @@ class VersionRationales:
         passed = self._universe.packages[choice.name][: choice.place]
         if not passed:
             return self._unusable(choice) or Rationale(RationaleCode.NEWEST, "the newest release")
-        plain = [it for it in passed if not it.yanked and not self._is_unrequested_prerelease(it)]
+        # If a pre-release is chosen, pre-releases are allowed, so a newer one has another reason.
+        allowed = self._chosen[choice.name].prerelease
+        plain = [
+            it
+            for it in passed
+            if not it.yanked and (allowed or not self._is_unrequested_prerelease(it))
+        ]
         if not plain:
             state = "was yanked" if passed[0].yanked else "is a pre-release, and none was requested"
             text = f"{passed[0].version} {state}"
-            # A requirement that names this pre-release is the reason, not that it is one.
-            held = self._held(choice, passed[0]) if self._chosen[choice.name].prerelease else None
-            return held or Rationale(
+            return self._unusable(choice) or Rationale(
                 RationaleCode.NOT_INVITED, text, passed[0].version, passed[0].purl
             )
         newest = plain[0]

@@ -104,6 +104,29 @@ def test_what_nobody_invited_is_named(release: dict[str, bool], version: str, wo
     assert (found.place, found.message) == (RationaleCode.NOT_INVITED, words)
 
 
+def test_a_newer_prerelease_is_named_with_what_it_needs_if_a_prerelease_is_chosen() -> None:
+    index: Index = {
+        "tool": {
+            "1.0b2": {"requires": ["core==1.0b2"]},
+            "1.0b1": {"requires": ["core==1.0b1"]},
+        },
+        "core": {"1.0b2": {}, "1.0b1": {}},
+        "plugin": {"1.0b1": {"requires": ["core==1.0b1"]}},
+    }
+    found = rationale(advised(asked("tool\nplugin\n"), index), "tool")
+    assert found.place is RationaleCode.NEEDS_OTHERS
+    assert found.message == "1.0b2 requires core==1.0b2, but the stack has core 1.0b1"
+
+
+def test_a_newer_release_that_cannot_be_used_is_named_before_prereleases() -> None:
+    index: Index = {
+        "core": {"1.1rc1": {"extras": ["fast"]}, "1.1": {}, "1.0": {"extras": ["fast"]}}
+    }
+    found = rationale(advised(asked("core[fast]\n"), index), "core")
+    assert found.place is RationaleCode.NEWER_UNUSABLE
+    assert found.message == "1.1: does not have the extra 'fast'"
+
+
 def test_a_newer_one_that_scores_worse_is_named_with_the_criterion() -> None:
     index: Index = {
         "core": {
