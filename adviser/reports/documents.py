@@ -32,6 +32,7 @@ from adviser.reports.notes import (
 from adviser.reports.serialization import claim_document, plain
 from adviser.reports.unfetched_versions import UnfetchedVersions, unread_texts
 from adviser.reports.version_rationale import candidates_of
+from adviser.resolver.relaxation import may_invite_better
 from adviser.resolver.results import Conflict, ResolvedStack
 from adviser.scoring.assessment_types import Claim, NoteLevel
 from adviser.scoring.criteria import SCALE, level_names
@@ -122,6 +123,8 @@ def result_document(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
     """The part of a report that depends only on its inputs."""
     written = [locks_of(advice, stack, known) for stack in advice.resolution.stacks]
     notes = [*stack_notes(advice), *gap_notes(advice), *map(unfetched_note, known.unread)]
+    certificate = _certificate(advice)
+    notes += _invitation_notes(certificate)
     notes += _missing_lock_notes(written)
     notes += context_notes(known.benchmarks)
     failure = written[0].problem if written else failure_of(advice, known)
@@ -133,7 +136,7 @@ def result_document(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
         "stack_info": [*advice.request.options.stack_info, *(it.document() for it in notes)],
         "pipeline": pipeline_of(advice) if advice.request.options.debug else None,
         "accepted_final_states_count": len(advice.resolution.stacks),
-        "certificate": _certificate(advice),
+        "certificate": certificate,
         "search": _search(advice),
         "conflict": _conflict(advice.resolution.conflict),
         "next_jobs": [_next_jobs(it) for it in next_claims(advice.assessment.claims)],
@@ -327,7 +330,7 @@ def _certificate(advice: Advice) -> dict[str, Any]:
         "gap": _listed(resolution.gap),
         "scale": SCALE,
         "bounds_dropped": advice.bounds_dropped,
-        "unread_invitations_ignored": _ignores_unread_invitations(advice),
+        "unread_invitations_ignored": may_invite_better(advice.universe, resolution),
         "settled": resolution.settled,
         "complete": resolution.complete,
         "limit": resolution.limit and resolution.limit.value,
@@ -338,14 +341,13 @@ def _certificate(advice: Advice) -> dict[str, Any]:
     }
 
 
-def _ignores_unread_invitations(advice: Advice) -> bool:
-    """Whether the proof leaves out pre-releases and yanked versions that only unread versions name.
-
-    Nothing is left out if every version was read, if no stack can score more than the bound, or if
-    there is no stack: a conflict is proven with all invitations.
-    """
-    bound = advice.resolution.bound
-    return bound is not None and any(bound) and advice.universe.inviting() is not None
+def _invitation_notes(certificate: Mapping[str, Any]) -> Iterator[ReportNote]:
+    if certificate["unread_invitations_ignored"]:
+        message = (
+            "the proof leaves out stacks with a pre-release or a yanked version that only a version"
+            " that was not read requires by name"
+        )
+        yield ReportNote(NoteCode.UNREAD_INVITATIONS, NoteLevel.INFO, message)
 
 
 def _listed(values: tuple[int, ...] | None) -> list[int] | None:

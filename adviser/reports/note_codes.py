@@ -40,6 +40,8 @@ class NoteCode(StrEnum):
     FETCH = "fetch"
     #: No stack among the versions that were read, but an index lists more.
     UNREAD = "unread"
+    #: The proof leaves out versions that only unread versions invite.
+    UNREAD_INVITATIONS = "unread_invitations"
     #: The store has no advisories.
     NO_ADVISORIES = "no_advisories"
     #: Observations that do not count, because their documents were changed.

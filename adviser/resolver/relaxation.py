@@ -36,6 +36,8 @@ SDIST_BATCHES = (1, 4, 16, 31)
 BOUNDED_BATCHES = (8, 31, 31, 62, 124, 248)
 #: Steps of the search for such a stack.
 _STEPS = 10_000
+#: Steps of the search for a better stack with invited versions.
+_STEPS_OF_INVITED = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +218,22 @@ class ReadingRounds:
                 if not any(extra in it.extras for it in within):
                     unread = [it for it in within if not it.read]
                     yield from unread[: max(4, self._batch(dependency.name))]
+
+
+def may_invite_better(universe: Universe, resolution: Resolution) -> bool:
+    """Whether unread versions might invite versions that make a better stack.
+
+    The bound of a resolution holds for all stacks in which a version that was read invites each
+    pre-release and each yanked version. It holds for all stacks if no stack scores more even in a
+    universe where unread versions invite everything. If that takes too many steps to find out, the
+    answer is true.
+    """
+    bound, wider = resolution.bound, universe.inviting()
+    if bound is None or not any(bound) or wider is None:
+        return False
+    problem = compressed(wider)
+    result = branched(problem, 1, _STEPS_OF_INVITED)
+    return result is None or (result.bound is not None and result.bound > bound)
 
 
 @dataclass(frozen=True, slots=True)

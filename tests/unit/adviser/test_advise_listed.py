@@ -125,12 +125,30 @@ def certificate_of(manifest: str, index: Index, *, read_all: bool = False) -> di
 
 def test_the_certificate_says_whether_unread_versions_might_invite_a_better_stack() -> None:
     key = "unread_invitations_ignored"
-    assert certificate_of("web\ntool\n", INDEX)[key] is True
-    assert certificate_of("web\ntool\n", INDEX, read_all=True)[key] is False
+    index = {**INDEX, "web": {"1.201rc1": {"requires": ["core>=2"]}, **INDEX["web"]}}
+    assert certificate_of("web\ntool\n", index)[key] is True
+    assert certificate_of("web\ntool\n", index, read_all=True)[key] is False
+    # Nothing can be invited.
+    assert certificate_of("web\ntool\n", INDEX)[key] is False
+    # An invited version would make the stack worse.
+    worse = {**INDEX, "core": {"0.9rc1": {}, **INDEX["core"]}}
+    assert certificate_of("web\ntool\n", worse)[key] is False
     # The newest version of each package: no stack can be better, whatever is unread.
-    assert certificate_of("web\n", INDEX)[key] is False
+    assert certificate_of("web\n", index)[key] is False
     # A conflict is proven with all invitations.
-    assert certificate_of("web>1.160\ntool\n", INDEX)[key] is False
+    assert certificate_of("web>1.160\ntool\n", index)[key] is False
+
+
+def test_an_exception_of_the_proof_is_told() -> None:
+    index = {**INDEX, "web": {"1.201rc1": {"requires": ["core>=2"]}, **INDEX["web"]}}
+
+    def codes(index: Index) -> set[str]:
+        request = asked("web\ntool\n")
+        report = report_of(advised_from(request, Pages(snapshot_for(request, index))))
+        return {it["code"] for it in report["result"]["report"]["stack_info"]}
+
+    assert "unread_invitations" in codes(index)
+    assert "unread_invitations" not in codes(INDEX)
 
 
 def test_the_last_snapshot_alone_gives_the_same_advice_again() -> None:
