@@ -331,13 +331,22 @@ def raised_alarms(connection: Connection, releases: Iterable[KnownRelease]) -> s
 def without_source(
     connection: Connection, releases: Collection[KnownRelease]
 ) -> list[KnownRelease]:
-    """Releases with a part that comes from no stored document."""
+    """Releases with a part that comes from no stored document, or with more ranks than parts."""
     marks = {it.purl: _marks(it) for it in releases}
     column = func.right(Document.document_id, len(mark_of("sha256:" + "0" * 64)))
     wanted = {mark for of_release in marks.values() for mark in of_release}
     query = select(column).where(Document.kind == "release", column == any_(texts(wanted)))
     stored = set(connection.scalars(query)) if wanted else set()
-    return [it for it in releases if not it.ranks.listing or not marks[it.purl] <= stored]
+    more = select(PackageVersionRow.purl).where(
+        PackageVersionRow.purl == any_(texts(marks)),
+        func.cardinality(PackageVersionRow.ranks) > len(Ranks._fields),
+    )
+    too_many = set(connection.scalars(more))
+    return [
+        it
+        for it in releases
+        if not it.ranks.listing or not marks[it.purl] <= stored or it.purl in too_many
+    ]
 
 
 def _marks(known: KnownRelease) -> set[str]:

@@ -382,6 +382,7 @@ def test_an_observation_that_was_given_to_another_inspection_is_named(record: St
         ),
         ("UPDATE release_files SET rank = '1  0'", "package_versions.ranks"),
         ("UPDATE package_versions SET ranks = '{}'", "package_versions.ranks"),
+        ("UPDATE package_versions SET ranks = ranks || '{9}'", "package_versions.ranks"),
         (
             "UPDATE advisories SET vulnerability_id = 'GHSA-aaaa-bbbb-cccc'"
             " WHERE advisory_id LIKE 'GHSA%';"
