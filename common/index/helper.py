@@ -72,11 +72,14 @@ class IndexHelper:
                 _serve(theirs, store)
             os._exit(0)
         theirs.close()
+        # With hundreds of messages on their way in both directions, both processes would wait
+        # for each other.
+        ours.setblocking(False)
         self._socket = ours
         asyncio.get_running_loop().add_reader(ours, self._read)
 
     def send(self, body: bytes, facts: Mapping[str, Any]) -> asyncio.Future[bool] | None:
-        """Have the fork store a body; ``None`` if there is no fork.
+        """Have the fork store a body; ``None`` if there is no fork, or if it is far behind.
 
         :returns: whether it did, later
         """
@@ -90,6 +93,8 @@ class IndexHelper:
                 socket.send_fds(self._socket, [message], [file])
             finally:
                 os.close(file)
+        except BlockingIOError:
+            return None
         except OSError:
             self.close()
             return None
@@ -111,6 +116,8 @@ class IndexHelper:
         assert self._socket is not None  # noqa: S101 - the reader is removed before
         try:
             answer = self._socket.recv(1)
+        except BlockingIOError:
+            return
         except OSError:
             answer = b""
         if answer:

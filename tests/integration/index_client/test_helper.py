@@ -164,3 +164,19 @@ def test_with_one_processor_there_is_no_other_process(
     add_large(index, "parrot")
     assert len(pages(settings, ["parrot"])[0].listed) == 120
     assert parsed_here == ["parrot"]
+
+
+@pytest.mark.usefixtures("two_processors")
+def test_more_bodies_than_the_connection_holds_never_block() -> None:
+    """Answers wait while this process sends, so neither may block the other."""
+
+    async def send_many() -> None:
+        with closing(IndexHelper()) as helper:
+            helper.start(lambda _body, _facts: True)
+            answers = [helper.send(b"body", {}) for _ in range(5000)]
+            assert all(await asyncio.gather(*[it for it in answers if it is not None]))
+            further = helper.send(b"body", {})
+            assert further is not None
+            assert await further
+
+    asyncio.run(send_many())
