@@ -46,7 +46,7 @@ def start_tracing() -> bool:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        _LOG.warning("tracing_not_installed", extra={"hint": "install thoth[otel]"})
+        _LOG.warning("tracing_not_installed", extra={"hint": "install Thoth with the extra otel"})
         return False
     attributes = {"service.version": __version__}
     named = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")

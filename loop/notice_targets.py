@@ -229,7 +229,7 @@ def _apprise_service(name: str, address: str) -> AppriseService:
         import apprise
     except ImportError:
         raise InvalidSettings(
-            f"NOTICE_TARGETS: {name} needs apprise", hint="install thoth[notify]"
+            f"NOTICE_TARGETS: {name} needs apprise", hint="install Thoth with the extra notify"
         ) from None
     # Their logs repeat addresses, which contain passwords.
     logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)

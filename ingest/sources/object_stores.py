@@ -71,7 +71,7 @@ def documents_at_url(url: str, source: str, limits: SourceLimits) -> Iterator[So
     except InvalidDocument as error:
         yield error
     except ImportError:
-        message = f"reading {protocol}:// needs more packages: pip install 'thoth[server]'"
+        message = f"reading {protocol}:// needs more packages: install Thoth with the extra server"
         yield unreadable("", message)
     except _driver_errors() as error:
         yield unreadable("", error)

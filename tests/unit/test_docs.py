@@ -186,6 +186,14 @@ def test_the_readmes_commands_exist() -> None:
         ), called
 
 
+def test_nothing_is_installed_by_the_projects_name() -> None:
+    """On PyPI, another package has this name."""
+    named = re.compile(r"install (?:--\S+ )*['\"]?thoth\b(?!:)")
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    code = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
+    assert [path for path in (*pages, *code) if named.search(path.read_text("utf-8"))] == []
+
+
 def test_no_registry_is_named() -> None:
     named = []
     for path in tracked():
