@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from adviser.answering.stack_spaces import StackKnowledge
     from adviser.monkey.report import WrittenStack
     from adviser.monkey.strategies import GeneratedStack, JobRanking, SpaceReport, StackGenerator
+    from adviser.resolver.universe import Universe
     from adviser.stack_request import StackRequest
     from graph.engine import Stores
 
@@ -199,6 +201,7 @@ def _generator(
     if options["base"] is not None:
         lock = read_lock_file(options["base"])
         base = {n: it.version for n, it in lock.packages(request.environment.markers).items()}
+        _note_unusable(base, known.universe, set(varied or known.universe.direct))
     strategy = Strategy(options["strategy"])
     ranking: JobRanking = unmeasured_values
     if strategy is Strategy.INFORMATIVE and not options["count"]:
@@ -215,6 +218,19 @@ def _generator(
         return StackGenerator(known.universe, made, SearchClock(request.options.budget()))
     except OutOfTime:
         raise InvalidArgument("--time-limit: the time is over before the space is known") from None
+
+
+def _note_unusable(base: Mapping[str, str], universe: Universe, varied: Collection[str]) -> None:
+    """Tell which pins of a lock no stack can keep."""
+    if not base.keys() & universe.packages.keys():
+        print_note("--base: the lock has no package of this project")
+    for name, version in sorted(base.items()):
+        candidates = () if name in varied else universe.packages.get(name, ())
+        if candidates and all(it.version != version for it in candidates):
+            print_note(
+                f"--base: {name} {version} does not meet the request, or its metadata was not read;"
+                f" so no stack contains {name}"
+            )
 
 
 def _threshold(options: Mapping[str, Any]) -> float:
@@ -435,8 +451,12 @@ def _print_run(run: MonkeyRun, document: Mapping[str, Any]) -> None:
     click.echo(counted(len(run.written), "stack") + f": {document['sampling']}")
     if run.kept:
         click.echo(f"{counted(run.kept, 'specification')} kept from an earlier run", err=True)
-    for problem in dict.fromkeys(filter(None, (it.problem for it in run.written))):
-        print_note(f"not written: {problem}")
+    problems = Counter(it.problem for it in run.written if it.problem)
+    for problem, number in problems.items():
+        print_note(f"{counted(number, 'stack')} not written: {problem}")
+    submitted = sum(len(it.inspections) for it in run.written)
+    if submitted:
+        click.echo(f"{counted(submitted, 'inspection')} submitted; see {_REPORT}")
     infeasible = len(document["infeasible"])
     if infeasible:
         click.echo(f"{counted(infeasible, 'combination')} of versions cannot occur; see the report")

@@ -108,6 +108,34 @@ def test_other_packages_keep_the_versions_of_a_lock(
     assert {it["numpy"] for it in versions} == {"1.0", "2.0", "3.0"}
 
 
+def test_pins_of_a_lock_that_no_stack_can_keep_are_told(
+    known: Stores, project: Path, tmp_path: Path
+) -> None:
+    lock = tmp_path / "old.txt"
+    options = ("--base", str(lock), "--only-packages", "numpy", "--dry-run")
+    lock.write_text("web==1.0\n", encoding="utf-8")
+    done = thoth(known.settings, "monkey", str(project), *WHERE, *options)
+    assert done.returncode == 1
+    assert "--base: web 1.0 does not meet the request" in done.stderr
+    lock.write_text("flask==3.0\n", encoding="utf-8")
+    done = thoth(known.settings, "monkey", str(project), *WHERE, *options)
+    assert "--base: the lock has no package of this project" in done.stderr
+
+
+def test_submitted_inspections_and_stacks_that_cannot_be_written_are_counted(
+    known: Stores, project: Path, tmp_path: Path
+) -> None:
+    shown = []
+    for name, more in (("numpy", ()), ("torch", ("-p", "framework=torch"))):
+        options = ("--strategy", "all", "--pi", "import", "--out", str(tmp_path / name))
+        done = thoth(
+            known.settings, "monkey", str(project), *WHERE, *options, "--submit", "queue", *more
+        )
+        shown.append(done.stdout + done.stderr)
+    assert "5 inspections submitted; see monkey.json" in shown[0]
+    assert "5 stacks not written: parameters.framework: import measures torch" in shown[1]
+
+
 def test_stacks_are_submitted_once(known: Stores, project: Path, tmp_path: Path) -> None:
     arguments = ("--strategy", "all", "--pi", "import", "--out", str(tmp_path / "stacks"))
     first = monkey(known, project, *arguments, "--submit", "queue")
