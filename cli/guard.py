@@ -71,6 +71,9 @@ _RULES = {
 @click.option("--service", metavar="URL",
               help="Ask a service for what is known, with the token in THOTH_TOKEN if that is set;"
                    " this machine needs no stores.")  # fmt: skip
+@click.option("--from-export", "export", type=NamedPath(path_type=Path), metavar="DIR",
+              help="Read what is known from a Parquet export; this machine needs no stores. Needs"
+                   " the extra `export`.")  # fmt: skip
 @click.option("--allow-unknown", is_flag=True, help="Exit with 0 instead of 4 if data is missing.")
 @click.option("--comment", type=NamedPath(path_type=Path),
               help="Write the settled differences to this file, as Markdown for a comment; the file"
@@ -118,11 +121,16 @@ def guard(
     before, after = ({name: it.version for name, it in lock.items()} for lock in installed)
     if service is not None and fetch:
         raise click.UsageError("--service and --fetch: a service reads releases itself", context)
+    export: Path | None = options["export"]
+    if export is not None and (fetch or service is not None):
+        raise click.UsageError("--from-export cannot be used with --fetch or --service", context)
     unmet: Mapping[str, str] | None = None
     if service is not None:
         from cli.service_client import ServiceClient
 
         knowledge = ServiceClient(service).knowledge_of_locks(before, after, where)
+    elif export is not None:
+        knowledge = _exported_knowledge(export, before, after, where)
     else:
         knowledge, unmet = _stored_knowledge(settings, locks, before, after, where, fetch)
     hardware = asked_hardware(knowledge.hardware, options["hardware"])
@@ -138,6 +146,19 @@ def guard(
         write_file(options["sarif"], canonical_json(sarif_document(upgrade, new)))
     code = _CODES[upgrade.outcome.value]
     context.exit(0 if allow_unknown and code == _CODES["unknown"] else code)
+
+
+def _exported_knowledge(
+    folder: Path, before: Mapping[str, str], after: Mapping[str, str], where: Environment
+) -> LockKnowledge:
+    """What an export knows of two locks; its age is printed."""
+    from adviser.exports.parquet import needs_pyarrow
+
+    with needs_pyarrow():
+        from adviser.answering.exported_lock_knowledge import knowledge_of_exported_locks
+    knowledge, as_of = knowledge_of_exported_locks(folder, before, after, where)
+    print_note(f"{folder} shows the record at {as_of:%Y-%m-%d %H:%M} UTC")
+    return knowledge
 
 
 def _stored_knowledge(

@@ -135,10 +135,10 @@ def recorded_knowledge(
         for release, known in vulnerabilities_by_version(connection, unlisted).items()
     }
     hardware = tuple(recorded_hardware(connection))
-    return LockKnowledge(_only(snapshot, old, new), evidence, vulnerabilities, hardware)
+    return LockKnowledge(locked_versions(snapshot, old, new), evidence, vulnerabilities, hardware)
 
 
-def _only(snapshot: Snapshot, old: Mapping[str, str], new: Mapping[str, str]) -> Snapshot:
+def locked_versions(snapshot: Snapshot, old: Mapping[str, str], new: Mapping[str, str]) -> Snapshot:
     """The snapshot without versions that neither lock has."""
 
     def is_locked(name: str, known: Candidate | Excluded) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -103,6 +104,21 @@ def export_nightly(settings: Settings, engine: Engine) -> dict[str, Any] | None:
     return export_parquet(engine, settings.export_folder, replace=True).as_json()
 
 
+@contextmanager
+def needs_pyarrow() -> Iterator[None]:
+    """Imports in this block need pyarrow.
+
+    :raises ProjectError: if it is not installed
+    """
+    try:
+        yield
+    except ImportError:
+        raise ProjectError(
+            "Parquet needs pyarrow, which is not installed",
+            hint="install Thoth with the extra export",
+        ) from None
+
+
 def _chosen(only: Collection[str]) -> list[ExportTable]:
     if unknown := sorted(set(only) - TABLES.keys()):
         known = ", ".join(TABLES)
@@ -113,13 +129,8 @@ def _chosen(only: Collection[str]) -> list[ExportTable]:
 def _written(
     connection: Connection, table: ExportTable, part: Path, progress: Callable[[str, int], None]
 ) -> ExportedTable:
-    try:
+    with needs_pyarrow():
         from adviser.exports.arrow_files import write_table
-    except ImportError:
-        raise ProjectError(
-            "Parquet needs pyarrow, which is not installed",
-            hint="install Thoth with the extra export",
-        ) from None
     folder = part / table.name
     rows = write_table(
         table, table.rows(connection), folder, lambda count: progress(table.name, count)

@@ -13,12 +13,16 @@ from graph.record.exported_rows import (
     RowSet,
     exported_advice,
     exported_advisories,
+    exported_advisory_archives,
+    exported_advisory_packages,
     exported_benchmarks,
+    exported_hardware,
     exported_inspections,
     exported_observations,
     exported_releases,
     exported_samples,
     exported_stacks,
+    exported_vulnerabilities,
 )
 
 
@@ -35,7 +39,7 @@ class ColumnType(StrEnum):
     FLAG = "flag"
     TEXTS = "list of texts"
     REALS = "list of reals"
-    #: A JSON object as text.
+    #: A JSON object or array as text.
     JSON = "JSON"
 
 
@@ -198,6 +202,16 @@ _SAMPLES = ExportTable(
     ),
     exported_samples,
 )
+_HARDWARE_CLASSES = ExportTable(
+    "hardware",
+    "One row for each hardware class: machines whose measurements may be compared.",
+    (
+        *_HARDWARE,
+        _text("document_id", "Digest of the first document that described the class."),
+        _json("identity", "Properties of the class, which make its digest."),
+    ),
+    exported_hardware,
+)
 _STACKS = ExportTable(
     "stacks",
     "One row for each package of each measured stack.",
@@ -227,6 +241,7 @@ _RELEASES = ExportTable(
         _texts("extras", "Extras that it provides."),
         _text("license", "License in its metadata."),
         _flag("yanked", "Whether the release is yanked."),
+        _text("yanked_reason", "Why its publisher yanked it, if the index says so."),
         _time("uploaded_at", "When its first file was uploaded."),
         _category("metadata_source", "How its requirements were read."),
         _texts("wheels", "Tag sets of its wheels."),
@@ -257,6 +272,50 @@ _ADVISORIES = ExportTable(
         _texts("affected", "Package URLs of the known releases that its vulnerability affects."),
     ),
     exported_advisories,
+)
+_ADVISORY_PACKAGES = ExportTable(
+    "advisory_packages",
+    "One row for each package that an advisory affects.",
+    (
+        _text("advisory_id", "Identifier of the advisory."),
+        _DOCUMENT,
+        _integer("position", "Position within the advisory, from 0."),
+        _category("name", "Normalised name of the package."),
+        _json(
+            "ranges",
+            "Affected ranges as in OSV: an array for each, with events such as"
+            ' {"introduced": "1.0"} and {"fixed": "1.2"}.',
+        ),
+        _texts("versions", "Affected versions beside those in a range."),
+    ),
+    exported_advisory_packages,
+)
+_ADVISORY_ARCHIVES = ExportTable(
+    "advisory_archives",
+    "One row for each archive of advisories that was read completely.",
+    (
+        _text("sha256", "SHA-256 of the archive."),
+        _integer("advisories", "Number of advisories in it."),
+        _time("read_at", "When it was last read."),
+    ),
+    exported_advisory_archives,
+)
+_VULNERABILITIES = ExportTable(
+    "vulnerabilities",
+    "One row for each vulnerability, merged from the advisories that are aliases.",
+    (
+        _text("vulnerability_id", "Main identifier of the vulnerability."),
+        _text("document_id", "Digest of the advisory with the main identifier."),
+        _texts("aliases", "All its identifiers, with the main one."),
+        _text("summary", "Summary in one line."),
+        _category("severity", "Worst severity of its advisories; null if none is rated."),
+        _real("score", "CVSS base score, 0 to 10."),
+        _text("vector", "CVSS vector of the score."),
+        _time("published_at", "When it was first published."),
+        _time("modified_at", "When one of its advisories last changed."),
+        _time("withdrawn_at", "When all its advisories were withdrawn; null if one holds."),
+    ),
+    exported_vulnerabilities,
 )
 _BENCHMARKS = ExportTable(
     "benchmarks",
@@ -357,9 +416,13 @@ TABLES = {
         _INSPECTIONS,
         _OBSERVATIONS,
         _SAMPLES,
+        _HARDWARE_CLASSES,
         _STACKS,
         _RELEASES,
         _ADVISORIES,
+        _ADVISORY_PACKAGES,
+        _ADVISORY_ARCHIVES,
+        _VULNERABILITIES,
         _BENCHMARKS,
         _ADVICE,
         _VERDICTS,

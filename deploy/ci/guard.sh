@@ -9,6 +9,7 @@
 #   GUARD_HARDWARE, GUARD_PYTHON, GUARD_PLATFORM
 #                   what the lock is for: options of `thoth guard`
 #   GUARD_SERVICE   URL of a service to ask; its token is in THOTH_TOKEN
+#   GUARD_EXPORT    folder of a Parquet export to read instead
 #   GUARD_OFFLINE   true: read no releases, use only what is stored (false)
 #   GUARD_SARIF     folder for SARIF logs
 #   GUARD_HOST      github or gitlab: write comments, see comment.py
@@ -53,6 +54,7 @@ for lock in "$@"; do
     [ -z "${GUARD_PYTHON:-}" ] || set -- "$@" --python "$GUARD_PYTHON"
     [ -z "${GUARD_PLATFORM:-}" ] || set -- "$@" --platform "$GUARD_PLATFORM"
     [ -z "${GUARD_SERVICE:-}" ] || set -- "$@" --service "$GUARD_SERVICE"
+    [ -z "${GUARD_EXPORT:-}" ] || set -- "$@" --from-export "$GUARD_EXPORT"
     [ "$GUARD_OFFLINE" = false ] || set -- "$@" --offline
     if [ -n "${GUARD_SARIF:-}" ]; then
         mkdir -p -- "$GUARD_SARIF"

@@ -68,7 +68,7 @@ class EvidenceReader:
     """
 
     def __init__(self, now: datetime) -> None:
-        self._as_of = _day(now)
+        self._as_of = day_of(now)
         self._purls: set[Purl] = set()
         self._stacks: dict[str, tuple[Purl, ...]] = {}
         self._last: Evidence | None = None
@@ -79,7 +79,7 @@ class EvidenceReader:
         self, connection: Connection, snapshot: Snapshot, *, with_excluded: bool = False
     ) -> Evidence:
         """Like :func:`evidence_for`; returns the previous object if the evidence is equal."""
-        stacks = self._stacks_with(connection, _purls(snapshot, with_excluded))
+        stacks = self._stacks_with(connection, purls_in(snapshot, with_excluded=with_excluded))
         vulnerability_ids = {
             known.id
             for candidates in snapshot.packages.values()
@@ -118,7 +118,7 @@ class EvidenceReader:
 
     def _measured(self, connection: Connection, stacks: Mapping[str, tuple[Purl, ...]]) -> Evidence:
         rows = _observations(connection, list(stacks)) if stacks else ()
-        series, readings = _frozen(rows)
+        series, readings = series_and_readings(rows)
         measured = {it.stack for it in readings}
         last = self._last
         return Evidence(
@@ -133,14 +133,15 @@ class EvidenceReader:
         )
 
 
-def _purls(snapshot: Snapshot, with_excluded: bool) -> list[Purl]:
+def purls_in(snapshot: Snapshot, *, with_excluded: bool) -> list[Purl]:
+    """Package URLs of all candidates, and of the excluded versions if these count."""
     purls = [it.purl for versions in snapshot.packages.values() for it in versions]
     if with_excluded:
         purls += [it.purl for versions in snapshot.excluded.values() for it in versions]
     return purls
 
 
-def _day(moment: datetime) -> datetime:
+def day_of(moment: datetime) -> datetime:
     """The beginning of the day, UTC."""
     return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
@@ -173,8 +174,13 @@ def _observations(connection: Connection, stacks: Sequence[str]) -> Iterable[Row
     return connection.execute(query.execution_options(yield_per=1000))
 
 
-def _frozen(rows: Iterable[Row[Any]]) -> tuple[tuple[Series, ...], tuple[Reading, ...]]:
-    """Series and readings, sorted by content, independent of the order of ``rows``."""
+def series_and_readings(
+    rows: Iterable[Row[Any]],
+) -> tuple[tuple[Series, ...], tuple[Reading, ...]]:
+    """Series and readings, sorted by content, independent of the order of ``rows``.
+
+    :param rows: of :func:`graph.record.observations.measured`, each with a known stack
+    """
     by_series: dict[tuple[str, str], tuple[Series, list[Row[Any]]]] = {}
     for row in rows:
         key = row.comparison_key, minor(row.python_version) or ""

@@ -70,6 +70,26 @@ def exported_advisories(connection: Connection) -> Iterator[RowSet]:
     yield _row_set(connection, _ADVISORIES)
 
 
+def exported_advisory_packages(connection: Connection) -> Iterator[RowSet]:
+    """Affected packages of advisories, with ranges and versions."""
+    yield _row_set(connection, _ADVISORY_PACKAGES)
+
+
+def exported_advisory_archives(connection: Connection) -> Iterator[RowSet]:
+    """Archives of advisories, without the addresses that they were read from."""
+    yield _row_set(connection, _ADVISORY_ARCHIVES)
+
+
+def exported_vulnerabilities(connection: Connection) -> Iterator[RowSet]:
+    """Vulnerabilities, each merged from its advisories."""
+    yield _row_set(connection, _VULNERABILITIES)
+
+
+def exported_hardware(connection: Connection) -> Iterator[RowSet]:
+    """Hardware classes, by digest."""
+    yield _row_set(connection, _HARDWARE)
+
+
 def exported_advice(connection: Connection) -> Iterator[RowSet]:
     """Advice, with one row for each recommended stack.
 
@@ -144,6 +164,11 @@ CROSS JOIN LATERAL unnest(job.repetitions_s) WITH ORDINALITY AS sample (duration
 WHERE job.indicator_id = :indicator
 ORDER BY job.observation_id, sample.number
 """
+_HARDWARE = """
+SELECT digest AS hardware_digest, document_id, label AS hardware, identity::text AS identity
+FROM hardware
+ORDER BY digest
+"""
 _STACKS = """
 SELECT stack.digest AS stack_digest, stack.document_id, stack.package_count, release.purl,
        release.name, release.version, release.index_name AS index
@@ -155,8 +180,8 @@ ORDER BY stack.digest, release.purl
 """
 _RELEASES = """
 SELECT purl, coalesce(release_document_id, document_id) AS document_id, name, version,
-       index_name AS index, state, problem, requires_python, extras, license, yanked, uploaded_at,
-       metadata_source, wheels, has_sdist, files_complete, imports, as_of AS read_at,
+       index_name AS index, state, problem, requires_python, extras, license, yanked, yanked_reason,
+       uploaded_at, metadata_source, wheels, has_sdist, files_complete, imports, as_of AS read_at,
        ARRAY(SELECT raw FROM requirements
              WHERE requirements.purl = release.purl ORDER BY position) AS requirements,
        ARRAY(SELECT vulnerability_id FROM affected_versions
@@ -174,6 +199,23 @@ SELECT advisory_id, document_id, vulnerability_id, aliases, summary, severity, s
              ORDER BY purl) AS affected
 FROM advisories AS advisory
 ORDER BY advisory_id
+"""
+_ADVISORY_PACKAGES = """
+SELECT advisory_id, document_id, position, name, ranges::text AS ranges, versions
+FROM advisory_packages JOIN advisories USING (advisory_id)
+ORDER BY advisory_id, position
+"""
+_ADVISORY_ARCHIVES = """
+SELECT sha256, advisories, as_of AS read_at
+FROM advisory_sources
+WHERE advisories > 0
+ORDER BY as_of, sha256
+"""
+_VULNERABILITIES = """
+SELECT vulnerability_id, document_id, aliases, summary, severity, score, vector, published_at,
+       modified_at, withdrawn_at
+FROM vulnerabilities
+ORDER BY vulnerability_id
 """
 _ADVICE = """
 SELECT 'sha256:' || encode(sha256(convert_to(advice.advice_id, 'UTF8')), 'hex') AS advice_digest,

@@ -161,6 +161,8 @@ def test_variables_become_options(stores: Stores, repository: Path) -> None:
     asked = pipeline(stores, repository, "none", GUARD_SERVICE="http://127.0.0.1:1")
     assert asked.returncode == 3
     assert "check --service http://127.0.0.1:1" in asked.stderr
+    read = pipeline(stores, repository, "none", GUARD_EXPORT="no-export")
+    assert (read.returncode, "no-export: not a complete export" in read.stderr) == (2, True)
     wrong = pipeline(stores, repository, "none", GUARD_OFFLINE="yes")
     assert (wrong.returncode, wrong.stderr) == (2, "GUARD_OFFLINE: write true or false\n")
 

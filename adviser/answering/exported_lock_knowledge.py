@@ -1,0 +1,233 @@
+"""Read what a Parquet export knows of two locks, for ``thoth guard`` without stores.
+
+Needs the extra ``export``. The result equals that of
+:func:`adviser.answering.lock_comparison.knowledge_of_locks` at the time of the export, except for
+times of sources that no comparison of locks reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from adviser.answering.lock_comparison import LockKnowledge, locked_versions
+from adviser.exports.croissant import CROISSANT_FILE
+from adviser.guard import versions_without_candidate
+from common.advisories import AffectedPackage, VersionLine
+from common.environments import Environment
+from common.errors import InvalidArgument
+from common.packages import Purl
+from common.reasons import Reason
+from common.releases import Requirement, parse_requirement
+from graph.candidate_builder import roots_of
+from graph.candidates import KnownVulnerability
+from graph.evidence import ADVISORIES, Evidence, RecordedHardware
+from graph.record.affected_versions import stored_package
+from graph.record.evidence import day_of, purls_in, series_and_readings
+from graph.snapshot import Snapshot
+from graph.snapshot_reader import PackageRecord, RequestedPackage, freeze, walk
+
+_Row = dict[str, Any]
+
+
+def knowledge_of_exported_locks(
+    folder: Path, old: Mapping[str, str], new: Mapping[str, str], environment: Environment
+) -> tuple[LockKnowledge, datetime]:
+    """What an export knows of two locks, each given as version by package name.
+
+    :returns: also the time of the data
+    :raises InvalidArgument: if ``folder`` is not a complete export of this version
+    """
+    try:
+        export = _Export(folder)
+        snapshot = export.snapshot(sorted({*old, *new}), environment)
+        vulnerabilities = {
+            release: export.vulnerabilities_of(*release)
+            for release in versions_without_candidate(old, new, snapshot)
+        }
+        evidence = export.evidence(snapshot)
+        known = locked_versions(snapshot, old, new)
+        return LockKnowledge(known, evidence, vulnerabilities, export.hardware), export.as_of
+    except (OSError, pa.ArrowException, ValueError, LookupError, TypeError) as error:
+        raise InvalidArgument(
+            f"{folder}: not a complete export: {error}",
+            hint="make it with this version, without --only: thoth export parquet DIR",
+        ) from error
+
+
+class _Export:
+    """The files of an export."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        description = json.loads((folder / CROISSANT_FILE).read_text("utf-8"))
+        self.as_of = datetime.fromisoformat(description["datePublished"])
+        #: By name.
+        self._releases: dict[str, list[_Row]] = {}
+
+    def snapshot(self, names: Sequence[str], environment: Environment) -> Snapshot:
+        """The closure of packages in an environment, as :mod:`graph.snapshot_reader` reads it."""
+        roots = roots_of(names, environment)
+        closure = walk(self._packages, roots, environment)
+        vulnerabilities = {
+            row["purl"]: [self._vulnerabilities[it] for it in row["vulnerabilities"]]
+            for name in closure.candidates
+            for row in self._releases[name]
+            if row["vulnerabilities"]
+        }
+        return freeze(closure, vulnerabilities, roots, environment)
+
+    def evidence(self, snapshot: Snapshot) -> Evidence:
+        """The measurements of all stacks that contain a version of the snapshot."""
+        stacks = self._stacks_with(purls_in(snapshot, with_excluded=True))
+        jobs = self._rows("observations", _OBSERVATIONS, stack_digest=stacks)
+        series, readings = series_and_readings(self._measured(jobs))
+        measured = {it.stack for it in readings}
+        hardware = {it.hardware_digest for it in series}
+        archives = self._rows("advisory_archives", ("read_at",))
+        return Evidence(
+            as_of=day_of(self.as_of),
+            series=series,
+            readings=readings,
+            stacks={key: purls for key, purls in stacks.items() if key in measured},
+            hardware={it.digest: it.label for it in self.hardware if it.digest in hardware},
+            sources={} if archives else {ADVISORIES: None},
+            refused=sum(it["quarantine_reason"] == Reason.TAMPERED.value for it in jobs),
+        )
+
+    def _measured(self, jobs: Sequence[_Row]) -> list[Any]:
+        """Comparable measurements, as :func:`graph.record.observations.measured` selects them."""
+        measured = [
+            it for it in jobs if it["outcome"] == "measured" and it["quarantine_reason"] is None
+        ]
+        documents = {it["document_id"] for it in measured}
+        inspections = self._rows("inspections", _INSPECTIONS, document_id=documents)
+        made_at = {it["document_id"]: it["created_at"] for it in inspections}
+        samples: dict[str, list[float]] = defaultdict(list)
+        identifiers = [it["observation_id"] for it in measured]
+        for row in self._rows("samples", _SAMPLES, observation_id=identifiers):
+            samples[row["observation_id"]].append(row["duration_s"])
+        return [
+            SimpleNamespace(
+                **row | {"parameters": json.loads(row["parameters"])},
+                repetitions_s=samples.get(row["observation_id"]),
+                seen_at=row["ended_at"] or row["started_at"] or made_at[row["document_id"]],
+            )
+            for row in measured
+        ]
+
+    def vulnerabilities_of(self, name: str, version: str) -> tuple[KnownVulnerability, ...]:
+        """Vulnerabilities of a version that need not be in the export."""
+        line = VersionLine([version])
+        affecting = {
+            self._advisories[row["advisory_id"]]
+            for row in self._rows("advisory_packages", _ADVISORY_PACKAGES, name=[name])
+            if row["advisory_id"] in self._advisories and line.affected(_affected(row))
+        }
+        return tuple(self._vulnerabilities[it] for it in sorted(affecting))
+
+    @cached_property
+    def hardware(self) -> tuple[RecordedHardware, ...]:
+        """All hardware classes, by digest."""
+        rows = self._rows("hardware", ("hardware_digest", "hardware", "identity"))
+        return tuple(
+            RecordedHardware(it["hardware_digest"], it["hardware"], json.loads(it["identity"]))
+            for it in sorted(rows, key=lambda it: str(it["hardware_digest"]))
+        )
+
+    @cached_property
+    def _advisories(self) -> dict[str, str]:
+        """The vulnerability of each advisory that was not withdrawn."""
+        rows = self._rows("advisories", ("advisory_id", "vulnerability_id", "withdrawn_at"))
+        return {
+            it["advisory_id"]: it["vulnerability_id"] for it in rows if it["withdrawn_at"] is None
+        }
+
+    @cached_property
+    def _vulnerabilities(self) -> dict[str, KnownVulnerability]:
+        rows = self._rows("vulnerabilities", _VULNERABILITIES)
+        known = (KnownVulnerability(*(row[it] for it in _VULNERABILITIES)) for row in rows)
+        return {it.id: it for it in known}
+
+    def _packages(self, packages: Sequence[RequestedPackage]) -> Iterator[PackageRecord]:
+        """A layer of the closure."""
+        unread = {name for name, _ in packages} - self._releases.keys()
+        self._releases |= {name: [] for name in unread}
+        for row in self._rows("releases", _RELEASES, name=unread) if unread else ():
+            self._releases[row["name"]].append(row)
+        for name, extras in packages:
+            versions = [_version(it, extras) for it in self._releases[name]]
+            yield PackageRecord(name, None, versions)
+
+    def _stacks_with(self, purls: Collection[Purl]) -> dict[str, tuple[Purl, ...]]:
+        """All versions of each measured stack that contains one of ``purls``, by stack digest."""
+        containing = self._rows("stacks", ("stack_digest",), purl=purls)
+        digests = {it["stack_digest"] for it in containing}
+        stacks: dict[str, list[Purl]] = defaultdict(list)
+        for row in self._rows("stacks", ("stack_digest", "purl"), stack_digest=digests):
+            stacks[row["stack_digest"]].append(Purl(row["purl"]))
+        return {stack: tuple(sorted(versions)) for stack, versions in sorted(stacks.items())}
+
+    def _rows(self, table: str, columns: Sequence[str], **wanted: Collection[str]) -> list[_Row]:
+        """Some columns of the rows of a table.
+
+        :param wanted: column and its values; all rows without it
+        """
+        condition = None
+        for column, values in wanted.items():
+            condition = ds.field(column).isin(pa.array(sorted(values), pa.string()))
+        files = ds.dataset(self._folder / table, format="parquet")
+        rows: list[_Row] = files.to_table(list(columns), filter=condition).to_pylist()
+        return rows
+
+
+def _affected(row: _Row) -> AffectedPackage:
+    return stored_package(row["name"], json.loads(row["ranges"]), row["versions"])
+
+
+def _version(row: _Row, extras: Sequence[str]) -> list[Any]:
+    """The values of :class:`graph.candidate_builder.VersionRecord`."""
+    lines = map(parse_requirement, row["requirements"])
+    requires = [
+        (it.name, it.specifier, it.marker, it.extras, it.url)
+        for it in lines
+        if it.name is not None and _may_apply(it, extras)
+    ]
+    return [*(row[it] for it in _VERSION), requires, row["metadata_source"]]
+
+
+def _may_apply(requirement: Requirement, extras: Sequence[str]) -> bool:
+    """Whether the graph returns a requirement: see :data:`graph.snapshot_reader.PACKAGES`."""
+    marker = requirement.marker or ""
+    return (
+        not requirement.for_extras
+        or any(extra in extras for extra in requirement.for_extras)
+        or any(it in marker for it in (" or ", "extra !=", "!= extra"))
+    )
+
+
+#: Columns of the table ``releases``, in the order of a version's values.
+_VERSION = (
+    "purl", "version", "index", "state", "problem", "requires_python", "yanked", "yanked_reason",
+    "uploaded_at", "wheels", "has_sdist", "files_complete", "extras",
+)  # fmt: skip
+_RELEASES = (*_VERSION, "name", "metadata_source", "requirements", "vulnerabilities")
+_OBSERVATIONS = (
+    "observation_id", "document_id", "job_id", "comparison_key", "parameters", "device", "unit",
+    "rate", "elapsed_s", "unstable_reason", "host", "block", "hardware_digest", "stack_digest",
+    "indicator", "script_sha256", "python_version", "outcome", "started_at", "ended_at",
+    "quarantine_reason",
+)  # fmt: skip
+_INSPECTIONS = ("document_id", "created_at")
+_SAMPLES = ("observation_id", "duration_s")
+_ADVISORY_PACKAGES = ("advisory_id", "name", "ranges", "versions")
+_VULNERABILITIES = ("vulnerability_id", "severity", "score")
