@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
 from cli.console import counted, print_json, progress_bars
-from cli.options import NamedPath, as_json_option
+from cli.options import FileOrUrl, as_json_option
 from common.settings import Settings
 
 _FAILED, _INCOMPLETE = 1, 6
@@ -16,16 +15,18 @@ _COPYING = "Copying"
 
 
 @click.command()
-@click.argument("file", type=NamedPath(path_type=Path))
+@click.argument("file", type=FileOrUrl())
 @as_json_option
 @click.pass_obj
-def backup(settings: Settings, file: Path, as_json: bool) -> int:
+def backup(settings: Settings, file: str, as_json: bool) -> int:
     """Write a backup of the record and its documents to a new FILE.
 
-    The service may go on working: all rows are of one moment. The file holds the digests of tokens
-    and the settings without secrets; only its owner may read it. Exit code 6 if the document store
+    FILE is a path, or a URL such as s3://bucket/thoth.tar. The service may go on working: all rows
+    are of one moment. The file holds the digests of tokens and the settings without secrets; only
+    its owner may read it, or whoever may read the bucket. Exit code 6 if the document store
     lacks documents that the record names.
     """
+    from graph.backup.backup_files import size_of
     from graph.backup.creation import create_backup
     from graph.migrate import migrated_stores
     from graph.record.source_successes import BACKUP, add_successes
@@ -43,12 +44,12 @@ def backup(settings: Settings, file: Path, as_json: bool) -> int:
         if not manifest.missing_documents:
             with stores.engine.begin() as connection:
                 add_successes(connection, BACKUP, ["backup"])
-    size_bytes = file.stat().st_size
+    size_bytes = size_of(file)
     rows = sum(part.rows for part in manifest.tables.values())
     documents, missing = manifest.documents.count, manifest.missing_documents
     if as_json:
         print_json({
-            "file": str(file), "size_bytes": size_bytes, "rows": rows, "documents": documents,
+            "file": file, "size_bytes": size_bytes, "rows": rows, "documents": documents,
             "missing_documents": missing, "schema": manifest.schema,
             "created_at": manifest.created_at,
         })  # fmt: skip
@@ -63,12 +64,13 @@ def backup(settings: Settings, file: Path, as_json: bool) -> int:
 
 
 @click.command()
-@click.argument("file", type=NamedPath(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=FileOrUrl(exists=True, dir_okay=False))
 @as_json_option
 @click.pass_obj
-def restore(settings: Settings, file: Path, as_json: bool) -> int:
+def restore(settings: Settings, file: str, as_json: bool) -> int:
     """Restore a backup into empty stores.
 
+    FILE is a path, or a URL such as s3://bucket/thoth.tar.
     The digests in FILE are compared before anything is written. A backup of an earlier version is
     migrated. Then the graph is built, and both stores are verified, as by `thoth record verify` and
     `thoth graph verify`. Exit code 1 if they differ.

@@ -107,6 +107,20 @@ class NamedPath(click.Path):
         return super().convert(value, param, ctx)
 
 
+class FileOrUrl(NamedPath):
+    """A local file, or the URL of an object such as ``s3://bucket/thoth.tar``, as text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from ingest.sources.urls import has_credentials, local_path
+
+        local = local_path(value)
+        if local is not None:
+            return super().convert(local, param, ctx)
+        if has_credentials(value):
+            self.fail("a URL with credentials is refused: set them in the environment", param, ctx)
+        return value
+
+
 def project_path(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the argument ``PATH`` and its alias ``--project``, both as the parameter ``path``."""
 

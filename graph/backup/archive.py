@@ -17,14 +17,16 @@ import json
 import re
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import zstandard
 
 from common.errors import InvalidArgument
+from graph.backup.backup_files import opened, size_of
+from graph.record.document_store import client_errors
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -82,12 +84,21 @@ class Manifest:
 
 
 class ArchiveWriter:
-    """Writes an archive. Call :meth:`finish` last."""
+    """Writes an archive in a ``with`` block. Call :meth:`finish` last."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._tar = tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115
         self._documents = _Digest()
         self.tables: dict[str, TablePart] = {}
+
+    def __enter__(self) -> ArchiveWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            # What is left is written now rather than when the stream is collected as garbage.
+            with suppress(Exception):
+                self._tar.close()
 
     def table(self, name: str, columns: tuple[str, ...]) -> TableWriter:
         """Begin a table; call its ``finish`` before anything else is written."""
@@ -178,10 +189,12 @@ class Archive:
     :raises InvalidArgument: if anything in the file is missing, damaged or unknown
     """
 
-    def __init__(self, path: Path, progress: Callable[[int, int], None]) -> None:
-        """:param progress: called with the number of bytes read and their total"""
+    def __init__(self, path: str, progress: Callable[[int, int], None]) -> None:
+        """:param path: of a local file, or URL of an object
+        :param progress: called with the number of bytes read and their total
+        """
         self.path = path
-        total = path.stat().st_size
+        total = size_of(path)
         digests: dict[str, _Digest] = {}
         manifest = None
         for name, content, offset in self._members():
@@ -223,7 +236,7 @@ class Archive:
     def _members(self) -> Iterator[tuple[str, bytes, int]]:
         """Name, content and offset of each member."""
         try:
-            with tarfile.open(self.path, "r:") as tar:
+            with opened(self.path) as file, tarfile.open(fileobj=file, mode="r:") as tar:
                 while (member := tar.next()) is not None:
                     tar.members.clear()  # type: ignore[attr-defined]
                     content = tar.extractfile(member)
@@ -232,6 +245,8 @@ class Archive:
                     yield member.name, content.read(), member.offset
         except (tarfile.TarError, EOFError) as error:
             raise self._refused(f"it is damaged: {error}") from error
+        except client_errors() as error:
+            raise self._refused(f"it cannot be read: {type(error).__name__}") from error
 
     def _parsed(self, content: bytes) -> Manifest:
         try:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import errno
-import io
 import logging
-import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any
 
 from sqlalchemy import Connection, Engine, select, text
 
 from common import __version__
-from common.errors import AlreadyRunning, DamagedDocument, InvalidArgument
+from common.errors import AlreadyRunning, DamagedDocument
 from common.redaction import without_secrets
 from common.settings import Settings
 from graph.backup.archive import ArchiveWriter, Manifest
+from graph.backup.backup_files import new_file
 from graph.backup.tables import LEFT_OUT, quoted, stored_tables
 from graph.engine import relational_errors
 from graph.migrate import REVISION
@@ -27,9 +22,6 @@ from graph.record.bulk import copy_expert
 from graph.record.documents import packed_body
 from graph.record.postgresql_helpers import AdvisoryLock, session_lock
 from graph.tables import Document
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 _ABOUT = text("SELECT now() AS at, current_setting('server_version') AS version")
 _SEQUENCES = text(
@@ -57,13 +49,14 @@ Progress = Callable[[str, int, int | None], None]
 
 
 def create_backup(
-    settings: Settings, engine: Engine, path: Path, progress: Progress = lambda *_: None
+    settings: Settings, engine: Engine, file: str, progress: Progress = lambda *_: None
 ) -> Manifest:
-    """Write the record and the documents that it names into a new file, which only we may read.
+    """Write the record and the documents that it names into a new file.
 
     All rows are of one snapshot; writers do not wait. Until the end, no document is deleted: a
     worker deletes old rows later. The file gets its name when it is complete.
 
+    :param file: path of a local file, or URL of an object
     :raises InvalidArgument: if the file exists, or cannot be written
     :raises AlreadyRunning: if another backup is running
     :raises StoreUnavailable: if the document store does not answer
@@ -71,7 +64,8 @@ def create_backup(
     with (
         relational_errors(settings),
         session_lock(engine, AdvisoryLock.BACKUP, 0.0) as lock,
-        _new_file(path) as file,
+        new_file(file) as stream,
+        ArchiveWriter(stream) as archive,
         engine.connect().execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         ) as connection,
@@ -80,7 +74,6 @@ def create_backup(
             raise AlreadyRunning("another backup is running, or a worker deletes old rows")
         for statement in _UNLIMITED:
             connection.exec_driver_sql(statement)
-        archive = ArchiveWriter(file)
         about = connection.execute(_ABOUT).one()
         for name, columns in stored_tables(connection).items():
             if name not in LEFT_OUT:
@@ -152,57 +145,3 @@ def _copy_documents(
             logger.warning("document_missing", extra={"error": str(error)})
         progress("document store", number, None)
     return missing
-
-
-@contextmanager
-def _new_file(path: Path) -> Iterator[BinaryIO]:
-    """A file with mode 0600 that gets its name at the end of the block, or disappears.
-
-    :raises InvalidArgument: if there is such a file, also at the end, or it cannot be written
-    """
-    with _write_errors(path):
-        if os.path.lexists(path):
-            raise FileExistsError
-        descriptor, name = tempfile.mkstemp(
-            prefix=f".{path.name}.", suffix=".part", dir=path.parent
-        )
-    temporary = Path(name)
-    try:
-        with io.BufferedWriter(_NewFile(descriptor, path)) as file:
-            yield file
-            file.flush()
-            with _write_errors(path):
-                os.fsync(descriptor)
-        with _write_errors(path):
-            # Reserves the name, because renaming would replace a file that was made meanwhile.
-            path.touch(0o600, exist_ok=False)
-            temporary.rename(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-class _NewFile(io.FileIO):
-    """A file whose errors name the path that it gets later."""
-
-    def __init__(self, descriptor: int, path: Path) -> None:
-        super().__init__(descriptor, "wb")
-        self._path = path
-
-    def write(self, data: ReadableBuffer) -> int:
-        with _write_errors(self._path):
-            return super().write(data)
-
-
-@contextmanager
-def _write_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileExistsError:
-        raise InvalidArgument(f"{path}: exists", hint="name a new file") from None
-    except OSError as error:
-        cause = error.strerror or str(error)
-        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        place = "on a disk with free space" if is_full else "in a folder that you may write to"
-        raise InvalidArgument(
-            f"{path}: cannot be written: {cause}", hint=f"name a file {place}"
-        ) from error

@@ -134,3 +134,21 @@ def unavailable_store(error: Exception) -> StoreUnavailable:
         cause or type(error).__name__,
         "check DOCUMENT_STORE_URL and the credentials in the environment",
     )
+
+
+def client_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
+    """Return ``OSError``, the exception types of the installed client libraries, and ``more``."""
+    errors: list[type[Exception]] = [OSError, *more]
+    try:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        errors += [BotoCoreError, ClientError]
+    except ImportError:
+        pass
+    try:
+        from aiohttp import ClientError as HttpError
+
+        errors.append(HttpError)
+    except ImportError:
+        pass
+    return tuple(errors)

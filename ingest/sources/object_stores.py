@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, BinaryIO, cast
 
 import fsspec
 
 from common.errors import InvalidDocument
+from graph.record.document_store import client_errors
 from ingest.sources.archives import documents_in_archive
 from ingest.sources.content_detection import (
     SURPLUS,
@@ -73,7 +73,7 @@ def documents_at_url(url: str, source: str, limits: SourceLimits) -> Iterator[So
     except ImportError:
         message = f"reading {protocol}:// needs more packages: install Thoth with the extra server"
         yield unreadable("", message)
-    except _driver_errors() as error:
+    except client_errors() as error:
         yield unreadable("", error)
 
 
@@ -99,7 +99,7 @@ class _ObjectStore:
             return
         try:
             entries = sorted(self.system.ls(folder, detail=True), key=lambda e: str(e["name"]))
-        except _driver_errors() as error:
+        except client_errors() as error:
             yield unreadable(self._place(folder), error)
             return
         folders = {
@@ -151,11 +151,11 @@ class _ObjectStore:
         names = {info["name"]: part for part, info in parts.items()}
         try:
             contents = self.system.cat(list(names), on_error="return")
-        except _driver_errors() as error:
+        except client_errors() as error:
             return unreadable(place, error)
         files: dict[str, bytes] = {}
         for name, data in contents.items():
-            if isinstance(data, _driver_errors()):
+            if isinstance(data, client_errors()):
                 return of_part(unreadable(place, data), place, names[name])
             if isinstance(data, Exception):
                 raise data
@@ -173,12 +173,12 @@ class _ObjectStore:
             inside = documents_in_lines if lines else documents_in_archive
             try:
                 yield from inside(opened, name, self.source, place, self.limits)
-            except _driver_errors() as error:
+            except client_errors() as error:
                 yield unreadable(place, error)
         elif is_document(name) or not place:
             yield self._document(path, size, name, place)
         else:
-            yield other_file(opened, self.source, place, self.limits, _driver_errors())
+            yield other_file(opened, self.source, place, self.limits, client_errors())
 
     def _document(self, path: str, size: int | None, name: str, place: str) -> SourceItem:
         if size is not None and size > self.limits.document_bytes:
@@ -191,28 +191,9 @@ class _ObjectStore:
                     data = read_bounded(stream, place, self.limits)
         except InvalidDocument as error:
             return error
-        except _driver_errors() as error:
+        except client_errors() as error:
             return unreadable(place, error)
         return screened(RawDocument(self.source, place, data=data), self.limits)
 
     def _place(self, path: str) -> str:
         return path.rstrip("/").removeprefix(self.root).lstrip("/")
-
-
-@cache
-def _driver_errors() -> tuple[type[Exception], ...]:
-    """Return ``OSError`` and the exception types of the installed client libraries."""
-    errors: list[type[Exception]] = [OSError]
-    try:
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        errors += [BotoCoreError, ClientError]
-    except ImportError:
-        pass
-    try:
-        from aiohttp import ClientError as HttpError
-
-        errors.append(HttpError)
-    except ImportError:
-        pass
-    return tuple(errors)

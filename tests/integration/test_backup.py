@@ -26,7 +26,7 @@ from sqlalchemy import text
 from api.jobs.upkeep import prune, return_stalled
 from cli.backup import backup, restore
 from common.errors import InvalidArgument
-from common.formats.json_documents import digest_bytes
+from common.formats.json_documents import digest, digest_bytes
 from common.settings import Settings
 from graph.backup.archive import CHUNK_BYTES, MANIFEST
 from graph.backup.creation import create_backup, public_settings
@@ -39,6 +39,7 @@ from graph.record.documents import (
     UPLOAD,
     DeliveredDocument,
     add_documents,
+    body_of,
 )
 from graph.record.postgresql_helpers import AdvisoryLock, session_lock
 from graph.record.source_successes import source_successes
@@ -49,6 +50,7 @@ from tests.services.databases import new_database
 from tests.services.disks import fill, mounted_disk
 from tests.services.fixtures import embedded_only, empty
 from tests.services.jobs import run_jobs, upkeep
+from tests.services.object_store import object_store
 from tests.services.served import Served, serving
 from tests.services.waiting import wait_until
 
@@ -98,7 +100,7 @@ def bodies(settings: Settings) -> dict[str, bytes]:
     return {str(it.relative_to(root)): it.read_bytes() for it in root.rglob("*.zst")}
 
 
-def restored(target: Settings, path: Path) -> dict[str, Any]:
+def restored(target: Settings, path: Path | str) -> dict[str, Any]:
     done = run_here(restore, target, str(path), "--json")
     assert done.exit_code == 0, done.stdout + done.stderr
     return dict(json.loads(done.stdout))
@@ -319,7 +321,7 @@ def test_a_backup_of_an_earlier_schema_is_migrated(
         engine = relational_engine(earlier)
         with engine.begin() as connection:
             command.downgrade(alembic_config(connection), "0020")
-        manifest = create_backup(earlier, engine, path)
+        manifest = create_backup(earlier, engine, str(path))
         engine.dispose()
     assert manifest.schema == "0020"
     empty_graph(target)
@@ -394,7 +396,7 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(
             path.write_text("precious", encoding="utf-8")
 
     with pytest.raises(InvalidArgument, match="exists"):
-        create_backup(stores.settings, stores.engine, path, make)
+        create_backup(stores.settings, stores.engine, str(path), make)
     assert is_link or path.read_text(encoding="utf-8") == "precious"
     assert [it.name for it in tmp_path.iterdir()] == ["backup.tar"]
 
@@ -405,14 +407,14 @@ def test_only_errors_of_the_file_itself_name_it(stores: Stores, tmp_path: Path) 
 
     path = tmp_path / "backup.tar"
     with pytest.raises(BrokenPipeError):
-        create_backup(stores.settings, stores.engine, path, lose_the_terminal)
+        create_backup(stores.settings, stores.engine, str(path), lose_the_terminal)
     with pytest.raises(InvalidArgument) as caught:
-        create_backup(stores.settings, stores.engine, tmp_path / "missing" / "backup.tar")
+        create_backup(stores.settings, stores.engine, str(tmp_path / "missing" / "backup.tar"))
     assert caught.value.hint == "name a file in a folder that you may write to"
     with mounted_disk(tmp_path / "disk", 1) as disk:
         fill(disk)
         with pytest.raises(InvalidArgument, match="No space left") as caught:
-            create_backup(stores.settings, stores.engine, disk / "backup.tar")
+            create_backup(stores.settings, stores.engine, str(disk / "backup.tar"))
         assert caught.value.hint == "name a file on a disk with free space"
         assert [it.name for it in disk.iterdir()] == ["filler"]
 
@@ -453,6 +455,63 @@ def test_a_lost_body_does_not_prevent_a_backup(stores: Stores, tmp_path: Path) -
         assert source_successes(connection) == []
 
 
+@pytest.mark.parametrize("graph_settings", ["arcadedb"], indirect=True)
+def test_backup_and_documents_may_be_in_buckets(
+    stores: Stores, target: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "s3://knowledge/backups/thoth.tar"
+    large, small = os.urandom(INLINE_LIMIT_BYTES * 2), b"small"
+    with object_store(monkeypatch) as bucket:
+        source = replace(stores.settings, document_store_url="s3://knowledge/documents")
+        target = replace(target, document_store_url="s3://knowledge/restored")
+        documents = [
+            DeliveredDocument(digest(["upload", name]), UPLOAD, "upload-1", name, body)
+            for name, body in (("one", large), ("two", small))
+        ]
+        with stores.engine.begin() as connection:
+            add_documents(connection, source, documents)
+        done = run_here(backup, source, url, "--json")
+        assert done.exit_code == 0, done.stderr
+        report = json.loads(done.stdout)
+        assert (report["file"], report["documents"]) == (url, 1)
+        assert report["size_bytes"] == bucket.size("knowledge/backups/thoth.tar") > len(large)
+        again = run_here(backup, source, url)
+        assert (again.exit_code, f"{url}: exists" in again.stderr) == (2, True)
+        whole = bucket.cat("knowledge/backups/thoth.tar")
+        bucket.pipe_file("knowledge/backups/cut.tar", whole[: len(whole) // 2])
+        for name, message in (("cut.tar", "it is damaged"), ("no.tar", "no such file")):
+            refused = run_here(restore, target, f"s3://knowledge/backups/{name}")
+            assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
+        assert restored(target, url)["record"]["equal"]
+        assert contents(target) == contents(source)
+        engine = relational_engine(target)
+        with engine.connect() as connection:
+            for it in documents:
+                assert body_of(connection, target, it.document_id) == it.body
+        engine.dispose()
+        assert bucket.find("knowledge/restored/") != []
+
+
+def test_an_interrupted_backup_leaves_no_object(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(part: str, done: int, total: int | None) -> None:
+        if part == "stacks":
+            raise Interrupted
+
+    with object_store(monkeypatch) as bucket:
+        with pytest.raises(Interrupted):
+            create_backup(stores.settings, stores.engine, "s3://knowledge/x.tar", interrupt)
+        assert bucket.find("knowledge") == []
+        assert bucket.call_s3("list_multipart_uploads", Bucket="knowledge").get("Uploads", []) == []
+        for url in ("s3://no-such-bucket/x.tar", "s3://me:secret@host.example/x.tar"):
+            refused = run_here(backup, stores.settings, url)
+            assert (refused.exit_code, "secret" in refused.stderr) == (2, False), refused.stderr
+
+
 def test_a_backup_of_many_rows_takes_little_memory(stores: Stores, tmp_path: Path) -> None:
     with stores.engine.begin() as connection:
         connection.execute(
@@ -465,7 +524,7 @@ def test_a_backup_of_many_rows_takes_little_memory(stores: Stores, tmp_path: Pat
             )
         )
     tracemalloc.start()
-    create_backup(stores.settings, stores.engine, tmp_path / "backup.tar")
+    create_backup(stores.settings, stores.engine, str(tmp_path / "backup.tar"))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (tmp_path / "backup.tar").stat().st_size > CHUNK_BYTES

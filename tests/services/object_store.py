@@ -24,8 +24,10 @@ def object_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[s3fs.S3FileSystem]
     s3fs.S3FileSystem.clear_instance_cache()
     system = fsspec.filesystem("s3")
     system.mkdir("knowledge")
-    yield system
-    system.invalidate_cache()
-    system.rm("knowledge", recursive=True)  # moto's state outlives its servers
-    s3fs.S3FileSystem.clear_instance_cache()
-    server.stop()
+    try:
+        yield system
+    finally:
+        system.invalidate_cache()
+        system.rm("knowledge", recursive=True)  # moto's state outlives its servers
+        s3fs.S3FileSystem.clear_instance_cache()
+        server.stop()
