@@ -15,10 +15,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
 from pathlib import Path
-from posixpath import dirname
+from posixpath import basename, dirname, join
 from typing import Any
 
 import fsspec
+from fsspec import AbstractFileSystem
+from fsspec.implementations.local import LocalFileSystem
 from sqlalchemy import Engine
 
 from common.benchmark_results import BenchmarkResult, MeasuredFile, Validity
@@ -27,13 +29,14 @@ from common.reasons import Reason
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.benchmark_entries import COPIED_AT_ONCE, Entry, entry_id_of, store_entries
+from graph.record.document_store import client_errors
 from graph.record.quarantine import QuarantineReason, add_refusals
 from ingest.benchmarks.result_tree import ResultTree
 from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem
 from ingest.personal_data import scrub_text
 from ingest.sources.archives import unpack_archive
 from ingest.sources.content_detection import HEAD_BYTES, system_of
-from ingest.sources.layout import MAX_DEPTH, empty, is_archive, unreadable
+from ingest.sources.layout import MAX_DEPTH, bomb, empty, is_archive, unreadable
 from ingest.sources.source_items import SourceLimits
 from ingest.sources.urls import check_url, local_path, stored_source
 
@@ -203,11 +206,14 @@ def _read(
     """Entries and refusals of one source; each entry must be used before the next is requested."""
     origin = stored_source(source)
     with ExitStack() as stack:
+        refused: list[InvalidDocument] = []
         try:
-            tree = _tree(source, origin, limits, stack)
+            tree = _tree(source, origin, limits, stack, refused)
         except InvalidDocument as error:
             yield origin, error
             return
+        for refusal in refused:
+            yield origin, refusal
         by_system: dict[str, list[str]] = {}
         for place in tree.places:
             report.files += 1
@@ -223,7 +229,7 @@ def _read(
                 else:
                     by_system.setdefault(recognised.key, []).append(place)
             on_file()
-        if not tree.places:
+        if not (tree.places or refused):
             yield origin, empty("", Counter())
         for key, places in by_system.items():
             for item in _of_system(tree, known_system(key), places, report):
@@ -300,35 +306,96 @@ def _recognised(tree: ResultTree, place: str) -> BenchmarkSystem | None:
         return system_of(stream.read(HEAD_BYTES))
 
 
-def _tree(source: str, origin: str, limits: SourceLimits, stack: ExitStack) -> ResultTree:
-    """The files of a source; an archive is unpacked into a folder that ``stack`` removes.
+def _tree(
+    source: str,
+    origin: str,
+    limits: SourceLimits,
+    stack: ExitStack,
+    refused: list[InvalidDocument],
+) -> ResultTree:
+    """The files of a source, with the members of its archives.
+
+    Archives are unpacked into a folder that ``stack`` removes. Paths of members begin with the path
+    of the archive, unless the archive is the source. An archive inside an archive stays packed.
+
+    :param refused: receives the refusals of archives
+    :raises InvalidDocument: if the source cannot be read
+    """
+    system, root, files, is_file = _files_of(source)
+    archives = [it for it in files if is_archive(it)]
+    if not archives:
+        return ResultTree(origin, system, root, files, limits)
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="thoth-results-")))
+    members: dict[str, Path] = {}
+    left = limits
+    for number, archive in enumerate(archives):
+        place = "" if is_file else archive
+        try:
+            unpacked = _unpacked(system, f"{root}/{archive}", folder / str(number), left)
+        except InvalidDocument as error:
+            error.place = "/".join(filter(None, (place, error.place)))
+            refused.append(error)
+            continue
+        members |= {join(place, inner): path for inner, path in unpacked.items()}
+        # The limits hold for all archives of a source together.
+        size = sum(it.stat().st_size for it in unpacked.values())
+        left = replace(
+            left, members=left.members - len(unpacked), archive_bytes=left.archive_bytes - size
+        )
+    places = sorted({*files} - {*archives} | members.keys())
+    return ResultTree(origin, system, root, places, limits, members)
+
+
+def _files_of(source: str) -> tuple[AbstractFileSystem, str, list[str], bool]:
+    """The file system of a source, the root in it, the paths of its files below the root in order,
+    and whether the source is a file.
 
     :raises InvalidDocument: if the source cannot be read
     """
     local = local_path(source)
-    if local is None:
-        check_url(source)
+    if local is not None:
+        path, system = Path(local), fsspec.filesystem("file")
+        if path.is_file():
+            return system, str(path.parent), [path.name], True
+        if not path.is_dir():
+            raise unreadable("", "neither a file nor a folder")
+        return system, str(path), sorted(_files_below(path)), False
+    check_url(source)
+    try:
+        system, root = fsspec.core.url_to_fs(source, use_listings_cache=False)
+        paths = system.find(root)
+    except client_errors(ValueError, ImportError) as error:
+        raise unreadable("", error) from None
+    root = root.rstrip("/")
+    is_file = paths == [root]
+    if is_file:
+        root = dirname(root)
+    places = sorted(path.removeprefix(root).lstrip("/") for path in paths)
+    return system, root, places, is_file
+
+
+def _unpacked(
+    system: AbstractFileSystem, path: str, folder: Path, limits: SourceLimits
+) -> dict[str, Path]:
+    """Unpack an archive into a new folder; return its files by their paths in the archive.
+
+    :raises InvalidDocument: if the archive cannot be read, or exceeds the limits
+    """
+    folder.mkdir()
+    if isinstance(system, LocalFileSystem):
+        unpack_archive(Path(path), folder, limits)
+    else:
+        copy = folder.with_name(f"{folder.name}-{basename(path)}")
         try:
-            system, root = fsspec.core.url_to_fs(source, use_listings_cache=False)
-            paths = system.find(root)
-        except (OSError, ValueError, ImportError) as error:
+            if (system.size(path) or 0) > limits.archive_bytes:
+                raise bomb(f"more than {limits.archive_bytes} bytes", "")
+            system.get_file(path, str(copy))
+            unpack_archive(copy, folder, limits)
+        except client_errors(ValueError) as error:
             raise unreadable("", error) from None
-        root = root.rstrip("/")
-        if paths == [root]:
-            root = dirname(root)
-        places = sorted(path.removeprefix(root).lstrip("/") for path in paths)
-        return ResultTree(origin, system, root, places, limits)
-    path = Path(local)
-    files = fsspec.filesystem("file")
-    if path.is_file() and is_archive(path.name):
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="thoth-results-")))
-        unpack_archive(path, folder, limits)
-        path = folder
-    if path.is_file():
-        return ResultTree(origin, files, str(path.parent), [path.name], limits)
-    if not path.is_dir():
-        raise unreadable("", "neither a file nor a folder")
-    return ResultTree(origin, files, str(path), sorted(_files_below(path)), limits)
+        finally:
+            copy.unlink(missing_ok=True)
+    return {inner: folder / inner for inner in _files_below(folder)}
 
 
 def _files_below(root: Path) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The files of a source by their paths, with bounded reads.
 
 Readers need more than one file at a time: the runs of an entry, the description of its machine.
-Folders and object stores are read in place. An archive is unpacked into a temporary folder first.
+Folders and object stores are read in place. Archives are unpacked into a temporary folder first.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 from posixpath import dirname, splitext
 from typing import Any, BinaryIO, Protocol, cast
 
@@ -51,6 +52,7 @@ class ResultTree:
     :param source: what the user named, without credentials
     :param root: path of the root in ``system``
     :param places: paths of the files below the root, in order
+    :param unpacked: for files of unpacked archives, where they are on this machine
     :ivar renames: whether some files have other paths than their stored ones
     """
 
@@ -59,6 +61,7 @@ class ResultTree:
     root: str
     places: Sequence[str]
     limits: SourceLimits
+    unpacked: Mapping[str, Path] = field(default_factory=dict)
     renames: bool = False
     _stored: dict[str, str] = field(default_factory=dict)
     _folders: dict[str, list[str]] = field(default_factory=dict)
@@ -91,9 +94,8 @@ class ResultTree:
 
         :raises InvalidDocument: if the file cannot be read or is too large
         """
-        path = f"{self.root}/{self._stored[place]}"
         try:
-            with self.system.open(path, "rb") as stream:
+            with self._opened(self._stored[place]) as stream:
                 size = stream.seek(0, io.SEEK_END)
                 if size > self.limits.document_bytes:
                     raise too_large(place, size, self.limits)
@@ -103,6 +105,11 @@ class ResultTree:
                 yield cast(BinaryIO, gzip.GzipFile(fileobj=stream) if packed else stream)
         except (OSError, EOFError, zlib.error) as error:
             raise unreadable(place, error) from None
+
+    def _opened(self, stored: str) -> BinaryIO:
+        if stored in self.unpacked:
+            return self.unpacked[stored].open("rb")
+        return cast(BinaryIO, self.system.open(f"{self.root}/{stored}", "rb"))
 
     def content(self, place: str) -> bytes:
         """All bytes of a file.
