@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from graph.record.quarantine import QuarantineEntry
     from ingest.background_projection import RunOutcome
     from ingest.benchmarks.pipeline import BenchmarkReport
-    from ingest.inspections.pipeline import IngestReport
+    from ingest.inspections.pipeline import IngestReport, Parser
     from ingest.runs import NightlyReport
     from ingest.sources.source_items import SkippedFile
 
@@ -48,6 +48,9 @@ def ingest() -> None:
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.option("--dry-run", is_flag=True, help="Read and check everything, but write nothing.")
 @click.option("--list-skipped", is_flag=True, help="List the files that are not inspections.")
+@click.option("--ray", is_flag=True,
+              help="Parse on the nodes of a Ray cluster, for archives that are large; the result is"
+                   " the same.")  # fmt: skip
 @as_json_option
 @click.pass_context
 def inspections(
@@ -55,6 +58,7 @@ def inspections(
     sources: tuple[str, ...],
     dry_run: bool,
     list_skipped: bool,
+    ray: bool,
     as_json: bool,
 ) -> None:
     """Ingest inspections from files, folders, archives and URLs.
@@ -66,16 +70,22 @@ def inspections(
     Documents with the same content are stored only once. Documents that cannot be ingested go to
     the quarantine, and the exit code is 1. Run the command again to continue after an interruption.
     """
-    from ingest.inspections.pipeline import ignore_skipped
+    from ingest.inspections.pipeline import ignore_skipped, parse_here
     from ingest.runs import check, run
     from ingest.sources.urls import source_argument
 
     paths = [source_argument(source) for source in sources]
     skipped: list[SkippedFile] | None = [] if list_skipped else None
     on_skipped = ignore_skipped if skipped is None else skipped.append
-    with document_progress("inspections", paths, hidden=as_json) as on_document:
+    with ExitStack() as stack:
+        parser: Parser = parse_here
+        if ray:
+            from ingest.inspections.cluster_parsing import cluster_parser
+
+            parser = stack.enter_context(cluster_parser())
+        on_document = stack.enter_context(document_progress("inspections", paths, hidden=as_json))
         ingest_all = check if dry_run else run
-        outcome = ingest_all(context.obj, paths, on_document, on_skipped)
+        outcome = ingest_all(context.obj, paths, on_document, on_skipped, parser)
     _finish(context, outcome, as_json=as_json, dry_run=dry_run, skipped=skipped)
 
 

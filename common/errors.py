@@ -27,6 +27,8 @@ The text of an error says what is wrong; ``hint`` says what to do about it.
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
+from typing import Any
 
 
 class ProjectError(Exception):
@@ -65,6 +67,11 @@ class InvalidDocument(ProjectError):
         self.message = message
         self.field = field
         self.place = place
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Make copies in other processes; exceptions with keywords cannot be copied by default."""
+        keywords: dict[str, Any] = {"field": self.field, "place": self.place, "hint": self.hint}
+        return partial(type(self), **keywords), (self.reason, self.message)
 
     def __str__(self) -> str:
         where = f"{self.place}: " if self.place else ""

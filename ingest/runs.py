@@ -35,9 +35,12 @@ from ingest.background_projection import (
 from ingest.inspections.pipeline import (
     KIND,
     IngestReport,
+    Parser,
     check_inspections,
     ignore_skipped,
     ingest_inspections,
+    parse_here,
+    reporting,
 )
 from ingest.record import only_one, open_record
 from ingest.sources.source_items import SkippedFile, SourceLimits
@@ -114,9 +117,12 @@ def check(
     sources: Sequence[str],
     on_document: Callable[[], None],
     on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
+    parser: Parser = parse_here,
 ) -> RunOutcome[IngestReport]:
     """Report what :func:`run` would store in an empty record; no store is started."""
-    return RunOutcome(check_inspections(sources, _OPERATOR_LIMITS, on_document, on_skipped))
+    reported = reporting(parser, on_document)
+    report = check_inspections(sources, _OPERATOR_LIMITS, on_skipped, reported)
+    return RunOutcome(report)
 
 
 def run(
@@ -124,11 +130,15 @@ def run(
     sources: Sequence[str],
     on_document: Callable[[], None],
     on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
+    parser: Parser = parse_here,
 ) -> RunOutcome[IngestReport]:
     """Store the inspections in ``sources``, and project them to the graph in the background."""
 
     def work(engine: Engine, wake: Callable[[], None]) -> IngestReport:
-        return _ingest(settings, engine, wake, sources, on_document, on_skipped)
+        return ingest_inspections(
+            settings, engine, sources, _OPERATOR_LIMITS,
+            on_skipped=on_skipped, on_commit=wake, parser=reporting(parser, on_document),
+        )  # fmt: skip
 
     return run_on_record(settings, work)
 
@@ -183,7 +193,10 @@ def run_nightly(
             raise InvalidArgument("INGEST_SOURCES is not set: name sources, separated by spaces")
 
         def work(engine: Engine, wake: Callable[[], None]) -> NightlyReport:
-            inspections = _ingest(settings, engine, wake, sources, on_document)
+            inspections = ingest_inspections(
+                settings, engine, sources, _OPERATOR_LIMITS,
+                on_commit=wake, parser=reporting(parse_here, on_document),
+            )  # fmt: skip
             skipped: list[tuple[str, ProjectError]] = []
             packages = advisories = record = exported = None
             with _skipping("packages", skipped):
@@ -242,20 +255,6 @@ def _skipping(part: str, skipped: list[tuple[str, ProjectError]]) -> Iterator[No
         yield
     except ProjectError as error:
         skipped.append((part, error))
-
-
-def _ingest(
-    settings: Settings,
-    engine: Engine,
-    wake: Callable[[], None],
-    sources: Sequence[str],
-    on_document: Callable[[], None],
-    on_skipped: Callable[[SkippedFile], None] = ignore_skipped,
-) -> IngestReport:
-    return ingest_inspections(
-        settings, engine, sources, _OPERATOR_LIMITS,
-        on_document=on_document, on_skipped=on_skipped, on_commit=wake,
-    )  # fmt: skip
 
 
 def _refresh(

@@ -7,15 +7,13 @@ node, because only jobs on the same host are compared in pairs.
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from common.errors import ProjectError
+from common.ray_cluster import RayUnavailable, join_cluster, live_nodes, only_on
 from common.settings import Settings
 from pis.amun.inspection_folder import with_environment
 from pis.amun.installer import LineCallback
@@ -24,23 +22,8 @@ from pis.amun.launchers.local import prepare_here, run_here
 
 #: How long to wait for a node that is busy with other work.
 _FREE_S = 60.0
-_ANSWER_S = 60.0
-_CONNECT_S = 10.0
 #: Packages to send to nodes that do not have this release installed.
 _SENT_PACKAGES = ("common", "pis")
-_DISTRIBUTION = "thoth"
-_START = (
-    "start one (`ray start --head`, on other machines `ray start --address HEAD`), "
-    "and set RAY_ADDRESS if it is on another machine"
-)
-
-
-class RayUnavailable(ProjectError):
-    """No cluster answers, or none of its nodes is available."""
-
-    def __init__(self, message: str, hint: str = _START) -> None:
-        super().__init__(message)
-        self.hint = hint
 
 
 class NodeLost(ProjectError):
@@ -92,7 +75,7 @@ class RayLauncher:
         self, settings: Settings, on_line: LineCallback | None = None, address: str = "auto"
     ) -> None:
         self._on_line = on_line
-        _connect(address)
+        join_cluster(_SENT_PACKAGES, address)
         self._nodes = _reserve_nodes(settings)
         self._prepared: dict[str, list[tuple[Node, PreparedInspection]]] = {}
         self._lost: set[str] = set()
@@ -165,81 +148,16 @@ class RayLauncher:
             self._on_line(line)  # type: ignore[misc]
 
 
-def _connect(address: str) -> None:
-    """Join the cluster, and send our code to nodes that have another release."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError as error:
-        raise RayUnavailable("Ray is not installed", "install the extra `ray`") from error
-    try:
-        _require_answer(os.environ.get("RAY_ADDRESS", address) if address == "auto" else address)
-        _join(address, {})
-        if not all(map(_is_same_release, _alive())):
-            ray.shutdown()
-            root = Path(__file__).parents[3]
-            _join(address, {"py_modules": [str(root / name) for name in _SENT_PACKAGES]})
-    except (OSError, RuntimeError, ValueError) as error:
-        raise RayUnavailable(f"no Ray cluster answers: {error}") from error
-
-
-def _require_answer(address: str) -> None:
-    """Check that the address answers; Ray itself would wait for minutes."""
-    host, _, port = address.rpartition(":")
-    if port.isdigit() and "/" not in host:
-        socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
-
-
-def _join(address: str, runtime_env: Mapping[str, Any]) -> None:
-    import ray
-
-    ray.init(
-        address=address,
-        runtime_env=dict(runtime_env),
-        log_to_driver=False,
-        configure_logging=False,
-    )
-
-
-def _alive() -> list[dict[str, Any]]:
-    """Return the live nodes with processors, in a reproducible order."""
-    import ray
-
-    all_nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    nodes = [node for node in all_nodes if node["Alive"] and node["Resources"].get("CPU")]
-    return sorted(nodes, key=lambda node: (node["NodeManagerHostname"], node["NodeID"]))
-
-
-def _on(node: Mapping[str, Any]) -> Any:
-    """Return the scheduling strategy that uses only this node."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    return NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-
-
-def _is_same_release(node: Mapping[str, Any]) -> bool:
-    import ray
-
-    # A function of the standard library, which a node without our code can run.
-    ask = ray.remote(importlib.metadata.version)
-    reference = ask.options(num_cpus=0, scheduling_strategy=_on(node)).remote(_DISTRIBUTION)
-    try:
-        version = ray.get(reference, timeout=_ANSWER_S)
-    except ray.exceptions.RayError:
-        return False
-    return bool(version == importlib.metadata.version(_DISTRIBUTION))
-
-
 def _reserve_nodes(settings: Settings) -> list[Node]:
     """Reserve all nodes that become completely free within a minute."""
     import ray
 
     actors = []
-    for node in _alive():
+    for node in live_nodes():
         options = {
             "num_cpus": node["Resources"]["CPU"],
             "num_gpus": node["Resources"].get("GPU", 0),
-            "scheduling_strategy": _on(node),
+            "scheduling_strategy": only_on(node),
             "max_restarts": 0,
         }
         actor = ray.remote(Worker).options(**options).remote(settings.package_indexes)
