@@ -37,9 +37,11 @@ from common.formats.fields import (
     too_long,
     wrong_type,
 )
+from common.formats.json_documents import canonical_json
 from common.inspection import DocumentId
 from common.packages import version_of
 from common.reasons import Reason
+from ingest.personal_data import scrub
 
 _LONGEST_VECTOR = 500
 #: Prefixes of CVSS vectors, the newest version first; vectors of version 2 have no prefix.
@@ -120,6 +122,7 @@ def _severities(record: dict[str, Any]) -> Iterator[Severity]:
 
 
 ECOSYSTEM = "PyPI"
+_CREDITS = "credits"
 #: Types of ranges that name versions; other types name commits.
 _VERSION_RANGES = ("ECOSYSTEM", "SEMVER")
 _LONGEST_SUMMARY = 300
@@ -131,6 +134,18 @@ _SAFE_SIDE = {
     RangeEventKind.INTRODUCED: RangeEvent(RangeEventKind.INTRODUCED, FROM_THE_FIRST),
     RangeEventKind.LIMIT: RangeEvent(RangeEventKind.LIMIT, NO_LIMIT),
 }
+
+
+def without_persons(value: Any, canonical: bytes) -> tuple[Any, bytes]:
+    """An advisory without e-mail addresses and without credits, which name persons.
+
+    :param canonical: the canonical bytes of ``value``
+    :returns: value and canonical bytes
+    """
+    scrubbed = scrub(value, canonical)
+    if isinstance(scrubbed, dict) and _CREDITS in scrubbed:
+        scrubbed = {key: it for key, it in scrubbed.items() if key != _CREDITS}
+    return (value, canonical) if scrubbed is value else (scrubbed, canonical_json(scrubbed))
 
 
 def advisory_of(value: Any, canonical: bytes, document_id: DocumentId, now: datetime) -> Advisory:

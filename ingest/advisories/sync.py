@@ -31,7 +31,7 @@ from graph.record.advisories import (
 )
 from graph.record.postgresql_helpers import storable
 from graph.record.source_successes import ADVISORIES, add_successes, set_sources
-from ingest.advisories.osv import advisory_of
+from ingest.advisories.osv import advisory_of, without_persons
 from ingest.advisories.sources import OpenedSource, opened_source
 from ingest.background_projection import RunOutcome, run_on_record
 from ingest.batches import Batch, SourceRecorder, in_batches
@@ -237,7 +237,7 @@ def _deliveries(
             yield raw
             continue
         try:
-            value, canonical = load_json(raw.data or b"")
+            value, canonical = without_persons(*load_json(raw.data or b""))
             document_id = DocumentId(digest_bytes(canonical))
             if document_id in known:
                 report.skipped += 1

@@ -1,0 +1,116 @@
+"""No name, address, home folder or machine of a person is in any row, body or node."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.settings import Settings
+from graph.engine import Stores
+from tests.factories.advisories import affected, osv, write_archive
+from tests.factories.benchmark_files import DAWNBENCH_ENTRY, DAWNBENCH_TABLE, DLBS_LOG, write_files
+from tests.factories.generations import FOLDER as GENERATIONS
+from tests.factories.releases import release_document
+from tests.services.commands import ROOT, thoth
+from tests.services.stored_texts import stored_texts
+
+DATA = Path(os.environ.get("THOTH_REAL_DATA") or ROOT.parent / "shared" / "data")
+SAMPLES = ROOT / "samples"
+
+_MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}\b", re.IGNORECASE)
+_FOLDER_OF_PERSON = re.compile(r"/(?:home|Users)/(\w+)|[A-Z]:\\+Users\\+(\w+)")
+#: Users of container images.
+_ROLES = {"amun", "solver"}
+_NAMED = re.compile(r'"(?:author|poc_name|poc_email|authorEmail)" *: *"([^"]+)"')
+#: Organisations, which paths of entries name; `source` is such a path.
+_PUBLIC = {"Google", "Google Cloud TPU", "HaifanData"}
+
+
+def run(settings: Settings, *command: str | Path, codes: tuple[int, ...] = (0,)) -> None:
+    done = thoth(settings, *map(str, command))
+    assert done.returncode in codes, (command, done.stderr)
+
+
+def test_persons_of_every_kind_of_document_stay_out(stores: Stores, tmp_path: Path) -> None:
+    mail, settings = "adalind.person@mail.example", stores.settings
+    inspection = json.loads(next(GENERATIONS.rglob("*.json")).read_text("utf-8"))
+    inspection |= {"author": "Adalind Person", "note": f"asked {mail}", "submitter_email": mail}
+    release = release_document(
+        "flask", license=f"MIT, {mail}", yanked=True, yanked_reason=f"asked {mail}"
+    )
+    advisory = osv(
+        "GHSA-9",
+        affected("flask", ("introduced", "0")),
+        details=f"Found by {mail}",
+        credits=[{"name": "Adalind Person", "contact": [f"mailto:{mail}"], "type": "FINDER"}],
+    )
+    entry = DAWNBENCH_ENTRY.replace("Jo Doe", "Adalind Person").replace("jo@mail.example", mail)
+    write_files(
+        tmp_path,
+        {
+            "inspection.json": json.dumps(inspection),
+            "releases.jsonl": json.dumps(release),
+            "results/CIFAR10/train/a.json": entry,
+            "results/CIFAR10/train/a.tsv": DAWNBENCH_TABLE,
+            "results/a.log": f'/home/adalind/run.sh\n__exp.node_id__="adalind-laptop"\n{DLBS_LOG}',
+        },
+    )
+    archive = write_archive(tmp_path / "all.zip", [advisory])
+    run(settings, "ingest", "inspections", tmp_path / "inspection.json")
+    run(settings, "packages", "import", tmp_path / "releases.jsonl")
+    run(settings, "advisories", "sync", archive)
+    run(settings, "ingest", "benchmarks", tmp_path / "results")
+    texts = list(stored_texts(stores))
+    for kind in ("body of inspection", "body of release", "body of advisory", "graph: "):
+        assert any(it.startswith(kind) for it in texts), kind
+    assert [it for it in texts if re.search("adalind|person@|mailto", it, re.IGNORECASE)] == []
+
+
+def test_the_samples_name_nobody(stores: Stores) -> None:
+    load(stores.settings, SAMPLES / "inspections.tar.gz", SAMPLES / "packages.jsonl.gz")
+    assert personal_texts(stores, set()) == []
+
+
+@pytest.mark.skipif(
+    not (DATA / "golden.csv").is_file(),
+    reason="no real documents here; THOTH_REAL_DATA names a folder that has them",
+)
+def test_real_documents_name_nobody(stores: Stores) -> None:
+    files = [it for it in DATA.rglob("*") if it.is_file() and it.stat().st_size < 2**20]
+    contents = [it.read_text(encoding="utf-8", errors="replace") for it in files]
+    names = {name for content in contents for name in _NAMED.findall(content)} - _PUBLIC
+    assert len(names) > 2
+    # A submission in another form is refused.
+    run(stores.settings, "ingest", "benchmarks", DATA, codes=(1,))
+    load(stores.settings, DATA, *DATA.rglob("*.jsonl.gz"))
+    found = personal_texts(
+        stores, {it.lower() for it in names} | {"authoremail", "poc_", "@cornell"}
+    )
+    assert found == []
+
+
+def load(settings: Settings, inspections: Path, *releases: Path) -> None:
+    run(settings, "ingest", "inspections", inspections, codes=(0, 1))
+    for path in releases:
+        run(settings, "packages", "import", path, codes=(0, 1))
+    run(settings, "graph", "sync")
+
+
+def personal_texts(stores: Stores, names: set[str]) -> list[str]:
+    """What names a person, with the text around it."""
+    found: list[str] = []
+    for text in stored_texts(stores):
+        given = text.replace(str(DATA), "").replace(str(ROOT), "")
+        lower = given.lower()
+        places: list[Any] = [it.start() for it in _MAIL.finditer(given) if "git@" not in it[0]]
+        places += [
+            it.start() for it in _FOLDER_OF_PERSON.finditer(given) if (it[1] or it[2]) not in _ROLES
+        ]
+        places += [lower.find(it) for it in names if it in lower]
+        found += [f"{text[:40]} … {given[max(0, it - 60) : it + 60]}" for it in places]
+    return found
