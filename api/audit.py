@@ -7,12 +7,11 @@ import logging
 from flask import Flask, Response, g, request
 
 from api.authentication import token
+from api.request_context import READS
 from api.service import service
 from common.errors import StoreUnavailable
 from graph.record.audit import AuditEntry, add_write
 
-#: Methods of requests that write nothing.
-READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOG = logging.getLogger(__name__)
 
 

@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 from flask import Flask, current_app, g, request
 
 from api.errors import ApiError, ProblemType
+from api.schema_state import refuse_writes
 from api.service import service
 from api.token_throttle import TokenThrottle
 from common.settings import OPENABLE_SCOPES
@@ -92,9 +93,17 @@ def security(*scopes: Scope, open_: bool = True) -> list[dict[str, list[str]]]:
 
 
 def require(scope: Scope, *, anonymous: bool = True) -> None:
-    """:raises ApiError: 401 if a token is needed and missing, 403 if it lacks the scope"""
-    if anonymous and scope.value in service().settings.anonymous_scopes:
-        return
+    """Let a request pass that has a scope.
+
+    :raises ApiError: 401 if a token is needed and missing, 403 if it lacks the scope, 503 if writes
+        wait for a migration
+    """
+    if not (anonymous and scope.value in service().settings.anonymous_scopes):
+        _require_token_with(scope)
+    refuse_writes()
+
+
+def _require_token_with(scope: Scope) -> None:
     client = token()
     if client is None:
         raise _unauthorized(

@@ -16,6 +16,8 @@ from api.service import service
 from common import __version__
 from graph.record.freshness import KnowledgeState, progress
 
+#: Methods of requests that write nothing.
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
 REQUEST_ID = "X-Request-Id"
 #: Header with the time of the newest data that a response may contain.
 AS_OF = "X-Thoth-As-Of"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from flask import Flask, current_app, request
 
-from api.audit import READS
 from api.errors import ApiError, ProblemType
+from api.request_context import READS
 from api.service import EXTENSION, ServiceStores
 from common.errors import SchemaMismatch
 from graph.migrate import relational_state
@@ -37,12 +37,12 @@ class SchemaCheck:
 
 
 def register(app: Flask) -> None:
-    """Refuse writes of ``app`` on the schema of an earlier release."""
+    """Let ``app`` refuse writes on the schema of an earlier release."""
     app.extensions[_STATE] = SchemaCheck(app.extensions[EXTENSION])
-    app.before_request(_refuse_writes)
 
 
-def _refuse_writes() -> None:
+def refuse_writes() -> None:
+    """:raises ApiError: 503 if this request may write, and the schema is older"""
     check: SchemaCheck = current_app.extensions[_STATE]
     if request.method not in READS and check.is_older():
         raise ApiError(
