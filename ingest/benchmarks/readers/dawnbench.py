@@ -78,6 +78,11 @@ def _inference(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
         key: value for key in _ACCURACIES if (value := finite_number(entry.get(key))) is not None
     }
     common["parameters"] = {**common["parameters"], **accuracies}
+    key, target = _TARGETS.get(str(common["parameters"].get("data_set")), ("", 0.0))
+    reached = finite_number(entry.get(key))
+    if reached is not None and reached < _in_unit_of(target, reached):
+        common["validity"] = Validity.INVALID
+        common["reason"] = f"{key} {reached:g} misses the target of {target:g}"
     yield BenchmarkResult(metric=_LATENCY, value=latency, **common)
     cost = finite_number(entry.get("cost"))
     if cost is not None:
@@ -127,14 +132,18 @@ def _hours_to_target(table: str, data_set: Parameter | None) -> tuple[float | No
     if any(later < earlier for earlier, later in pairwise(it for it in hours if it is not None)):
         hours = list(accumulate(it or 0.0 for it in hours))
         remark = "the hours of single epochs were summed"
-    # Accuracies are written as fractions or in per cent.
-    in_per_cent = max((it for it in accuracies if it is not None), default=0.0) > 1
-    wanted = target * 100 if in_per_cent and target < 1 else target
-    wanted = wanted / 100 if target > 1 and not in_per_cent else wanted
+    wanted = _in_unit_of(target, max((it for it in accuracies if it is not None), default=0.0))
     for passed, accuracy in zip(hours, accuracies, strict=False):
         if passed is not None and accuracy is not None and accuracy >= wanted:
             return passed, remark
     return None, f"no epoch reaches {column} {target:g}"
+
+
+def _in_unit_of(target: float, accuracy: float) -> float:
+    """``target`` as a fraction or in per cent, as ``accuracy`` is written."""
+    if accuracy > 1:
+        return target * 100 if target < 1 else target
+    return target / 100 if target > 1 else target
 
 
 def _cells(table: str) -> tuple[list[str], list[tuple[int, list[str]]]]:

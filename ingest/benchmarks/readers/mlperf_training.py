@@ -202,6 +202,7 @@ def _run_of(text: str) -> _Run | None:
     Processes repeat lines: the first start and the last stop count.
     """
     run: _Run | None = None
+    text = text.replace(":::MLL", "\n:::MLL")  # processes may write into one line
     for match in _LINE_V6.finditer(text):
         run = run or _Run("v0.6")
         _take_v6(run, finite_number(match[1]), match[2], _payload(match[3]))

@@ -8,7 +8,7 @@ import pytest
 
 from common.benchmark_results import Validity
 from ingest.sources.content_detection import system_of
-from tests.factories.benchmark_files import read_files, training_log
+from tests.factories.benchmark_files import DAWNBENCH_ENTRY, read_files, training_log
 
 
 @pytest.mark.parametrize(
@@ -119,3 +119,25 @@ def test_lines_of_a_run_may_begin_with_the_name_of_a_process() -> None:
     recognised = system_of("\n".join(f"worker-0: {it}" for it in lines).encode())
     assert recognised is not None
     assert recognised.key == "mlperf-training"
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "validity"),
+    [(93.1, Validity.VALID), (0.93, Validity.VALID), (90.2, Validity.INVALID)],
+)
+def test_a_latency_counts_at_the_target_accuracy_only(
+    accuracy: float, validity: Validity, tmp_path: Path
+) -> None:
+    entry = DAWNBENCH_ENTRY.replace("{", f'{{"latency": 9.5, "top5Accuracy": {accuracy},', 1)
+    (latency,), _ = read_files(tmp_path, "dawnbench", {"ImageNet/inference/a.json": entry})
+    assert (latency.value, latency.validity) == (9.5, validity)
+
+
+def test_processes_may_write_into_one_line(tmp_path: Path) -> None:
+    log = (
+        ':::MLL 0.0 submission_benchmark: {"value": "ssd"}\n'
+        ':::MLL 1558660000.0 run_start: {"value": null}:::MLL 1558660600.0 run_stop: '
+        '{"value": null, "metadata": {"status": "success"}}\n'
+    )
+    (result,), _ = read_files(tmp_path, "mlperf-training", {"s/ssd/result_0.txt": log})
+    assert (result.value, result.validity) == (10.0, Validity.VALID)
