@@ -9,6 +9,8 @@ import json
 import os
 import sys
 import textwrap
+import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -301,12 +303,22 @@ def _print_captured(text: str, out: Console) -> None:
     click.echo(text, file=out.file, nl=False, color=out.is_terminal)
 
 
-class ProgressBars:
-    """Progress bars of named tasks; nothing is shown without a terminal."""
+#: Seconds between two lines of progress, where no terminal shows bars.
+_LINE_EVERY_S = 30.0
 
-    def __init__(self, bars: Progress | None) -> None:
+
+class ProgressBars:
+    """Progress of named tasks: bars on a terminal, and a line now and then elsewhere.
+
+    :param hidden: nothing is shown
+    """
+
+    def __init__(self, bars: Progress | None, *, hidden: bool = False) -> None:
         self._bars = bars
+        self._hidden = hidden
         self._tasks: dict[str, TaskID] = {}
+        self._completed: Counter[str] = Counter()
+        self._next_line = time.monotonic() + _LINE_EVERY_S
 
     @property
     def visible(self) -> bool:
@@ -317,22 +329,26 @@ class ProgressBars:
         self, name: str, completed: int, total: int | None = None, *, description: str | None = None
     ) -> None:
         """Set the progress of a task; ``None`` means an unknown total."""
-        if self._bars is not None:
-            self._bars.update(
-                self._task(name),
-                completed=completed,
-                total=total,
-                description=description or name,
-            )
+        self._completed[name] = completed
+        self._show(name, total, description or name)
 
     def advance(
         self, name: str, total: int | None = None, *, description: str | None = None
     ) -> None:
         """Advance a task by one step."""
+        self._completed[name] += 1
+        self._show(name, total, description or name)
+
+    def _show(self, name: str, total: int | None, description: str) -> None:
+        completed = self._completed[name]
         if self._bars is not None:
             self._bars.update(
-                self._task(name), advance=1, total=total, description=description or name
+                self._task(name), completed=completed, total=total, description=description
             )
+        elif not self._hidden and time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + _LINE_EVERY_S
+            of_all = "" if total is None else f" of {total:,}"
+            click.echo(f"{description}: {completed:,}{of_all}", err=True)
 
     def _task(self, name: str) -> TaskID:
         assert self._bars is not None  # noqa: S101 - callers checked
@@ -343,12 +359,12 @@ class ProgressBars:
 
 @contextmanager
 def progress_bars(*names: str, hidden: bool = False) -> Iterator[ProgressBars]:
-    """Show bars until the block ends, if standard error is a terminal.
+    """Show progress on standard error until the block ends.
 
     :param names: tasks whose bars are shown from the start
     """
     if hidden or not sys.stderr.isatty():
-        yield ProgressBars(None)
+        yield ProgressBars(None, hidden=hidden)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -37,7 +37,7 @@ def run_(context: click.Context, until_idle: bool, as_json: bool) -> None:
 
     settings: Settings = context.obj
     reports, before = [], None
-    with interrupted_by_signals(), ResolverWorker() as worker, progress_bars("jobs") as bars:
+    with interrupted_by_signals(), ResolverWorker() as worker, progress_bars("Jobs") as bars:
 
         def on_step(step: str, counts: Mapping[str, Any] | None) -> None:
             if counts is not None:
@@ -47,7 +47,7 @@ def run_(context: click.Context, until_idle: bool, as_json: bool) -> None:
                 click.echo(f"{step:<9} {counts_text(numbers) or 'nothing to do'}", err=True)
 
         def on_job(done: int, jobs: int) -> None:
-            bars.update("jobs", done, jobs)
+            bars.update("Jobs", done, jobs)
 
         while True:
             reports.append(run_night(settings, worker.resolve, on_step=on_step, on_job=on_job))

@@ -395,8 +395,12 @@ def read_over_indexes(
     with progress_bars("packages", "releases") as bars:
 
         def show(progress: ResolutionProgress) -> None:
-            bars.update("packages", progress.packages, progress.packages)
-            bars.update("releases", progress.read, progress.read)
+            if bars.visible:
+                bars.update("packages", progress.packages, progress.packages)
+                bars.update("releases", progress.read, progress.read)
+                return
+            reached = counted(progress.packages, "package"), counted(progress.rounds, "round")
+            bars.update("releases", progress.read, description=f"{', '.join(reached)}; releases")
 
         def show_build(name: str, version: str) -> None:
             line = printable(f"building the metadata of {name} {version}")
