@@ -137,6 +137,9 @@ class _Pass:
     A pass may miss entries of transactions that commit late, because such entries have lower
     numbers than entries that were already read.
 
+    Each batch reads one state of the record. Otherwise, an update between two queries could give a
+    version new requirements beside old properties, and readers would see both until the next batch.
+
     :param refused: entries that the graph refuses, with the error; they stay in the outbox
     """
 
@@ -155,10 +158,10 @@ class _Pass:
         """
         last, end = 0, self._newest()
         worked = False
-        while entries := self._next(last, end):
-            self._project(entries)
-            last, worked = entries[-1].entry_id, True
         try:
+            while entries := self._next(last, end):
+                self._project(entries)
+                last, worked = entries[-1].entry_id, True
             while entries := self._complete_packages():
                 self._project(entries)
                 worked = True
@@ -175,6 +178,7 @@ class _Pass:
 
     def _next(self, last: int, end: int) -> list[_Entry]:
         """The next batch of entries in order, without packages; a rebuild is a separate batch."""
+        self._begin()
         query = (
             select(OutboxEntry.entry_id, OutboxEntry.kind, OutboxEntry.key)
             .where(
@@ -197,10 +201,14 @@ class _Pass:
         of the record. So either a version is still pending, or the revision covers exactly the
         projected versions. If the graph refuses a version, its package stays pending too.
         """
-        self.connection.rollback()
-        self.connection.execute(_REPEATABLE_READ)
+        self._begin()
         parameters = {"refused": self._refused_ids(), "batch": self.batch}
         return [_Entry(*row) for row in self.connection.execute(_COMPLETE_PACKAGES, parameters)]
+
+    def _begin(self) -> None:
+        """Begin a transaction that sees one state of the record."""
+        self.connection.rollback()
+        self.connection.execute(_REPEATABLE_READ)
 
     def _refused_ids(self) -> list[int]:
         return [entry.entry_id for entry in self.refused]

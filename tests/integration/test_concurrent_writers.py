@@ -21,13 +21,14 @@ from cli.ingest import ingest
 from common.environments import environment
 from common.errors import DocumentStoreMismatch, StoreUnavailable
 from graph.engine import Stores
+from graph.projection import sync_few
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.verification.run import verify_record
 from tests.effort import examples
 from tests.factories.inspections import inspection_files, specification_document, stack_jobs, write
 from tests.factories.releases import release
 from tests.services.commands import row_counts
-from tests.services.projection import project, verified
+from tests.services.projection import answer, project, verified
 
 #: With ``--thorough``, 10,000 operations; an eighth of that otherwise.
 OPERATIONS = examples(10_000)
@@ -132,6 +133,42 @@ def known_numbers(stores: Stores) -> dict[str, int]:
         name: int((snapshot.packages[name][0].yanked_reason or "").removeprefix("operation "))
         for name in PACKAGES
     }
+
+
+def test_an_update_between_two_queries_of_the_projection_is_projected_as_a_whole(
+    stores: Stores,
+) -> None:
+    """The version and its requirements are read by separate queries."""
+    before, after = 0, len(PACKAGES)  # of the same package
+    pending = [delivery(before), delivery(after)]
+
+    def deliver() -> None:
+        with stores.engine.begin() as connection:
+            add_releases(connection, stores.settings, [pending.pop(0)])
+
+    def update(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if pending and statement.startswith("SELECT package_versions.purl, package_versions.name"):
+            deliver()
+
+    deliver()
+    event.listen(stores.engine, "after_cursor_execute", update)
+    try:
+        # The update remains in the outbox.
+        assert sync_few(stores.engine, stores.driver, database=stores.database)
+    finally:
+        event.remove(stores.engine, "after_cursor_execute", update)
+    assert not pending
+    assert projected_numbers(stores) == [[f"operation {before}", f">={before}"]]
+    project(stores)
+    assert projected_numbers(stores) == [[f"operation {after}", f">={after}"]]
+
+
+def projected_numbers(stores: Stores) -> list[list[str]]:
+    return answer(
+        stores,
+        "MATCH (version:PackageVersion)-[edge:REQUIRES]->(:Package)"
+        " RETURN version.yanked_reason, edge.specifier",
+    )
 
 
 #: What PostgreSQL is made to do instead of a statement: a serialization failure, a deadlock, and
