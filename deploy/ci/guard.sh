@@ -40,34 +40,42 @@ status=0
 number=0
 for lock in "$@"; do
     number=$((number + 1))
-    if ! git cat-file -e "$base:$lock" 2>/dev/null; then
-        echo "$lock: the base revision does not have it" >&2
-        continue
-    fi
     # The name says which format it is.
     old=$work/$number/$(basename -- "$lock")
     comment=$work/$number/comment.md
     mkdir -- "$work/$number"
-    git show "$base:$lock" >"$old"
-    set -- --comment "$comment"
-    [ -z "${GUARD_HARDWARE:-}" ] || set -- "$@" --hardware "$GUARD_HARDWARE"
-    [ -z "${GUARD_PYTHON:-}" ] || set -- "$@" --python "$GUARD_PYTHON"
-    [ -z "${GUARD_PLATFORM:-}" ] || set -- "$@" --platform "$GUARD_PLATFORM"
-    [ -z "${GUARD_SERVICE:-}" ] || set -- "$@" --service "$GUARD_SERVICE"
-    [ -z "${GUARD_EXPORT:-}" ] || set -- "$@" --from-export "$GUARD_EXPORT"
-    [ "$GUARD_OFFLINE" = false ] || set -- "$@" --offline
-    if [ -n "${GUARD_SARIF:-}" ]; then
-        mkdir -p -- "$GUARD_SARIF"
-        set -- "$@" --sarif "$GUARD_SARIF/guard-$number.sarif"
+    missing=
+    [ -e "$lock" ] || missing="the request deletes it"
+    if ! git cat-file -e "$base:$lock" 2>/dev/null; then
+        [ -z "$missing" ] || { echo "$lock: no such file, also in the base revision" >&2; exit 2; }
+        missing="the base revision does not have it"
     fi
-    code=0
-    thoth guard "$@" -- "$old" "$lock" || code=$?
-    case $code in
-        0) ;;
-        1) [ "$GUARD_FAIL_ON" = never ] || status=1 ;;
-        4) [ "$GUARD_FAIL_ON" != unknown ] || [ "$status" = 1 ] || status=4 ;;
-        *) exit "$code" ;;
-    esac
+    if [ -n "$missing" ]; then
+        echo "$lock: $missing" >&2
+        # An earlier comment is deleted.
+        : >"$comment"
+    else
+        git show "$base:$lock" >"$old"
+        set -- --comment "$comment"
+        [ -z "${GUARD_HARDWARE:-}" ] || set -- "$@" --hardware "$GUARD_HARDWARE"
+        [ -z "${GUARD_PYTHON:-}" ] || set -- "$@" --python "$GUARD_PYTHON"
+        [ -z "${GUARD_PLATFORM:-}" ] || set -- "$@" --platform "$GUARD_PLATFORM"
+        [ -z "${GUARD_SERVICE:-}" ] || set -- "$@" --service "$GUARD_SERVICE"
+        [ -z "${GUARD_EXPORT:-}" ] || set -- "$@" --from-export "$GUARD_EXPORT"
+        [ "$GUARD_OFFLINE" = false ] || set -- "$@" --offline
+        if [ -n "${GUARD_SARIF:-}" ]; then
+            mkdir -p -- "$GUARD_SARIF"
+            set -- "$@" --sarif "$GUARD_SARIF/guard-$number.sarif"
+        fi
+        code=0
+        thoth guard "$@" -- "$old" "$lock" || code=$?
+        case $code in
+            0) ;;
+            1) [ "$GUARD_FAIL_ON" = never ] || status=1 ;;
+            4) [ "$GUARD_FAIL_ON" != unknown ] || [ "$status" = 1 ] || status=4 ;;
+            *) exit "$code" ;;
+        esac
+    fi
     if [ -n "${GUARD_HOST:-}" ] && [ -e "$comment" ]; then
         # A comment that cannot be written, as in a pull request of a fork, is no harm.
         python3 "$here/comment.py" "$lock" "$comment" ||

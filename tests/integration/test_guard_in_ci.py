@@ -175,6 +175,23 @@ def test_a_lock_that_is_new_is_not_compared(stores: Stores, repository: Path) ->
     done = pipeline(stores, repository, "none")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "app.lock.txt: the base revision does not have it\n"
+    (repository / "app.lock.txt").unlink()
+    nowhere = pipeline(stores, repository, "none")
+    assert nowhere.returncode == 2
+    assert nowhere.stderr == "app.lock.txt: no such file, also in the base revision\n"
+
+
+@needs("git")
+def test_a_lock_that_the_request_deletes_loses_its_comment(
+    stores: Stores, hardware: str, repository: Path, host: CodeHost
+) -> None:
+    lock(repository, "2.0.0", "1")
+    assert pipeline(stores, repository, hardware, **of_github(host)).returncode == 1
+    (repository / "app.lock.txt").unlink()
+    done = pipeline(stores, repository, hardware, **of_github(host))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "app.lock.txt: the request deletes it\n"
+    assert host.writes == ["POST", "DELETE"]
 
 
 @needs("git")
