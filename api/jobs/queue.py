@@ -77,11 +77,12 @@ _OF_CLIENT = text(
 _FINISHED = text(
     """
     SELECT count(*) FROM analyses
-    WHERE finished_at > now() - interval '10 minutes' AND started_at IS NOT NULL
+    WHERE finished_at > now() - make_interval(secs => :seconds) AND started_at IS NOT NULL
         AND kind = ANY(:kinds)
     """
 )
-_FINISHED_S = 600
+#: Shortest and longest time over which the rate of a queue is measured.
+_SHORTEST_RATE_S, _LONGEST_RATE_S = 10.0, 600.0
 _DUE = text("SELECT now() + make_interval(secs => :delay_s)")
 _KEY_WAITS = text(
     "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE queueing_lock = :key AND status = 'todo')"
@@ -265,10 +266,14 @@ class Queue:
     @staticmethod
     def _retry_after_s(connection: Connection, queue: QueueName, jobs: int) -> int:
         kinds = [kind.value for kind, name in QUEUE_OF.items() if name is queue]
-        finished = connection.scalar(_FINISHED, {"kinds": kinds}) or 0
-        if not finished:
-            return _LONGEST_RETRY_S
-        return max(1, min(_LONGEST_RETRY_S, jobs * _FINISHED_S // finished))
+        # Workers may have been idle until the oldest job came, which says nothing of their speed.
+        oldest_s = connection.scalar(_OLDEST, {"queue": queue.value}) or 0.0
+        busy_s = min(_LONGEST_RATE_S, max(_SHORTEST_RATE_S, oldest_s))
+        for seconds in (busy_s, _LONGEST_RATE_S):
+            finished = connection.scalar(_FINISHED, {"kinds": kinds, "seconds": seconds})
+            if finished:
+                return max(1, min(_LONGEST_RETRY_S, int(jobs * seconds / finished)))
+        return _LONGEST_RETRY_S
 
     def waiting(self, connection: Connection, queue: QueueName) -> int:
         """Number of jobs of a queue that are due now or within a minute."""

@@ -80,7 +80,24 @@ def test_the_time_to_try_again_is_measured(
     run_jobs(small)
     for _ in range(2):
         ask(client, "192.0.2.1")
-    # One request of this queue was finished in the last ten minutes.
+    with stores.engine.begin() as connection:
+        connection.execute(text("UPDATE procrastinate_events SET at = now() - interval '100 s'"))
+        connection.execute(
+            text(
+                "UPDATE analyses SET finished_at = now() - interval '50 s' WHERE analysis_id = :it"
+            ),
+            {"it": done},
+        )
+    # One request was finished within the 100 s that the oldest of two has waited.
+    assert 200 <= int(ask(client, "192.0.2.1").headers["Retry-After"]) < 400
+    with stores.engine.begin() as connection:
+        connection.execute(
+            text(
+                "UPDATE analyses SET finished_at = now() - interval '5 min' WHERE analysis_id = :it"
+            ),
+            {"it": done},
+        )
+    # None since then, but one in the last ten minutes.
     assert ask(client, "192.0.2.1").headers["Retry-After"] == "1200"
     with stores.engine.begin() as connection:
         connection.execute(
