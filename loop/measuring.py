@@ -14,7 +14,7 @@ from adviser.scoring.samples import JobPlace, Sample, job_log_rate
 from common.errors import AlreadyRunning
 from common.settings import Settings
 from graph.engine import Stores
-from graph.record.loop import BatchState, LoopBatch, batches_in, set_batch_state
+from graph.record.loop import BatchState, LoopBatch, batches_in, count_jobs, set_batch_state
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
 from pis.amun.free_machine import MachineBusy, free_machine
@@ -62,7 +62,7 @@ def measure_batches(stores: Stores, on_job: OnJob, until: float | None = None) -
                 set_batch_state(connection, batch.batch_id, BatchState.PLANNED, _TIME_IS_OVER)
             continue
         try:
-            outcomes = _measured(settings, batch, on_job, deadline)
+            outcomes = _measured(stores, batch, on_job, deadline)
         except (MachineBusy, AlreadyRunning) as error:
             problem = str(error)
         except _BudgetSpent:
@@ -100,8 +100,9 @@ def _folder(settings: Settings, batch: LoopBatch) -> Path:
 
 
 def _measured(
-    settings: Settings, batch: LoopBatch, on_job: OnJob, deadline: float
+    stores: Stores, batch: LoopBatch, on_job: OnJob, deadline: float
 ) -> list[InspectionOutcome]:
+    settings = stores.settings
     indexes = dict(settings.package_indexes)
     specifications = [load_specification(it["specification"], indexes) for it in batch.stacks]
     options = InspectOptions(
@@ -109,7 +110,7 @@ def _measured(
         reference_jobs=1,
     )  # fmt: skip
     launcher = loop_launcher(settings)
-    progress = _BatchProgress(settings, batch, on_job, deadline)
+    progress = _BatchProgress(stores, batch, on_job, deadline)
     try:
         if settings.loop_runner != "local":
             return inspect(specifications, launcher, options, progress)
@@ -141,10 +142,9 @@ def loop_launcher(settings: Settings) -> Launcher:
 class _BatchProgress:
     """Counts the jobs of a batch, and stops it when the minutes of the night are over."""
 
-    def __init__(
-        self, settings: Settings, batch: LoopBatch, on_job: OnJob, deadline: float
-    ) -> None:
-        self._done, self._jobs = jobs_done(settings, batch), batch.jobs
+    def __init__(self, stores: Stores, batch: LoopBatch, on_job: OnJob, deadline: float) -> None:
+        self._engine, self._batch = stores.engine, batch
+        self._done = jobs_done(stores.settings, batch)
         self._on_job, self._deadline = on_job, deadline
 
     def build_started(self, inspection: Inspection) -> None:
@@ -156,11 +156,13 @@ class _BatchProgress:
             _LOG.warning("loop_build_failed", extra=extra)
 
     def jobs_started(self, jobs: int) -> None:
-        self._on_job(self._done, self._jobs)
+        self._on_job(self._done, self._batch.jobs)
 
     def job_finished(self, job: Job, result: Mapping[str, Any]) -> None:
         self._done += 1
-        self._on_job(self._done, self._jobs)
+        with self._engine.begin() as connection:
+            count_jobs(connection, self._batch.batch_id, self._done)
+        self._on_job(self._done, self._batch.jobs)
         if time.monotonic() > self._deadline:
             raise _BudgetSpent
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -11,6 +12,7 @@ from common.settings import Settings
 from graph.migrate import migrated_stores
 from graph.record.loop import (
     BatchState,
+    LoopBatch,
     LoopRelease,
     LoopState,
     Night,
@@ -30,14 +32,21 @@ def status_document(connection: Connection, limit: int = 1000) -> dict[str, Any]
 
     :param limit: largest number of releases
     """
+    running = batches_in(connection, [BatchState.PLANNED])
     return {
-        "releases": [_release_values(it) for it in releases_in(connection, limit=limit)],
-        "watches": [_watch_values(it) for it in watches(connection)],
+        "releases": [_release_values(it, running) for it in releases_in(connection, limit=limit)],
+        "watches": [_watch_values(it, running) for it in watches(connection)],
         "nights": [_night_values(connection, it) for it in latest_nights(connection, _NIGHTS)],
     }
 
 
-def _release_values(release: LoopRelease) -> dict[str, Any]:
+def _release_values(release: LoopRelease, running: Sequence[LoopBatch]) -> dict[str, Any]:
+    """:param running: batches that have not ended; their stacks run in turns"""
+    now = sum(
+        batch.measured_jobs // len(batch.stacks)
+        for batch in running
+        if any(release.key.subject in stack["releases"] for stack in batch.stacks)
+    )
     return {
         "subject": release.key.subject,
         "index": release.key.index,
@@ -46,7 +55,7 @@ def _release_values(release: LoopRelease) -> dict[str, Any]:
         "source": release.source.value,
         "state": release.state.value,
         "reason": release.reason,
-        "measured_jobs": release.measured_jobs,
+        "measured_jobs": release.measured_jobs + now,
         "planned_jobs": release.planned_jobs,
         "nights": release.nights,
         "seen_at": as_json_time(release.seen_at),
@@ -54,14 +63,15 @@ def _release_values(release: LoopRelease) -> dict[str, Any]:
     }
 
 
-def _watch_values(watch: AdviceWatch) -> dict[str, Any]:
+def _watch_values(watch: AdviceWatch, running: Sequence[LoopBatch]) -> dict[str, Any]:
+    now = sum(it.measured_jobs for it in running if it.watch_id == watch.watch_id)
     return {
         "subject": watch.name,
         "watch_id": watch.watch_id,
         "kind": watch.kind.value,
         "state": watch.state.value,
         "reason": watch.reason,
-        "measured_jobs": watch.measured_jobs,
+        "measured_jobs": watch.measured_jobs + now,
         "planned_jobs": watch.planned_jobs,
         "advice_id": watch.advice_id,
         "state_at": as_json_time(watch.state_at),

@@ -382,6 +382,12 @@ def set_batch_state(
     )
 
 
+def count_jobs(connection: Connection, batch_id: str, measured: int) -> None:
+    """Store how many jobs of a batch are measured so far."""
+    row = LoopBatchRow
+    connection.execute(update(row).where(row.batch_id == batch_id).values(measured_jobs=measured))
+
+
 _NIGHT = tuple(getattr(LoopNightRow, it.name) for it in fields(Night))
 _STEP = tuple(getattr(LoopStepRow, it.name) for it in fields(NightStep))
 _BATCH = tuple(getattr(LoopBatchRow, it.name) for it in fields(LoopBatch))

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,6 +39,7 @@ from graph.record.loop import (
     add_releases_seen,
     batches_in,
     batches_of_night,
+    count_jobs,
     latest_nights,
     open_night,
     reference_stacks,
@@ -51,6 +53,7 @@ from graph.tables import EventRow, HardwareRow, WatchRow
 from loop.measuring import measure_batches
 from loop.night import MOST_ATTEMPTS, STEPS, NightReport, run_night
 from loop.stacks import WatchKnowledge, current_knowledge
+from loop.status import status_document
 from loop.verdicts import announce_releases, changes_behind, settle_releases
 from loop.watching import adopt_requests, project_watch
 from pis.amun.free_machine import MachineBusy, free_machine
@@ -438,6 +441,22 @@ def test_batches_wait_for_the_next_night_when_the_minutes_are_over(stores: Store
     with stores.engine.connect() as connection:
         (batch,) = batches_in(connection, [BatchState.PLANNED])
     assert (batch.attempts, batch.reason) == (0, "the minutes of the night are over")
+
+
+def test_the_state_counts_the_jobs_of_a_batch_while_it_runs(stores: Stores) -> None:
+    watch_app(stores)
+    (stored,) = watched(stores)
+    others: list[dict[str, Any]] = [{"releases": []}, {"releases": []}]
+    with stores.engine.begin() as connection:
+        add_releases_seen(connection, [KEY], ReleaseSource.REFRESH, backlog=9)
+        set_release_state(connection, KEY, LoopState.PLANNED, planned_jobs=5)
+        stacks = [*others, {"releases": [KEY.subject]}]
+        number = open_night(connection).night
+        batch = add_batch(connection, number, stored.watch_id, "matmul", stacks, 5)
+        count_jobs(connection, batch, 9)
+        status = status_document(connection)
+    assert [(it["measured_jobs"], it["planned_jobs"]) for it in status["releases"]] == [(3, 5)]
+    assert [it["measured_jobs"] for it in status["watches"]] == [9]
 
 
 def test_a_worker_runs_a_night_when_it_is_due(
