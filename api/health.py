@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillWaiting
 from functools import partial
 from threading import Lock
 from typing import Any
 
-from flask import Flask, Response, current_app, jsonify
+from flask import Flask, Response, current_app, jsonify, request
 from sqlalchemy import Connection
 
 from api.schema_state import READ_ONLY
@@ -155,8 +155,13 @@ def register(app: Flask) -> None:
     }
 
     def readyz() -> Response:
-        """Whether requests can be answered, and what is missing."""
+        """Whether requests can be answered, and what is missing.
+
+        With the parameter ``writes``, a server that only reads is unavailable.
+        """
         status, document = readiness()
+        if "writes" in request.args and _is_read_only(document):
+            status, document = 503, document | {"status": "unavailable"}
         response = jsonify(document)
         response.status_code = status
         return response
@@ -200,6 +205,10 @@ def readiness() -> tuple[int, dict[str, Any]]:
     degraded = any("problem" in check for check in checks.values())
     word = "unavailable" if not ready else "degraded" if degraded else "ready"
     return 200 if ready else 503, {"status": word, "version": __version__, "checks": checks}
+
+
+def _is_read_only(document: Mapping[str, Any]) -> bool:
+    return bool(document["checks"]["postgresql"].get("problem") == READ_ONLY)
 
 
 def _store_check(problem: str | None) -> dict[str, Any]:

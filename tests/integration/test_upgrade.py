@@ -77,6 +77,7 @@ def test_a_server_reads_the_schema_of_the_previous_release_until_it_is_migrated(
         ready = client.get("/readyz")
         assert (ready.status_code, ready.json["status"]) == (200, "degraded")
         assert ready.json["checks"]["postgresql"]["problem"] == "read-only until `thoth migrate`"
+        assert client.get("/readyz?writes").status_code == 503
         assert {client.get(path).status_code for path in _READABLE} == {200}
         assert {client.get(path).status_code for path in _UNREADABLE} == {503}
         secret = {"Authorization": "Bearer thoth_unknown"}
@@ -87,6 +88,7 @@ def test_a_server_reads_the_schema_of_the_previous_release_until_it_is_migrated(
         migrate.migrate(empty)
         assert client.post("/api/v2/advice", json={}).status_code == 400
         assert "problem" not in client.get("/readyz").json["checks"]["postgresql"]
+        assert client.get("/readyz?writes").status_code == 200
         assert {client.get(it).status_code for it in (*_READABLE, *_UNREADABLE)} == {200}
         assert client.get("/api/v2/packages", headers=secret).status_code == 401
     finally:
