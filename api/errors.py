@@ -18,6 +18,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from api.jobs.queue import Overloaded
 from common.errors import (
+    AccessDenied,
     AlreadyRunning,
     DamagedDocument,
     IncomparableSamples,
@@ -134,6 +135,7 @@ _TRANSLATIONS: tuple[tuple[type[ProjectError], _Translation], ...] = (
     (DamagedDocument, _Translation(500, ProblemType.INTERNAL)),
     (StoreUnavailable, _Translation(503, ProblemType.UNAVAILABLE)),
     (SchemaMismatch, _Translation(503, ProblemType.UNAVAILABLE)),
+    (AccessDenied, _Translation(503, ProblemType.UNAVAILABLE)),
 )
 
 
@@ -241,7 +243,7 @@ def _of_project(error: ProjectError) -> Response:
     more: dict[str, Any] = {} if error.hint is None else {"hint": error.hint}
     if isinstance(error, InvalidDocument):
         more |= {"reason": str(error.reason), "field": error.field}
-    if isinstance(error, (StoreUnavailable, SchemaMismatch)):
+    if isinstance(error, (StoreUnavailable, SchemaMismatch, AccessDenied)):
         _LOG.warning("request_failed", extra={**_of_request(), "error": str(error)})
         detail = f"{public_message(error)}: try again later"
         return problem_response(
@@ -258,6 +260,8 @@ def public_message(error: ProjectError) -> str:
         return f"{error.store} is unavailable"
     if isinstance(error, SchemaMismatch):
         return "the schema of a store is unavailable"
+    if isinstance(error, AccessDenied):
+        return "a store refuses the service"
     return str(error)
 
 
