@@ -41,7 +41,7 @@ _PRECISION = re.compile(r"\b(INT8|FLOAT16|FP16|FLOAT32|FP32)\b", re.IGNORECASE)
 _LINE = re.compile(r"^[#\s]*(?P<key>[A-Za-z][\w ]{0,30}?)\s*[:\uff1a][ \t\u3000]*(?P<value>.*)$")
 #: Microseconds have the Greek letter or the micro sign.
 _UNIT = re.compile(r"\s*[\d.eE+-]+\s*([a-z\u00b5\u03bc]*)")
-_MILLISECONDS = {"s": 1000.0, "us": 0.001, "\u00b5s": 0.001, "\u03bcs": 0.001}
+_MILLISECONDS = {"s": 1000.0, "sec": 1000.0, "us": 0.001, "\u00b5s": 0.001, "\u03bcs": 0.001}
 _NOT_TESTED = "not tested"
 _LEADING_NUMBER = re.compile(r"(?P<number>[\d.eE+-]{1,40})\s*(?P<percent>%?)")
 
@@ -74,8 +74,8 @@ def _measured(text: str, unit: str) -> tuple[float | None, str]:
 def _milliseconds_each(text: str) -> float:
     """Milliseconds in the unit behind a number; a latency without a unit is in milliseconds.
 
-    >>> _milliseconds_each("0.0125 s/batch"), _milliseconds_each("12.5")
-    (1000.0, 1.0)
+    >>> [_milliseconds_each(it) for it in ("0.0125 s/batch", "0.0125 sec", "12.5")]
+    [1000.0, 1000.0, 1.0]
     """
     unit = _UNIT.match(text)
     return _MILLISECONDS.get(unit[1], 1.0) if unit else 1.0

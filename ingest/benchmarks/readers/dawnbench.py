@@ -80,9 +80,9 @@ def _inference(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     common["parameters"] = {**common["parameters"], **accuracies}
     key, target = _TARGETS.get(str(common["parameters"].get("data_set")), ("", 0.0))
     reached = finite_number(entry.get(key))
-    if reached is not None and reached < _in_unit_of(target, reached):
+    if reached is not None and reached < (wanted := _in_unit_of(target, reached)):
         common["validity"] = Validity.INVALID
-        common["reason"] = f"{key} {reached:g} misses the target of {target:g}"
+        common["reason"] = f"{key} {reached:g} misses the target of {wanted:g}"
     yield BenchmarkResult(metric=_LATENCY, value=latency, **common)
     cost = finite_number(entry.get("cost"))
     if cost is not None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from posixpath import basename, dirname
+from posixpath import basename, dirname, splitext
 from statistics import fmean
 from typing import Any
 
@@ -65,9 +65,7 @@ _LOGGED_PARAMETERS = {
 }
 _DEVICE = re.compile(r"\] Selected Device: (\S.*)")
 _OPTIONS = re.compile(r"&&&& (?:RUNNING|FAILED) TensorRT\.trtexec.*", re.MULTILINE)
-_MODEL_OPTION = re.compile(
-    r"--(?:onnx|deploy|uff|model|loadEngine)=\S*?([^/\\\s]+?)(?:\.\w+)?(?=\s|$)"
-)
+_MODEL_OPTION = re.compile(r"--(?:onnx|deploy|uff|model|loadEngine)=(\S+)")
 _BATCH_OPTION = re.compile(r"--(?:batch|maxBatch)=(\d{1,6})\b")
 _INPUT_COLUMNS = {
     "FrameWork": "model_format", "Devices": "devices", "BatchSizeGPU": "batch_size_gpu",
@@ -230,7 +228,10 @@ def _model(text: str) -> str:
     """
     options = _OPTIONS.search(text)
     model = _MODEL_OPTION.search(options[0]) if options else None
-    return model[1][:200] if model else "unknown"
+    if model is None:
+        return "unknown"
+    name = model[1].replace("\\", "/").rpartition("/")[2]
+    return splitext(name)[0][:200] or "unknown"
 
 
 def _trtexec(text: str, place: str, files: Sequence[MeasuredFile]) -> Iterator[BenchmarkResult]:

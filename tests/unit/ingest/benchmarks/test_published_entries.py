@@ -141,3 +141,16 @@ def test_processes_may_write_into_one_line(tmp_path: Path) -> None:
     )
     (result,), _ = read_files(tmp_path, "mlperf-training", {"s/ssd/result_0.txt": log})
     assert (result.value, result.validity) == (10.0, Validity.VALID)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "reason"),
+    [(90.2, "top5Accuracy 90.2 misses the target of 93"),
+     (0.902, "top5Accuracy 0.902 misses the target of 0.93")],
+)  # fmt: skip
+def test_a_missed_target_is_named_in_the_unit_of_the_accuracy(
+    accuracy: float, reason: str, tmp_path: Path
+) -> None:
+    entry = DAWNBENCH_ENTRY.replace("{", f'{{"latency": 9.5, "top5Accuracy": {accuracy},', 1)
+    (latency,), _ = read_files(tmp_path, "dawnbench", {"ImageNet/inference/a.json": entry})
+    assert latency.reason == reason
