@@ -92,6 +92,10 @@ def security(*scopes: Scope, open_: bool = True) -> list[dict[str, list[str]]]:
     return [*nobody, *({"token": [scope.value]} for scope in scopes)]
 
 
+#: Scopes whose requests write nothing, whatever their method.
+_READING = frozenset({Scope.READ, Scope.CYPHER})
+
+
 def require(scope: Scope, *, anonymous: bool = True) -> None:
     """Let a request pass that has a scope.
 
@@ -100,7 +104,8 @@ def require(scope: Scope, *, anonymous: bool = True) -> None:
     """
     if not (anonymous and scope.value in service().settings.anonymous_scopes):
         _require_token_with(scope)
-    refuse_writes()
+    if scope not in _READING:
+        refuse_writes()
 
 
 def _require_token_with(scope: Scope) -> None:
