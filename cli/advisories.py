@@ -26,7 +26,6 @@ _WIDTH = 17
 #: Maximum number of versions that are listed; more are only counted.
 _MOST_VERSIONS = 6
 _SEVERITIES = ("critical", "high", "medium", "low", "none", "unknown")
-#: Signs of a specifier for the events of a range.
 
 
 @click.group(cls=CommandGroup)
@@ -244,9 +243,9 @@ def _versions_text(versions: Sequence[str]) -> str:
 
 def ranges_text(packages: Iterable[AffectedPackage]) -> str:
     """Return affected ranges as specifiers, one per line; without ranges, the listed versions."""
-    packages = tuple(packages)
     from common.advisories import range_text
 
+    packages = tuple(packages)
     lines = {range_text(events): None for it in packages for events in it.ranges}
     if not lines:
         return _versions_text(

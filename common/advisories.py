@@ -42,6 +42,7 @@ class RangeEvent:
 Range = tuple[RangeEvent, ...]
 
 
+#: Signs of a specifier for the events of a range.
 _SIGNS = {
     RangeEventKind.INTRODUCED: ">=", RangeEventKind.FIXED: "<",
     RangeEventKind.LAST_AFFECTED: "<=", RangeEventKind.LIMIT: "<",

@@ -162,7 +162,7 @@ def run_benchmarks(
 
 
 def do_nothing(settings: Settings, engine: Engine) -> None:
-    """Do nothing."""
+    """The default of steps that a caller may add."""
 
 
 def run_nightly(

@@ -22,7 +22,7 @@ blueprint = Pages("lock-comparisons", __name__)
 
 @blueprint.get("/compare/locks")
 def form() -> BaseResponse:
-    """Lead to the form; locks are too long for an address."""
+    """Lead to the form, because locks are too long for an address."""
     return redirect(url_for("pages-stacks.compare"), 303)
 
 
@@ -64,10 +64,10 @@ def lock_name(text: str) -> str:
 
 
 def _text(side: str) -> str:
-    """What was chosen or pasted; a file counts more."""
+    """The chosen file, else the pasted text."""
     upload = request.files.get(f"{side}_file")
     if upload is not None and upload.filename:
-        return str(upload.read(), "utf-8", "replace")
+        return str(upload.read(), "utf-8-sig", "replace")
     return request.form.get(side, "").replace("\r\n", "\n")
 
 
@@ -85,7 +85,8 @@ def _sentence(compared: ApiDocument) -> str:
         if compared[name]
     ]
     if slower:
-        harms.insert(0, f"slower in {len(slower)} {'series' if len(slower) > 1 else 'comparison'}")
+        comparisons = "comparison" if len(slower) == 1 else "comparisons"
+        harms.insert(0, f"slower in {len(slower)} {comparisons}")
     if compared["outcome"] == "harm":
         return f"The new lock does harm: {', '.join(harms)}."
     if compared["outcome"] == "unknown":

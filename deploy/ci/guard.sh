@@ -47,12 +47,12 @@ for lock in "$@"; do
     missing=
     [ -e "$lock" ] || missing="the request deletes it"
     if ! git cat-file -e "$base:$lock" 2>/dev/null; then
-        [ -z "$missing" ] || { echo "$lock: no such file, also in the base revision" >&2; exit 2; }
+        [ -z "$missing" ] || { echo "$lock: neither revision has this file" >&2; exit 2; }
         missing="the base revision does not have it"
     fi
     if [ -n "$missing" ]; then
         echo "$lock: $missing" >&2
-        # An earlier comment is deleted.
+        # An empty file deletes an earlier comment.
         : >"$comment"
     else
         git show "$base:$lock" >"$old"

@@ -178,7 +178,7 @@ def test_a_lock_that_is_new_is_not_compared(stores: Stores, repository: Path) ->
     (repository / "app.lock.txt").unlink()
     nowhere = pipeline(stores, repository, "none")
     assert nowhere.returncode == 2
-    assert nowhere.stderr == "app.lock.txt: no such file, also in the base revision\n"
+    assert nowhere.stderr == "app.lock.txt: neither revision has this file\n"
 
 
 @needs("git")
