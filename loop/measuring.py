@@ -11,9 +11,9 @@ from typing import Any
 
 from adviser.scoring.comparisons import compare_candidates
 from adviser.scoring.samples import JobPlace, Sample, job_log_rate
-from common.errors import AlreadyRunning
+from common.errors import AlreadyRunning, StoreUnavailable
 from common.settings import Settings
-from graph.engine import Stores
+from graph.engine import Stores, relational_errors
 from graph.record.loop import BatchState, LoopBatch, batches_in, count_jobs, set_batch_state
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
@@ -143,7 +143,7 @@ class _BatchProgress:
     """Counts the jobs of a batch, and stops it when the minutes of the night are over."""
 
     def __init__(self, stores: Stores, batch: LoopBatch, on_job: OnJob, deadline: float) -> None:
-        self._engine, self._batch = stores.engine, batch
+        self._stores, self._batch = stores, batch
         self._done = jobs_done(stores.settings, batch)
         self._on_job, self._deadline = on_job, deadline
 
@@ -160,11 +160,19 @@ class _BatchProgress:
 
     def job_finished(self, job: Job, result: Mapping[str, Any]) -> None:
         self._done += 1
-        with self._engine.begin() as connection:
-            count_jobs(connection, self._batch.batch_id, self._done)
+        self._count()
         self._on_job(self._done, self._batch.jobs)
         if time.monotonic() > self._deadline:
             raise _BudgetSpent
+
+    def _count(self) -> None:
+        """Store the number of finished jobs. A batch goes on while PostgreSQL does not answer."""
+        try:
+            with relational_errors(), self._stores.engine.begin() as connection:
+                count_jobs(connection, self._batch.batch_id, self._done)
+        except StoreUnavailable as error:
+            extra = {"batch": self._batch.batch_id, "error": str(error)}
+            _LOG.warning("loop_jobs_not_counted", extra=extra)
 
 
 def ingest_batches(stores: Stores) -> dict[str, int]:

@@ -89,7 +89,9 @@ def test_locks_that_were_not_measured_say_so(client: FlaskClient) -> None:
 
 
 def test_a_file_counts_more_than_text_and_its_content_says_the_format(client: FlaskClient) -> None:
-    locked = "\ufeff" + json.dumps({"_meta": {"sources": []}, "default": {"numpy": {"version": "==2.4.6"}}})
+    locked = "\ufeff" + json.dumps(
+        {"_meta": {"sources": []}, "default": {"numpy": {"version": "==2.4.6"}}}
+    )
     file = (io.BytesIO(locked.encode()), "any.name")
     content = _page(client, old="numpy==2.0.2", new="numpy==1.0", new_file=file)
     assert "Both locks were measured as they are" in content
