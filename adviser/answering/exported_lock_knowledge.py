@@ -50,10 +50,8 @@ def knowledge_of_exported_locks(
     try:
         export = _Export(folder)
         snapshot = export.snapshot(sorted({*old, *new}), environment)
-        vulnerabilities = {
-            release: export.vulnerabilities_of(*release)
-            for release in versions_without_candidate(old, new, snapshot)
-        }
+        unlisted = versions_without_candidate(old, new, snapshot)
+        vulnerabilities = export.vulnerabilities_by_version(unlisted)
         evidence = export.evidence(snapshot)
         known = locked_versions(snapshot, old, new)
         return LockKnowledge(known, evidence, vulnerabilities, export.hardware), export.as_of
@@ -125,15 +123,22 @@ class _Export:
             for row in measured
         ]
 
-    def vulnerabilities_of(self, name: str, version: str) -> tuple[KnownVulnerability, ...]:
-        """Vulnerabilities of a version that need not be in the export."""
-        line = VersionLine([version])
-        affecting = {
-            self._advisories[row["advisory_id"]]
-            for row in self._rows("advisory_packages", _ADVISORY_PACKAGES, name=[name])
-            if row["advisory_id"] in self._advisories and line.affected(_affected(row))
-        }
-        return tuple(self._vulnerabilities[it] for it in sorted(affecting))
+    def vulnerabilities_by_version(
+        self, versions: Collection[tuple[str, str]]
+    ) -> dict[tuple[str, str], tuple[KnownVulnerability, ...]]:
+        """Vulnerabilities of versions that need not be in the export; its files are read once."""
+        claims: dict[str, list[tuple[str, AffectedPackage]]] = defaultdict(list)
+        names = {name for name, _ in versions}
+        rows = self._rows("advisory_packages", _ADVISORY_PACKAGES, name=names) if names else ()
+        for row in rows:
+            if row["advisory_id"] in self._advisories:
+                claims[row["name"]].append((self._advisories[row["advisory_id"]], _affected(row)))
+        known = {}
+        for name, version in versions:
+            line = VersionLine([version])
+            affecting = {it for it, package in claims[name] if line.affected(package)}
+            known[name, version] = tuple(self._vulnerabilities[it] for it in sorted(affecting))
+        return known
 
     @cached_property
     def hardware(self) -> tuple[RecordedHardware, ...]:
@@ -180,10 +185,11 @@ class _Export:
     def _rows(self, table: str, columns: Sequence[str], **wanted: Collection[str]) -> list[_Row]:
         """Some columns of the rows of a table.
 
-        :param wanted: column and its values; all rows without it
+        :param wanted: a column and its values; all rows without it
         """
         condition = None
-        for column, values in wanted.items():
+        if wanted:
+            ((column, values),) = wanted.items()
             condition = ds.field(column).isin(pa.array(sorted(values), pa.string()))
         files = ds.dataset(self._folder / table, format="parquet")
         rows: list[_Row] = files.to_table(list(columns), filter=condition).to_pylist()
