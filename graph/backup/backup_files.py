@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def new_file(name: str) -> Iterator[BinaryIO]:
     """A file that gets its name at the end of the block, or disappears.
 
-    A local file has the mode 0600; who may read an object depends on its bucket.
+    A local file has the mode 0600; who may read an object depends on its bucket. A local file that
+    appears within the block is not replaced; an object is.
 
     :raises InvalidArgument: if there is such a file already, or it cannot be written
     """
@@ -139,7 +140,8 @@ def _write_errors(name: str, *more: type[Exception]) -> Iterator[None]:
         raise InvalidArgument(f"{name}: exists", hint="name a new file") from None
     except client_errors(*more) as error:
         is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        place = "on a disk with free space" if is_full else "in a folder that you may write to"
+        folder = "a bucket" if "://" in name else "a folder"
+        place = "on a disk with free space" if is_full else f"in {folder} that you may write to"
         raise InvalidArgument(
             f"{name}: cannot be written: {_cause_of(error)}", hint=f"name a file {place}"
         ) from error

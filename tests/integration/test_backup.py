@@ -510,6 +510,7 @@ def test_an_interrupted_backup_leaves_no_object(
         for url in ("s3://no-such-bucket/x.tar", "s3://me:secret@host.example/x.tar"):
             refused = run_here(backup, stores.settings, url)
             assert (refused.exit_code, "secret" in refused.stderr) == (2, False), refused.stderr
+            assert "folder" not in refused.stderr
 
 
 def test_a_backup_of_many_rows_takes_little_memory(stores: Stores, tmp_path: Path) -> None:
