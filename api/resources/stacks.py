@@ -186,7 +186,9 @@ class GroupQuerySchema(PageQuerySchema):
         validate=validate.Range(1, 50),
         metadata={
             "description": "Compare only the series that were measured last, up to this number and"
-            " with at most 2,000 measurements together. Larger series are left out.",
+            " with at most 2,000 measurements together. Larger series are left out. These"
+            " comparisons share one error rate among themselves, so a verdict may differ from that"
+            " without this filter.",
             "example": 10,
         },
     )
