@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from flask import Blueprint, Response, make_response, render_template, request, url_for
 from flask.sansio.blueprints import BlueprintSetupState
@@ -21,6 +21,8 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
     " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
+#: Characters that need no escape in a query (RFC 3986).
+_PLAIN = "!$'()*,/:;?@"
 #: The menu: endpoint and label.
 _MENU = (
     ("pages-home.home", "What changed"),
@@ -89,7 +91,9 @@ def other_url(**changed: Any) -> str:
     """The address of this page with other values of some query parameters; ``None`` drops one."""
     query = {**request.args.to_dict(), **changed}
     filled = {name: value for name, value in query.items() if value not in (None, "")}
-    return url_for(request.endpoint or "", **(request.view_args or {}), **filled)
+    address = url_for(request.endpoint or "", **(request.view_args or {}))
+    # As arguments of `url_for`, parameters could replace its options, and those of the path.
+    return f"{address}?{urlencode(filled, safe=_PLAIN)}" if filled else address
 
 
 def next_page(document: ApiDocument) -> str | None:
