@@ -48,7 +48,7 @@ class ApiProblem(Exception):
         self.headers = headers
 
 
-def read(path: str, **query: object) -> ApiDocument:
+def read(path: str, /, **query: object) -> ApiDocument:
     """GET a document of the API; parameters that are ``None`` or empty are left out.
 
     :raises ApiProblem: for a status from 400 on
@@ -56,7 +56,7 @@ def read(path: str, **query: object) -> ApiDocument:
     return _answer("GET", path, query)
 
 
-def read_if_any(path: str, **query: object) -> ApiDocument | None:
+def read_if_any(path: str, /, **query: object) -> ApiDocument | None:
     """GET a document of the API; ``None`` if it does not exist or this client may not see it.
 
     :raises ApiProblem: for any other status from 400 on

@@ -61,6 +61,7 @@ def test_the_page_lists_the_chains_beside_a_drawing(client: FlaskClient) -> None
     assert "No advisory in the record" in client.get("/packages/a-web").get_data(as_text=True)
     assert client.get("/stacks/none/path").status_code == 404
     assert client.get(f"/stacks/{AFFECTED_STACK}/path?package=none").status_code == 404
+    assert client.get(f"/stacks/{AFFECTED_STACK}/path?path=x").status_code < 500
 
 
 def test_a_vulnerability_leads_to_the_stacks_that_contain_it(
