@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -137,7 +136,6 @@ def unavailable_store(error: Exception) -> StoreUnavailable:
     )
 
 
-@cache
 def client_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
     """Return ``OSError``, the exception types of the installed client libraries, and ``more``."""
     errors: list[type[Exception]] = [OSError, *more]
