@@ -194,7 +194,7 @@ _REQUEST = (
                  help="Read releases from the indexes, or use only what is stored.  [default: read"
                       " if the store lacks releases]"),
     click.option("--time-limit", type=click.FloatRange(0, min_open=True), default=10.0,
-                 show_default=True, metavar="S", help="Time limit of the search, in seconds."),
+                 show_default=True, metavar="S", help="Time limit of each search, in seconds."),
     click.option("--memory-limit", type=click.IntRange(64), default=2048, show_default=True,
                  metavar="MIB", help="Memory limit of the search, in MiB."),
     click.option("--threads", type=click.IntRange(1), default=1, show_default=True,
