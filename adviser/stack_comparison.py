@@ -11,6 +11,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
@@ -31,10 +32,28 @@ from adviser.scoring.samples import Sample
 from common.errors import ProjectError
 from common.job_stability import noise_warnings, robust_variation
 from common.units import Unit
-from graph.evidence import UNKNOWN_STACK, MeasuredObservation, Series
+from graph.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
 
 #: Number of hexadecimal digits that identify a digest for people.
 SHORT_DIGEST = 8
+#: Inspections of a series in its short history; the latest ones.
+RECENT_INSPECTIONS = 30
+_LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class RecentHistory:
+    """The last inspections of a series, of all its stacks together.
+
+    :param observations: number of all, including unstable ones
+    :param inspections: number of all
+    :param rates: median rate of each of the last inspections, oldest first; unstable observations
+        and inspections without others are left out, those from before a step are not
+    """
+
+    observations: int
+    inspections: int
+    rates: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +95,7 @@ class MeasuredSeries:
     history: History = field(repr=False)
     known: tuple[StackJobs, ...]
     unknown: tuple[StackJobs, ...]
+    recent: RecentHistory
 
 
 def short_digest(digest: str) -> str:
@@ -120,7 +140,22 @@ def measured_series(alike: Sequence[MeasuredObservation]) -> MeasuredSeries:
             jobs, left_out = history.jobs.get(digest, ()), history.left_out.get(digest, ())
             known.append(StackJobs(digest, *_component(rows), jobs, left_out))
     label = min(it.hardware_label for it in alike)
-    return MeasuredSeries(series, label, history, tuple(known), tuple(unknown))
+    recent = _recent([it.reading for it in alike])
+    return MeasuredSeries(series, label, history, tuple(known), tuple(unknown), recent)
+
+
+def _recent(readings: Sequence[Reading]) -> RecentHistory:
+    by_run: dict[tuple[str, str], list[Reading]] = defaultdict(list)
+    for it in readings:
+        by_run[it.document_id, it.stack].append(it)
+    timed = []
+    for run, them in by_run.items():
+        began_at = min((it.seen_at for it in them if it.seen_at), default=_LONG_AGO)
+        rates = [it.rate for it in them if it.unstable_reason is None]
+        if rates:
+            timed.append((began_at, run, median(rates)))
+    last = sorted(timed)[-RECENT_INSPECTIONS:]
+    return RecentHistory(len(readings), len(by_run), tuple(rate for *_, rate in last))
 
 
 def _unknown(rows: Sequence[MeasuredObservation]) -> StackJobs:
@@ -183,6 +218,7 @@ class StackGroup:
     :param stacks: known stacks including the baseline, fastest median first
     :param delta: δ, the smallest difference of interest, as a share of the baseline's rate
     :param next_jobs: undetermined comparisons, those first where more jobs are most useful
+    :param recent: the last inspections
     :param unknown: jobs of unknown stacks, by version of the component; one version may
         stand for several stacks, so they are not compared
     """
@@ -201,6 +237,7 @@ class StackGroup:
     delta: float
     stacks: tuple[StackResult, ...]
     unknown: tuple[StackResult, ...]
+    recent: RecentHistory
     next_jobs: tuple[FurtherJobs, ...] = ()
 
 
@@ -323,6 +360,7 @@ def _group(
         delta=smallest_difference(measured.history.identical),
         stacks=stacks,
         unknown=_by_speed(map(_result, measured.unknown)),
+        recent=measured.recent,
         next_jobs=further_jobs(comparisons),
     )
 

@@ -47,6 +47,11 @@ def group_document(group: StackGroup) -> dict[str, Any]:
         "delta_pct": 100 * group.delta,
         "stacks": [_stack_document(stack, group.unit) for stack in group.stacks],
         "unknown_stacks": [_stack_document(stack, group.unit) for stack in group.unknown],
+        "recent": {
+            "observations": group.recent.observations,
+            "inspections": group.recent.inspections,
+            "rates": list(group.recent.rates),
+        },
         "next_jobs": [
             {
                 "label": further.candidate,

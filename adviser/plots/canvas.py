@@ -64,14 +64,14 @@ def scale_of(values: Sequence[float], start: float, end: float, margin: float = 
 
 
 class Canvas:
-    """An SVG element to which shapes are added."""
+    """An SVG element to which shapes are added; ``kind`` names its classes of the style sheet."""
 
-    def __init__(self, width: float, height: float, title: str) -> None:
+    def __init__(self, width: float, height: float, title: str, kind: str = "plot") -> None:
         self.width, self.height = width, height
         self._root = Element(
             "svg",
             {
-                "class": "plot",
+                "class": kind,
                 "viewBox": f"0 0 {_px(width)} {_px(height)}",
                 "width": _px(width),
                 "height": _px(height),

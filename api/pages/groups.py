@@ -9,7 +9,8 @@ from typing import Any
 from markupsafe import Markup
 
 from adviser.plots.effects import DrawnEffect, effects_plot
-from api.pages.formatting import quantity
+from adviser.plots.sparkline import sparkline
+from api.pages.formatting import number, quantity, visible
 from api.pages.site import plot
 
 
@@ -20,16 +21,40 @@ class GroupView:
     :param group: as the API returns it
     :param sentence: which stack is fastest, and how surely
     :param drawing: effects of all stacks with an estimate, or ``None``
+    :param history: rates of the last inspections, or ``None``
+    :param history_text: the same in words
     """
 
     group: Mapping[str, Any]
     sentence: str
     drawing: Markup | None
+    history: Markup | None
+    history_text: str
 
 
 def group_views(groups: Iterable[Mapping[str, Any]]) -> list[GroupView]:
-    """The groups with sentence and drawing."""
-    return [GroupView(it, _sentence(it), _drawing(it)) for it in groups]
+    """The groups with sentence and drawings."""
+    return [GroupView(it, _sentence(it), _drawing(it), *_history(it)) for it in groups]
+
+
+def _history(group: Mapping[str, Any]) -> tuple[Markup | None, str]:
+    recent = group["recent"]
+    jobs, inspections, rates = recent["observations"], recent["inspections"], recent["rates"]
+    text = (
+        f"{number(jobs)} {'job' if jobs == 1 else 'jobs'} in {number(inspections)}"
+        f" {'inspection' if inspections == 1 else 'inspections'}"
+    )
+    if not rates:
+        return None, text
+    low, high, last = (quantity(it, group["unit"]) for it in (min(rates), max(rates), rates[-1]))
+    text = f"{text}; the last median is {last}"
+    if len(rates) == 1:
+        return None, text
+    title = (
+        f"Medians of the last {len(rates)} inspections, of all stacks:"
+        f" from {low} to {high}, the last {last}"
+    )
+    return Markup(visible(sparkline(rates, title))), text  # noqa: S704
 
 
 def _sentence(group: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ from api.schema_fields import (
     PageSchema,
     choice,
     count,
+    described,
     filter_flag,
     filter_text,
     json_object,
@@ -216,12 +217,29 @@ class NextJobsSchema(Schema):
     chance = number("Probability that they settle the comparison.", 0.81)
 
 
+class RecentHistorySchema(Schema):
+    """The last inspections of a series, of all its stacks together."""
+
+    observations = count("Number of all observations, including unstable ones.", 40)
+    inspections = count("Number of all inspections.", 4)
+    rates = fields.List(
+        fields.Float(),
+        required=True,
+        metadata=described(
+            "Median rate of each of the last 30 inspections, oldest first. Unstable observations do"
+            " not count; those from before a step of the machine do.",
+            [9.4e10],
+        ),
+    )
+
+
 class GroupSchema(ComparedAlikeSchema):
     """Stacks that were measured under one comparison key."""
 
     baseline = fields.Nested(GroupBaselineSchema, required=True, allow_none=True)
     stacks = fields.List(fields.Nested(GroupStackSchema), required=True)
     unknown_stacks = fields.List(fields.Nested(GroupStackSchema), required=True)
+    recent = fields.Nested(RecentHistorySchema, required=True)
     next_jobs = fields.List(fields.Nested(NextJobsSchema), required=True)
 
 

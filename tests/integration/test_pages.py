@@ -247,6 +247,25 @@ def test_a_package_has_a_column_for_each_indicator(browser: FlaskClient) -> None
                 assert f"{link}&indicator={group['indicator']}" in _links(content)
 
 
+def test_a_series_in_a_list_has_a_sparkline_with_its_last_value(browser: FlaskClient) -> None:
+    groups = browser.get("/api/v2/comparison-groups").get_json()["items"]
+    content = _page(browser, "/stacks")
+    for group in groups:
+        history = browser.get(
+            f"/api/v2/series/{group['comparison_key']}?python={group['python_version']}"
+        ).get_json()
+        recent = group["recent"]
+        assert recent["observations"] == history["observations"]
+        assert recent["inspections"] == len(history["runs"])
+        medians = [it["median_rate"] for it in history["runs"] if it["median_rate"] is not None]
+        assert recent["rates"] == pytest.approx(medians)
+        words = f"{recent['observations']} jobs in {recent['inspections']} inspections; the last"
+        assert words in content
+    lines = re.findall(r'<svg class="plot spark" [^>]*role="img" aria-label="([^"]+)"', content)
+    assert len(lines) == sum(len(it["recent"]["rates"]) > 1 for it in groups) > 0
+    assert all(it.startswith("Medians of the last ") for it in lines)
+
+
 def test_a_hardware_class_shows_its_coverage_and_the_nearest_classes(browser: FlaskClient) -> None:
     classes = browser.get("/api/v2/hardware").get_json()["items"]
     (measured,) = (it for it in classes if it["identity"]["source"] == "measured")

@@ -18,7 +18,13 @@ from adviser.scoring.justifications import claim_note
 from adviser.scoring.performance import performance_of
 from adviser.scoring.stack_pairs import MeasuredStackIndex
 from adviser.scoring.target import Target
-from adviser.stack_comparison import StackGroup, UnknownBaseline, compare_stacks, identical_pairs
+from adviser.stack_comparison import (
+    RECENT_INSPECTIONS,
+    StackGroup,
+    UnknownBaseline,
+    compare_stacks,
+    identical_pairs,
+)
 from adviser.stacks_document import stacks_document
 from cli.stacks_view import group_notes, group_table, interval_scale, short_group_titles
 from common.units import Unit
@@ -270,6 +276,26 @@ def test_the_document_is_json_and_names_what_is_unknown() -> None:
     assert single["comparison"]["interval_low_pct"] is None
     assert single["comparison"]["difference_pct"] == pytest.approx(98.0, abs=0.1)
     assert len(group["unknown_stacks"]) == 1
+
+
+def test_the_short_history_has_the_last_inspections_in_the_order_of_time() -> None:
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [
+        observed(
+            f"{day}-{job}", 1e9 * (day + job + 1), document_id=f"sha256:{99 - day}",
+            seen_at=begin + timedelta(days=day), unstable_reason="steal" if job == 2 else None,
+        )
+        for day in range(RECENT_INSPECTIONS + 5)
+        for job in range(3)
+    ]  # fmt: skip
+    rows += [observed("x", 7e9, document_id="sha256:x", unstable_reason="steal")]
+    random.Random(1).shuffle(rows)
+    (group,) = compare_stacks(rows)
+    assert group.recent.observations == len(rows)
+    assert group.recent.inspections == RECENT_INSPECTIONS + 6
+    assert group.recent.rates == tuple(
+        1e9 * (day + 1.5) for day in range(5, RECENT_INSPECTIONS + 5)
+    )
 
 
 def test_every_key_of_the_document_is_described(pytestconfig: pytest.Config) -> None:
