@@ -22,6 +22,19 @@ class TitledSeries:
     settings: Mapping[str, Any]
 
 
+def differing_settings(series: Sequence[TitledSeries]) -> list[list[str]]:
+    """For each series, in order, the settings that tell it apart from series like it.
+
+    >>> sizes = ({"matrix_size": 64, "dtype": "f32"}, {"matrix_size": 128, "dtype": "f32"})
+    >>> differing_settings([TitledSeries("PiMatmul", None, "AMD EPYC", it) for it in sizes])
+    [['matrix_size 64'], ['matrix_size 128']]
+    """
+    alike: dict[tuple[str, str | None, str], list[TitledSeries]] = defaultdict(list)
+    for it in series:
+        alike[it.indicator, it.component, it.hardware_label].append(it)
+    return [_settings(it, alike[it.indicator, it.component, it.hardware_label]) for it in series]
+
+
 def short_titles(series: Sequence[TitledSeries]) -> list[str]:
     """A title for each series, in order: indicator, library, differing settings and hardware.
 
@@ -30,18 +43,18 @@ def short_titles(series: Sequence[TitledSeries]) -> list[str]:
     >>> short_titles([TitledSeries("PiMatmul", "numpy", on, it) for it in sizes])[0]
     'PiMatmul of numpy, matrix_size 64, on AMD EPYC, 2 CPUs'
     """
-    alike: dict[tuple[str, str | None, str], list[TitledSeries]] = defaultdict(list)
-    for it in series:
-        alike[it.indicator, it.component, it.hardware_label].append(it)
-    return [_title(it, alike[it.indicator, it.component, it.hardware_label]) for it in series]
+    titles = []
+    for titled, settings in zip(series, differing_settings(series), strict=True):
+        library = f" of {titled.component}" if titled.component else ""
+        parts = [f"{titled.indicator}{library}", *settings, f"on {titled.hardware_label}"]
+        titles.append(", ".join(parts))
+    return titles
 
 
-def _title(series: TitledSeries, alike: Sequence[TitledSeries]) -> str:
+def _settings(series: TitledSeries, alike: Sequence[TitledSeries]) -> list[str]:
     names = sorted({name for it in alike for name in it.settings})
     differing = [name for name in names if len({repr(it.settings.get(name)) for it in alike}) > 1]
-    library = f" of {series.component}" if series.component else ""
-    settings = [f"{it} {_value(series.settings.get(it))}" for it in differing]
-    return ", ".join([f"{series.indicator}{library}", *settings, f"on {series.hardware_label}"])
+    return [f"{it} {_value(series.settings.get(it))}" for it in differing]
 
 
 def _value(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,7 +10,11 @@ from flask import Response, request
 
 from api.pages.api_client import read, read_if_any
 from api.pages.groups import group_views
-from api.pages.site import Pages, next_page, render
+from api.pages.package_matrix import effect_columns, package_matrix
+from api.pages.site import Pages, next_page, other_url, render
+
+#: Series that are read; those of one hardware class are shown.
+_GROUPS = 50
 
 blueprint = Pages("packages", __name__)
 
@@ -31,30 +36,34 @@ def package(name: str) -> Response:
     versions = read(f"/api/v2/packages/{name}/versions", limit=50, after=request.args.get("after"))
     modules = read(f"/api/v2/packages/{name}/modules")
     changes = read("/api/v2/changes", package=name, limit=20)
-    groups = read("/api/v2/comparison-groups", package=name)
+    # Verdicts depend on all hardware classes together, so that none is left out here.
+    groups = read("/api/v2/comparison-groups", package=name, limit=_GROUPS)
     vulnerabilities = read("/api/v2/vulnerabilities", package=name, withdrawn="false", limit=20)
+    classes = _classes(groups["items"])
+    digest = request.args.get("hardware") or (classes[0]["digest"] if classes else None)
+    chosen = [it for it in groups["items"] if it["hardware"]["digest"] == digest]
+    effects = effect_columns(chosen, known["name"])
     return render(
         "package.html", known, versions, modules, changes, groups, vulnerabilities,
         package=known.body, modules=modules.body,
         versions=versions["items"], following=next_page(versions), changes=changes["items"],
-        groups=group_views(groups["items"]), effects=_effects(groups["items"], known["name"]),
+        groups=group_views(chosen), more_groups=groups["next"], effects=effects,
+        matrix=package_matrix(effects, known["name"]) if effects else None,
+        classes=classes, hardware=digest, other_url=other_url,
         vulnerabilities=vulnerabilities["items"], more_vulnerabilities=vulnerabilities["next"],
     )  # fmt: skip
 
 
-def _effects(
-    groups: Iterable[Mapping[str, Any]], name: str
-) -> list[tuple[Mapping[str, Any], dict[str, Mapping[str, Any]]]]:
-    """Each group with the fastest stack of each measured version of the package."""
-    columns = []
+def _classes(groups: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Hardware classes of groups, those with most groups and jobs first."""
+    known: dict[str, Mapping[str, Any]] = {}
+    numbers, jobs = Counter[str](), Counter[str]()
     for group in groups:
-        by_version: dict[str, Mapping[str, Any]] = {}
-        for stack in group["stacks"]:
-            if stack["component"] == name and stack["component_version"]:
-                by_version.setdefault(stack["component_version"], stack)
-        if len(by_version) > 1:
-            columns.append((group, by_version))
-    return columns
+        digest = group["hardware"]["digest"]
+        known.setdefault(digest, group["hardware"])
+        numbers[digest] += 1
+        jobs[digest] += group["recent"]["observations"]
+    return sorted(known.values(), key=lambda it: (-numbers[it["digest"]], -jobs[it["digest"]]))
 
 
 @blueprint.get("/packages/<name>/versions/<version>")

@@ -24,7 +24,16 @@ from graph.record.tokens import Scope, create_token, revoke_token
 from graph.tables import HardwareRow, PackageVersionRow, PageSessionRow, TokenRow
 from loop.night import STEPS
 from tests.factories.advisories import add_versions
-from tests.factories.inspections import inspection_files, stack_jobs, write
+from tests.factories.inspections import (
+    MATMUL,
+    hwinfo,
+    inspection_files,
+    measured,
+    printed,
+    specification_document,
+    stack_jobs,
+    write,
+)
 from tests.factories.nights import add_night
 from tests.services.commands import thoth
 from tests.services.jobs import client_of
@@ -126,6 +135,7 @@ def test_a_history_shows_every_job_of_the_series(browser: FlaskClient) -> None:
         "/advice/{0}", "/requests/{0}", "/series/{0}", "/sign-in?next={0}", "/hardware/{0}",
         "/packages?after={0}", "/reports/{0}", "/reports?indicator={0}", "/bisects/{0}",
         "/bisects?package={0}&indicator={0}", "/vulnerabilities/{0}",
+        "/packages/numpy?hardware={0}",
     ],
 )  # fmt: skip
 def test_what_the_address_says_is_escaped(browser: FlaskClient, address: str) -> None:
@@ -245,6 +255,63 @@ def test_a_package_has_a_column_for_each_indicator(browser: FlaskClient) -> None
             if stack["comparison"]:
                 link = f"/compare?baseline={base}&candidate={stack['stack_digest']}"
                 assert f"{link}&indicator={group['indicator']}" in _links(content)
+
+
+def test_a_package_has_a_matrix_of_releases_by_indicator(browser: FlaskClient) -> None:
+    content = _page(browser, "/packages/numpy")
+    matrix = content[content.index("Releases by indicator on") :].partition("</svg>")[0]
+    groups = browser.get("/api/v2/comparison-groups?package=numpy").get_json()["items"]
+    cells = re.findall(r'href="(/series/[^"]*)" aria-label="([^"]*)"', matrix)
+    versions = {it["component_version"] for group in groups for it in group["stacks"]}
+    assert {name.partition(",")[0] for _, name in cells} == versions
+    for group in groups:
+        history = f"/series/{group['comparison_key']}?python={group['python_version']}"
+        verdicts = [name.partition(": ")[2] for url, name in cells if url == history]
+        assert "baseline" in verdicts
+        fastest = group["stacks"][0]
+        if (effect := fastest["comparison"]) is not None:
+            assert f"{effect['verdict']} {effect['difference_pct']:+.1f} %" in verdicts
+    assert "Releases by indicator" not in _page(browser, "/packages/flask")
+
+
+def test_the_matrix_of_a_package_has_one_hardware_class(
+    stores: Stores, empty: FlaskClient, tmp_path: Path
+) -> None:
+    sizes = [MATMUL | {"matrix_size": it} for it in (64, 128)]
+    for number, (version, model, parameters) in enumerate(
+        (version, model, parameters)
+        for version in ("2.0.2", "2.1.0")
+        for model, some in ((106, sizes), (107, sizes[:1]))
+        for parameters in some
+    ):
+        outputs = [printed(measured(it, parameters=parameters)) for it in (90.0, 91.0)]
+        jobs = stack_jobs(
+            outputs, f"inspection-{number}", hwinfo=hwinfo(model=model, brand_raw=f"CPU {model}")
+        )
+        files = inspection_files(jobs, specification_document({"numpy": version}))
+        write(tmp_path / f"inspection-{number}", files)
+    done = thoth(stores.settings, "ingest", "inspections", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    groups = empty.get("/api/v2/comparison-groups").get_json()["items"]
+    first, second = (
+        next(it["hardware"]["digest"] for it in groups if model in it["hardware"]["label"])
+        for model in ("106", "107")
+    )
+    content = _page(empty, "/packages/numpy")
+    cells = re.findall(r'href="/series/[^"]*" aria-label="([^"]*)"', content)
+    assert [it.partition(":")[0] for it in cells] == [
+        f"{version}, PiMatmul, matrix_size {size}"
+        for version in ("2.1.0", "2.0.2")
+        for size in (64, 128)
+    ]
+    assert f"/packages/numpy?hardware={second}" in _links(content)
+    content = _page(empty, f"/packages/numpy?hardware={second}")
+    cells = re.findall(r'href="/series/[^"]*" aria-label="([^"]*)"', content)
+    assert cells[0] == "2.1.0, PiMatmul: baseline"
+    assert len(cells) == 2
+    assert f"/packages/numpy?hardware={first}" in _links(content)
+    content = _page(empty, "/packages/numpy?hardware=none")
+    assert "on the hardware class that the address names" in content
 
 
 def test_a_series_in_a_list_has_a_sparkline_with_its_last_value(browser: FlaskClient) -> None:

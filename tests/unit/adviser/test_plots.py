@@ -12,6 +12,7 @@ from adviser.plots.distributions import DrawnDistribution, JobDot, distributions
 from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.plots.history import DrawnJob, DrawnRun, history_plot
 from adviser.plots.lines import DrawnLine, LinePoint, PlotAxis, lines_plot
+from adviser.plots.matrix import DrawnCell, DrawnColumn, matrix_plot
 from adviser.plots.paths import MOST_NODES, DrawnEdge, DrawnNode, paths_plot
 from adviser.plots.samples import samples_plot
 from adviser.plots.sparkline import sparkline
@@ -165,6 +166,32 @@ def test_a_path_draws_the_first_sixty_nodes_only() -> None:
 
 def _rects(nodes: list[DrawnNode], edges: list[DrawnEdge]) -> list[Element]:
     return list(fromstring(paths_plot(nodes, edges, "path")).iter("rect"))
+
+
+def test_a_matrix_says_verdict_and_effect_in_a_box_that_leads_to_the_series() -> None:
+    columns = [DrawnColumn("PiA", ["size 64"], "/series/a"), DrawnColumn("PiB", [], "/series/b")]
+    rows = [
+        ("2.0", [DrawnCell("baseline"), DrawnCell("faster", 15.23)]),
+        ("1.9", [DrawnCell("slower", -3.0), DrawnCell("equivalent", 0.4)]),
+        ("<1.8>", [DrawnCell("undetermined", 9.0), None]),
+    ]
+    svg = matrix_plot(columns, rows, "releases")
+    assert fromstring(svg).get("aria-label") == "releases"
+    links = list(fromstring(svg).iter("a"))
+    assert [it.get("href") for it in links] == [f"/series/{it}" for it in "ababa"]
+    assert [it.get("aria-label") for it in links] == [
+        "2.0, PiA, size 64: baseline", "2.0, PiB: faster +15.2 %",
+        "1.9, PiA, size 64: slower -3.0 %", "1.9, PiB: equivalent +0.4 %",
+        "<1.8>, PiA, size 64: undetermined +9.0 %",
+    ]  # fmt: skip
+    texts = [it.findtext("text") for it in links]
+    assert texts == ["baseline", "▲ +15.2 %", "▼ -3.0 %", "= +0.4 %", None]
+    (empty,) = _of(svg, "rect", "cell undetermined open")
+    (faster,) = _of(svg, "rect", "cell faster")
+    (slower,) = _of(svg, "rect", "cell slower")
+    assert float(empty.attrib["x"]) == float(slower.attrib["x"]) < float(faster.attrib["x"])
+    assert float(faster.attrib["y"]) < float(slower.attrib["y"]) < float(empty.attrib["y"])
+    assert "&lt;1.8&gt;" in svg
 
 
 def test_a_sparkline_is_an_image_that_ends_at_the_last_value() -> None:
