@@ -27,12 +27,14 @@ def home() -> Response:
     since = as_json_time(datetime.now(UTC) - timedelta(days=_DAYS))
     changes = read("/api/v2/changes", since=since, limit=20)
     hardware = read("/api/v2/hardware", limit=10)
+    coverage = read("/api/v2/coverage")
     status, loop = read("/api/v2/status"), read_if_any("/api/v2/loop")
     groups = read("/api/v2/comparison-groups", newest=_SERIES, limit=_SERIES)
-    documents = [it for it in (changes, hardware, groups, status, loop) if it is not None]
+    documents = [it for it in (changes, coverage, hardware, groups, status, loop) if it is not None]
     return render(
         "home.html", *documents, days=_DAYS, changes=changes["items"],
-        hardware=hardware["items"], state=status.body, loop=loop and loop.body,
+        coverage=coverage.body, hardware=hardware["items"],
+        state=status.body, loop=loop and loop.body,
         questions=_open_questions(groups)[:_QUESTIONS],
     )  # fmt: skip
 

@@ -45,6 +45,7 @@ from graph.record.observations import (
     ObservationFilter,
     browse_observations,
     coverage_of,
+    measured_totals,
     observation_named,
 )
 from graph.record.stacks import inspected_stacks
@@ -222,6 +223,16 @@ class HardwareCoverageSchema(FreshnessSchema):
     nearest = fields.List(fields.Nested(NearHardwareSchema), required=True)
 
 
+class CoverageSchema(FreshnessSchema):
+    """How much was measured on all hardware together."""
+
+    packages = count("Number of packages that indicators measured.", 3)
+    versions = count("Number of their measured versions.", 12)
+    stacks = count("Number of known stacks that were measured.", 12)
+    hardware = count("Number of hardware classes.", 1)
+    measurements = count("Number of measurements; a job may make several.", 200)
+
+
 blueprint = Resources("inspections", __name__, description="Inspections and hardware classes.")
 
 _INSPECTIONS = Cursor("inspections", {"ingested_at": datetime, "document_id": str})
@@ -333,6 +344,19 @@ class HardwareCoverageResource(MethodView):
                 ],
                 **freshness(progress),
             }  # fmt: skip
+
+
+@blueprint.route("/coverage")
+class CoverageResource(MethodView):
+    @needs(Scope.READ)
+    @blueprint.response(200, CoverageSchema)
+    def get(self) -> dict[str, Any]:
+        """Get how many packages, versions, stacks and hardware classes were measured."""
+        with reading() as (connection, progress):
+            totals = service().record_cache.value(
+                connection, ("coverage",), lambda: measured_totals(connection)
+            )
+            return {**members(totals), **freshness(progress)}
 
 
 observation_routes = Resources("observations", __name__, description="Observations of jobs.")

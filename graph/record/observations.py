@@ -309,6 +309,53 @@ def coverage_of(connection: Connection, hardware: str) -> list[IndicatorCoverage
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredTotals:
+    """How much was measured on all hardware together.
+
+    :param packages: number of packages that indicators measured
+    :param versions: number of their measured versions
+    :param stacks: number of known stacks
+    :param hardware: number of hardware classes
+    """
+
+    packages: int
+    versions: int
+    stacks: int
+    hardware: int
+    measurements: int
+
+
+def measured_totals(connection: Connection) -> MeasuredTotals:
+    """How much was measured; two queries, whose time grows with the number of measurements."""
+    row, job = ObservationRow, InspectionRow
+    counted = (
+        select(
+            row.indicator_id, row.hardware_digest, job.stack_digest, func.count().label("number")
+        )
+        .join(job, job.document_id == row.document_id)
+        .where(row.outcome == "measured", row.quarantine_reason.is_(None))
+        .group_by(row.indicator_id, row.hardware_digest, job.stack_digest)
+        .subquery()
+    )
+    rows = connection.execute(
+        select(IndicatorRow.component, counted)
+        .join(counted, counted.c.indicator_id == IndicatorRow.indicator_id)
+    ).all()  # fmt: skip
+    stacks = {it.stack_digest for it in rows if it.stack_digest is not None}
+    releases = _releases(connection, StackPackage.stack_digest == any_(texts(stacks)))
+    installed = {
+        installed_component(it.component, releases.get(it.stack_digest, {})) for it in rows
+    }
+    return MeasuredTotals(
+        packages=len({package for package, _ in installed if package is not None}),
+        versions=sum(None not in release for release in installed),
+        stacks=len(stacks),
+        hardware=len({it.hardware_digest for it in rows}),
+        measurements=sum(it.number for it in rows),
+    )
+
+
 def _releases(connection: Connection, condition: ColumnElement[bool]) -> dict[str, dict[str, str]]:
     """For each stack digest, the versions of measured libraries by package name.
 

@@ -333,6 +333,29 @@ def test_a_series_in_a_list_has_a_sparkline_with_its_last_value(browser: FlaskCl
     assert all(it.startswith("Medians of the last ") for it in lines)
 
 
+def test_the_first_page_shows_how_much_was_measured(
+    browser: FlaskClient, empty: FlaskClient
+) -> None:
+    coverage = browser.get("/api/v2/coverage").get_json()
+    groups = browser.get("/api/v2/comparison-groups?limit=50").get_json()["items"]
+    stacks = [it for group in groups for it in group["stacks"]]
+    releases = {(it["component"], it["component_version"]) for it in stacks}
+    assert coverage["packages"] == len({name for name, _ in releases})
+    assert coverage["versions"] == len(releases)
+    assert coverage["stacks"] == len({it["stack_digest"] for it in stacks})
+    assert coverage["hardware"] == len({it["hardware"]["digest"] for it in groups})
+    assert coverage["measurements"] == 200
+    content = _page(browser, "/")
+    assert f"<b>{coverage['packages']}</b> packages" in content
+    assert f"<b>{coverage['stacks']}</b> stacks" in content
+    assert "<b>1</b> hardware class</li>" in content
+    nothing = empty.get("/api/v2/coverage").get_json()
+    assert {name for name, value in nothing.items() if value == 0} >= {"packages", "measurements"}
+    content = _page(empty, "/")
+    assert "Nothing was measured yet" in content
+    assert "hardware class</li>" not in content
+
+
 def test_a_hardware_class_shows_its_coverage_and_the_nearest_classes(browser: FlaskClient) -> None:
     classes = browser.get("/api/v2/hardware").get_json()["items"]
     (measured,) = (it for it in classes if it["identity"]["source"] == "measured")
