@@ -107,8 +107,9 @@ def monkey(context: click.Context, /, path: Path | None, as_json: bool, **option
             known = _known(stores, request, options, worker.resolve)
             generator = _generator(stores, known, request, options)
             if options["count"]:
-                _print_size(generator.size(), as_json=as_json)
-                return
+                size = generator.size()
+                _print_size(size, known.unread, as_json=as_json)
+                context.exit(0 if size.valid.high else 1)
             run = MonkeyRun(stores, request, known, generator, options)
             document = run.generate()
     problems = [it for it in run.written if it.problem is not None]
@@ -409,14 +410,20 @@ def _inspect(context: click.Context, run: MonkeyRun, launcher: str) -> None:
         )
 
 
-def _print_size(size: SpaceReport, *, as_json: bool) -> None:
+def _print_size(size: SpaceReport, unread: Mapping[str, int], *, as_json: bool) -> None:
     from adviser.monkey.report import space_document
 
     if as_json:
-        print_json(space_document(size))
+        print_json(space_document(size) | {"unread_versions": dict(sorted(unread.items()))})
         return
     for line in _size_lines(size):
         click.echo(line)
+    _print_unread(unread)
+
+
+def _print_unread(unread: Mapping[str, int]) -> None:
+    if number := sum(unread.values()):
+        print_note(f"left out: the metadata of {counted(number, 'version')} was not read")
 
 
 def _size_lines(size: SpaceReport) -> Sequence[str]:
@@ -460,6 +467,4 @@ def _print_run(run: MonkeyRun, document: Mapping[str, Any]) -> None:
     infeasible = len(document["infeasible"])
     if infeasible:
         click.echo(f"{counted(infeasible, 'combination')} of versions cannot occur; see the report")
-    unread = sum(document["unread_versions"].values())
-    if unread:
-        print_note(f"left out: the metadata of {counted(unread, 'version')} was not read")
+    _print_unread(document["unread_versions"])

@@ -51,6 +51,14 @@ def test_the_size_of_the_space_is_printed(known: Stores, project: Path) -> None:
     size = monkey(known, project, "--count")
     assert size["product_of_direct_requirements"] == "6"
     assert size["valid_stacks"] == {"exact": True, "number": "5", "low": "5", "high": "5"}
+    assert size["unread_versions"] == {}
+
+
+def test_a_space_without_a_valid_stack_ends_with_1(known: Stores, project: Path) -> None:
+    (project / "requirements.in").write_text("web>=3\nnumpy<2\n", encoding="utf-8")
+    done = thoth(known.settings, "monkey", str(project), *WHERE, "--count", "--json")
+    assert done.returncode == 1, done.stderr
+    assert json.loads(done.stdout)["valid_stacks"]["number"] == "0"
 
 
 def test_a_dry_run_shows_all_stacks_and_writes_nothing(known: Stores, project: Path) -> None:
