@@ -195,6 +195,8 @@ def test_a_comparison_of_locks_reads_the_same_from_an_export_as_from_the_stores(
     where = environment("3.12", "manylinux_2_28_x86_64", None)
     old = {"flask": "2.2.4", "click": "8.4.2", "numpy": "2.5.4", "tensorflow": "2.9.1"}
     new = {"flask": "3.1.3", "click": "8.5.1", "numpy": "2.5.5", "tensorflow": "2.11.0"}
+    rebuilt = thoth(filled, "graph", "rebuild")  # another test may have emptied the graph
+    assert rebuilt.returncode == 0, rebuilt.stderr
     with open_stores(filled) as stores:
         stored = knowledge_of_locks(stores, old, new, where)
     read, _ = knowledge_of_exported_locks(exported, old, new, where)

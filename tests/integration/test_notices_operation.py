@@ -134,10 +134,10 @@ def test_a_nightly_run_that_did_not_begin_sends_nothing(stores: Stores, tmp_path
 def test_a_nightly_run_that_ends_with_an_error_is_told_without_its_credentials(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **_more: object) -> None:
         raise RuntimeError("https://me:hidden@index.example/simple?token=hidden broke")
 
-    monkeypatch.setattr(runs, "_ingest", fail)
+    monkeypatch.setattr(runs, "ingest_inspections", fail)
     with receiver() as server:
         for _ in range(2):
             with pytest.raises(RuntimeError):

@@ -116,7 +116,7 @@ def test_each_container_has_limits_and_each_that_stays_has_probes(objects: list[
                 assert {"livenessProbe", "readinessProbe"} & container.keys(), container["name"]
     (server,) = (pods_of(named(objects, "Deployment")["thoth-server"]) or {})["containers"]
     paths = {name: server[f"{name}Probe"]["httpGet"]["path"] for name in ("liveness", "readiness")}
-    assert paths == {"liveness": "/livez", "readiness": "/readyz"}
+    assert paths == {"liveness": "/livez", "readiness": "/readyz?writes"}
 
 
 def test_each_selector_has_the_labels_of_its_pods(objects: list[Object]) -> None:
