@@ -9,12 +9,11 @@ from flask import Response, redirect, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
 from api.pages.api_client import ApiDocument, ApiProblem, write
+from api.pages.ask import environment_of
 from api.pages.groups import claims_plot
 from api.pages.site import Pages, render
 from api.pages.stacks import render_form
 
-#: Fields of the form that lead to the environment of the request.
-_ENVIRONMENT = ("python", "platform", "hardware")
 _SIDES = ("old", "new")
 
 blueprint = Pages("lock-comparisons", __name__)
@@ -36,9 +35,10 @@ def compare_locks() -> Response:
             missing = {"detail": f"paste the {side} lock, or choose its file"}
             return render_form({**fields, **texts}, ApiProblem(422, missing, {}))
     body = {side: {lock_name(text): text} for side, text in texts.items()}
-    named = {name: fields[name].strip() for name in _ENVIRONMENT if fields.get(name, "").strip()}
     try:
-        compared = write("/api/v2/lock-comparisons", {**body, "environment": named})
+        compared = write(
+            "/api/v2/lock-comparisons", {**body, "environment": environment_of(fields)}
+        )
     except ApiProblem as problem:
         if problem.status in {400, 413, 422}:
             return render_form({**fields, **texts}, problem)

@@ -326,8 +326,8 @@ def test_a_series_in_a_list_has_a_sparkline_with_its_last_value(browser: FlaskCl
         assert recent["inspections"] == len(history["runs"])
         medians = [it["median_rate"] for it in history["runs"] if it["median_rate"] is not None]
         assert recent["rates"] == pytest.approx(medians)
-        words = f"{recent['observations']} jobs in {recent['inspections']} inspections; the last"
-        assert words in content
+        text = f"{recent['observations']} jobs in {recent['inspections']} inspections; the last"
+        assert text in content
     lines = re.findall(r'<svg class="plot spark" [^>]*role="img" aria-label="([^"]+)"', content)
     assert len(lines) == sum(len(it["recent"]["rates"]) > 1 for it in groups) > 0
     assert all(it.startswith("Medians of the last ") for it in lines)

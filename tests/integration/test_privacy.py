@@ -88,10 +88,10 @@ def test_real_documents_name_nobody(stores: Stores) -> None:
     # A submission in another form is refused.
     run(stores.settings, "ingest", "benchmarks", DATA, codes=(1,))
     load(stores.settings, DATA, *DATA.rglob("*.jsonl.gz"))
-    found = personal_texts(
+    personal = personal_texts(
         stores, {it.lower() for it in names} | {"authoremail", "poc_", "@cornell"}
     )
-    assert found == []
+    assert personal == []
 
 
 def load(settings: Settings, inspections: Path, *releases: Path) -> None:
@@ -103,7 +103,7 @@ def load(settings: Settings, inspections: Path, *releases: Path) -> None:
 
 def personal_texts(stores: Stores, names: set[str]) -> list[str]:
     """What names a person, with the text around it."""
-    found: list[str] = []
+    personal: list[str] = []
     for text in stored_texts(stores):
         given = text.replace(str(DATA), "").replace(str(ROOT), "")
         lower = given.lower()
@@ -112,5 +112,5 @@ def personal_texts(stores: Stores, names: set[str]) -> list[str]:
             it.start() for it in _FOLDER_OF_PERSON.finditer(given) if (it[1] or it[2]) not in _ROLES
         ]
         places += [lower.find(it) for it in names if it in lower]
-        found += [f"{text[:40]} … {given[max(0, it - 60) : it + 60]}" for it in places]
-    return found
+        personal += [f"{text[:40]} … {given[max(0, it - 60) : it + 60]}" for it in places]
+    return personal

@@ -113,8 +113,8 @@ def test_the_option_of_the_command(
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
     home = Home(tmp_path)
-    words = ("ingest", "inspections", str(archive), "--dry-run")
-    assert home.thoth(*words, "--ray") == home.thoth(*words)
+    arguments = ("ingest", "inspections", str(archive), "--dry-run")
+    assert home.thoth(*arguments, "--ray") == home.thoth(*arguments)
 
 
 def test_without_a_cluster_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,11 +80,11 @@ class RayCluster:
             "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False);"
             "sys.exit(sum(it['Alive'] for it in ray.nodes()) != int(sys.argv[2]))"
         )
-        words = [sys.executable, "-c", ask, self.address, str(count)]
+        command = [sys.executable, "-c", ask, self.address, str(count)]
 
         def answer() -> bool:
             assert all(node.poll() is None for node in self.nodes), self.logs()
-            return subprocess.run(words, capture_output=True, check=False).returncode == 0
+            return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
         wait_until(answer, f"{count} nodes answer")
 

@@ -28,23 +28,23 @@ def test_the_newest_needs_no_words() -> None:
 
 
 def test_who_holds_a_version_back_is_named() -> None:
-    found = rationale(advised(), "core")
-    assert found == Rationale(
+    reason = rationale(advised(), "core")
+    assert reason == Rationale(
         RationaleCode.HELD_BACK, "tool 1.0 requires core<2", "2.0", Purl("pkg:pypi/core@2.0")
     )
 
 
 def test_the_request_itself_is_named_first() -> None:
-    found = rationale(advised(asked("web<3\n")), "web")
-    assert found == Rationale(
+    reason = rationale(advised(asked("web<3\n")), "web")
+    assert reason == Rationale(
         RationaleCode.HELD_BACK, "the request requires web<3", "3.0", Purl("pkg:pypi/web@3.0")
     )
 
 
 def test_an_override_is_told_as_the_requests_and_never_as_the_packages() -> None:
     advice = advised(asked("web\n", overrides={"core": "==1.0"}))
-    found = rationale(advice, "core")
-    assert (found.place, found.message) == (
+    reason = rationale(advice, "core")
+    assert (reason.place, reason.message) == (
         RationaleCode.HELD_BACK, "the request overrides core to ==1.0"
     )  # fmt: skip
     assert advice.best is not None
@@ -56,15 +56,15 @@ def test_an_override_is_told_as_the_requests_and_never_as_the_packages() -> None
 def test_a_further_stack_differs_from_those_above_and_is_not_said_to_be_better() -> None:
     advice = advised(asked("core\n", count=2))
     second = advice.resolution.stacks[1]
-    found = rationales_of(advice, second).rationale(second.choices[0])
-    assert found.place is RationaleCode.DIFFERS
-    assert found.message == "stacks must differ, and stack 1 has 2.0"
+    reason = rationales_of(advice, second).rationale(second.choices[0])
+    assert reason.place is RationaleCode.DIFFERS
+    assert reason.message == "stacks must differ, and stack 1 has 2.0"
 
 
 def test_what_a_newer_one_would_need_is_named() -> None:
-    found = rationale(advised(), "web")
-    assert found.place is RationaleCode.NEEDS_OTHERS
-    assert found.message == "3.0 requires core>=2, but the stack has core 1.1"
+    reason = rationale(advised(), "web")
+    assert reason.place is RationaleCode.NEEDS_OTHERS
+    assert reason.message == "3.0 requires core>=2, but the stack has core 1.1"
 
 
 def test_a_need_for_another_direct_requirement_is_named_first() -> None:
@@ -73,22 +73,22 @@ def test_a_need_for_another_direct_requirement_is_named_first() -> None:
         "delta": {"4.4": {"requires": ["alpha<2", "spark<4.3"]}, "4.1": {}},
         "alpha": {"2.0": {}, "1.0": {}},
     }
-    found = rationale(advised(asked("spark\ndelta\n"), index), "delta")
-    assert found.message == "4.4 requires spark<4.3, but the stack has spark 4.3"
+    reason = rationale(advised(asked("spark\ndelta\n"), index), "delta")
+    assert reason.message == "4.4 requires spark<4.3, but the stack has spark 4.3"
 
 
 def test_a_newer_one_that_cannot_run_here_is_named_with_the_reason() -> None:
-    found = rationale(advised(asked("old\n")), "old")
-    assert (found.place, found.newer) == (RationaleCode.NEWER_UNUSABLE, "2.0")
-    assert "requires Python >=3.13" in found.message
+    reason = rationale(advised(asked("old\n")), "old")
+    assert (reason.place, reason.newer) == (RationaleCode.NEWER_UNUSABLE, "2.0")
+    assert "requires Python >=3.13" in reason.message
 
 
 def test_an_excluded_newer_one_is_named_with_the_rule() -> None:
     from graph.candidates import Dependency
 
     request = asked("core\n", exclusions=(Dependency("core", "==2.0"),))
-    found = rationale(advised(request), "core")
-    assert found == Rationale(RationaleCode.NEWER_UNUSABLE, "2.0: excluded by core==2.0", "2.0")
+    reason = rationale(advised(request), "core")
+    assert reason == Rationale(RationaleCode.NEWER_UNUSABLE, "2.0: excluded by core==2.0", "2.0")
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_an_excluded_newer_one_is_named_with_the_rule() -> None:
 )
 def test_what_nobody_invited_is_named(release: dict[str, bool], version: str, words: str) -> None:
     index: Index = {"core": {version: release, "1.0": {}}}
-    found = rationale(advised(asked("core\n"), index), "core")
-    assert (found.place, found.message) == (RationaleCode.NOT_INVITED, words)
+    reason = rationale(advised(asked("core\n"), index), "core")
+    assert (reason.place, reason.message) == (RationaleCode.NOT_INVITED, words)
 
 
 def test_a_newer_prerelease_is_named_with_what_it_needs_if_a_prerelease_is_chosen() -> None:
@@ -113,18 +113,18 @@ def test_a_newer_prerelease_is_named_with_what_it_needs_if_a_prerelease_is_chose
         "core": {"1.0b2": {}, "1.0b1": {}},
         "plugin": {"1.0b1": {"requires": ["core==1.0b1"]}},
     }
-    found = rationale(advised(asked("tool\nplugin\n"), index), "tool")
-    assert found.place is RationaleCode.NEEDS_OTHERS
-    assert found.message == "1.0b2 requires core==1.0b2, but the stack has core 1.0b1"
+    reason = rationale(advised(asked("tool\nplugin\n"), index), "tool")
+    assert reason.place is RationaleCode.NEEDS_OTHERS
+    assert reason.message == "1.0b2 requires core==1.0b2, but the stack has core 1.0b1"
 
 
 def test_a_newer_release_that_cannot_be_used_is_named_before_prereleases() -> None:
     index: Index = {
         "core": {"1.1rc1": {"extras": ["fast"]}, "1.1": {}, "1.0": {"extras": ["fast"]}}
     }
-    found = rationale(advised(asked("core[fast]\n"), index), "core")
-    assert found.place is RationaleCode.NEWER_UNUSABLE
-    assert found.message == "1.1: does not have the extra 'fast'"
+    reason = rationale(advised(asked("core[fast]\n"), index), "core")
+    assert reason.place is RationaleCode.NEWER_UNUSABLE
+    assert reason.message == "1.1: does not have the extra 'fast'"
 
 
 def test_a_newer_one_that_scores_worse_is_named_with_the_criterion() -> None:
@@ -134,9 +134,9 @@ def test_a_newer_one_that_scores_worse_is_named_with_the_criterion() -> None:
             "1.0": {"uploaded_at": "2025-06-01T00:00:00Z"},
         }
     }
-    found = rationale(advised(asked("core\n", RecommendationType.STABLE), index), "core")
-    assert (found.place, found.newer) == (RationaleCode.SCORES_BETTER, "2.0")
-    assert "maturity" in found.message
+    reason = rationale(advised(asked("core\n", RecommendationType.STABLE), index), "core")
+    assert (reason.place, reason.newer) == (RationaleCode.SCORES_BETTER, "2.0")
+    assert "maturity" in reason.message
 
 
 def test_a_pinned_prerelease_is_held_by_the_pin() -> None:
