@@ -18,8 +18,9 @@ ADVISE, UPLOAD = "/api/v1/advise/python", "/api/v2/inspections"
 QUERY = {"recommendation_type": "latest", "dev": "False", "debug": "False"}
 #: The same, made anew although there is a result.
 ANEW = {**QUERY, "force": "True"}
-#: Pauses between two looks for a result, and how long it is waited for.
-_PAUSE_S, _PATIENCE_S = 0.01, 60.0
+#: First and longest pause between two looks for a result, and how long it is waited for. Each
+#: pause is longer than the last, as clients do it.
+_PAUSE_S, _LONGEST_PAUSE_S, _LONGER, _PATIENCE_S = 0.01, 0.2, 1.5, 60.0
 
 
 def fill(home: Home, packages: Path = SAMPLES / "packages.jsonl.gz") -> None:
@@ -69,14 +70,15 @@ def answered(client: Client, roots: Sequence[str]) -> str:
     """Have a new advice made and read its result; its identifier."""
     status, accepted = client.post(ADVISE, stack_of(roots), ANEW)
     expect(status, 202)
-    until = time.monotonic() + _PATIENCE_S
+    until, pause_s = time.monotonic() + _PATIENCE_S, _PAUSE_S
     while time.monotonic() < until:
         status, body = client.get(f"{ADVISE}/{accepted['analysis_id']}")
         if status != 202:
             expect(status, 200)
             assert not json.loads(body)["result"]["error"], "there is no stack"
             return str(accepted["analysis_id"])
-        time.sleep(_PAUSE_S)
+        time.sleep(pause_s)
+        pause_s = min(_LONGEST_PAUSE_S, pause_s * _LONGER)
     raise TimeoutError(f"no result within {_PATIENCE_S:.0f} s")
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,9 +89,12 @@ def _exit(number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def time_command(home: Home, *arguments: str) -> FinishedCommand:
-    """Run one command that ends well."""
-    done = run_command((THOTH, *arguments), home.environ)
+def time_command(home: Home, *arguments: str, before: Sequence[str] = ()) -> FinishedCommand:
+    """Run one command that ends well.
+
+    :param before: a command that runs it, such as ``nice``
+    """
+    done = run_command((*before, THOTH, *arguments), home.environ)
     if done.status != 0:
         raise RuntimeError(f"thoth {arguments}: {done.stderr}")
     return done

@@ -144,7 +144,9 @@ def _service(home: Home, folder: Path, seconds: float) -> None:
         _print(f"alone, {BESIDE_INGEST:g}/s", alone)
         write_documents(folder / "night", documents, seed=77)
         ingest = threading.Thread(
-            target=time_command, args=(home, "ingest", "inspections", str(folder / "night"))
+            target=time_command,
+            args=(home, "ingest", "inspections", str(folder / "night")),
+            kwargs={"before": ("nice",)},  # as the guide starts a nightly run
         )
         ingest.start()
         beside = offered(service.client, advising(FLASK), BESIDE_INGEST, seconds)

@@ -25,9 +25,10 @@ from graph.record.analyses import AnalysisKind
 NAMESPACE = "thoth"
 #: Longest ``Retry-After``, s; also the answer while no request ends.
 _LONGEST_RETRY_S = 3600
-#: Priorities of requests without a token, and of requests in the queue ``bulk``. A client's own
-#: waiting requests lower the priority of its next one by at most :data:`_MOST_OWN`.
-_ANONYMOUS, _BULK, _MOST_OWN = -100, -1000, 99
+#: Each class of requests has this many priorities, one for each round: those with a token come
+#: first, then those without one, then those in the queue ``bulk``.
+_ROUNDS = 500_000_000
+_ANONYMOUS, _BULK = -_ROUNDS, -2 * _ROUNDS
 #: Counting of waiting jobs stops here.
 _COUNTED = 100_000
 #: Jobs that wait for a store are due within a minute and are included.
@@ -71,6 +72,20 @@ _OF_CLIENT = text(
             AND starts_with(queueing_lock, :client || '#')
         LIMIT :counted
     ) AS own
+    """
+)
+#: Round of a client's next request: after its own last one, and not before the first that waits
+#: (start-time fair queueing; Goyal, Vin and Cheng 1996).
+_ROUND = text(
+    """
+    SELECT greatest(
+        min(:first - priority) FILTER (WHERE status = 'todo'),
+        max(:first - priority) FILTER (WHERE starts_with(queueing_lock, :client || '#')) + 1,
+        0
+    )
+    FROM procrastinate_jobs
+    WHERE queue_name = :queue AND status IN ('todo', 'doing')
+        AND priority BETWEEN :first - :rounds + 1 AND :first
     """
 )
 #: Requests that workers finished recently; those that ended without a worker have no start.
@@ -234,13 +249,11 @@ class Queue:
         client: QueueClient,
     ) -> None:  # fmt: skip
         """Enqueue the job of a request: clients take turns, and those with a token come first."""
-        own = connection.scalar(_OF_CLIENT, _counted(queue, client)) or 0
-        base = _BULK if queue is QueueName.BULK else _ANONYMOUS if client.anonymous else 0
+        first = _BULK if queue is QueueName.BULK else _ANONYMOUS if client.anonymous else 0
+        among = {"queue": queue.value, "client": client.name, "first": first, "rounds": _ROUNDS}
+        priority = first - min(connection.execute(_ROUND, among).scalar_one(), _ROUNDS - 1)
         key = f"{client.name}#{analysis_id}"
-        job = QueueJob(
-            task, queue, {"analysis_id": analysis_id}, key, priority=base - min(own, _MOST_OWN)
-        )
-        self.enqueue(connection, job)
+        self.enqueue(connection, QueueJob(task, queue, {"analysis_id": analysis_id}, key, priority))
 
     def admit(
         self, connection: Connection, queue: QueueName, client: QueueClient | None = None

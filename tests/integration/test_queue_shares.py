@@ -64,6 +64,17 @@ def test_clients_take_turns_and_those_with_a_token_come_first(
     assert order(small) == [trusted, first[0], other, first[1]]
 
 
+def test_requests_of_a_client_run_in_the_order_in_which_they_came(
+    client: FlaskClient, small: Settings, stores: Stores
+) -> None:
+    header = token(stores)
+    *done, waiting = (ask(client, "192.0.2.1", **header).json["analysis_id"] for _ in range(3))
+    assert run_here(queue, small, "cancel", *done).exit_code == 0
+    later = ask(client, "192.0.2.1", **header).json["analysis_id"]
+    other = ask(client, "192.0.2.2", **token(stores)).json["analysis_id"]
+    assert order(small) == [waiting, other, later]
+
+
 def test_one_address_leaves_room_for_others(client: FlaskClient, stores: Stores) -> None:
     header = token(stores)
     assert [ask(client, "192.0.2.1").status_code for _ in range(3)] == [202, 202, 429]
