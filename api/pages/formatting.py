@@ -11,6 +11,8 @@ from markupsafe import Markup
 
 #: Decimal prefixes of units, largest first.
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+#: What follows the prefix, by unit.
+_PREFIXED = {"FLOP/s": "FLOPS", "OP/s": "OPS", "FLOP": "FLOP", "B/s": "B/s"}
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -48,7 +50,7 @@ def quantity(value: float | None, unit: str | None = None) -> str:
     """A value with a unit and its decimal prefix.
 
     >>> quantity(9.42e10, "FLOP/s"), quantity(12.0, "images/s"), quantity(None, "s")
-    ('94.2 GFLOP/s', '12 images/s', '–')
+    ('94.2 GFLOPS', '12 images/s', '–')
     """
     if value is None:
         return "–"
@@ -62,12 +64,12 @@ def prefixed_unit(value: float, unit: str) -> tuple[float, str]:
     """The factor and the unit in which a value of this size is written.
 
     >>> prefixed_unit(9.42e10, "FLOP/s"), prefixed_unit(12_000.0, "images/s")
-    ((1000000000.0, 'GFLOP/s'), (1, 'images/s'))
+    ((1000000000.0, 'GFLOPS'), (1, 'images/s'))
     """
-    if unit.startswith("FLOP"):
+    if name := _PREFIXED.get(unit):
         for factor, prefix in _PREFIXES:
             if abs(value) >= factor:
-                return factor, f"{prefix}{unit}"
+                return factor, f"{prefix}{name}"
     return 1, unit
 
 
