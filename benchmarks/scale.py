@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -100,6 +101,7 @@ def _documents(home: Home, folder: Path, count: int) -> None:
         part = folder / f"documents-{tenth}"
         write_documents(part, count // TENTHS, seed=tenth)
         costs.append(_cost(home, count // TENTHS, "ingest", "inspections", str(part)))
+        shutil.rmtree(part)  # a million documents take ten gigabytes
     print(f"{count} documents, one observation each")
     print(f"  a document of the first tenth    {costs[0]}")
     print(f"  a document of the last tenth     {costs[-1]}")
