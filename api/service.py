@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import BoundedSemaphore, Lock
-from typing import cast
+from typing import Any, cast
 
 import sqlalchemy
 from flask import current_app
@@ -82,7 +82,14 @@ class ServiceStores:
         :raises StoreUnavailable: if it does not answer
         """
         with relational_errors(self.settings), self.engine.connect() as connection:
-            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+            # SQLAlchemy's option of this name has psycopg2 send a statement before and after.
+            driver: Any = connection.connection.driver_connection
+            driver.autocommit = True
+            try:
+                yield connection
+            finally:
+                if not driver.closed:
+                    driver.autocommit = False
 
     @contextmanager
     def writing(self) -> Iterator[sqlalchemy.Connection]:
