@@ -140,7 +140,10 @@ def _decoded(name: str, data: bytes, encoding: str) -> str:
             Reason.NOT_UTF8, f"byte {error.start} is not valid {encoding}", f"{name}:$", _CONVERT
         )
     if "\0" in text:
-        refuse(Reason.NUL_CHARACTER, "contains a NUL character", f"{name}:$", _CONVERT)
+        message = "contains a NUL character"
+        if "\0\0" in (text[:4:2], text[1:4:2]):
+            message = "seems to be UTF-16 without a byte order mark"
+        refuse(Reason.NUL_CHARACTER, message, f"{name}:$", _CONVERT)
     return text
 
 

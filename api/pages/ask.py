@@ -11,6 +11,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from adviser.scoring.criteria import RecommendationType
 from api.pages.api_client import ApiProblem, read, read_if_any, write
 from api.pages.site import Pages, render
+from api.pages.uploads import uploaded_text
 
 #: Names of files that the form offers for pasted text.
 _FILES = ("requirements.txt", "requirements.in", "pyproject.toml", "Pipfile", "Pipfile.lock",
@@ -81,7 +82,7 @@ def _form(fields: dict[str, str], problem: ApiProblem | None = None) -> Response
 def _project(fields: dict[str, str]) -> dict[str, Any]:
     """The body of the request to the API."""
     files = {
-        upload.filename: upload.read().decode("utf-8", "replace")
+        upload.filename: uploaded_text(upload)
         for upload in request.files.getlist("uploads")
         if upload.filename
     }

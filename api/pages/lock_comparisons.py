@@ -13,6 +13,7 @@ from api.pages.ask import environment_of
 from api.pages.groups import claims_plot
 from api.pages.site import Pages, render
 from api.pages.stacks import render_form
+from api.pages.uploads import uploaded_text
 
 _SIDES = ("old", "new")
 
@@ -29,19 +30,16 @@ def form() -> BaseResponse:
 def compare_locks() -> Response:
     """The differences of two locks, or the form with what is wrong."""
     fields = request.form.to_dict()
-    texts = {side: _text(side) for side in _SIDES}
-    for side, text in texts.items():
-        if not text.strip():
-            missing = {"detail": f"paste the {side} lock, or choose its file"}
-            return render_form({**fields, **texts}, ApiProblem(422, missing, {}))
-    body = {side: {lock_name(text): text} for side, text in texts.items()}
     try:
+        for side in _SIDES:
+            fields[side] = _text(side)
+        body = {side: {lock_name(fields[side]): fields[side]} for side in _SIDES}
         compared = write(
             "/api/v2/lock-comparisons", {**body, "environment": environment_of(fields)}
         )
     except ApiProblem as problem:
         if problem.status in {400, 413, 422}:
-            return render_form({**fields, **texts}, problem)
+            return render_form(fields, problem)
         raise
     return render(
         "lock_comparison.html", compared, compared=compared.body,
@@ -64,11 +62,18 @@ def lock_name(text: str) -> str:
 
 
 def _text(side: str) -> str:
-    """The chosen file, else the pasted text."""
+    """The chosen file, else the pasted text.
+
+    :raises ApiProblem: 422 if there is no text
+    """
     upload = request.files.get(f"{side}_file")
     if upload is not None and upload.filename:
-        return str(upload.read(), "utf-8-sig", "replace")
-    return request.form.get(side, "").replace("\r\n", "\n")
+        text = uploaded_text(upload)
+    else:
+        text = request.form.get(side, "").replace("\r\n", "\n")
+    if not text.strip():
+        raise ApiProblem(422, {"detail": f"paste the {side} lock, or choose its file"}, {})
+    return text
 
 
 def _sentence(compared: ApiDocument) -> str:

@@ -97,6 +97,22 @@ def test_a_file_counts_more_than_text_and_its_content_says_the_format(client: Fl
     assert "Both locks were measured as they are" in content
 
 
+def test_files_are_read_by_their_byte_order_mark_or_refused(client: FlaskClient) -> None:
+    file = (io.BytesIO("numpy==2.4.6\n".encode("utf-16")), "lock.txt")
+    assert "Both locks were measured as they are" in _page(
+        client, old="numpy==2.0.2", new_file=file
+    )
+    for data, message in (
+        (b"numpy==2.4.6 # gr\xfcn", "byte 17 is not valid utf-8"),
+        ("numpy==2.4.6\n".encode("utf-16-le"), "UTF-16 without a byte order mark"),
+    ):
+        file = (io.BytesIO(data), "lock.txt")
+        content = _page(client, 422, old="numpy==2.0.2", new_file=file)
+        assert message in content
+        assert "save it as UTF-8" in content
+        assert "numpy==2.0.2</textarea>" in content
+
+
 @pytest.mark.parametrize("text", ["", "numpy>=2", "{"])
 def test_what_is_no_lock_is_refused_on_the_form(client: FlaskClient, text: str) -> None:
     content = _page(client, 422, old="numpy==2.0.2", new=text)

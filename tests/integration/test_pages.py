@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy import delete, insert, update
+from werkzeug.test import TestResponse
 
 from api.authentication import SESSION_COOKIE
 from api.pages.loop import STEP_LABELS
@@ -158,6 +160,21 @@ def test_a_form_from_another_site_is_refused(empty: FlaskClient) -> None:
     empty.get("/ask")
     response = empty.post("/ask", data={"text": "flask\n"})
     assert response.status_code == 403
+
+
+def test_files_in_another_encoding_are_read_by_their_mark_or_refused(empty: FlaskClient) -> None:
+    match = re.search(r'name="form_token" value="([^"]+)"', empty.get("/ask").text)
+    assert match is not None
+
+    def answer(data: bytes) -> TestResponse:
+        upload = (io.BytesIO(data), "requirements.txt")
+        return empty.post("/ask", data={"form_token": match[1], "uploads": upload})
+
+    accepted = answer("flask\n".encode("utf-16"))
+    assert accepted.status_code == 303
+    refused = answer(b"# gr\xfcn")
+    assert refused.status_code == 422
+    assert "byte 4 is not valid utf-8" in refused.text
 
 
 def test_the_loop_is_told_in_words(stores: Stores, empty: FlaskClient) -> None:

@@ -59,6 +59,12 @@ def test_what_is_no_text_is_refused(data: bytes) -> None:
     assert caught.value.hint == "save it as UTF-8"
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_mark_is_called_by_its_name(encoding: str) -> None:
+    with pytest.raises(InvalidFile, match="seems to be UTF-16 without a byte order mark"):
+        read("numpy==2.3.5".encode(encoding))
+
+
 def test_files_include_files_relative_to_themselves() -> None:
     project = read(
         "-r sub/base.txt\n--constraint=sub/bounds.txt\nown\n-rsub/base.txt\n",
