@@ -26,7 +26,7 @@ def home() -> Response:
     """Settled changes of the last days, numbers of what is recorded, and open work."""
     since = as_json_time(datetime.now(UTC) - timedelta(days=_DAYS))
     changes = read("/api/v2/changes", since=since, limit=20)
-    hardware = read("/api/v2/hardware", limit=10)
+    hardware = read("/api/v2/hardware", measured="true", limit=10)
     coverage = read("/api/v2/coverage")
     status, loop = read("/api/v2/status"), read_if_any("/api/v2/loop")
     groups = read("/api/v2/comparison-groups", newest=_SERIES, limit=_SERIES)

@@ -23,6 +23,7 @@ from api.schema_fields import (
     choice,
     count,
     filter_choice,
+    filter_flag,
     filter_text,
     flag,
     json_object,
@@ -173,6 +174,7 @@ class HardwareQuerySchema(PageQuerySchema):
     """Filters for hardware classes."""
 
     like = filter_text("Part of the label; case does not matter.", "epyc")
+    measured = filter_flag("Whether a measurement on it can be compared.")
 
 
 class HardwareItemSchema(Schema):

@@ -80,16 +80,30 @@ class HardwareHead:
 
 
 def browse_hardware(
-    connection: Connection, *, like: str | None = None, after: str | None = None, limit: int
+    connection: Connection,
+    *,
+    like: str | None = None,
+    measured: bool | None = None,
+    after: str | None = None,
+    limit: int,
 ) -> list[HardwareHead]:
     """Hardware classes in the order of their digests.
 
     :param like: part of a label, in upper or lower case
+    :param measured: whether there is a comparable measurement
     """
     row = HardwareRow
     query = select(row.digest, row.label, row.identity, row.document_id)
     if like is not None:
         query = query.where(row.label.icontains(like, autoescape=True))
+    if measured is not None:
+        table = ObservationRow
+        of_class = select(table.observation_id).where(
+            table.hardware_digest == row.digest,
+            table.outcome == "measured",
+            table.quarantine_reason.is_(None),
+        )
+        query = query.where(of_class.exists() if measured else ~of_class.exists())
     if after is not None:
         query = query.where(row.digest > after)
     rows = connection.execute(query.order_by(row.digest).limit(limit))

@@ -394,6 +394,12 @@ def test_a_hardware_class_shows_its_coverage_and_the_nearest_classes(browser: Fl
     assert coverage["nearest"] == []
     assert "No other known class is described by the same properties" in content
     (other,) = (it for it in classes if it is not measured)
+    for answer, expected in (("true", measured), ("false", other)):
+        listed = browser.get(f"/api/v2/hardware?measured={answer}").get_json()["items"]
+        assert listed == [expected]
+    home = _page(browser, "/")
+    assert f'href="/hardware/{measured["digest"]}"' in home
+    assert f'href="/hardware/{other["digest"]}"' not in home
     assert "Nothing was measured on this hardware." in _page(
         browser, f"/hardware/{other['digest']}"
     )
