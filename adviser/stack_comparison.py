@@ -20,9 +20,11 @@ from packaging.version import InvalidVersion, Version
 from adviser.scoring.comparisons import (
     Comparison,
     ComparisonGroup,
+    EstimatedGroup,
     SelfCheck,
-    compare_all,
     compare_candidates,
+    estimated,
+    judged,
     self_check,
     smallest_difference,
 )
@@ -241,6 +243,48 @@ class StackGroup:
     next_jobs: tuple[FurtherJobs, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class SeriesEstimates:
+    """One series with the estimated effects of its stacks, before it is judged with other series.
+
+    It has no jobs, so that many of them fit into memory.
+
+    :param baseline: the stack that the others are compared with; ``None`` without known stacks
+    :param baseline_reason: why this stack is the baseline
+    :param delta: δ, the smallest difference of interest, as a share of the baseline's rate
+    :param others: the other known stacks, in the order of the estimates
+    :param unknown: as in :class:`StackGroup`
+    """
+
+    series: Series
+    hardware_label: str
+    baseline: StackResult | None
+    baseline_reason: str
+    delta: float
+    others: tuple[StackResult, ...]
+    effects: EstimatedGroup
+    unknown: tuple[StackResult, ...]
+    recent: RecentHistory
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The place of the series in a list: indicator, hardware, parameters."""
+        series = self.series
+        parameters = json.dumps(dict(series.parameters), sort_keys=True, default=str)
+        place = (series.indicator, self.hardware_label, parameters, series.comparison_key)
+        return (*place, series.python_version or "")
+
+    @property
+    def stacks(self) -> tuple[StackResult, ...]:
+        """All stacks, known or not."""
+        known = () if self.baseline is None else (self.baseline, *self.others)
+        return (*known, *self.unknown)
+
+    def has(self, prefix: str) -> bool:
+        """Whether a stack has a digest that starts with ``prefix``, with or without algorithm."""
+        return any(_starts(it.stack_digest, prefix) for it in self.stacks)
+
+
 def compare_stacks(
     observations: Iterable[MeasuredObservation], baseline: str | None = None
 ) -> list[StackGroup]:
@@ -254,18 +298,59 @@ def compare_stacks(
     :returns: groups by indicator, hardware and parameters; their comparisons are one family
     :raises UnknownBaseline: if no group has such a stack, or a group has several
     """
-    series = all_series(observations)
-    baselines = [_baseline_of(it.known, baseline) for it in series]
-    compared = compare_all(
-        [_comparison_group(it, base) for it, (base, _) in zip(series, baselines, strict=True)]
-    )
-    groups = [
-        _group(it, *base, comparisons)
-        for it, base, comparisons in zip(series, baselines, compared, strict=True)
-    ]
-    if baseline is not None and not any(_has(group, baseline) for group in groups):
+    series = [estimated_series(it, baseline) for it in all_series(observations)]
+    if baseline is not None and not any(it.has(baseline) for it in series):
         raise UnknownBaseline(f"no measured stack has a digest that starts with {baseline!r}")
-    return sorted(groups, key=_group_order)
+    return judged_groups(sorted(series, key=lambda it: it.order))
+
+
+def estimated_series(measured: MeasuredSeries, baseline: str | None = None) -> SeriesEstimates:
+    """Estimate the effects of the stacks of one series.
+
+    :param baseline: as for :func:`compare_stacks`
+    :raises UnknownBaseline: if several stacks of the series have such a digest
+    """
+    base, reason = _baseline_of(measured.known, baseline)
+    history = measured.history
+    others = [stack for stack in measured.known if base is not None and stack is not base]
+    effects = estimated(_comparison_group(measured, base, others))
+    return SeriesEstimates(
+        series=measured.series,
+        hardware_label=measured.hardware_label,
+        baseline=None if base is None else _result(base),
+        baseline_reason=reason,
+        delta=smallest_difference(history.identical),
+        others=tuple(
+            _result(
+                stack,
+                jobs_left_out(
+                    history,
+                    [
+                        (base.digest or "", estimate.baseline_used),
+                        (stack.digest or "", estimate.used),
+                    ],
+                ),
+            )
+            for stack, estimate in zip(others, effects.estimates, strict=True)
+            if base is not None
+        ),
+        effects=effects,
+        unknown=_by_speed(map(_result, measured.unknown)),
+        recent=measured.recent,
+    )
+
+
+def judged_groups(
+    family: Sequence[SeriesEstimates], shown: Sequence[int] | None = None
+) -> list[StackGroup]:
+    """Judge all series as one family of claims.
+
+    :param shown: indexes of the series that are returned, by default all; the comparisons of the
+        others count, too
+    """
+    places = range(len(family)) if shown is None else shown
+    compared = judged([it.effects for it in family], shown=frozenset(places))
+    return [_group(family[place], compared[place]) for place in places]
 
 
 def identical_pairs(observations: Iterable[MeasuredObservation]) -> SelfCheck:
@@ -290,61 +375,32 @@ def all_series(observations: Iterable[MeasuredObservation]) -> list[MeasuredSeri
     return [measured_series(alike) for alike in by_series.values()]
 
 
-def _group_order(group: StackGroup) -> tuple[str, ...]:
-    parameters = json.dumps(dict(group.parameters), sort_keys=True, default=str)
-    place = (group.indicator, group.hardware_label, parameters, group.comparison_key)
-    return (*place, group.python_version or "")
-
-
-def _has(group: StackGroup, prefix: str) -> bool:
-    return any(_starts(stack.stack_digest, prefix) for stack in group.stacks)
-
-
 def _starts(digest: str | None, prefix: str) -> bool:
     return digest is not None and (
         digest.startswith(prefix) or digest.rpartition(":")[2].startswith(prefix)
     )
 
 
-def _comparison_group(series: MeasuredSeries, base: StackJobs | None) -> ComparisonGroup:
-    """The baseline of a series and the other known stacks of the series, in order."""
-    labelled = {
-        stack.digest: replace(series.history.sample(stack.digest or ""), label=stack.label)
-        for stack in series.known
-    }
-    nothing = Sample("", (), series.series.comparison_key)
+def _comparison_group(
+    series: MeasuredSeries, base: StackJobs | None, others: Sequence[StackJobs]
+) -> ComparisonGroup:
+    def sample(stack: StackJobs) -> Sample:
+        return replace(series.history.sample(stack.digest or ""), label=stack.label)
+
     return ComparisonGroup(
-        nothing if base is None else labelled.pop(base.digest),
-        () if base is None else tuple(labelled.values()),
+        Sample("", (), series.series.comparison_key) if base is None else sample(base),
+        [sample(it) for it in others],
         series.history.identical,
         series.history.spread,
     )
 
 
-def _group(
-    measured: MeasuredSeries,
-    base: StackJobs | None,
-    reason: str,
-    comparisons: Sequence[Comparison],
-) -> StackGroup:
-    series = measured.series
-    stacks: tuple[StackResult, ...] = ()
-    if base is not None:
-        others = [stack for stack in measured.known if stack is not base]
-        results = [
-            replace(
-                _result(stack, comparison),
-                left_out=jobs_left_out(
-                    measured.history,
-                    [
-                        (base.digest or "", comparison.baseline_used),
-                        (stack.digest or "", comparison.used),
-                    ],
-                ),
-            )
-            for stack, comparison in zip(others, comparisons, strict=True)
-        ]
-        stacks = _by_speed([_result(base), *results])
+def _group(estimates: SeriesEstimates, comparisons: Sequence[Comparison]) -> StackGroup:
+    series, baseline = estimates.series, estimates.baseline
+    compared = [
+        replace(stack, comparison=comparison)
+        for stack, comparison in zip(estimates.others, comparisons, strict=True)
+    ]
     return StackGroup(
         comparison_key=series.comparison_key,
         indicator=series.indicator,
@@ -354,13 +410,13 @@ def _group(
         device=series.device,
         python_version=series.python_version,
         hardware_digest=series.hardware_digest,
-        hardware_label=measured.hardware_label,
-        baseline=None if base is None else _result(base),
-        baseline_reason=reason,
-        delta=smallest_difference(measured.history.identical),
-        stacks=stacks,
-        unknown=_by_speed(map(_result, measured.unknown)),
-        recent=measured.recent,
+        hardware_label=estimates.hardware_label,
+        baseline=baseline,
+        baseline_reason=estimates.baseline_reason,
+        delta=estimates.delta,
+        stacks=() if baseline is None else _by_speed([baseline, *compared]),
+        unknown=estimates.unknown,
+        recent=estimates.recent,
         next_jobs=further_jobs(comparisons),
     )
 
@@ -390,7 +446,7 @@ def _release_order(stack: StackJobs) -> tuple[bool, bool, Version, int, str]:
     return True, not version.is_prerelease, version, len(stack.jobs), stack.digest or ""
 
 
-def _result(stack: StackJobs, comparison: Comparison | None = None) -> StackResult:
+def _result(stack: StackJobs, left_out: Mapping[str, int] | None = None) -> StackResult:
     rates = stack.rates
     return StackResult(
         label=stack.label,
@@ -401,8 +457,7 @@ def _result(stack: StackJobs, comparison: Comparison | None = None) -> StackResu
         unstable=stack.left_out,
         median_rate=median(rates) if rates else None,
         variation=robust_variation(rates) if len(rates) > 1 else None,
-        comparison=comparison,
-        left_out=Counter(stack.left_out),
+        left_out=Counter(stack.left_out) if left_out is None else left_out,
     )
 
 

@@ -1,64 +1,162 @@
-"""Comparisons of measured stacks, computed again only after the record has changed."""
+"""Comparisons of measured stacks; after a change of the record, only changed series are read."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from itertools import groupby
 from threading import Lock
 from typing import Any
 
 from sqlalchemy import Connection
 
-from adviser.stack_comparison import compare_stacks
-from adviser.stacks_document import stacks_document
+from adviser.stack_comparison import (
+    MeasuredSeries,
+    SeriesEstimates,
+    all_series,
+    estimated_series,
+    judged_groups,
+)
+from adviser.stacks_document import group_document
 from graph.record.freshness import changes
-from graph.record.observations import measured_observations
+from graph.record.observations import SeriesMark, measured_observations, series_marks
 
-#: Maximum number of stacks in all kept results; the result of one stack takes about 3 kB.
+#: Maximum number of jobs in all kept series; a job takes about 0.5 kB.
+_MOST_JOBS = 50_000
+#: Maximum number of stacks in all kept documents; that of one stack takes about 3 kB.
 _MOST_STACKS = 10_000
+#: Maximum number of kept families; most have the same series.
+_MOST_FAMILIES = 20
 
-Groups = list[dict[str, Any]]
+
+@dataclass(slots=True)
+class SeriesFamily:
+    """Series whose comparisons share one error rate.
+
+    :param series: in the order of ``thoth stacks``
+    """
+
+    series: Sequence[SeriesEstimates]
+    _lock: Lock = field(default_factory=Lock, init=False)
+    _documents: OrderedDict[int, dict[str, Any]] = field(default_factory=OrderedDict, init=False)
+
+    def groups(self, places: Sequence[int]) -> list[dict[str, Any]]:
+        """The series at some places as JSON values of ``thoth stacks``.
+
+        The comparisons of the other series count in the verdicts, too. Callers must not change the
+        values.
+        """
+        with self._lock:  # others wait, since they would compute the same
+            missing = [it for it in places if it not in self._documents]
+            for place, group in zip(missing, judged_groups(self.series, missing), strict=True):
+                self._documents[place] = group_document(group)
+            documents = [self._documents[it] for it in places]
+            self._forget(len(places))
+            return documents
+
+    def _forget(self, kept: int) -> None:
+        """Forget the oldest documents beyond the limit, but not the last ones."""
+        stacks = sum(len(self.series[it].stacks) for it in self._documents)
+        while stacks > _MOST_STACKS and len(self._documents) > kept:
+            place, _ = self._documents.popitem(last=False)
+            stacks -= len(self.series[place].stacks)
 
 
 class ComparisonCache:
-    """Keeps the results of the last selections, each for one state of the record.
+    """Keeps series with their estimated effects, each until its measurements change.
 
-    All comparisons of a selection form one family, so that a new job may change any verdict: a
-    change of the record invalidates everything.
+    All comparisons of an answer form one family, so that a new job may change any verdict. Judging
+    takes little time, and reading the measurements most of it.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._results: OrderedDict[tuple[object, ...], Groups] = OrderedDict()
         self._position = -1
+        self._marks: dict[str, SeriesMark] = {}
+        #: By comparison key, one for each version of Python.
+        self._measured: OrderedDict[str, list[MeasuredSeries]] = OrderedDict()
+        self._estimates: dict[str, list[SeriesEstimates]] = {}
+        #: By comparison key and baseline.
+        self._others: OrderedDict[tuple[str, str], list[SeriesEstimates]] = OrderedDict()
+        self._families: OrderedDict[object, SeriesFamily] = OrderedDict()
 
-    def groups(
-        self, connection: Connection, baseline: str | None = None, **selection: Any
-    ) -> Groups:
-        """The groups of ``thoth stacks`` as JSON values; callers must not change them.
+    def family(
+        self,
+        connection: Connection,
+        baseline: str | None = None,
+        keys: Collection[str] | None = None,
+    ) -> SeriesFamily:
+        """The series of ``thoth stacks``.
 
-        :param selection: filters of :func:`graph.record.observations.measured_observations`
+        :param baseline: digest of the stack that others are compared with where it was measured
+        :param keys: only these comparison keys, whose comparisons form a family of their own
         """
+        with self._lock:  # others wait, since they would read the same
+            self._refresh(connection)
+            name = baseline, None if keys is None else frozenset(keys)
+            if name not in self._families:
+                self._families[name] = SeriesFamily(self._series(connection, baseline, keys))
+                while len(self._families) > _MOST_FAMILIES:
+                    self._families.popitem(last=False)
+            self._families.move_to_end(name)
+            return self._families[name]
+
+    def _refresh(self, connection: Connection) -> None:
+        """Forget the series that changed."""
         position = changes(connection)
-        key = (baseline, *sorted(selection.items()))
-        # Others wait, since they would compute the same; a transaction may show an older state.
-        with self._lock:
-            if position > self._position:
-                self._results.clear()
-                self._position = position
-            if position == self._position and key in self._results:
-                self._results.move_to_end(key)
-                return self._results[key]
-            observations = measured_observations(connection, **selection)
-            groups: Groups = stacks_document(compare_stacks(observations, baseline))["groups"]
-            if position == self._position:
-                self._keep(key, groups)
-            return groups
+        if position <= self._position:
+            return
+        marks = series_marks(connection)
+        for key in [key for key, mark in self._marks.items() if marks.get(key) != mark]:
+            self._measured.pop(key, None)
+            self._estimates.pop(key, None)
+        self._others = OrderedDict(it for it in self._others.items() if it[0][0] in self._estimates)
+        self._families.clear()
+        self._marks, self._position = marks, position
 
-    def _keep(self, key: tuple[object, ...], groups: Groups) -> None:
-        self._results[key] = groups
-        while len(self._results) > 1 and sum(map(_stacks, self._results.values())) > _MOST_STACKS:
-            self._results.popitem(last=False)
+    def _series(
+        self, connection: Connection, baseline: str | None, keys: Collection[str] | None
+    ) -> list[SeriesEstimates]:
+        wanted = self._marks.keys() if keys is None else self._marks.keys() & keys
+        for key, measured in self._read(connection, wanted - self._estimates.keys()):
+            self._estimates[key] = [estimated_series(it) for it in measured]
+        chosen = {key: self._estimates.get(key, []) for key in wanted}
+        if baseline is not None:
+            holding = {key for key, them in chosen.items() if any(it.has(baseline) for it in them)}
+            missing = {it for it in holding if (it, baseline) not in self._others}
+            for key, measured in self._read(connection, missing):
+                self._others[key, baseline] = [estimated_series(it, baseline) for it in measured]
+            chosen |= {it: self._others[it, baseline] for it in holding}
+            self._forget()
+        return sorted((it for them in chosen.values() for it in them), key=lambda it: it.order)
 
+    def _read(
+        self, connection: Connection, keys: AbstractSet[str]
+    ) -> Iterator[tuple[str, list[MeasuredSeries]]]:
+        """The measurements of these comparison keys, one after the other."""
+        for key in keys & self._measured.keys():
+            self._measured.move_to_end(key)
+            yield key, self._measured[key]
+        if unread := keys - self._measured.keys():
+            observations = measured_observations(connection, keys=unread)
+            for key, alike in groupby(observations, lambda it: it.series.comparison_key):
+                self._measured[key] = all_series(alike)
+                yield key, self._measured[key]
+                self._forget_jobs()
 
-def _stacks(groups: Groups) -> int:
-    return sum(1 + len(it["stacks"]) + len(it["unknown_stacks"]) for it in groups)
+    def _forget_jobs(self) -> None:
+        jobs = {
+            key: sum(it.recent.observations for it in them) for key, them in self._measured.items()
+        }
+        left = sum(jobs.values())
+        while left > _MOST_JOBS:
+            key, _ = self._measured.popitem(last=False)
+            left -= jobs[key]
+
+    def _forget(self) -> None:
+        left = sum(len(it.stacks) for them in self._others.values() for it in them)
+        while left > _MOST_STACKS:
+            _, them = self._others.popitem(last=False)
+            left -= sum(len(it.stacks) for it in them)

@@ -7,8 +7,9 @@ the rules on stacks that are known to be identical.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from adviser.scoring.effects import Effects, effects_of, per_cent
@@ -240,39 +241,87 @@ def compare_candidates(
     return compare_all([ComparisonGroup(baseline, candidates, aa_history, spread)], alpha)[0]
 
 
+@dataclass(frozen=True, slots=True)
+class EstimatedGroup:
+    """A group with the estimated effects of its candidates, before it is judged with others.
+
+    :param baseline: label of the baseline
+    :param candidates: labels, in the order of the estimates
+    :param log_margin: ``ln(1 + δ)``
+    """
+
+    baseline: str
+    candidates: tuple[str, ...]
+    estimates: tuple[Estimate, ...]
+    log_margin: float
+
+
+def estimated(group: ComparisonGroup) -> EstimatedGroup:
+    """Estimate the effects of a group.
+
+    :func:`adviser.scoring.estimates.estimates_of` selects the jobs.
+
+    :raises IncomparableSamples: if a comparison key differs from that of the baseline
+    """
+    _refuse_other_keys(group.baseline, group.candidates)
+    return EstimatedGroup(
+        group.baseline.label,
+        tuple(it.label for it in group.candidates),
+        tuple(estimates_of(group.baseline, group.candidates, group.spread)),
+        math.log1p(smallest_difference(group.aa_history)),
+    )
+
+
 def compare_all(groups: Sequence[ComparisonGroup], alpha: float = ALPHA) -> list[list[Comparison]]:
     """Compare the candidates of every group with its baseline, as one family of claims.
 
-    :func:`adviser.scoring.verdicts.judge` decides the verdicts, and
-    :func:`adviser.scoring.estimates.estimates_of` selects the jobs. Candidates with fewer than five
-    jobs or pairs are neither tested nor counted in Holm's adjustment. This depends only on the
-    number of jobs, never on the results of the jobs. There is no verdict if the jobs of an arm come
-    from fewer than five runs, unless the spread between runs is known for the series.
+    Candidates with fewer than five jobs or pairs are neither tested nor counted in Holm's
+    adjustment. This depends only on the number of jobs, never on the results of the jobs. There is
+    no verdict if the jobs of an arm come from fewer than five runs, unless the spread between runs
+    is known for the series.
 
     :param groups: everything that one answer shows; splitting it defeats Holm
     :param alpha: chance of even one false claim among all of them
     :returns: the comparisons of each group, in the given order
     :raises IncomparableSamples: if a comparison key differs from that of the baseline
     """
-    members: list[FamilyMember] = []
-    for number, group in enumerate(groups):
-        _refuse_other_keys(group.baseline, group.candidates)
-        margin = math.log1p(smallest_difference(group.aa_history))
-        members += [
-            FamilyMember(estimate, margin, number)
-            for estimate in estimates_of(group.baseline, group.candidates, group.spread)
-        ]
+    return judged([estimated(it) for it in groups], alpha)
+
+
+def judged(
+    groups: Sequence[EstimatedGroup],
+    alpha: float = ALPHA,
+    *,
+    shown: Container[int] | None = None,
+) -> list[list[Comparison]]:
+    """Judge estimated groups as one family of claims, like :func:`compare_all`.
+
+    :func:`adviser.scoring.verdicts.judge` decides the verdicts.
+
+    :param shown: indexes of the groups whose comparisons are returned; those of the others count,
+        too, but take no time for what an answer says of them. By default all
+    """
+    members = [
+        FamilyMember(estimate, group.log_margin, number, planned=shown is None or number in shown)
+        for number, group in enumerate(groups)
+        for estimate in group.estimates
+    ]
     if not members:
         return [[] for _ in groups]
     family = judge_family(members, alpha)
     places = iter(range(len(members)))
-    return [
-        [
-            _comparison((candidate.label, group.baseline.label), members[i].estimate, family, i)
-            for candidate, i in zip(group.candidates, places, strict=False)
-        ]
-        for group in groups
-    ]
+    compared: list[list[Comparison]] = []
+    for number, group in enumerate(groups):
+        of_group = list(islice(places, len(group.estimates)))
+        if shown is not None and number not in shown:
+            of_group = []
+        compared.append(
+            [
+                _comparison((candidate, group.baseline), members[i].estimate, family, i)
+                for candidate, i in zip(group.candidates, of_group, strict=False)
+            ]
+        )
+    return compared
 
 
 def _comparison(

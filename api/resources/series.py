@@ -100,7 +100,7 @@ class SeriesResource(MethodView):
         key = whole_digest(comparison_key)
         with reading() as (connection, progress):
             by_python: dict[str | None, list[MeasuredObservation]] = defaultdict(list)
-            for it in measured_observations(connection, comparison_key=key):
+            for it in measured_observations(connection, keys=[key]):
                 by_python[it.series.python_version].append(it)
         python = query.get("python") or max(
             by_python, key=lambda it: (len(by_python[it]), it or ""), default=None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from flask.views import MethodView
@@ -13,7 +12,7 @@ from sqlalchemy import Connection
 
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.verdicts import Verdict
-from adviser.stack_comparison import stack_label
+from adviser.stack_comparison import SeriesEstimates, stack_label
 from api.authentication import needs, token
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
@@ -305,10 +304,9 @@ class ComparisonsResource(MethodView):
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """Compare two stacks by every comparison key that both were measured with.
 
-        The comparisons are the same as in `thoth stacks` with the same baseline, indicator and
-        hardware. P-values are adjusted over all stacks with the same comparison key, so a verdict
-        depends neither on the candidate nor on the page. To compare by one indicator only, set the
-        filter `indicator`.
+        The comparisons are those of `thoth stacks` with the same baseline. P-values are adjusted
+        over all comparisons with that baseline, so a verdict depends neither on the candidate nor
+        on filters and pages.
         """
         selection = filters(query)
         stacks = (
@@ -321,7 +319,7 @@ class ComparisonsResource(MethodView):
                     raise not_found("stack", digest)
             find = partial(common_keys, connection, stacks, **selection)
             keys = page(query, _COMPARISONS, find, progress, lambda key: (key,))
-            compared = _compared(connection, stacks, keys["items"], **selection)
+            compared = _compared(connection, stacks, keys["items"])
             return {**keys, "items": list(compared)}
 
 
@@ -333,30 +331,27 @@ class ComparisonGroupsResource(MethodView):
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List measured stacks by comparison key, each compared with the baseline of its group.
 
-        The comparisons are those of `thoth stacks` with the same indicator and hardware.
+        The comparisons are those of `thoth stacks`. Filters hide groups, but change no verdict.
         """
         selection = filters(query)
-        package, newest = selection.pop("package", None), selection.pop("newest", None)
         with reading() as (connection, progress):
-            if newest is not None:
-                selection["keys"] = service().record_cache.value(
+            keys = None
+            if (newest := selection.pop("newest", None)) is not None:
+                keys = service().record_cache.value(
                     connection,
                     ("newest series", newest),
                     lambda: newest_series(connection, newest, _MOST_OF_NEWEST),
                 )
-            groups = service().comparisons.groups(connection, **selection)
+            family = service().comparisons.family(connection, keys=keys)
             chosen = [
-                (place, group)
-                for place, group in enumerate(groups)
-                if package is None or _measures(group, package)
+                place for place, it in enumerate(family.series) if _is_selected(it, **selection)
             ]
 
-            def find(after: int | None, limit: int) -> list[tuple[int, dict[str, Any]]]:
-                following = (it for it in chosen if after is None or it[0] > after)
-                return list(islice(following, limit))
+            def find(after: int | None, limit: int) -> list[int]:
+                return [it for it in chosen if after is None or it > after][:limit]
 
-            groups_page = page(query, _GROUPS, find, progress, lambda it: (it[0],))
-            return {**groups_page, "items": [group for _, group in groups_page["items"]]}
+            places = page(query, _GROUPS, find, progress, lambda it: (it,))
+        return {**places, "items": family.groups(places["items"])}
 
 
 def stack_labels(connection: Connection, digests: Collection[str]) -> dict[str, str]:
@@ -365,9 +360,19 @@ def stack_labels(connection: Connection, digests: Collection[str]) -> dict[str, 
     return {it: stack_label(*components.get(it, (None, None)), it) for it in digests}
 
 
-def _measures(group: Mapping[str, Any], package: str) -> bool:
-    stacks = (*group["stacks"], *group["unknown_stacks"])
-    return any(it["component"] == package for it in stacks)
+def _is_selected(
+    series: SeriesEstimates,
+    *,
+    indicator: str | None = None,
+    hardware: str | None = None,
+    package: str | None = None,
+) -> bool:
+    """Whether a series has this indicator, hardware class and measured package."""
+    return (
+        (indicator is None or series.series.indicator == indicator)
+        and (hardware is None or series.series.hardware_digest.startswith(hardware))
+        and (package is None or any(it.component == package for it in series.stacks))
+    )
 
 
 def _visibility() -> record.StackVisibility:
@@ -378,21 +383,24 @@ def _visibility() -> record.StackVisibility:
 
 
 def _compared(
-    connection: Connection, stacks: tuple[str, str], keys: Sequence[str], **selection: str
+    connection: Connection, stacks: tuple[str, str], keys: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     """The comparisons of a page.
 
-    All measurements of the selection are compared, not only those of the page: all comparisons form
-    one family of tests, and the size of a page must not change a verdict.
+    All comparisons with the baseline form one family of tests: neither the filters nor the size of
+    a page change a verdict.
     """
-    if not keys:
+    if not keys or stacks[0] == stacks[1]:
         return
-    groups = service().comparisons.groups(connection, stacks[0], **selection)
-    documents = [it for it in groups if it["comparison_key"] in keys]
-    for group in sorted(documents, key=lambda it: it["comparison_key"]):
+    family = service().comparisons.family(connection, stacks[0])
+    # A key may cover several Python versions, and a stack may lack some of them.
+    places = [
+        place
+        for place, it in enumerate(family.series)
+        if it.series.comparison_key in keys and all(map(it.has, stacks))
+    ]
+    for group in sorted(family.groups(places), key=lambda it: it["comparison_key"]):
         by_digest = {it["stack_digest"]: it for it in group["stacks"]}
-        # A key may cover several Python versions, and a stack may lack some of them.
-        if all(it in by_digest for it in stacks) and stacks[0] != stacks[1]:
-            baseline, candidate = (by_digest[it] for it in stacks)
-            effect = candidate["comparison"]
-            yield {**group, "baseline": baseline, "candidate": candidate, "effect": effect}
+        baseline, candidate = (by_digest[it] for it in stacks)
+        effect = candidate["comparison"]
+        yield {**group, "baseline": baseline, "candidate": candidate, "effect": effect}

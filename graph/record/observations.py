@@ -154,26 +154,35 @@ def _rate(row: Row[Any]) -> float:
     return float(row.rate * row.elapsed_s / median(row.repetitions_s))
 
 
+#: Number of measurements of a series, and a sum that changes with any of their rows.
+SeriesMark = tuple[int, int]
+#: A row that was written later has another transaction.
+_MARKS = text(
+    """
+    SELECT comparison_key, count(*),
+        sum(job.xmin::text::bigint + inspection.xmin::text::bigint)::bigint
+    FROM observations AS job JOIN inspections AS inspection USING (document_id)
+    WHERE outcome = 'measured' AND quarantine_reason IS NULL
+    GROUP BY comparison_key
+    """
+)
+
+
+def series_marks(connection: Connection) -> dict[str, SeriesMark]:
+    """A mark of each series (comparison key); it changes with the measurements of the series."""
+    return {key: (number, rows) for key, number, rows in connection.execute(_MARKS)}
+
+
 def measured_observations(
-    connection: Connection,
-    *,
-    indicator: str | None = None,
-    hardware: str | None = None,
-    comparison_key: str | None = None,
-    keys: Collection[str] | None = None,
+    connection: Connection, *, keys: Collection[str] | None = None
 ) -> Iterator[MeasuredObservation]:
     """All comparable measurements, streamed and sorted by series.
 
     Crashes and quarantined observations are left out; unstable jobs are marked.
 
-    :param indicator: name of an indicator
-    :param hardware: prefix of digests of hardware classes
     :param keys: only these comparison keys
     """
-    wanted = {IndicatorRow.name: indicator, ObservationRow.comparison_key: comparison_key}
-    conditions = matching(wanted)
-    if hardware is not None:
-        conditions.append(ObservationRow.hardware_digest.startswith(hardware, autoescape=True))
+    conditions = []
     if keys is not None:
         conditions.append(ObservationRow.comparison_key == any_(texts(keys)))
     for _, observation in measured_rows(connection, conditions):

@@ -1,0 +1,118 @@
+"""Comparisons of stacks are kept; after a change of the record, only changed series are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from adviser.stack_comparison import compare_stacks
+from adviser.stacks_document import stacks_document
+from api import comparison_cache
+from api.comparison_cache import ComparisonCache, SeriesFamily
+from graph.engine import Stores
+from graph.evidence import MeasuredObservation
+from graph.record.observations import measured_observations
+from ingest.inspections.pipeline import ingest_inspections
+from ingest.sources.source_items import SourceLimits
+from tests.factories.inspections import (
+    MATMUL,
+    inspection_files,
+    measured,
+    printed,
+    specification_document,
+    stack_jobs,
+    write,
+)
+
+VERSIONS = ("2.0.2", "2.1.0", "2.2.0")
+SIZES = (64, 128)
+
+
+@pytest.fixture
+def read_keys(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """For each reading of measurements, the number of comparison keys."""
+    numbers: list[int] = []
+
+    def noted(connection: Connection, *, keys: set[str]) -> Iterator[MeasuredObservation]:
+        numbers.append(len(keys))
+        return measured_observations(connection, keys=keys)
+
+    monkeypatch.setattr(comparison_cache, "measured_observations", noted)
+    return numbers
+
+
+def deliver(stores: Stores, folder: Path, name: str, version: str, size: int) -> None:
+    parameters = {**MATMUL, "matrix_size": size}
+    rate = 90.0 + VERSIONS.index(version) * 5
+    outputs = [printed(measured(rate + it / 10, parameters=parameters)) for it in range(6)]
+    files = inspection_files(
+        stack_jobs(outputs, name, VERSIONS.index(version)),
+        specification_document({"numpy": version}),
+    )
+    write(folder / name, files)
+    ingest_inspections(stores.settings, stores.engine, [str(folder / name)], SourceLimits())
+
+
+@pytest.fixture
+def delivered(stores: Stores, tmp_path: Path) -> Stores:
+    """Three versions of NumPy in two series."""
+    for size in SIZES:
+        for version in VERSIONS:
+            deliver(stores, tmp_path, f"inspection-{size}-{version}", version, size)
+    return stores
+
+
+def documents(family: SeriesFamily) -> list[dict[str, Any]]:
+    return family.groups(range(len(family.series)))
+
+
+def test_a_change_reads_the_series_that_changed_and_judges_all(
+    delivered: Stores, read_keys: list[int], tmp_path: Path
+) -> None:
+    cache = ComparisonCache()
+    with delivered.engine.connect() as connection:
+        before = documents(cache.family(connection))
+        assert documents(cache.family(connection)) == before
+    assert read_keys == [2]
+    deliver(delivered, tmp_path, "inspection-again", "2.2.0", 64)
+    with delivered.engine.connect() as connection:
+        after = documents(cache.family(connection))
+        seen = list(measured_observations(connection))
+    assert read_keys == [2, 1]
+    assert after == stacks_document(compare_stacks(seen))["groups"]
+    assert [it["recent"]["inspections"] for it in before] == [3, 3]
+    assert sorted(it["recent"]["inspections"] for it in after) == [3, 4]
+
+
+def test_another_baseline_is_judged_without_reading_again(
+    delivered: Stores, read_keys: list[int]
+) -> None:
+    cache = ComparisonCache()
+    with delivered.engine.connect() as connection:
+        groups = documents(cache.family(connection))
+        seen = list(measured_observations(connection))
+        for stack in groups[0]["stacks"]:
+            base = stack["stack_digest"]
+            family = cache.family(connection, base)
+            assert documents(family) == stacks_document(compare_stacks(seen, base))["groups"]
+    assert read_keys == [2]
+
+
+def test_what_is_forgotten_is_read_again(
+    delivered: Stores, read_keys: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison_cache, "_MOST_JOBS", 20)
+    monkeypatch.setattr(comparison_cache, "_MOST_STACKS", 3)
+    cache = ComparisonCache()
+    with delivered.engine.connect() as connection:
+        groups = documents(cache.family(connection))
+        base = groups[0]["stacks"][-1]["stack_digest"]
+        first = documents(cache.family(connection, base))
+        assert read_keys == [2, 1], "the jobs of one series fit"
+        assert documents(cache.family(connection, base)) == first
+        assert documents(cache.family(connection)) == groups
+    assert read_keys == [2, 1]
