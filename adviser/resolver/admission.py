@@ -179,17 +179,19 @@ def universe_of(
     return replace(universe, nearness=nearness)
 
 
-def _newest(universe: Universe, name: str) -> Candidate | None:
-    """The newest version that the request may choose; ``None`` if the package has none."""
+def _newest(universe: Universe, name: str, extras: Collection[str]) -> Candidate | None:
+    """The newest version that the request may choose; ``None`` if the package has none.
+
+    If no version has all these extras, it is the newest of all. An unread version may have them.
+    """
     wanted = [universe.asked(it) for it in universe.roots if it.name == name]
-    return next(
-        (
-            it
-            for it in universe.packages.get(name, ())
-            if not universe.needs_invitation(it) and all(admits(one, it.version) for one in wanted)
-        ),
-        None,
-    )
+    versions = [
+        it
+        for it in universe.packages.get(name, ())
+        if not universe.needs_invitation(it) and all(admits(one, it.version) for one in wanted)
+    ]
+    offering = (it for it in versions if not it.read or set(it.extras).issuperset(extras))
+    return next(offering, versions[0] if versions else None)
 
 
 @dataclass(frozen=True, slots=True)

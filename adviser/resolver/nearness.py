@@ -39,13 +39,14 @@ class Nearness:
 
 def nearness_of(
     roots: Iterable[Dependency],
-    newest: Callable[[str], Candidate | None],
+    newest: Callable[[str, Collection[str]], Candidate | None],
     unlisted: Collection[str],
 ) -> Nearness:
     """The distances of packages, as far as the newest versions on the way were read.
 
     :param roots: requirements of the request
-    :param newest: returns the newest version of a package that the request may choose
+    :param newest: returns the newest version of a package that the request may choose, with these
+        extras if there is one
     :param unlisted: packages about which nothing is known
     """
     pending = _extras(roots)
@@ -57,7 +58,7 @@ def nearness_of(
         required: list[Dependency] = []
         for name, wanted in sorted(pending.items()):
             seen.setdefault(name, set()).update(wanted)
-            candidate = newest(name)
+            candidate = newest(name, seen[name])
             if candidate is None:
                 unknown |= {name}.intersection(unlisted)
             elif candidate.read:
