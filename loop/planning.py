@@ -10,6 +10,7 @@ from typing import Any
 from adviser.advise import Advice, Resolver
 from adviser.reports.unfetched_versions import unread_texts
 from common.errors import IndexProblem, InvalidArgument, InvalidDocument
+from common.packages import same_version
 from graph.engine import Stores
 from graph.record.loop import (
     BatchState,
@@ -23,6 +24,7 @@ from graph.record.loop import (
 )
 from graph.record.native import add_analysis, artifacts_of
 from graph.record.watches import set_closure, set_watch_state
+from graph.snapshot import Snapshot
 from ingest.native.wheel_download import fetched_wheel, pinned
 from ingest.native.wheels import analyze_wheel
 from loop.priorities import ReleasePriority, night_priorities
@@ -62,7 +64,8 @@ def resolve_releases(
 ) -> dict[str, int]:
     """Find out which noticed releases a watched project can install, and analyse their wheels.
 
-    A release that no watched project can install is given up with the conflict.
+    A release that no watched project can install is given up with the conflict, and one that the
+    index does not list after ``LOOP_NIGHTS`` nights.
 
     :returns: counts for people
     """
@@ -87,9 +90,12 @@ def resolve_releases(
 def _resolved(
     stores: Stores, release: LoopRelease, knowns: Sequence[WatchKnowledge], resolver: Resolver
 ) -> tuple[LoopState, str | None]:
-    key, reasons, unread = release.key, [], False
+    key, reasons, unread, unlisted = release.key, [], False, False
     for known in knowns:
         if key.name not in known.advice.snapshot.revisions:
+            continue
+        if not _is_listed(known.advice.snapshot, key):
+            unlisted = True
             continue
         try:
             stack_with(stores, known, {key.name: key.version}, resolver)
@@ -98,11 +104,20 @@ def _resolved(
             unread = unread or bool(unread_texts(known.advice.snapshot))
             continue
         return _analysed(stores, key, known)
+    if unlisted:
+        return LoopState.SEEN, "the index does not list it"
     if unread:
         return LoopState.SEEN, "not all versions were read from the index yet"
     if not reasons:
         return LoopState.SEEN, "no watched project needs it"
     return LoopState.GIVEN_UP, reasons[0]
+
+
+def _is_listed(snapshot: Snapshot, key: ReleaseKey) -> bool:
+    """Whether a snapshot has a release, be it one that cannot be installed."""
+    candidates, excluded = snapshot.packages.get(key.name, ()), snapshot.excluded.get(key.name, ())
+    versions = [*(it.version for it in candidates), *(it.version for it in excluded)]
+    return any(same_version(it, key.version) for it in versions)
 
 
 def _analysed(

@@ -52,6 +52,7 @@ from graph.record.watches import AdviceWatch, WatchSource, add_watch, remove_wat
 from graph.tables import EventRow, HardwareRow, WatchRow
 from loop.measuring import measure_batches
 from loop.night import MOST_ATTEMPTS, STEPS, NightReport, run_night
+from loop.planning import resolve_releases
 from loop.stacks import WatchKnowledge, current_knowledge
 from loop.status import status_document
 from loop.verdicts import announce_releases, changes_behind, settle_releases
@@ -244,6 +245,25 @@ def test_a_batch_without_the_stack_of_any_release_is_not_planned(
         assert batches_of_night(connection, 2) == []
     assert release.state is LoopState.RESOLVABLE
     assert release.reason == "no stack that can be measured contains it"
+
+
+def test_a_release_that_the_index_does_not_list_waits_and_is_given_up(
+    stores: Stores, night_settings: Settings
+) -> None:
+    watch_app(stores)
+    night(night_settings)
+    key = ReleaseKey("pypi", "app", "99.0")
+    with stores.engine.begin() as connection:
+        add_releases_seen(connection, [key], ReleaseSource.REQUEST, backlog=9)
+    seen = []
+    with ResolverWorker() as worker:
+        knowns = [current_knowledge(stores, it, worker.resolve) for it in watched(stores)]
+        for number in (2, 3):
+            resolve_releases(replace_nights(stores, 2), number, knowns, worker.resolve)
+            with stores.engine.connect() as connection:
+                seen += [(it.state, it.reason) for it in releases_in(connection)]
+    reason = "the index does not list it"
+    assert seen == [(LoopState.SEEN, reason), (LoopState.GIVEN_UP, reason)]
 
 
 def test_a_night_counts_once_and_a_watch_waits_for_its_releases(
