@@ -92,16 +92,17 @@ def submit(
     with stores.writing() as connection:
         accepted, cached = analyses.accept(connection, stores.settings, new, force=force)
         if not cached:
-            queue, sender = QUEUE_OF[kind], _sender(client)
-            stores.queue.admit(connection, queue, sender)
+            queue, who = QUEUE_OF[kind], sender(client)
+            stores.queue.admit(connection, queue, who)
             also(connection, new.analysis_id)
-            stores.queue.enqueue_request(connection, _TASKS[kind], queue, new.analysis_id, sender)
+            stores.queue.enqueue_request(connection, _TASKS[kind], queue, new.analysis_id, who)
     if cached:
         wrote_nothing()
     return _awaited(accepted, PATIENCE_S), cached
 
 
-def _sender(client: Token | None) -> QueueClient:
+def sender(client: Token | None) -> QueueClient:
+    """Who sent this request: the token, or without one the address."""
     if client is None:
         return QueueClient(client_address(), anonymous=True)
     return QueueClient(client.token_id, anonymous=False)

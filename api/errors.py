@@ -84,7 +84,7 @@ MEANINGS: Mapping[ProblemType, str] = {
     ProblemType.TOO_SLOW: "The client did not send the request in time.",
     ProblemType.UNSUPPORTED_MEDIA_TYPE: "The `Content-Type` of the body is not supported.",
     ProblemType.TOO_MANY_REQUESTS: "The client exceeded its limit; `Retry-After` says when to try.",
-    ProblemType.OVERLOADED: "Too many jobs wait; `Retry-After` says when to try again.",
+    ProblemType.OVERLOADED: "Too many jobs wait or run; `Retry-After` says when to try again.",
     ProblemType.ANALYSIS_FAILED: "The analysis ended without a result; `status` says why.",
     ProblemType.UNAVAILABLE: "A store is unavailable, or has the schema of another release.",
     ProblemType.INTERNAL: "The service has a bug; its log contains the request's identifier.",

@@ -11,6 +11,7 @@ from typing import Any, cast
 import sqlalchemy
 from flask import current_app
 
+from api.client_shares import ClientShares
 from api.comparison_cache import ComparisonCache
 from api.jobs.queue import Queue
 from api.record_cache import RecordCache
@@ -63,6 +64,8 @@ class ServiceStores:
         self.record_cache = RecordCache()
         #: Limits clients that wait for a result, so that half the threads answer other requests.
         self.waiters = BoundedSemaphore(max(1, (connections or 0) // 2))
+        #: Limits clients that compare locks, which takes seconds if the locks are large.
+        self.lock_readers = ClientShares((connections or 0) // 2)
         self._lock = Lock()
         self._opened: _Opened | None = None
 

@@ -2,7 +2,8 @@
 
 The closure of a request is read layer by layer, with one Cypher query for each layer. A layer
 contains the unread packages that candidates of the previous layer require. If a later layer
-requests a further extra of a package, that package is read again.
+requests a further extra of a package, that package is read again. Comparisons of locks need the
+named packages alone, so :func:`load_packages` follows no requirement.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 #: How often a snapshot is read again if the graph changes in the meantime.
 _ATTEMPTS = 10
+#: Packages of one query of :func:`load_packages`.
+_BATCH = 50
 
 #: A package and the extras that are requested of it.
 RequestedPackage = tuple[str, Sequence[str]]
@@ -94,6 +97,8 @@ class PackageRecord(NamedTuple):
 
 #: Reads a layer, in any order.
 LayerReader = Callable[[Sequence[RequestedPackage]], Iterable[PackageRecord]]
+#: Called between the steps of a long reading; raises an error to end it.
+CheckTime = Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -146,6 +151,34 @@ def load_snapshot(
     :raises StoreUnavailable: if the graph does not answer, or keeps changing
     """
     read = partial(_read, roots=roots_of(roots, environment), environment=environment)
+    return _consistent(driver, database, read)
+
+
+def load_packages(
+    driver: neo4j.Driver,
+    names: Iterable[str],
+    environment: Environment,
+    *,
+    database: str = "neo4j",
+    check_time: CheckTime = lambda: None,
+) -> Snapshot:
+    """Read packages in all their versions, without the packages that these require.
+
+    :param check_time: called before each query about some of the packages
+    :returns: a snapshot without revision
+    :raises StoreUnavailable: if the graph does not answer, or keeps changing
+    """
+    read = partial(
+        _read_packages,
+        roots=roots_of(names, environment), environment=environment, check_time=check_time,
+    )  # fmt: skip
+    return _consistent(driver, database, read)
+
+
+def _consistent(
+    driver: neo4j.Driver, database: str, read: Callable[[neo4j.ManagedTransaction], Snapshot]
+) -> Snapshot:
+    """Read a snapshot that mixes no two states of the graph."""
     with _read_session(driver, database) as session:
         for _ in range(_ATTEMPTS):
             snapshot = session.execute_read(read)
@@ -165,8 +198,17 @@ def is_current(driver: neo4j.Driver, snapshot: Snapshot, *, database: str = "neo
         return session.execute_read(_unchanged, snapshot)
 
 
-def walk(read: LayerReader, roots: Iterable[Dependency], environment: Environment) -> Closure:
-    """Follow ``roots`` until no layer adds a package; the order of the rows does not matter."""
+def walk(
+    read: LayerReader,
+    roots: Iterable[Dependency],
+    environment: Environment,
+    *,
+    follow: bool = True,
+) -> Closure:
+    """Follow ``roots`` until no layer adds a package; the order of the rows does not matter.
+
+    :param follow: whether to read what the packages require, too
+    """
     closure, builder = Closure(), CandidateBuilder(environment)
     unread = closure.request(roots)
     while unread:
@@ -177,9 +219,9 @@ def walk(read: LayerReader, roots: Iterable[Dependency], environment: Environmen
         dependencies: set[Dependency] = set()
         # The layer is read completely before further packages are requested, so that the order of
         # its rows does not matter.
-        for package in list(read([(name, sorted(closure.extras[name])) for name in names])):
+        for package in read([(name, sorted(closure.extras[name])) for name in names]):
             dependencies |= _add_package(closure, builder, package)
-        unread = closure.request(dependencies)
+        unread = closure.request(dependencies) if follow else set()
     return closure
 
 
@@ -210,6 +252,17 @@ def freeze(
 
     :param vulnerabilities: by package URL of the affected version
     """
+    closure = with_affected(closure, vulnerabilities)
+    return with_revision(unnamed_snapshot(closure, roots, environment))
+
+
+def with_affected(
+    closure: Closure, vulnerabilities: Mapping[str, Sequence[KnownVulnerability]]
+) -> Closure:
+    """The closure with the known vulnerabilities of its versions.
+
+    :param vulnerabilities: by package URL of the affected version
+    """
     affected: dict[str, Sequence[Candidate]] = {
         name: with_vulnerabilities(candidates, vulnerabilities)
         for name, candidates in closure.candidates.items()
@@ -218,8 +271,7 @@ def freeze(
         name: [with_known(it, vulnerabilities) for it in versions]
         for name, versions in closure.excluded.items()
     }
-    closure = replace(closure, candidates=affected, excluded=excluded)
-    return with_revision(unnamed_snapshot(closure, roots, environment))
+    return replace(closure, candidates=affected, excluded=excluded)
 
 
 def with_vulnerabilities(
@@ -291,11 +343,39 @@ def _read(
     tx: neo4j.ManagedTransaction, *, roots: Sequence[Dependency], environment: Environment
 ) -> Snapshot:
     closure = walk(partial(_packages, tx), roots, environment)
+    return freeze(closure, _vulnerabilities(tx, closure.candidates), roots, environment)
+
+
+def _read_packages(
+    tx: neo4j.ManagedTransaction,
+    *,
+    roots: Sequence[Dependency],
+    environment: Environment,
+    check_time: CheckTime,
+) -> Snapshot:
+    def read(packages: Sequence[RequestedPackage]) -> Iterator[PackageRecord]:
+        for start in range(0, len(packages), _BATCH):
+            check_time()
+            yield from _packages(tx, packages[start : start + _BATCH])
+
+    closure = walk(read, roots, environment, follow=False)
     vulnerabilities: dict[str, list[KnownVulnerability]] = {}
-    for row in tx.run(VULNERABILITIES, names=sorted(closure.candidates)):
+    names = list(closure.candidates)
+    for start in range(0, len(names), _BATCH):
+        check_time()
+        vulnerabilities |= _vulnerabilities(tx, names[start : start + _BATCH])
+    return unnamed_snapshot(with_affected(closure, vulnerabilities), roots, environment)
+
+
+def _vulnerabilities(
+    tx: neo4j.ManagedTransaction, names: Iterable[str]
+) -> dict[str, list[KnownVulnerability]]:
+    """Vulnerabilities of all versions of packages, by package URL of the version."""
+    vulnerabilities: dict[str, list[KnownVulnerability]] = {}
+    for row in tx.run(VULNERABILITIES, names=sorted(names)):
         known = KnownVulnerability(row["id"], row["severity"], row["score"])
         vulnerabilities.setdefault(row["purl"], []).append(known)
-    return freeze(closure, vulnerabilities, roots, environment)
+    return vulnerabilities
 
 
 def _packages(

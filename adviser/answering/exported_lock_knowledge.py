@@ -34,7 +34,13 @@ from graph.evidence import ADVISORIES, Evidence, RecordedHardware
 from graph.record.affected_versions import stored_package
 from graph.record.evidence import day_of, purls_in, series_and_readings
 from graph.snapshot import Snapshot
-from graph.snapshot_reader import PackageRecord, RequestedPackage, freeze, walk
+from graph.snapshot_reader import (
+    PackageRecord,
+    RequestedPackage,
+    unnamed_snapshot,
+    walk,
+    with_affected,
+)
 
 _Row = dict[str, Any]
 
@@ -73,16 +79,16 @@ class _Export:
         self._releases: dict[str, list[_Row]] = {}
 
     def snapshot(self, names: Sequence[str], environment: Environment) -> Snapshot:
-        """The closure of packages in an environment, as :mod:`graph.snapshot_reader` reads it."""
+        """Packages in an environment, as :func:`graph.snapshot_reader.load_packages` reads them."""
         roots = roots_of(names, environment)
-        closure = walk(self._packages, roots, environment)
+        closure = walk(self._packages, roots, environment, follow=False)
         vulnerabilities = {
             row["purl"]: [self._vulnerabilities[it] for it in row["vulnerabilities"]]
             for name in closure.candidates
             for row in self._releases[name]
             if row["vulnerabilities"]
         }
-        return freeze(closure, vulnerabilities, roots, environment)
+        return unnamed_snapshot(with_affected(closure, vulnerabilities), roots, environment)
 
     def evidence(self, snapshot: Snapshot) -> Evidence:
         """The measurements of all stacks that contain a version of the snapshot."""
@@ -164,7 +170,7 @@ class _Export:
         return {it.id: it for it in known}
 
     def _packages(self, packages: Sequence[RequestedPackage]) -> Iterator[PackageRecord]:
-        """A layer of the closure."""
+        """The releases of packages, each read once."""
         unread = {name for name, _ in packages} - self._releases.keys()
         self._releases |= {name: [] for name in unread}
         for row in self._rows("releases", _RELEASES, name=unread) if unread else ():

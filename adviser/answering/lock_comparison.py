@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection
 
 from adviser.answering.index_selection import asked_indexes
 from adviser.guard import (
@@ -38,7 +37,7 @@ from graph.record.evidence import evidence_for
 from graph.record.hardware import recorded_hardware
 from graph.record.vulnerability_queries import vulnerabilities_by_version
 from graph.snapshot import Snapshot, with_revision
-from graph.snapshot_reader import load_snapshot
+from graph.snapshot_reader import CheckTime, load_packages
 from graph.watchdog import watchdog
 
 
@@ -99,42 +98,39 @@ class LockKnowledge:
 
 
 def knowledge_of_locks(
-    stores: Stores, old: Mapping[str, str], new: Mapping[str, str], environment: Environment
+    stores: Stores,
+    old: Mapping[str, str],
+    new: Mapping[str, str],
+    environment: Environment,
+    check_time: CheckTime = lambda: None,
 ) -> LockKnowledge:
     """What the stores know of two locks, each given as version by package name.
 
+    The packages of the locks are read in all versions, because measurements of the others show the
+    noise; what they require is not read. The number of queries to PostgreSQL does not depend on
+    the size of the locks.
+
+    :param check_time: called between the steps of the reading
     :raises StoreUnavailable: if a store does not answer
     """
-    with watchdog(GRAPH, stores.settings.query_timeout_s * 2):
-        snapshot = snapshot_of_locks(stores, old, new, environment)
-    with stores.engine.connect() as connection:
-        return recorded_knowledge(connection, snapshot, old, new)
-
-
-def snapshot_of_locks(
-    stores: Stores, old: Mapping[str, str], new: Mapping[str, str], environment: Environment
-) -> Snapshot:
-    """What the graph knows of the packages of two locks, in all versions."""
     names = sorted({*old, *new})
-    return load_snapshot(stores.driver, names, environment, database=stores.database)
-
-
-def recorded_knowledge(
-    connection: Connection, snapshot: Snapshot, old: Mapping[str, str], new: Mapping[str, str]
-) -> LockKnowledge:
-    """Complete the result of :func:`snapshot_of_locks` with what PostgreSQL knows.
-
-    The number of queries does not depend on the size of the locks.
-    """
-    evidence = evidence_for(connection, snapshot, datetime.now(UTC), with_excluded=True)
-    unlisted = versions_without_candidate(old, new, snapshot)
-    vulnerabilities = {
-        release: tuple(
-            KnownVulnerability(it.vulnerability_id, it.severity, it.score) for it in known
+    with watchdog(GRAPH, stores.settings.query_timeout_s * 2):
+        snapshot = load_packages(
+            stores.driver, names, environment, database=stores.database, check_time=check_time
         )
-        for release, known in vulnerabilities_by_version(connection, unlisted).items()
-    }
-    hardware = tuple(recorded_hardware(connection))
+    with stores.engine.connect() as connection:
+        check_time()
+        evidence = evidence_for(
+            connection, snapshot, datetime.now(UTC), with_excluded=True, check_time=check_time
+        )
+        unlisted = versions_without_candidate(old, new, snapshot)
+        vulnerabilities = {
+            release: tuple(
+                KnownVulnerability(it.vulnerability_id, it.severity, it.score) for it in known
+            )
+            for release, known in vulnerabilities_by_version(connection, unlisted).items()
+        }
+        hardware = tuple(recorded_hardware(connection))
     return LockKnowledge(locked_versions(snapshot, old, new), evidence, vulnerabilities, hardware)
 
 

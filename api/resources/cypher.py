@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any, TypeVar
 
 from flask import Response
@@ -24,6 +25,7 @@ from graph.engine import GRAPH, graph_database
 from graph.query_results import Cut, QueryResult, json_parts
 from graph.record.freshness import progress
 from graph.record.tokens import Scope
+from graph.snapshot_reader import CheckTime
 
 T = TypeVar("T")
 
@@ -33,20 +35,29 @@ _AT_A_TIME = 4
 _pool = ThreadPoolExecutor(_AT_A_TIME, "graph-question")
 
 
-def answer_within(seconds: float, ask: Callable[[], T]) -> T:
+def answer_within(seconds: float, ask: Callable[[CheckTime], T]) -> T:
     """Run ``ask``, which waits for the graph, in a thread and return its result.
 
+    :param ask: gets a function that raises :exc:`StoreUnavailable` after ``seconds``; work of
+        several steps calls it before each step, so that it ends when nobody waits for it
     :raises StoreUnavailable: after ``seconds``, including the wait for a free thread
     """
-    future = _pool.submit(ask)
+    over = Event()
+    no_answer = StoreUnavailable(GRAPH, f"no answer for {seconds:.0f} s", "see `thoth status`")
+
+    def check_time() -> None:
+        if over.is_set():
+            raise no_answer
+
+    future = _pool.submit(ask, check_time)
     try:
         return future.result(seconds)
     except TimeoutError:
         if future.done():  # raised by `ask` itself
             raise
+        over.set()
         future.cancel()
-        hint = "see `thoth status`"
-        raise StoreUnavailable(GRAPH, f"no answer for {seconds:.0f} s", hint) from None
+        raise no_answer from None
 
 
 class CypherSchema(StrictSchema):
@@ -113,7 +124,7 @@ class CypherResource(MethodView):
         # The store ends the query at its limit; this bound is for a store that hangs.
         longest_s = timeout_s + 4 * settings.connect_timeout_s
 
-        def ask() -> QueryResult:
+        def ask(_: CheckTime) -> QueryResult:
             with stores.stores() as opened:
                 if not stores_agree(opened):
                     raise GraphMismatch

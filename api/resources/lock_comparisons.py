@@ -8,24 +8,19 @@ from typing import Any
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
-from adviser.answering.lock_comparison import (
-    compared,
-    guard_document,
-    recorded_knowledge,
-    snapshot_of_locks,
-)
+from adviser.answering.lock_comparison import compared, guard_document
 from adviser.answering.target_hardware import asked_hardware
 from adviser.guard import GuardOutcome, MissingKind
 from adviser.projects.locks import ProjectLock, read_lock, require_pins
 from api.audit import wrote_nothing
 from api.authentication import needs
 from api.credential_removal import public_file
+from api.lock_reading import MAX_PACKAGES, read_lock_knowledge
 from api.paging import freshness
 from api.project_files import ProjectFiles
 from api.request_context import reading
 from api.resources.advice_requests import EnvironmentSchema
 from api.resources.base import Resources
-from api.resources.cypher import answer_within
 from api.resources.stacks import HardwareNameSchema, stack_labels
 from api.schema_fields import (
     FreshnessSchema,
@@ -39,21 +34,18 @@ from api.schema_fields import (
     text,
     texts,
 )
-from api.service import service
 from common.environments import environment
 from common.errors import InvalidArgument
 from common.inspection import Stack
 from common.packages import package_version
 from graph.record.stacks import stack_named
 from graph.record.tokens import Scope
-from graph.snapshot import Snapshot
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 #: Platform of locks if the request names none; never that of the server.
 _PLATFORM = "linux_x86_64"
 #: Maximum length of a lock.
 _MAX_TEXT = 3 * 1024**2
-_MAX_PACKAGES = 2_000
 
 
 def _lock_file(description: str) -> ProjectFiles:
@@ -169,16 +161,9 @@ class LockComparisonsResource(MethodView):
             {name: it.version for name, it in lock.packages(where.markers).items()}
             for lock in locks
         )
-        stores = service()
-
-        def ask() -> Snapshot:
-            with stores.stores() as opened:
-                return snapshot_of_locks(opened, old, new, where)
-
-        snapshot = answer_within(stores.settings.query_timeout_s * 2, ask)
+        known = read_lock_knowledge(old, new, where)
         stacks = [_stack(it) for it in (old, new)]
         with reading() as (connection, progress):
-            known = recorded_knowledge(connection, snapshot, old, new)
             heads = [stack_named(connection, it.digest) for it in stacks]
             labels = stack_labels(connection, [it.digest for it in stacks])
         hardware = None
@@ -211,8 +196,8 @@ def _read(side: str, files: Mapping[str, str]) -> ProjectLock:
     ((name, text),) = files.items()
     path = f"{side}/{name}"
     lock = require_pins(read_lock(path, {path: public_file(name, text).encode()}))
-    if len(lock.entries) > _MAX_PACKAGES:
-        raise InvalidArgument(f"{path}: more than {_MAX_PACKAGES} packages")
+    if len(lock.entries) > MAX_PACKAGES:
+        raise InvalidArgument(f"{path}: more than {MAX_PACKAGES} packages")
     return lock
 
 

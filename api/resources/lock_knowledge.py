@@ -8,21 +8,16 @@ from flask import Response
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
-from adviser.answering.lock_comparison import recorded_knowledge, snapshot_of_locks
 from api.audit import wrote_nothing
 from api.authentication import needs
-from api.request_context import from_data
+from api.lock_reading import MAX_PACKAGES, read_lock_knowledge
+from api.request_context import reading
 from api.resources.advice_requests import EnvironmentSchema
 from api.resources.base import Resources
-from api.resources.cypher import answer_within
 from api.schema_fields import StrictSchema, described, json_object, no_nul
-from api.service import service
 from common.environments import environment
-from graph.record.freshness import progress
 from graph.record.tokens import Scope
-from graph.snapshot import Snapshot
 
-_MOST_PACKAGES = 2_000
 _PLATFORM = "linux_x86_64"
 
 
@@ -31,7 +26,7 @@ def _lock(description: str) -> fields.Dict:
         keys=fields.String(validate=validate.And(validate.Length(1, 200), no_nul)),
         values=fields.String(validate=validate.And(validate.Length(1, 200), no_nul)),
         required=True,
-        validate=validate.Length(max=_MOST_PACKAGES),
+        validate=validate.Length(max=MAX_PACKAGES),
         metadata=described(description, {"numpy": "2.4.6"}),
     )
 
@@ -81,16 +76,7 @@ class LockKnowledgeResource(MethodView):
         where = environment(
             named.get("python"), named.get("platform") or _PLATFORM, named.get("cuda")
         )
-        old, new, stores = body["old"], body["new"], service()
-        with stores.reading() as connection:
-            from_data(progress(connection))
-
-        def ask() -> Snapshot:
-            with stores.stores() as opened:
-                return snapshot_of_locks(opened, old, new, where)
-
-        # Only the graph needs this limit; PostgreSQL's statements have limits of their own.
-        snapshot = answer_within(stores.settings.query_timeout_s * 2, ask)
-        with stores.reading() as connection:
-            knowledge = recorded_knowledge(connection, snapshot, old, new)
+        with reading():
+            pass  # the headers say how current the knowledge is at least
+        knowledge = read_lock_knowledge(body["old"], body["new"], where)
         return Response(knowledge.to_json(), mimetype="application/json")

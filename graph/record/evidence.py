@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +23,7 @@ from graph.record.observations import (
 )
 from graph.record.postgresql_helpers import texts
 from graph.snapshot import Snapshot
+from graph.snapshot_reader import CheckTime
 from graph.tables import (
     AdvisorySource,
     HardwareRow,
@@ -36,10 +37,17 @@ from graph.tables import (
 
 #: Name of the source "measurements", beside indexes and advisories.
 INSPECTIONS = "inspections"
+#: Measurements of one fetch.
+_ROWS_AT_A_TIME = 1_000
 
 
 def evidence_for(
-    connection: Connection, snapshot: Snapshot, now: datetime, *, with_excluded: bool = False
+    connection: Connection,
+    snapshot: Snapshot,
+    now: datetime,
+    *,
+    with_excluded: bool = False,
+    check_time: CheckTime = lambda: None,
 ) -> Evidence:
     """The evidence for ``snapshot``: all measurements of stacks that contain one of its candidates.
 
@@ -49,8 +57,10 @@ def evidence_for(
     :param now: ages are measured from the beginning of its day (UTC), so that equal knowledge gives
         equal evidence all day long, which is stored once
     :param with_excluded: include stacks that contain an excluded version
+    :param check_time: called before each thousand of the measurements
     """
-    return EvidenceReader(now).evidence(connection, snapshot, with_excluded=with_excluded)
+    reader = EvidenceReader(now, check_time)
+    return reader.evidence(connection, snapshot, with_excluded=with_excluded)
 
 
 def measured_evidence(connection: Connection, now: datetime) -> Evidence:
@@ -65,10 +75,12 @@ class EvidenceReader:
     """Reads the evidence for a growing snapshot, and reads nothing twice.
 
     :param now: as for :func:`evidence_for`
+    :param check_time: as for :func:`evidence_for`
     """
 
-    def __init__(self, now: datetime) -> None:
+    def __init__(self, now: datetime, check_time: CheckTime = lambda: None) -> None:
         self._as_of = day_of(now)
+        self._check_time = check_time
         self._purls: set[Purl] = set()
         self._stacks: dict[str, tuple[Purl, ...]] = {}
         self._last: Evidence | None = None
@@ -117,7 +129,7 @@ class EvidenceReader:
         return {key: them for key, them in self._stacks.items() if not wanted.isdisjoint(them)}
 
     def _measured(self, connection: Connection, stacks: Mapping[str, tuple[Purl, ...]]) -> Evidence:
-        rows = _observations(connection, list(stacks)) if stacks else ()
+        rows = self._observations(connection, list(stacks)) if stacks else ()
         series, readings = series_and_readings(rows)
         measured = {it.stack for it in readings}
         last = self._last
@@ -131,6 +143,14 @@ class EvidenceReader:
             sources=last.sources if last else {},
             refused=refused_observations(connection, list(stacks)) if stacks else 0,
         )
+
+    def _observations(self, connection: Connection, stacks: Sequence[str]) -> Iterator[Row[Any]]:
+        query = measured().where(InspectionRow.stack_digest == any_(texts(stacks)))
+        # On the query: an option of the connection would also apply to later statements.
+        rows = connection.execute(query.execution_options(yield_per=_ROWS_AT_A_TIME))
+        for partition in rows.partitions():
+            self._check_time()
+            yield from partition
 
 
 def purls_in(snapshot: Snapshot, *, with_excluded: bool) -> list[Purl]:
@@ -166,12 +186,6 @@ def _stacks(connection: Connection, purls: Sequence[str] | None) -> dict[str, tu
     for stack, purl in connection.execute(query):
         stacks[stack].append(Purl(purl))
     return {stack: tuple(sorted(versions)) for stack, versions in sorted(stacks.items())}
-
-
-def _observations(connection: Connection, stacks: Sequence[str]) -> Iterable[Row[Any]]:
-    query = measured().where(InspectionRow.stack_digest == any_(texts(stacks)))
-    # On the query: an option of the connection would also apply to later statements.
-    return connection.execute(query.execution_options(yield_per=1000))
 
 
 def series_and_readings(

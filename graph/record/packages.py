@@ -232,6 +232,12 @@ def _counts(connection: Connection, names: Sequence[str]) -> dict[str, tuple[int
     return counts
 
 
+def version_count(connection: Connection, names: Iterable[str]) -> int:
+    """Number of known versions of packages."""
+    query = select(func.count()).where(PackageVersionRow.name == any_(texts(names)))
+    return connection.scalar(query) or 0
+
+
 def package_names(
     connection: Connection, *, like: str | None = None, offset: int, limit: int
 ) -> list[str]:

@@ -11,6 +11,9 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from api import lock_reading
+from api.jobs.queue import QueueClient
+from api.service import EXTENSION
 from common.settings import Settings
 from tests.services.commands import thoth
 
@@ -130,6 +133,28 @@ def test_what_locks_say_is_escaped(client: FlaskClient) -> None:
         assert match is not None
         data = {"form_token": match[1], "old": text, "new": "numpy==2.4.6", "python": _HOSTILE}
         assert _HOSTILE not in client.post("/compare/locks", data=data).text
+
+
+def test_packages_with_too_many_versions_are_refused_before_they_are_read(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock_reading, "MAX_VERSIONS", 3)
+    monkeypatch.setattr(lock_reading, "knowledge_of_locks", None)
+    lock = {"numpy": "2.0.2"}
+    refused = client.post("/api/v2/lock-knowledge", json={"old": lock, "new": lock})
+    assert refused.status_code == 400
+    assert "versions, but at most 3 are read" in refused.get_json()["detail"]
+
+
+def test_one_client_compares_as_many_locks_at_a_time_as_its_share(
+    client: FlaskClient, filled_app: Flask
+) -> None:
+    body = {"old": {"numpy": "2.0.2"}, "new": {"numpy": "2.4.6"}}
+    with filled_app.extensions[EXTENSION].lock_readers.taken(QueueClient("x", anonymous=False)):
+        refused = client.post("/api/v2/lock-knowledge", json=body)
+    assert refused.status_code == 429
+    assert refused.headers["Retry-After"] == "5"
+    assert client.post("/api/v2/lock-knowledge", json=body).status_code == 200
 
 
 def test_the_form_needs_its_token_and_its_address_leads_to_the_form(client: FlaskClient) -> None:

@@ -23,6 +23,7 @@ from graph.snapshot_reader import (
     VULNERABILITIES,
     freeze,
     is_current,
+    load_packages,
     load_snapshot,
     walk,
 )
@@ -151,24 +152,48 @@ def test_the_order_of_writing_leaves_no_trace(
     assert graph.snapshot(*mixed[1]).to_json() == one.to_json()
 
 
-def test_one_question_a_layer_and_two_for_all(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def asked(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The queries of the test after its chain of five packages was written."""
     chain = zip("abcd", "bcde", strict=True)
     graph.hold(world_of({name: {"1": [after]} for name, after in chain}))
-    asked: list[str] = []
+    queries: list[str] = []
     run = neo4j.Transaction.run
 
     def counted(self: neo4j.Transaction, query: str, *args: object, **more: object) -> object:
-        asked.append(query)
+        queries.append(query)
         return run(self, query, *args, **more)
 
     for kind in (neo4j.Transaction, neo4j.ManagedTransaction):
         monkeypatch.setattr(kind, "run", counted)
+    return queries
+
+
+def test_one_question_a_layer_and_two_for_all(graph: Graph, asked: list[str]) -> None:
     found = graph.snapshot("a")
     assert [len(layer) for layer in found.layers] == [1, 1, 1, 1, 1]
     assert [asked.count(query) for query in (PACKAGES, VULNERABILITIES, REVISIONS)] == [5, 1, 1]
     assert len(asked) == 7
+
+
+def test_packages_alone_are_read_without_what_they_require(graph: Graph, asked: list[str]) -> None:
+    found = load_packages(graph.driver, ["a", "gone"], LINUX, database=graph.database)
+    assert [it.version for it in found.packages["a"]] == ["1"]
+    assert list(found.revisions) == ["a", "gone"]
+    assert found.missing == ("gone",)
+    assert [asked.count(query) for query in (PACKAGES, VULNERABILITIES, REVISIONS)] == [1, 1, 1]
+
+
+def test_a_long_reading_ends_before_its_next_query(graph: Graph, asked: list[str]) -> None:
+    names = [f"package-{it}" for it in range(1_000)]
+
+    def check_time() -> None:
+        if len(asked) == 2:
+            raise StoreUnavailable("the graph", "nobody waits", "")
+
+    with pytest.raises(StoreUnavailable, match="nobody waits"):
+        load_packages(graph.driver, names, LINUX, database=graph.database, check_time=check_time)
+    assert asked == [PACKAGES] * 2
 
 
 def test_whether_a_snapshot_is_current_is_seen_by_the_packages_in_it(graph: Graph) -> None:

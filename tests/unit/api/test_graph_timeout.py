@@ -8,6 +8,7 @@ import pytest
 
 from api.resources import cypher
 from common.errors import StoreUnavailable
+from graph.snapshot_reader import CheckTime
 
 
 def test_questions_that_are_never_answered_hold_nobody() -> None:
@@ -16,15 +17,31 @@ def test_questions_that_are_never_answered_hold_nobody() -> None:
     try:
         for _ in range(cypher._AT_A_TIME + 2):
             with pytest.raises(StoreUnavailable, match="no answer"):
-                cypher.answer_within(0.02, stuck.wait)
+                cypher.answer_within(0.02, lambda _: stuck.wait())
     finally:
         stuck.set()
-    assert cypher.answer_within(60, lambda: 7) == 7
+    assert cypher.answer_within(60, lambda _: 7) == 7
 
 
 def test_an_error_of_the_question_is_its_own() -> None:
-    def broken() -> None:
+    def broken(_: CheckTime) -> None:
         raise TimeoutError("of its own")
 
     with pytest.raises(TimeoutError, match="of its own"):
         cypher.answer_within(60, broken)
+
+
+def test_work_ends_at_its_next_step_when_nobody_waits_for_it() -> None:
+    ended = Event()
+
+    def work(check_time: CheckTime) -> None:
+        try:
+            while True:
+                check_time()
+                ended.wait(0.001)
+        finally:
+            ended.set()
+
+    with pytest.raises(StoreUnavailable, match="no answer"):
+        cypher.answer_within(0.02, work)
+    assert ended.wait(60)
