@@ -26,7 +26,7 @@ _TABLE_ROW = re.compile(
     r"[ \t]*(?P<type>[A-Z][A-Za-z]+ \w+:)?[ \t]*(?P<share>[\d.]+)%[ \t]+(?P<time>[\d.]+)"
     r"(?P<unit>ns|us|ms|s)[ \t]+\d+(?:[ \t]+[\d.]+[num]?s){1,3}[ \t]+(?P<name>\S.*)"
 )
-_MESSAGE = re.compile(r"==\d+==")
+_MESSAGE = re.compile(r"==[\d=]+ ")
 _SCRIPT = re.compile(r"command: .*?([\w.-]+\.py)\b")
 #: How many kernels are listed with their share.
 _LISTED_KERNELS = 10
@@ -73,6 +73,10 @@ def _of_table(text: str) -> Iterator[_Kernel]:
     """Kernels in the table on a console; the calls of the API below them are left out."""
     for line in text.split("\n"):
         row = _TABLE_ROW.match(line)
+        if row is None and "%" in line and not line.startswith("=="):
+            raise InvalidDocument(
+                Reason.UNKNOWN_SCHEMA, "a row of the table is not readable", field=line[:100]
+            )
         if row is None or (row["type"] or "").startswith("API"):
             return
         share, duration = finite_number(row["share"]), finite_number(row["time"])
@@ -81,22 +85,44 @@ def _of_table(text: str) -> Iterator[_Kernel]:
 
 
 def _of_csv(text: str, place: str) -> Iterator[_Kernel]:
-    lines = text.split("\n")
-    rows = csv_rows("\n".join(it for it in lines if not _MESSAGE.match(it)))
-    header: Sequence[str] = ()
-    for header in rows:
-        if {"Time(%)", "Time", "Name"} <= set(header):
-            break
-    else:
+    """Kernels in the results of each process, without the tables of API calls and of clocks."""
+    tables = list(_results(text))
+    if not tables:
         raise missing_value(place, "Time(%)", "no table of kernels")
-    column = {name: index for index, name in enumerate(header)}
-    units = next(rows, [])
-    scale = _IN_MS.get(units[column["Time"]]) if len(units) == len(header) else None
-    if scale is None:
-        raise InvalidDocument(Reason.UNKNOWN_UNIT, "the time has no known unit", field="Time")
-    for row in rows:
-        if len(row) != len(header) or row[column.get("Type", 0)] == "API calls":
-            continue
-        duration, share = finite_number(row[column["Time"]]), finite_number(row[column["Time(%)"]])
-        if duration is not None and share is not None:
+    for header, rows in tables:
+        column = {name: index for index, name in enumerate(header)}
+        units = next(rows, [])
+        scale = _IN_MS.get(units[column["Time"]]) if len(units) == len(header) else None
+        if scale is None:
+            raise InvalidDocument(Reason.UNKNOWN_UNIT, "the time has no known unit", field="Time")
+        for row in rows:
+            if len(row) != len(header):
+                raise InvalidDocument(
+                    Reason.WRONG_TYPE, f"{len(header)} cells were expected", field=row[0][:100]
+                )
+            if row[column.get("Type", 0)] == "API calls":
+                continue
+            duration = finite_number(row[column["Time"]])
+            share = finite_number(row[column["Time(%)"]])
+            if duration is None or share is None:
+                raise InvalidDocument(
+                    Reason.WRONG_TYPE, "a number was expected", field=row[column["Name"]][:100]
+                )
             yield row[column["Name"]], share, duration * scale
+
+
+def _results(text: str) -> Iterator[tuple[Sequence[str], Iterator[list[str]]]]:
+    """Header and rows, with the units first, of each table behind "Profiling result:"."""
+    section: list[str] = []
+    wanted = False
+    for line in [*text.split("\n"), "==0== end:"]:
+        message = _MESSAGE.match(line)
+        if message is None:
+            section.append(line)
+        elif line.endswith(":"):
+            rows = csv_rows("\n".join(section)) if wanted else iter(())
+            for header in rows:
+                if {"Time(%)", "Time", "Name"} <= set(header):
+                    yield header, rows
+                    break
+            section, wanted = [], line.endswith(" Profiling result:")

@@ -86,7 +86,11 @@ SYSTEMS = (
         "deepbench", "DeepBench",
         rb"Dense Matrix Multiplication", rb"Recurrent Layers - ", rb"^ +m +n +k +a_t +b_t ",
         rb"\bfwd_time \(usec\)",
-        rb"^SGEMM\(\w,\w,\d+", rb"^PERFDUMP,",
+        rb"^(?:[SD]GEMM|GEMM_S8U8S32)\(\w,\w,\d+", rb"^PERFDUMP,", rb"^GEMMOP,TA,TB,M,N,K,USEC",
+        rb"\| (?:FWD|BWD_[FD]) +w/o? padding in flops",
+        rb'^(?:FWD|BWD_[FD]),[01],(?:"[^"\n]*",)?(?:\d+,){11}',
+        rb"^ *# of floats +bytes transferred",
+        rb"^# Number of Ranks \d+\n# Size +Avg Latency\(ms\)",
         reader="deepbench",
     ),
     _system(
@@ -111,7 +115,7 @@ SYSTEMS = (
     ),
     _system(
         "aibench", "AIBench",
-        rb"^timeStamp,elapsed,label,responseCode", rb"^==\d+== NVPROF is profiling",
+        rb"^timeStamp[,;\t]elapsed[,;\t]label[,;\t]", rb"^==\d+== NVPROF is profiling",
         rb"^iter: \d+ mle_loss:",
         reader="aibench",
     ),
@@ -125,6 +129,7 @@ SYSTEMS = (
         "jetson", "NVIDIA Jetson benchmarks",
         rb"^Model Name: .*\s+FPS:[\d.]+", rb"^\|\s*\*{0,2}Model Name\*{0,2}\s*\|\s*\*{0,2}FPS",
         rb"^ModelName,FrameWork,Devices,", rb"Average on \d+ runs - GPU latency",
+        rb"Average over \d+ runs is \S+ ms \((?:host wall|percentile )time is ",
         rb"&&&& (?:RUNNING|FAILED) TensorRT\.trtexec", rb"^(?:\[.*\] )?GPU Compute Time: min = ",
         rb"^ +Model Name +FPS *$",
         reader="jetson",
@@ -134,7 +139,7 @@ SYSTEMS = (
     ),
     _system(
         "ianvs", "KubeEdge Ianvs",
-        rb"^\|? *(?:rank *[|,] *)?algorithm *[|,](?:.*[|,])? *paradigm *[|,]",
+        rb"^\|? *(?:rank *[|,;\t] *)?algorithm *[|,;\t](?:.*[|,;\t])? *paradigm *[|,;\t]",
         rb"^time,paradigm,algorithm,",
         reader="ianvs",
     ),

@@ -30,12 +30,12 @@ class TextTable:
     rows: Sequence[Sequence[str]]
 
 
-def csv_rows(text: str) -> Iterator[list[str]]:
+def csv_rows(text: str, delimiter: str = ",") -> Iterator[list[str]]:
     """Rows of a CSV file that are not empty.
 
     :raises InvalidDocument: if a cell is too long
     """
-    reader = csv.reader(text.splitlines(keepends=True))
+    reader = csv.reader(text.splitlines(keepends=True), delimiter=delimiter)
     try:
         for row in reader:
             if any(cell.strip() for cell in row):

@@ -84,6 +84,43 @@ DEEPBENCH_LAYERS = """                         Times
     lstm     512      32      25        half             1500               N/A
 """
 
+#: Synthetic, like the three texts below: written after the source of the programs.
+DEEPBENCH_ALL_REDUCE = """ NCCL AllReduce
+ Num Ranks: 8
+---------------------------------------------------------------------------
+    # of floats    bytes transferred    Time (msec)
+---------------------------------------------------------------------------
+         100000         400000               0.173
+        3097600       12390400                   0
+ Ring AllReduce
+ Num Ranks: 2
+----------------------------------------------------------------------------------------------------
+    # of floats    bytes transferred    Avg Time (msec)    Max Time (msec)
+----------------------------------------------------------------------------------------------------
+         100000         400000              0.2535              0.2612
+"""
+DEEPBENCH_MPI_ALL_REDUCE = """# OSU MPI Allreduce Latency Test v4.4.1
+# Number of Ranks 4
+# Size     Avg Latency(ms)
+100000                0.14
+3097600               1.85
+"""
+DEEPBENCH_INTEGER_PRODUCTS = """Running the inference benchmark (first program argument is 0)
+GEMM_S8U8S32(N,T,5124,700,2048) 5124.5 usec 2866.93000 GOp/sec
+DGEMM(N,N,512,32,512) nan usec nan GFlop/sec
+Total time 5124.5 usec, Overall Performance: 2866.93000 GOp/sec
+GEMMOP,TA,TB,M,N,K,USEC,GOP/s
+GEMMLOWP,false,true,3072,1,1024,350.5,17.9
+"""
+DEEPBENCH_MKL_CONVOLUTIONS = """ FWD Convolution
+W=700, H=161, C=1, N=4, K=32, S=20, R=5 | FWD w/ padding in flops min(ms) 0.31; \
+max(gflop/s) 700.00;avg(ms) 0.42; avg(gflop/s) 516.00;
+ BWD_F Convolution
+W=700, H=161, C=1, N=4, K=32, R=20, S=5 | BWD_F  w/o padding in flops :min(ms) 0.50; \
+min(gflop/s) 430.00; avg(ms) 0.00; avg(gflop/s) inf;
+BWD_D,0,4,700,161,1,32,20,5,2,2,0,0,3.100000e-01,7.000000e+02,4.000000e-01,5.100000e+02
+"""
+
 LOADGEN_SUMMARY = """================================================
 MLPerf Results Summary
 ================================================

@@ -66,6 +66,16 @@ TRTEXEC_SUMMARY = """&&&& RUNNING TensorRT.trtexec [TensorRT v8401] # trtexec --
 &&&& PASSED TensorRT.trtexec [TensorRT v8401]
 """  # noqa: E501
 
+#: In the form of TensorRT 5 and 6.
+TRTEXEC_WALLTIME = """deploy: /home/jo/data/ResNet50_224x224.prototxt
+output: prob
+fp16
+batch: 4
+Input "data": 3x224x224
+Average over 10 runs is 8.5 ms (host walltime is 9.1 ms, 99% percentile time is 8.7).
+Average over 10 runs is 9.5 ms (host walltime is 9.9 ms, 99% percentile time is 9.7).
+"""
+
 IANVS_CSV = """rank,algorithm,f1_score,map,paradigm,basemodel,basemodel-lr,time,url
 1,fpn,0.95,,singletask,FPN,0.1,2025-01-06 14:30:30,/x/3a76bc25-cc0b-11ef-9f00-65cc74a7c013
 2,fpn,0.84,N/A,singletask,~/FPN,0.2,2025-01-06 14:25:18,/home/3a76bc24-cc0b-11ef-9f00-65cc74a7c013
@@ -116,6 +126,24 @@ NVPROF = """==2677== NVPROF is profiling process 2677, command: /home/jo/python 
 "GPU activities",75.0,0.3,10,30.0,1.0,50.0,"volta_sgemm<float, int=1>"
 "GPU activities",25.0,0.1,5,20.0,1.0,50.0,"[CUDA memcpy HtoD]"
 "API calls",100.0,9.0,5,20.0,1.0,50.0,"cudaMalloc"
+"""
+
+#: In the form before CUDA 9, with tables of API calls and clocks of their own.
+NVPROF_TABLES = """==2677== NVPROF is profiling process 2677, command: python train.py
+==2677== Profiling result:
+"Time(%)","Time","Calls","Avg","Min","Max","Name"
+%,ms,,ms,ms,ms,
+75.0,300.0,10,30.0,1.0,50.0,"volta_sgemm<float, int=1>"
+25.0,100.0,5,20.0,1.0,50.0,"[CUDA memcpy HtoD]"
+
+==2677== System profiling result:
+"","Device","Count","Avg","Min","Max"
+"Fan (%)","Example GPU (0)",111,23.0,23.0,23.0
+
+==2677== API calls:
+"Time(%)","Time","Calls","Avg","Min","Max","Name"
+%,s,,ms,ms,ms,
+100.0,9.0,5,1.8,1.0,2.0,"cudaLaunch"
 """
 
 #: The table that ``nvprof`` prints by default.

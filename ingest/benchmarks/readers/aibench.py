@@ -26,12 +26,15 @@ from ingest.benchmarks.latencies import latency_summaries
 from ingest.benchmarks.nvprof import gpu_time, is_nvprof
 from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_files
 from ingest.benchmarks.text_tables import csv_rows
-from ingest.benchmarks.values import finite_number, time_of_epoch
+from ingest.benchmarks.values import finite_number, measured_or_failed, time_of_epoch
 
 SYSTEM = "aibench"
 _JMETER = "jmeter-1"
 _THROUGHPUT = Metric("throughput", "requests/s", Direction.HIGHER, _JMETER)
 _ERROR_RATE = Metric("error_rate", "", Direction.LOWER, _JMETER)
+#: JMeter's setting ``jmeter.save.saveservice.default_delimiter``.
+_DELIMITERS = ",;\t"
+_REQUESTS = re.compile(r"^timeStamp[,;\t]", re.MULTILINE)
 _NEEDED = ("timeStamp", "elapsed", "label", "success")
 #: The test at the end of a training; checkpoints before it are not results.
 _SCORES = re.compile(r"^(?P<checkpoint>\S+) scores: (?P<scores>\{.{1,2000}\})\s*$", re.MULTILINE)
@@ -45,32 +48,34 @@ def read(file: ResultFile) -> Iterator[BenchmarkResult]:
     common: dict[str, Any] = {"system": SYSTEM, "source": place, "files": (file.measured,)}
     if is_nvprof(text):
         yield from gpu_time(text, place, common)
-    elif text.startswith("timeStamp,"):
-        yield from _requests(text, place, common)
+    elif requests := _REQUESTS.search(text):
+        yield from _requests(text[requests.start() :], place, common)
     else:
         yield from _summaries(text, common)
 
 
 def _requests(text: str, place: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
     complete, _, last = text.rpartition("\n")
-    if last.count(",") < text.partition("\n")[0].count(","):
+    first = text.partition("\n")[0]
+    delimiter = max(_DELIMITERS, key=first.count)
+    if last.count(delimiter) < first.count(delimiter):
         text = complete + "\n"  # JMeter was killed while it wrote the last line
-    rows = csv_rows(text)
+    rows = csv_rows(text, delimiter)
     header = next(rows)
     for name in _NEEDED:
         if name not in header:
             raise missing_value(place, name, "a column of the log is missing")
-    column = {name: index for index, name in enumerate(header)}
     starts, latencies, failures, threads = [], [], 0, 0
     labels, paths = set[str](), set[str]()
+    left_out: list[int] = []
     for number, row in enumerate(rows, 2):
-        cells = {name: row[index] for name, index in column.items() if index < len(row)}
+        # An unquoted delimiter in a message moves the cells behind it.
+        cells = dict(zip(header, row, strict=True)) if len(row) == len(header) else {}
         start = finite_number(cells.get("timeStamp", ""))
         latency = finite_number(cells.get("elapsed", ""))
         if start is None or latency is None or latency < 0:
-            raise InvalidDocument(
-                Reason.WRONG_TYPE, "milliseconds were expected", field=f"row {number}"
-            )
+            left_out.append(number)
+            continue
         starts.append(start)
         latencies.append(latency)
         failures += cells.get("success", "").lower() != "true"
@@ -78,6 +83,10 @@ def _requests(text: str, place: str, common: dict[str, Any]) -> Iterator[Benchma
         labels.add(cells.get("label", ""))
         paths.add(_path(cells.get("URL", "")))
     count = len(latencies)
+    if left_out and not count:
+        raise InvalidDocument(
+            Reason.WRONG_TYPE, "milliseconds were expected", field=f"row {left_out[0]}"
+        )
     if count == 0:
         raise missing_value(place, "elapsed", "the log has no request")
     parameters: dict[str, Parameter] = {"requests": count}
@@ -92,6 +101,11 @@ def _requests(text: str, place: str, common: dict[str, Any]) -> Iterator[Benchma
         "measured_at": time_of_epoch(min(starts) / 1000),
         "validity": Validity.UNKNOWN,
     }
+    if left_out:
+        common["reason"] = (
+            f"{len(left_out)} of {count + len(left_out)} rows have no time or too many cells and "
+            f"are left out, row {left_out[0]} first"
+        )
     for metric, value, aggregate in latency_summaries("latency", "ms", _JMETER, latencies):
         yield BenchmarkResult(
             metric=metric, value=value, samples=tuple(latencies), aggregate=aggregate, **common
@@ -99,9 +113,11 @@ def _requests(text: str, place: str, common: dict[str, Any]) -> Iterator[Benchma
     ends = (start + latency for start, latency in zip(starts, latencies, strict=True))
     elapsed_s = (max(ends) - min(starts)) / 1000
     if elapsed_s > 0:
-        yield BenchmarkResult(
-            metric=_THROUGHPUT, value=count / elapsed_s, aggregate=Aggregate.TOTAL, **common
-        )
+        # A rate must count all requests.
+        yield measured_or_failed(
+            None if left_out else count / elapsed_s, str(common.get("reason")),
+            metric=_THROUGHPUT, aggregate=Aggregate.TOTAL, **common,
+        )  # fmt: skip
     yield BenchmarkResult(
         metric=_ERROR_RATE, value=failures / count, aggregate=Aggregate.TOTAL, **common
     )

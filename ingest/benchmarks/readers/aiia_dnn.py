@@ -43,7 +43,8 @@ _LINE = re.compile(r"^[#\s]*(?P<key>[A-Za-z][\w ]{0,30}?)\s*[:\uff1a][ \t\u3000]
 _UNIT = re.compile(r"\s*[\d.eE+-]+\s*([a-z\u00b5\u03bc]*)")
 _MILLISECONDS = {"s": 1000.0, "sec": 1000.0, "us": 0.001, "\u00b5s": 0.001, "\u03bcs": 0.001}
 _NOT_TESTED = "not tested"
-_LEADING_NUMBER = re.compile(r"(?P<number>[\d.eE+-]{1,40})\s*(?P<percent>%?)")
+#: A number with a comma is none: the comma may separate decimals or thousands.
+_LEADING_NUMBER = re.compile(r"(?P<number>[\d.eE+-]{1,40}(?![\d.]|,\d))\s*(?P<percent>%?)")
 
 
 @reader_of_files

@@ -40,14 +40,25 @@ _TIMES = (
 _ACCURACY = Metric("accuracy", "", Direction.HIGHER, _DEFINITION)
 _RATE = Metric("images_per_second", "images/s", Direction.HIGHER, _DEFINITION)
 _LINE = re.compile(r"^ *([a-z_]+(?: [a-z]+){0,2}) *: *(.*?) *$")
+#: The lines that only a head has.
+_HEAD = re.compile(r"^(?=device *:[^\n]*\n\s*ram size *:)", re.MULTILINE)
+_WORKLOAD = re.compile(r"^ *workload *$", re.MULTILINE)
 _MILLISECONDS = 1000.0
 _LONGEST_NAME = 200
 
 
 @reader_of_files
 def read(file: ResultFile) -> Iterator[BenchmarkResult]:
+    """Results of each log in a file."""
+    logs = [it for it in _HEAD.split(file.text) if _WORKLOAD.search(it)]
+    logs = logs or [file.text]
+    for number, text in enumerate(logs):
+        yield from _of_log(text, file, file.place if len(logs) == 1 else f"{file.place}#{number}")
+
+
+def _of_log(text: str, file: ResultFile, source: str) -> Iterator[BenchmarkResult]:
     """Results of a log: the scores of the device, then those of a workload."""
-    head, workloads = _blocks(file.text)
+    head, workloads = _blocks(text)
     if not workloads:
         raise missing_value(file.place, "workload", "the log has no workload")
     device, chip = head.get("device", ""), head.get("device hardware", "")
@@ -58,7 +69,7 @@ def read(file: ResultFile) -> Iterator[BenchmarkResult]:
         shared["data_set"] = head["resource name"][:_LONGEST_NAME]
     common: dict[str, Any] = {
         "system": SYSTEM,
-        "source": file.place,
+        "source": source,
         "hardware": {key: value for key, value in hardware.items() if value},
         "files": (file.measured,),
     }

@@ -29,6 +29,8 @@ _ERROR = Metric("error", "%", Direction.LOWER, _DEFINITION)
 _FINAL = re.compile(r"^Final (Regulated )?Score *: *(\S+) *GFLOPS", re.MULTILINE)
 _FAILURE = re.compile(r"^!!! (.{1,200}?) !!!$", re.MULTILINE)
 _SERIES = re.compile(r"'(real_time|GFLOPS|Error|Score)': *\[([^\]\n]*)\]")
+#: A text, which may have a decimal comma, or a number.
+_LISTED = re.compile(r"['\"]([^'\"]*)['\"]|([^\s,'\"]+)")
 _LEAST_HOURS = 1.0
 _MOST_ERROR_PERCENT = 30.0
 
@@ -85,7 +87,7 @@ def _violation(text: str, hours: Sequence[float], errors: Sequence[float]) -> st
 
 def _numbers(text: str) -> tuple[float, ...]:
     """The numbers of a list of texts; empty if one of them is no number."""
-    values = [_number(part.strip(" '\"")) for part in text.split(",") if part.strip()]
+    values = [_number(quoted or plain) for quoted, plain in _LISTED.findall(text)]
     numbers = tuple(it for it in values if it is not None)
     return numbers if len(numbers) == len(values) else ()
 

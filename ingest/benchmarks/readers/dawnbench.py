@@ -50,6 +50,8 @@ _ACCELERATOR = re.compile(
 )
 _NODES = re.compile(r"(\d{1,6}) (?:node|machine|server|instance)s?\b", re.IGNORECASE)
 _IN_EACH = re.compile(r"\b(?:each|per) (?:node|machine|server|instance)", re.IGNORECASE)
+#: Rows without a number that a result names, and characters of a cell in such a remark.
+_MOST_REMARKS, _LONGEST_CELL = 3, 40
 _CPUS_ALONE = re.compile(r"\A\s*\d+\s*v?CPUs?\b", re.IGNORECASE)
 
 
@@ -122,21 +124,40 @@ def _hours_to_target(table: str, data_set: Parameter | None) -> tuple[float | No
     if "hours" not in header:
         raise InvalidDocument(Reason.MISSING_FIELD, "no column of hours", field="$[0]")
     hours, accuracies, epochs = (
-        [_number(row[header.index(name)], line) for line, row in rows] if name in header else []
-        for name in ("hours", column, "epoch")
+        [_number(row, header, name) for _, row in rows] for name in ("hours", column, "epoch")
     )
-    remark = None
+    remarks: list[str] = []
     if _counts_from_one(hours) and not _counts_from_one(epochs):
         # Some tables have the titles of these two columns in the wrong order.
-        hours, remark = epochs, "the titles of hours and epochs are swapped"
-    if any(later < earlier for earlier, later in pairwise(it for it in hours if it is not None)):
-        hours = list(accumulate(it or 0.0 for it in hours))
-        remark = "the hours of single epochs were summed"
+        hours, remarks = epochs, ["the titles of hours and epochs are swapped"]
+    known = [it for it in hours if it is not None]
+    # A row that is missing may hide that the hours fall; equal ones are of single epochs then.
+    if any(
+        later < earlier or (later == earlier and len(known) < len(hours))
+        for earlier, later in pairwise(known)
+    ):
+        hours = list(accumulate(hours, _sum))
+        remarks = ["the hours of single epochs were summed"]
     wanted = _in_unit_of(target, max((it for it in accuracies if it is not None), default=0.0))
-    for passed, accuracy in zip(hours, accuracies, strict=False):
-        if passed is not None and accuracy is not None and accuracy >= wanted:
-            return passed, remark
-    return None, f"no epoch reaches {column} {target:g}"
+    for passed, accuracy, (line, row) in zip(hours, accuracies, rows, strict=True):
+        if accuracy is None and (flaw := _flaw(row, header, column)):
+            remarks.append(f"line {line}: {flaw}")
+        if accuracy is None or accuracy < wanted:
+            continue
+        if passed is None:
+            return None, f"the hours of the first epoch at the target are not known: line {line}"
+        return passed, _joined(remarks)
+    return None, _joined([f"no epoch reaches {column} {target:g}", *remarks])
+
+
+def _joined(remarks: Sequence[str]) -> str | None:
+    more = [f"{len(remarks) - _MOST_REMARKS} more"] if len(remarks) > _MOST_REMARKS else []
+    return "; ".join([*remarks[:_MOST_REMARKS], *more]) or None
+
+
+def _sum(total: float | None, hours: float | None) -> float | None:
+    """The sum of two numbers; it is not known if one of them is not."""
+    return None if total is None or hours is None else total + hours
 
 
 def _in_unit_of(target: float, accuracy: float) -> float:
@@ -158,12 +179,7 @@ def _cells(table: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
         if not header:
             header = [_title(it) for it in (cells if len(cells) > 2 else line.split())]
         elif line.strip():
-            row = cells if len(cells) == len(header) else line.split()
-            if len(row) != len(header):
-                raise InvalidDocument(
-                    Reason.WRONG_TYPE, f"{len(header)} cells were expected", field=f"line {number}"
-                )
-            rows.append((number, row))
+            rows.append((number, cells if len(cells) == len(header) else line.split()))
     return header, rows
 
 
@@ -173,21 +189,30 @@ def _title(text: str) -> str:
     return next((it for it in _ACCURACIES if name and it.lower().startswith(name)), name)
 
 
-def _number(cell: str, line: int) -> float | None:
-    """The number in a cell; ``None`` if the cell is empty.
+def _number(row: Sequence[str], header: Sequence[str], name: str) -> float | None:
+    """The number in a column; ``None`` if there is none, or if the row has too few or many cells.
 
-    :raises InvalidDocument: if it has something else
+    A row with another number of cells does not say which of them is missing.
     """
-    number = finite_number(cell.removesuffix("%"))
-    if number is None and cell:
-        raise InvalidDocument(Reason.WRONG_TYPE, "a number was expected", field=f"line {line}")
-    return number
+    if name not in header or len(row) != len(header):
+        return None
+    return finite_number(row[header.index(name)].removesuffix("%"))
+
+
+def _flaw(row: Sequence[str], header: Sequence[str], name: str) -> str | None:
+    """Why a row has no number in a column; ``None`` if the cell is empty, as not every epoch ends
+    with an evaluation.
+    """
+    if len(row) != len(header):
+        return f"{len(row)} of {len(header)} cells"
+    cell = row[header.index(name)]
+    return f"{cell[:_LONGEST_CELL]!r} is no number" if cell else None
 
 
 def _counts_from_one(numbers: Sequence[float | None]) -> bool:
-    """Whether these are the numbers of epochs."""
-    whole = [it for it in numbers if it is not None and it.is_integer()]
-    return len(whole) == len(numbers) > 1 and whole[0] in (0, 1)
+    """Whether these are the numbers of epochs, as far as they are known."""
+    known = [it for it in numbers if it is not None]
+    return len(known) > 1 and all(it.is_integer() for it in known) and known[0] in (0, 1)
 
 
 def _described(

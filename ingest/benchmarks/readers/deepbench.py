@@ -92,14 +92,44 @@ _CONSOLE_PASSES = {
     "fwd_time": "forward", "bwd_time": "backward", "bwd_inputs_time": "backward_inputs",
     "bwd_params_time": "backward_weights", "total_time": "total", "dense time": "dense",
 }  # fmt: skip
+#: Matrix products of MKL.
 _INTEL = re.compile(
-    r"^SGEMM\((\w),(\w),(\d{1,9}),(\d{1,9}),(\d{1,9})\)\s+([\d.]+) usec", re.MULTILINE
+    r"^(SGEMM|DGEMM|GEMM_S8U8S32)\((\w),(\w),(\d{1,9}),(\d{1,9}),(\d{1,9})\)\s+(\S+) usec",
+    re.MULTILINE,
 )
+#: Matrix products of libraries for ARM.
+_ARM = re.compile(
+    r"^(SGEMM|GEMMLOWP),(true|false),(true|false),(\d{1,9}),(\d{1,9}),(\d{1,9}),([^,\s]+),"
+    r"[^,\s]+[ \t]*$",
+    re.MULTILINE,
+)
+_PRECISIONS = {"SGEMM": "float", "DGEMM": "double", "GEMM_S8U8S32": "int8", "GEMMLOWP": "uint8"}
 #: A row of libxsmm; releases differ in the number of the integers before seconds and GFLOP/s.
 _LIBXSMM = re.compile(
     r"^PERFDUMP,(FP|BP|WU),[^,\s]{1,100},((?:\d{1,9},){10,11})([^,\s]+),([^,\s]+)", re.MULTILINE
 )
 _LIBXSMM_PASSES = {"FP": "forward", "BP": "backward_inputs", "WU": "backward_weights"}
+#: A convolution of MKL and MKL-DNN. Releases call the width of the filter R or S; it is the first.
+_MKL = re.compile(
+    r"^W=(\d{1,9}), H=(\d{1,9}), C=(\d{1,9}), N=(\d{1,9}), K=(\d{1,9}), [RS]=(\d{1,9}),"
+    r" [RS]=(\d{1,9}) \| (FWD|BWD_F|BWD_D)\b.*?\bavg\(ms\) (\S+?);",
+    re.MULTILINE,
+)
+#: The same with ``--csv-output``: sizes, then the shortest time, its rate, and the mean time.
+_MKL_CSV = re.compile(
+    r'^(FWD|BWD_F|BWD_D),[01],(?:"[^"\n]{0,200}",)?((?:\d{1,9},){11})[^,\s]+,[^,\s]+,([^,\s]+),'
+    r"[^,\s]+[ \t]*$",
+    re.MULTILINE,
+)
+_MKL_PASSES = {"FWD": "forward", "BWD_F": "backward_weights", "BWD_D": "backward_inputs"}
+#: Programs that reduce on accelerators, one for each rank.
+_ALL_REDUCE = re.compile(r"(NCCL MPI|NCCL|RCCL|Ring) AllReduce")
+_RANKS = re.compile(r"(?:Num Ranks:|# Number of Ranks) *(\d{1,9})\b")
+#: Headers with the number of floats in the first column, and the column of the mean time.
+_REDUCED = (
+    (re.compile(r"# of floats +bytes transferred +(?:Avg )?Time \(msec\)"), 2),
+    (re.compile(r"# Size +Avg Latency\(ms\)"), 1),
+)
 #: Passes that have the operations of one convolution each.
 _CONVOLUTIONS = ("forward", "backward_inputs", "backward_weights")
 #: Parts of the titles of columns that are not read: they follow from the others.
@@ -113,7 +143,6 @@ def _metric(name: str, unit: str, direction: Direction) -> Metric:
 _TIME = _metric("time", "ms", Direction.LOWER)
 _GEMM_SUM = _metric("gemm_time_sum", "ms", Direction.LOWER)
 _RATE = _metric("rate", "TFLOPS", Direction.HIGHER)
-_BANDWIDTH = _metric("bandwidth", "GB/s", Direction.HIGHER)
 
 
 def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | InvalidDocument]:
@@ -212,6 +241,7 @@ def _sheet(
     precision: str | None = None
     section: _Section | None = None
     times: list[float] = []
+    reduced: list[BenchmarkResult] = []
     for row in rows:
         first = str(row[0]).strip().lower() if row and row[0] is not None else ""
         if first == "precision" and len(row) > 1:
@@ -227,6 +257,9 @@ def _sheet(
             section.columns = _titles(row)
             continue
         for result in _row(section, row, place, precision, common):
+            if section.benchmark == "all_reduce":
+                reduced.append(result)
+                continue
             yield result
             if section.benchmark == "gemm" and result.metric.name == "time" and result.value:
                 times.append(result.value)
@@ -236,6 +269,8 @@ def _sheet(
             samples=tuple(times), aggregate=Aggregate.SUM, validity=Validity.UNKNOWN,
             parameters={} if precision is None else {"precision": precision}, **common,
         )  # fmt: skip
+    # Results with the same number of accelerators are one entry, and follow each other.
+    yield from sorted(reduced, key=lambda it: it.accelerators or 0)
 
 
 def _has_header(row: Sequence[Any]) -> bool:
@@ -268,6 +303,7 @@ def _row(
             times.append((next(name for pattern, name in _PASSES if pattern.search(title)), cell))
         elif isinstance(cell, int | float | str) and cell != "":
             name = re.sub(r"\W+", "_", title.partition("(")[0].strip())
+            name = "ranks" if title.startswith("#") else name  # chips, cards or nodes
             parameters[name] = int(cell) if isinstance(cell, float) and cell.is_integer() else cell
     if isinstance(row[1] if len(row) > 1 else None, str):
         parameters.setdefault("application", row[1])
@@ -282,6 +318,8 @@ def _row(
             "source": place, "benchmark": section.benchmark, "aggregate": Aggregate.SINGLE,
             "parameters": {**parameters, **phase}, **common,
         }  # fmt: skip
+        if section.benchmark == "all_reduce" and common["accelerators"]:
+            base["accelerators"] = whole_number(parameters.get("ranks"))
         yield measured_or_failed(duration, f"the cell is {str(cell)[:60]!r}", metric=_TIME, **base)
         operations = _operations(section.benchmark, parameters, name)
         if duration is not None and operations is not None:
@@ -331,9 +369,9 @@ def _console(file: ResultFile) -> Iterator[BenchmarkResult]:
         "files": (file.measured,),
     }  # fmt: skip
     count = 0
-    for benchmark, parameters, times in (
-        *_console_rows(file.text), *_intel_rows(file.text), *_libxsmm_rows(file.text),
-    ):  # fmt: skip
+    for benchmark, parameters, times in _rows(file.text):
+        if benchmark == "all_reduce":
+            common["accelerators"] = _reducing(parameters)
         for name, duration in times.items():
             count += 1
             phase: dict[str, Parameter] = {"pass": name} if name else {}
@@ -348,7 +386,18 @@ def _console(file: ResultFile) -> Iterator[BenchmarkResult]:
                     rate, "the rate is zero or too large", metric=_RATE, **base
                 )
     if not count:
-        raise missing_value(file.place, "$", "no row of matrix products, convolutions or layers")
+        raise missing_value(
+            file.place, "$", "no row of matrix products, convolutions, layers or all-reduce"
+        )
+
+
+def _rows(text: str) -> Iterator[_ConsoleRow]:
+    """Rows of all programs, which one console may follow each other in."""
+    yield from _console_rows(text)
+    yield from _product_rows(text)
+    yield from _libxsmm_rows(text)
+    yield from _mkl_rows(text)
+    yield from _all_reduce_rows(text)
 
 
 def _console_rows(text: str) -> Iterator[_ConsoleRow]:
@@ -391,11 +440,14 @@ def _milliseconds(cell: str, name: str) -> float | None:
     return None if number is None else number / 1000 if name.endswith("(usec)") else number
 
 
-def _intel_rows(text: str) -> Iterator[_ConsoleRow]:
-    for first, second, m, n, k, microseconds in _INTEL.findall(text):
+def _product_rows(text: str) -> Iterator[_ConsoleRow]:
+    """Matrix products of the programs for Intel and ARM processors, in floats and in integers."""
+    for name, first, second, m, n, k, microseconds in (*_INTEL.findall(text), *_ARM.findall(text)):
         parameters: dict[str, Parameter] = {
-            "m": int(m), "n": int(n), "k": int(k), "a_transpose": first.upper(),
-            "b_transpose": second.upper(), "precision": "float",
+            "m": int(m), "n": int(n), "k": int(k),
+            "a_transpose": "T" if first in ("T", "t", "true") else "N",
+            "b_transpose": "T" if second in ("T", "t", "true") else "N",
+            "precision": _PRECISIONS[name],
         }  # fmt: skip
         yield "gemm", parameters, {"": _milliseconds(microseconds, "(usec)")}
 
@@ -420,3 +472,46 @@ def _libxsmm_rows(text: str) -> Iterator[_ConsoleRow]:
                 break
         milliseconds = None if duration is None else duration * 1000
         yield "convolution", {**shape, "threads": threads}, {_LIBXSMM_PASSES[kind]: milliseconds}
+
+
+def _mkl_rows(text: str) -> Iterator[_ConsoleRow]:
+    """Convolutions of MKL and MKL-DNN; only the CSV form has strides and paddings."""
+    for *sizes, kind, milliseconds in _MKL.findall(text):
+        shape = dict(zip("whcnksr", map(int, sizes), strict=True))
+        yield "convolution", {**shape}, {_MKL_PASSES[kind]: finite_number(milliseconds)}
+    names = ("n", "w", "h", "c", "k", "s", "r", "horizontal_stride", "vertical_stride",
+             "pad_w", "pad_h")  # fmt: skip
+    for kind, sizes, milliseconds in _MKL_CSV.findall(text):
+        shape = dict(zip(names, map(int, sizes.rstrip(",").split(",")), strict=True))
+        yield "convolution", {**shape}, {_MKL_PASSES[kind]: finite_number(milliseconds)}
+
+
+def _all_reduce_rows(text: str) -> Iterator[_ConsoleRow]:
+    """Mean times of all-reduce by number of accelerators; the largest times are not read."""
+    rows: list[_ConsoleRow] = []
+    shared: dict[str, Parameter] = {}
+    column: int | None = None
+    for line in text.split("\n"):
+        header = next((at for pattern, at in _REDUCED if pattern.search(line)), None)
+        title, ranks = _ALL_REDUCE.search(line), _RANKS.search(line)
+        if header is not None:
+            column = header
+        elif title:
+            shared, column = {"algorithm": title[1]}, None
+        elif ranks:
+            shared["ranks"] = int(ranks[1])
+        cells = line.split()
+        floats = whole_number(cells[0]) if column is not None and cells else None
+        if column is None or floats is None or len(cells) < column:
+            continue
+        if column == 2 and whole_number(cells[1]) != 4 * floats:
+            continue  # a line of something else
+        duration = finite_number(cells[column]) if column < len(cells) else None
+        parameters = {"size_floats": floats, "precision": "float", **shared}
+        rows.append(("all_reduce", parameters, {"": duration}))
+    yield from sorted(rows, key=lambda row: _reducing(row[1]) or 0)
+
+
+def _reducing(parameters: Mapping[str, Parameter]) -> int | None:
+    """Number of accelerators that take part in an all-reduce; ``None`` if it may be processors."""
+    return whole_number(parameters.get("ranks")) if "algorithm" in parameters else None

@@ -17,7 +17,7 @@ from ingest.benchmarks.latencies import latency_summaries
 from ingest.benchmarks.nvprof import gpu_time, is_nvprof
 from ingest.benchmarks.result_tree import ResultFile, reader_of_files
 from ingest.benchmarks.text_tables import csv_rows
-from ingest.benchmarks.values import finite_number, positive_number
+from ingest.benchmarks.values import finite_number, measured_or_failed, positive_number
 
 SYSTEM = "edge-aibench"
 _LATENCY_DEFINITION = "edge-aibench-2"
@@ -27,12 +27,12 @@ _TASKS = {
 }  # fmt: skip
 _FACES_DEFINITION = "labeled-faces-in-the-wild-1"
 _FACES = {
-    "accuracy": (r"^Accuracy: ([\d.]+)", Direction.HIGHER),
-    "validation_rate": (r"^Validation rate: ([\d.]+)", Direction.HIGHER),
-    "area_under_curve": (r"^Area Under Curve \(AUC\): ([\d.]+)", Direction.HIGHER),
-    "equal_error_rate": (r"^Equal Error Rate \(EER\): ([\d.]+)", Direction.LOWER),
+    "accuracy": (r"^Accuracy: ([^\s+]+)", Direction.HIGHER),
+    "validation_rate": (r"^Validation rate: ([^\s+]+)", Direction.HIGHER),
+    "area_under_curve": (r"^Area Under Curve \(AUC\): (\S+)", Direction.HIGHER),
+    "equal_error_rate": (r"^Equal Error Rate \(EER\): (\S+)", Direction.LOWER),
 }
-_FALSE_ACCEPTS = re.compile(r"^Validation rate: .*@ FAR=([\d.]+)", re.MULTILINE)
+_FALSE_ACCEPTS = re.compile(r"^Validation rate: .*@ FAR=(\S+)", re.MULTILINE)
 
 
 @reader_of_files
@@ -50,18 +50,27 @@ def read(file: ResultFile) -> Iterator[BenchmarkResult]:
 
 def _frames(text: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
     header, *rows = csv_rows(text)
+    # Decimal commas split cells.
+    wide = next((number for number, row in enumerate(rows, 2) if any(row[len(header) :])), None)
+    if wide is not None:
+        raise InvalidDocument(
+            Reason.WRONG_TYPE, f"more than {len(header)} cells", field=f"row {wide}"
+        )
+    refusal: InvalidDocument | None = None
     for column, task in enumerate(header):
-        samples = []
+        samples: list[float] = []
         for number, row in enumerate(rows, 2):
             cell = row[column].strip() if column < len(row) else ""
             if not cell:
                 continue
             latency = positive_number(cell)
             if latency is None:
-                raise InvalidDocument(
+                refusal = refusal or InvalidDocument(
                     Reason.WRONG_TYPE, "a positive number was expected",
                     field=f"{task}, row {number}",
                 )  # fmt: skip
+                samples = []
+                break
             samples.append(latency)
         if not samples:
             continue
@@ -77,6 +86,8 @@ def _frames(text: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
                 parameters={"scenario": "automated driving"},
                 **common,
             )
+    if refusal is not None:
+        raise refusal
 
 
 def _faces(text: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
@@ -84,16 +95,17 @@ def _faces(text: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
     rate = finite_number(accepted[1]) if accepted else None
     for name, (pattern, direction) in _FACES.items():
         match = re.search(pattern, text, re.MULTILINE)
-        value = finite_number(match[1]) if match else None
-        if accepted is None or value is None:
+        if accepted is None or match is None:
             continue
         parameters: dict[str, Parameter] = {"scenario": "smart home"}
         if name == "validation_rate" and rate is not None:
             parameters["false_accept_rate"] = rate
-        yield BenchmarkResult(
+        yield measured_or_failed(
+            match[1],
+            f"{match[1][:50]!r} is no number",
+            zero_counts=True,
             benchmark="face recognition",
             metric=Metric(name, "", direction, _FACES_DEFINITION),
-            value=value,
             aggregate=Aggregate.MEAN,
             parameters=parameters,
             **common,

@@ -24,6 +24,7 @@ from common.benchmark_results import (
     Validity,
 )
 from common.errors import InvalidDocument
+from common.reasons import Reason
 from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
 from ingest.benchmarks.text_tables import TextTable, csv_rows, tables_with_bars
 from ingest.benchmarks.values import finite_number, time_of_text
@@ -45,6 +46,8 @@ _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T]?(\d\d:\d\d:\d\d)")
 _PATH = re.compile(r"(?:~|\.{0,2}/|[A-Za-z]:[\\/])")
 _LONGEST_TEXT = 300
+#: Spreadsheets write other delimiters, depending on the language.
+_DELIMITERS = ",;\t"
 
 
 def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | InvalidDocument]:
@@ -65,29 +68,47 @@ def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
         if directions:
             files.append(described.measured)
     rows = []
-    for table in _tables(text):
-        metrics = _metrics(table, directions)
-        for cells in table.rows:
-            row = dict(zip(table.header, cells, strict=True))
-            if row["algorithm"]:
-                rows.append((_time(row.get("time", "")), row, metrics))
+    refusal: InvalidDocument | None = None
+    try:
+        for table in _tables(text):
+            metrics = _metrics(table, directions)
+            for cells in table.rows:
+                row = dict(zip(table.header, cells, strict=True))
+                if row["algorithm"]:
+                    rows.append((_time(row.get("time", "")), row, metrics))
+    except InvalidDocument as error:
+        refusal = error
     # Rows of one time are one entry, and the results of an entry follow each other.
     rows.sort(key=lambda it: it[0].isoformat() if it[0] else "")
     for moment, row, metrics in rows:
         yield from _of_row(
             row, metrics, directions, place, moment, sorted(files, key=lambda it: it.place)
         )
+    if refusal is not None:
+        raise refusal
 
 
 def _tables(text: str) -> Iterator[TextTable]:
+    """Tables with the columns of Ianvs.
+
+    :raises InvalidDocument: after the other rows, if a row of a CSV file has too many cells
+    """
+    wide: list[int] = []
     tables = list(tables_with_bars(text))
     if not tables:
-        header, *rows = list(csv_rows(text)) or [[]]
+        first = text.partition("\n")[0]
+        header, *rows = list(csv_rows(text, max(_DELIMITERS, key=first.count))) or [[]]
         width = len(header)
-        complete = [(row + [""] * width)[:width] for row in rows]
+        # Decimal commas and unquoted delimiters move the cells behind them.
+        wide = [number for number, row in enumerate(rows, 2) if any(row[width:])]
+        complete = [(row + [""] * width)[:width] for row in rows if not any(row[width:])]
         stripped = [[cell.strip() for cell in row] for row in complete]
         tables = [TextTable("", [cell.strip() for cell in header], stripped)]
     yield from (it for it in tables if {"algorithm", "paradigm"} <= set(it.header))
+    if wide:
+        raise InvalidDocument(
+            Reason.WRONG_TYPE, f"{len(wide)} rows have too many cells", field=f"row {wide[0]}"
+        )
 
 
 def _metrics(table: TextTable, directions: Mapping[str, Direction]) -> list[str]:

@@ -37,8 +37,8 @@ _FPS = Metric("fps", "frames/s", Direction.HIGHER, "jetson-benchmarks-1")
 _LATENCY = Metric("gpu_latency", "ms", Direction.LOWER, "trtexec-1")
 _THROUGHPUT = Metric("throughput", "queries/s", Direction.HIGHER, "trtexec-1")
 _TRTEXEC = re.compile(
-    r"Average on \d+ runs - GPU latency|&&&& (?:RUNNING|FAILED) TensorRT\.trtexec"
-    r"|^(?:\[.*\] )?GPU Compute Time: min = ",
+    r"Average on \d+ runs - GPU latency|Average over \d+ runs is \S+ ms \("
+    r"|&&&& (?:RUNNING|FAILED) TensorRT\.trtexec|^(?:\[.*\] )?GPU Compute Time: min = ",
     re.MULTILINE,
 )
 _COMPUTE_TIME = re.compile(r"GPU Compute Time: min = .*?mean = (\S+) ms")
@@ -52,6 +52,11 @@ _AVERAGE = re.compile(
     r"Average on (?P<runs>\d{1,9}) runs - GPU latency: (?P<gpu>[\d.]{1,30}) ms"
     r"(?:.*?end to end (?P<end>[\d.]{1,30}) ms)?"
 )
+#: TensorRT 4 to 6: the time of the GPU between two events, and in newer ones that of the host.
+_OLD_AVERAGE = re.compile(
+    r"Average over (?P<runs>\d{1,9}) runs is (?P<gpu>[\d.]{1,30}) ms"
+    r" \((?:host walltime is (?P<end>[\d.]{1,30}) ms)?"
+)
 _START = re.compile(r"(\d{2}/\d{2}/\d{4}-\d{2}:\d{2}:\d{2})\].*Starting")
 #: Names of the logs that the program keeps for each engine.
 _ENGINE_FILE = re.compile(
@@ -61,12 +66,15 @@ _TENSORRT = re.compile(r"TensorRT version: (\d+(?:\.\d+)+)")
 _TENSORRT_CODE = re.compile(r"TensorRT\.trtexec \[TensorRT v(\d{4,6})\]")
 _LOGGED_PARAMETERS = {
     "precision": re.compile(r"\] Precision: (\S.*)"),
-    "batch_size": re.compile(r"\] Batch: (\d{1,6})\s*$", re.MULTILINE),
+    "batch_size": re.compile(r"(?:\] Batch|^(?:\[.*\] )?batch): (\d{1,6})\s*$", re.MULTILINE),
 }
 _DEVICE = re.compile(r"\] Selected Device: (\S.*)")
+_RUNNING = re.compile(r"&&&& RUNNING TensorRT\.trtexec")
 _OPTIONS = re.compile(r"&&&& (?:RUNNING|FAILED) TensorRT\.trtexec.*", re.MULTILINE)
 _MODEL_OPTION = re.compile(r"--(?:onnx|deploy|uff|model|loadEngine)=(\S+)")
 _BATCH_OPTION = re.compile(r"--(?:batch|maxBatch)=(\d{1,6})\b")
+#: TensorRT 4 to 6 print their options, each in a line.
+_PRINTED_MODEL = re.compile(r"^(?:\[.*\] )?(?:onnx|deploy|uff|engine): (\S+)", re.MULTILINE)
 _INPUT_COLUMNS = {
     "FrameWork": "model_format", "Devices": "devices", "BatchSizeGPU": "batch_size_gpu",
     "BatchSizeDLA": "batch_size_dla", "WS_GPU": "workspace_gpu", "WS_DLA": "workspace_dla",
@@ -93,8 +101,9 @@ def _results(tree: ResultTree, place: str, inputs: Mapping[str, str]) -> Iterato
     file = tree.file(place)
     text = file.text
     files = [file.measured]
-    if _TRTEXEC.search(text):
-        yield from _trtexec(text, place, files)
+    runs = list(_runs(text))
+    for number, run in enumerate(runs):
+        yield from _trtexec(run, place if len(runs) == 1 else f"{place}#{number}", files)
     board = _BOARD.search(text)
     rows = {}
     beside = inputs.get(f"{board['board']}-benchmarks.csv") if board else None
@@ -172,7 +181,7 @@ class _EngineLog:
 
 def _engine_log(text: str) -> _EngineLog:
     ends, latencies, elapsed = [], [], 0.0
-    for line in _AVERAGE.finditer(text):
+    for line in (*_OLD_AVERAGE.finditer(text), *_AVERAGE.finditer(text)):
         latency = finite_number(line["gpu"])
         # TensorRT 8.4 and later print no end-to-end latency.
         end_to_end = finite_number(line["end"] or line["gpu"])
@@ -228,10 +237,22 @@ def _model(text: str) -> str:
     """
     options = _OPTIONS.search(text)
     model = _MODEL_OPTION.search(options[0]) if options else None
+    model = model or _PRINTED_MODEL.search(text)
     if model is None:
         return "unknown"
     name = model[1].replace("\\", "/").rpartition("/")[2]
     return splitext(name)[0][:200] or "unknown"
+
+
+def _runs(text: str) -> Iterator[str]:
+    """The output of each run of ``trtexec`` in a log."""
+    for begin in (_RUNNING, _PRINTED_MODEL):
+        starts = [it.start() for it in begin.finditer(text)]
+        if starts:
+            break
+    for start, end in zip([0, *starts[1:]], [*starts[1:], len(text)], strict=True):
+        if _TRTEXEC.search(text[start:end]):
+            yield text[start:end]
 
 
 def _trtexec(text: str, place: str, files: Sequence[MeasuredFile]) -> Iterator[BenchmarkResult]:
@@ -251,7 +272,7 @@ def _trtexec(text: str, place: str, files: Sequence[MeasuredFile]) -> Iterator[B
     mean, rate = _COMPUTE_TIME.search(text), _THROUGHPUT_LINE.search(text)
     yield measured_or_failed(
         fmean(log.latencies) if log.latencies else mean[1] if mean else None,
-        "trtexec printed no latency",
+        f"the mean latency is {mean[1][:50]!r}" if mean else "trtexec printed no latency",
         metric=_LATENCY,
         samples=tuple(log.latencies),
         **common,

@@ -116,13 +116,15 @@ _DETAILED = {
 _ACCURACIES = (
     (re.compile(r"accuracy=([\d.]+)%"), "accuracy", "%"),
     (re.compile(r"mAP=([\d.]+)%"), "mAP", "%"),
-    (re.compile(r"BLEU:?\s*[=:]?\s*([\d.]+)"), "BLEU", ""),
+    (re.compile(r"BLEU:?\s*[=:]?\s*([\d.]+)(?!\d|,\d)"), "BLEU", ""),
 )
 _CONSOLE = re.compile(
     r"^(?:TestScenario\.(\w+)|(Accuracy)) qps=([\d.]+), mean=([\d.]+), (?:time=[\d.]+, )?"
     r"(?:acc=([\d.]+), )?queries=(\d+)\b",
     re.MULTILINE,
 )
+#: Folder of a run; summaries in other folders may be of other models.
+_RUN = re.compile(r"run_?\d+")
 _AUDIT = re.compile(r"(?:.*/)?(?:audit|compliance|test_[^/]*|test\d\d(?:-[^/]*)?)/", re.IGNORECASE)
 _STATED_NOTHING = frozenset({"", "-", "na", "n/a", "none", "0"})
 
@@ -135,7 +137,11 @@ def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | 
             continue
         for result in results_or_refusal(_results(tree, place), place):
             yield result
-            if isinstance(result, BenchmarkResult) and result.metric.name in _HEADLINES["server"]:
+            if (
+                isinstance(result, BenchmarkResult)
+                and result.metric.name in _HEADLINES["server"]
+                and _RUN.fullmatch(basename(dirname(place)))
+            ):
                 key = (dirname(dirname(place)), result.metric.name)
                 servers.setdefault(key, []).append(result)
     for (folder, _), runs in servers.items():

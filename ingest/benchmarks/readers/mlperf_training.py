@@ -3,15 +3,16 @@
 A folder with ``result_N.txt`` is an entry; its score is the olympic mean of all runs, aborted runs
 included, as the published tables have it. In a folder without such names, all logs of a benchmark
 are an entry. The machine is described in ``systems/SYSTEM.json`` (v0.6), in ``entry.json`` beside
-the benchmark's folder (v0.5), or in the log. Since v0.7, lines have JSON with milliseconds, and do
-not say the version of the rules.
+the benchmark's folder (v0.5), or in the log. A log may have several runs. Since v0.7, lines have
+JSON with milliseconds, and do not say the version of the rules.
 """
 
 from __future__ import annotations
 
 import ast
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from posixpath import basename, dirname, join
 from typing import Any
@@ -49,6 +50,10 @@ _PARAMETERS = (
 #: Keys of a description that name software.
 _SOFTWARE = ("framework", "libraries", "ml_libraries", "os", "operating_system")
 _STATED_NOTHING = frozenset({"", "-", "na", "n/a", "none", "not public"})
+
+
+#: Seconds since 1970, key and value of a line.
+_Line = tuple[float | None, str, Any]
 
 
 @dataclass(slots=True)
@@ -97,35 +102,47 @@ def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | 
         yield from results_or_refusal(_entry(tree, folder, named_runs, source), source)
     for folder, logs in others.items():
         if folder not in folders:
-            for runs in _runs_by_benchmark(tree, logs):
+            for benchmark, runs in _runs_by_benchmark(tree, logs).items():
                 place = folder if len(runs) > 1 else runs[0]
-                yield from results_or_refusal(_entry(tree, folder, runs, place), place)
+                results = _entry(tree, folder, runs, place, benchmark)
+                yield from results_or_refusal(results, place)
 
 
-def _runs_by_benchmark(tree: ResultTree, places: Sequence[str]) -> list[list[str]]:
-    """The logs of complete runs among ``places``, by benchmark."""
-    runs: dict[str, list[str]] = {}
+def _runs_by_benchmark(tree: ResultTree, places: Sequence[str]) -> dict[str, list[str]]:
+    """The logs with complete runs among ``places``, by benchmark."""
+    logs: dict[str, list[str]] = {}
     for place in places:
         try:
-            run = _run_of(tree.file(place).text)
+            runs = _runs_of(tree.file(place).text)
         except InvalidDocument:
             continue
-        if run is not None and run.seconds is not None:
-            runs.setdefault(_benchmark(run, ""), []).append(place)
-    return list(runs.values())
+        for name in dict.fromkeys(_benchmark(it, "") for it in runs if it.seconds is not None):
+            logs.setdefault(name, []).append(place)
+    return logs
 
 
 def _entry(
-    tree: ResultTree, folder: str, places: Sequence[str], source: str
+    tree: ResultTree,
+    folder: str,
+    places: Sequence[str],
+    source: str,
+    benchmark: str | None = None,
 ) -> Iterator[BenchmarkResult]:
+    """Results of all runs in ``places``.
+
+    :param benchmark: leaves out the runs of other benchmarks
+    """
     runs: list[_Run] = []
     files: list[MeasuredFile] = []
+    logs = 0
     for place in places:
         file = tree.file(place)
         files.append(file.measured)
-        run = _run_of(file.text)
-        if run is not None:
-            runs.append(run)
+        of_log = [
+            it for it in _runs_of(file.text) if benchmark is None or _benchmark(it, "") == benchmark
+        ]
+        runs += of_log
+        logs += len(of_log) or 1
     if not runs:
         raise InvalidDocument(
             Reason.UNKNOWN_SCHEMA,
@@ -141,7 +158,7 @@ def _entry(
     failed = sum(it.success is False for it in runs)
     metric = Metric("time_to_train_olympic_mean", "minutes", Direction.LOWER, first.system)
     if minutes:
-        validity, reason = _validity(runs, len(places))
+        validity, reason = _validity(runs, logs)
         yield BenchmarkResult(
             metric=metric, value=olympic_mean(minutes), samples=tuple(minutes),
             aggregate=Aggregate.OLYMPIC_MEAN, validity=validity, reason=reason, **common,
@@ -196,30 +213,63 @@ def _validity(runs: Sequence[_Run], logs: int) -> tuple[Validity, str | None]:
     return Validity.VALID, None
 
 
-def _run_of(text: str) -> _Run | None:
-    """The run of a log; ``None`` if no line has a known form.
+def _runs_of(text: str) -> list[_Run]:
+    """The runs of a log; empty if no line has a known form.
 
-    Processes repeat lines: the first start and the last stop count.
+    Processes repeat lines: the first start and the last stop of a run count.
     """
-    run: _Run | None = None
     text = text.replace(":::MLL", "\n:::MLL")  # processes may write into one line
-    for match in _LINE_V6.finditer(text):
-        run = run or _Run("v0.6")
-        _take_v6(run, finite_number(match[1]), match[2], _payload(match[3]))
-    if run is not None:
-        return run
+    v6 = [
+        (finite_number(match[1]), match[2], _payload(match[3])) for match in _LINE_V6.finditer(text)
+    ]
+    if v6:
+        return [_run_of(_Run("v0.6"), lines, _take_v6) for lines in _by_run(v6)]
+    v7: list[_Line] = []
     for match in _LINE_V7.finditer(text):
         entry = _payload(match[1])
         if isinstance(entry, dict):
-            run = run or _Run(None)
             at = finite_number(entry.get("time_ms"))
-            _take_v6(run, None if at is None else at / 1000, str(entry.get("key")), entry)
-    if run is not None:
-        return run
-    for match in _LINE_V5.finditer(text):
-        run = run or _Run("v0.5", benchmark=match[1])
-        _take_v5(run, finite_number(match[2]), match[3], _payload(match[4]))
+            v7.append((None if at is None else at / 1000, str(entry.get("key")), entry))
+    if v7:
+        return [_run_of(_Run(None), lines, _take_v6) for lines in _by_run(v7)]
+    matches = list(_LINE_V5.finditer(text))
+    v5 = [(finite_number(it[2]), it[3], _payload(it[4])) for it in matches]
+    return [
+        _run_of(_Run("v0.5", benchmark=matches[first][1]), lines, _take_v5)
+        for first, lines in _numbered(_by_run(v5))
+    ]
+
+
+def _numbered(runs: Iterator[list[_Line]]) -> Iterator[tuple[int, list[_Line]]]:
+    """Each run with the number of its first line."""
+    first = 0
+    for lines in runs:
+        yield first, lines
+        first += len(lines)
+
+
+def _run_of(run: _Run, lines: Sequence[_Line], take: Callable[..., None]) -> _Run:
+    for at, key, payload in lines:
+        take(run, at, key, payload)
     return run
+
+
+def _by_run(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
+    """The lines of each run: one that starts after the last stop is another run, and what the log
+    says between the two is about that.
+    """
+    run: list[_Line] = []
+    stop, stopped_at = 0, math.inf
+    for at, key, payload in lines:
+        if key == "run_start" and at is not None and at >= stopped_at:
+            yield run[:stop]
+            run = run[stop:]
+            stopped_at = math.inf
+        run.append((at, key, payload))
+        if key == "run_stop" and at is not None:
+            stop, stopped_at = len(run), at
+    if run:
+        yield run
 
 
 def _payload(text: str | None) -> Any:

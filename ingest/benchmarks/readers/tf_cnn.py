@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from posixpath import basename, dirname, join
 from typing import Any
 
@@ -39,7 +40,7 @@ _TOTAL = Metric("total_images_per_sec", "images/s", Direction.HIGHER, _DEFINITIO
 _MEAN = Metric("images_per_sec", "images/s", Direction.HIGHER, _DEFINITION)
 _UNCERTAINTY = Metric("uncertainty", "images/s", Direction.LOWER, _DEFINITION)
 _JITTER = Metric("jitter", "images/s", Direction.LOWER, _DEFINITION)
-_AVERAGE = "average_examples_per_sec"
+_AVERAGE, _CURRENT = "average_examples_per_sec", "current_examples_per_sec"
 _LOGGED = {
     "average_examples_per_sec": Metric(
         "average_examples_per_sec", "examples/s", Direction.HIGHER, _DEFINITION
@@ -88,6 +89,8 @@ def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | 
 def _console(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     """Results of each run in a console log; the head of a run may be missing."""
     file = tree.file(place)
+    if file.text.startswith("{"):
+        raise missing_value(place, "metric.log", "this describes a run; its values are missing")
     runs = list(_runs(file.text))
     if not runs:
         raise missing_value(place, "images/sec", "the log has neither a head nor a rate")
@@ -134,10 +137,10 @@ def _of_console(text: str, source: str, file: MeasuredFile) -> Iterator[Benchmar
         "files": (file,),
     }
     total = _TOTAL_LINE.search(text)
+    failure = f"the total is {total[1][:50]!r}" if total else "the run printed no total"
     yield measured_or_failed(
-        total[1] if total else None, "the run printed no total", metric=_TOTAL,
-        aggregate=Aggregate.TOTAL, **common,
-    )  # fmt: skip
+        total[1] if total else None, failure, metric=_TOTAL, aggregate=Aggregate.TOTAL, **common
+    )
     accuracy = _ACCURACY.search(text)
     if accuracy:
         for name, value in zip(_ACCURACIES, accuracy.groups(), strict=True):
@@ -182,27 +185,101 @@ def _devices(text: str | None) -> int | None:
 
 
 def _json_logs(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
-    folder = dirname(place)
+    """Results of each run that appended its values to one ``metric.log``."""
     file = tree.file(place)
-    files = [file.measured]
-    run: dict[str, Any] = {}
-    descriptions = (tree.description(join(folder, name)) for name in _RUN_FILES)
-    description = next((it for it in descriptions if it is not None), None)
-    if description is not None:
-        run, described_by = description
-        files.append(described_by)
-    common = _described(run, place, files)
-    series: list[float] = []
-    values: dict[str, float | None] = {}
-    lines = file.text.split("\n")
+    descriptions, described_by = _descriptions(tree, dirname(place))
+    files = sorted([file.measured, *described_by], key=lambda it: it.place)
+    runs = list(_logged_runs(file.text)) or [[]]
+    if len(runs) == len(descriptions) == 1:
+        described = descriptions
+    else:
+        begins = [time_of_text(it[0].get("timestamp")) if it else None for it in runs]
+        described = [_description_of(it, begins, descriptions) for it in begins]
+    for number, (entries, description) in enumerate(zip(runs, described, strict=True)):
+        source = place if len(runs) == 1 else f"{place}#{number}"
+        yield from _of_logged_run(entries, _described(description, source, files))
+
+
+def _descriptions(
+    tree: ResultTree, folder: str
+) -> tuple[list[dict[str, Any]], Sequence[MeasuredFile]]:
+    """What the file of the runs in ``folder`` says of each, and that file; later runs of some
+    versions append a line to it, those of others replace it.
+    """
+    for name in _RUN_FILES:
+        place = join(folder, name)
+        if place not in tree.in_folder(folder):
+            continue
+        try:
+            file = tree.file(place)
+            try:
+                return [file.json_object()], (file.measured,)
+            except InvalidDocument:
+                lines = enumerate(file.text.split("\n"), 1)
+                objects = [_object_of(line, number) for number, line in lines if line.strip()]
+                return objects, (file.measured,)
+        except InvalidDocument:
+            continue
+    return [], ()
+
+
+def _description_of(
+    began: datetime | None,
+    begins: Sequence[datetime | None],
+    descriptions: Sequence[dict[str, Any]],
+) -> dict[str, Any]:
+    """The last description from before a run; empty if that describes a run between the two.
+
+    :param begins: when each run began
+    """
+    dated = [(time, it) for it in descriptions if (time := time_of_text(it.get("run_date")))]
+    earlier = [(time, it) for time, it in dated if began is not None and time <= began]
+    if began is None or not earlier:
+        return {}
+    time, description = max(earlier, key=lambda it: it[0])
+    between = any(it is not None and time <= it < began for it in begins)
+    return {} if between else description
+
+
+def _logged_runs(text: str) -> Iterator[list[dict[str, Any]]]:
+    """The values of each run: its average is the last one of its training, and its steps rise."""
+    run: list[dict[str, Any]] = []
+    step, averaged = -1.0, False
+    broken: InvalidDocument | None = None
+    lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         # A run that was killed may end inside a line.
         unfinished = number == len(lines) and not line.rstrip().endswith("}")
         if unfinished or not line.strip():
             continue
-        entry = _object_of(line, number)
+        try:
+            entry = _object_of(line, number)
+        except InvalidDocument as error:
+            # The next run continues the line in which the one before was killed.
+            broken = broken or error
+            continue
+        if entry.get("name") == _CURRENT:
+            at = finite_number(entry.get("global_step"))
+            if run and (averaged or (at is not None and at <= step)):
+                yield run
+                run = []
+            step, averaged = -1.0 if at is None else at, False
+        averaged = averaged or entry.get("name") == _AVERAGE
+        run.append(entry)
+    if run:
+        yield run
+    elif broken is not None:
+        raise broken
+
+
+def _of_logged_run(
+    entries: Sequence[Mapping[str, Any]], common: Mapping[str, Any]
+) -> Iterator[BenchmarkResult]:
+    series: list[float] = []
+    values: dict[str, float | None] = {}
+    for entry in entries:
         name, value = entry.get("name"), finite_number(entry.get("value"))
-        if name == "current_examples_per_sec" and value is not None:
+        if name == _CURRENT and value is not None:
             series.append(value)
         elif name in _LOGGED:
             values[str(name)] = value
@@ -270,7 +347,12 @@ def _table(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
         return
     file = tree.file(place)
     names, *rows = list(csv_rows(file.text)) or [[]]
-    for row in (dict(zip(names, cells, strict=False)) for cells in rows):
+    for number, cells in enumerate(rows, 2):
+        if len(cells) > len(names):  # decimal commas split cells
+            raise InvalidDocument(
+                Reason.WRONG_TYPE, f"more than {len(names)} cells", field=f"row {number}"
+            )
+        row = dict(zip(names, cells, strict=False))
         machine = row.get("name_gpu", "")
         for model, text in row.items():
             if model in _CSV_METADATA:

@@ -43,10 +43,34 @@ def test_tables_of_epochs_have_many_forms(
     assert result.validity is (Validity.UNKNOWN if remark else Validity.VALID)
 
 
-def test_a_row_with_too_few_cells_refuses_the_table(tmp_path: Path) -> None:
-    table = "epoch\thours\ttop5Accuracy\n1\t0.1\t80\n2\t93\n"
-    results, (refusal,) = read_files(tmp_path, "dawnbench", {"ImageNet/train/a.tsv": table})
-    assert (results, refusal.field) == ([], "line 3")
+@pytest.mark.parametrize(
+    ("table", "hours", "remark"),
+    [
+        ("1\t0.1\t80\n2\t0.2\tnan\n3\t0.3\t93\n", 0.3, "line 3: 'nan' is no number"),
+        ("1\t0.1\t80\n2\t93\n3\t0.3\t93\n", 0.3, "line 3: 2 of 3 cells"),
+        ("1\t0.1\t80\n2\t0.2\t93\n3\tnan\tnan\n", 0.2, None),
+        ("1\t0,1\t80,5\n2\t0,2\t93,1\n", None,
+         "no epoch reaches top5Accuracy 93; line 2: '80,5' is no number; "
+         "line 3: '93,1' is no number"),
+        ("1\t0.1\t80\n2\t\t93\n3\t0.3\t94\n", None,
+         "the hours of the first epoch at the target are not known: line 3"),
+        ("1\t0.5\t80\n2\tnan\t85\n3\t0.4\t93\n", None,
+         "the hours of the first epoch at the target are not known: line 4"),
+        ("1\t0.5\t80\n2\tnan\t85\n3\t0.5\t93\n", None,
+         "the hours of the first epoch at the target are not known: line 4"),
+    ],
+    ids=["accuracy", "short row", "behind the target", "commas", "hours", "sum", "equal hours"],
+)  # fmt: skip
+def test_a_cell_without_a_number_is_left_out(
+    table: str, hours: float | None, remark: str | None, tmp_path: Path
+) -> None:
+    text = f"epoch\thours\ttop5Accuracy\n{table}"
+    (result,), refusals = read_files(tmp_path, "dawnbench", {"ImageNet/train/a.tsv": text})
+    assert refusals == []
+    assert (result.value, result.reason) == (hours, remark)
+    assert result.validity is (
+        Validity.FAILED if hours is None else Validity.UNKNOWN if remark else Validity.VALID
+    )
 
 
 def test_an_entry_without_the_address_of_its_code_describes_its_table(tmp_path: Path) -> None:

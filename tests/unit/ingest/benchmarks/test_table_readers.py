@@ -32,6 +32,7 @@ from tests.factories.benchmark_tables import (
     JETSON_CONSOLE,
     JETSON_INPUTS,
     NVPROF,
+    NVPROF_TABLES,
     jmeter_log,
     trtexec_log,
 )
@@ -205,6 +206,23 @@ def test_all_spellings_of_a_rank_table_are_read(
     assert system_of(text.encode()) == known_system("ianvs")
 
 
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_spreadsheets_write_other_delimiters(delimiter: str, tmp_path: Path) -> None:
+    text = IANVS_CSV.replace(",", delimiter).replace("0.84", "0,84")
+    assert system_of(text.encode()) == known_system("ianvs")
+    results, refusals = read_files(tmp_path, "ianvs", {"pcb/rank/all_rank.csv": text})
+    assert refusals == []
+    scores = [(it.value, it.reason) for it in results if it.metric.name == "f1_score"]
+    assert scores == [(None, "the cell has '0,84' instead of a number"), (0.95, None)]
+
+
+def test_a_row_with_too_many_cells_is_refused_and_the_others_are_read(tmp_path: Path) -> None:
+    text = IANVS_CSV.replace("0.84,N/A", "0,84,N/A")
+    results, (refusal,) = read_files(tmp_path, "ianvs", {"pcb/rank/all_rank.csv": text})
+    assert [it.value for it in results] == [0.95, None]
+    assert (refusal.reason, refusal.field) == (Reason.WRONG_TYPE, "row 3")
+
+
 def test_a_wrapped_path_keeps_its_identifier(tmp_path: Path) -> None:
     (result,), _ = read_files(tmp_path, "ianvs", {"case/table": IANVS_BOX})
     assert result.parameters["test_case"] == "b8eb2606-950a-11ef-8cbc-c97e05df5d14"
@@ -253,6 +271,14 @@ def test_a_latency_that_is_none_refuses_the_file(cell: str, tmp_path: Path) -> N
     assert (refusal.reason, refusal.field) == (Reason.WRONG_TYPE, "detection, row 4")
 
 
+def test_tasks_behind_one_without_a_latency_are_read(tmp_path: Path) -> None:
+    results, (refusal,) = read_files(
+        tmp_path, "edge-aibench", {"data.csv": FRAMES.replace("0.25", "nan")}
+    )
+    assert {it.benchmark for it in results} == {"lane keeping", "traffic sign classification"}
+    assert refusal.field == "detection, row 4"
+
+
 def test_face_recognition_tells_its_rate_of_false_accepts(tmp_path: Path) -> None:
     results, _ = read_files(tmp_path, "edge-aibench", {"lfw.txt": FACES})
     rows = {it.metric.name: it for it in results}
@@ -280,6 +306,23 @@ def test_kernels_are_parameters_of_the_gpu_time(key: str, script: str, tmp_path:
     assert "/home/jo" not in repr(result)
 
 
+def test_api_calls_are_no_time_of_the_gpu(tmp_path: Path) -> None:
+    (result,), refusals = read_files(tmp_path, "aibench", {"nvprof.log": NVPROF_TABLES})
+    assert refusals == []
+    assert result.value == pytest.approx(400)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("25.0,100.0", "25.0,n/a"), ("25.0,100.0,5,20.0,1.0,50.0,", "25.0,100.0,5")]
+)
+def test_a_table_of_kernels_is_summed_whole_or_not_at_all(
+    old: str, new: str, tmp_path: Path
+) -> None:
+    text = NVPROF_TABLES.replace(old, new)
+    results, (refusal,) = read_files(tmp_path, "aibench", {"nvprof.log": text})
+    assert (results, refusal.reason) == ([], Reason.WRONG_TYPE)
+
+
 def test_percentiles_of_requests_are_taken_by_index(tmp_path: Path) -> None:
     text = jmeter_log(list(range(1, 101)), failed=25)
     results, refusals = read_files(tmp_path, "aibench", {"result.jtl": text})
@@ -292,6 +335,22 @@ def test_percentiles_of_requests_are_taken_by_index(tmp_path: Path) -> None:
     assert {it.benchmark for it in results} == {"Search"}
     assert results[0].parameters == {"requests": 100, "threads": 20, "path": "/search"}
     assert "corp.example" not in repr(results)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(",7,Search", ",,Search"), (",7,Search", ",NaN,Search"), (",7,Sea", ",7,Se,")]
+)
+def test_a_request_without_a_time_is_left_out(old: str, new: str, tmp_path: Path) -> None:
+    text = jmeter_log([5, 7, 9]).replace(old, new)
+    results, refusals = read_files(tmp_path, "aibench", {"result.jtl": text})
+    assert refusals == []
+    rows = {it.metric.name: it for it in results}
+    assert (rows["latency_mean"].value, rows["latency_mean"].samples) == (7, (5, 9))
+    assert rows["latency_mean"].parameters["requests"] == 2
+    assert rows["throughput"].value is None
+    assert {it.reason for it in results} == {
+        "1 of 3 rows have no time or too many cells and are left out, row 3 first"
+    }
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import pytest
@@ -10,16 +11,33 @@ import pytest
 from common.benchmark_results import Validity
 from ingest.sources.content_detection import system_of
 from tests.factories.benchmark_files import (
+    AIOT_BENCH_LOG,
+    AIPERF_REPORT,
+    DEEPBENCH_ALL_REDUCE,
+    DEEPBENCH_CONSOLE,
     DEEPBENCH_CONVOLUTIONS,
+    DEEPBENCH_INTEGER_PRODUCTS,
     DEEPBENCH_LAYERS,
+    DEEPBENCH_MKL_CONVOLUTIONS,
+    DEEPBENCH_MPI_ALL_REDUCE,
     DLBS_LOG,
     LOADGEN_SUMMARY,
+    PYTORCH_BENCHMARK_CONSOLE,
     TF_CNN_LOG,
     TF_CNN_RUNS,
     TRAINING_JSON_LOG,
     read_files,
+    training_log,
 )
-from tests.factories.benchmark_tables import NVPROF_TABLE, TRTEXEC_SUMMARY
+from tests.factories.benchmark_tables import (
+    FACES,
+    JETSON_CONSOLE,
+    NVPROF_TABLE,
+    NVPROF_TABLES,
+    TRTEXEC_SUMMARY,
+    TRTEXEC_WALLTIME,
+    jmeter_log,
+)
 
 
 def test_runs_in_one_console_are_told_apart(tmp_path: Path) -> None:
@@ -137,7 +155,12 @@ def test_audit_runs_are_left_out(folder: str, tmp_path: Path) -> None:
         (TF_CNN_RUNS, "tf_cnn_benchmarks"),
         (DEEPBENCH_CONVOLUTIONS, "deepbench"),
         (DEEPBENCH_LAYERS, "deepbench"),
+        (DEEPBENCH_ALL_REDUCE, "deepbench"),
+        (DEEPBENCH_MPI_ALL_REDUCE, "deepbench"),
+        (DEEPBENCH_INTEGER_PRODUCTS, "deepbench"),
+        (DEEPBENCH_MKL_CONVOLUTIONS, "deepbench"),
         (TRTEXEC_SUMMARY, "jetson"),
+        (TRTEXEC_WALLTIME, "jetson"),
         (NVPROF_TABLE, "aibench"),
         (TRAINING_JSON_LOG, "mlperf-training"),
     ],
@@ -211,8 +234,11 @@ def test_a_table_of_dawnbench_may_have_another_order_and_a_byte_order_mark(tmp_p
 @pytest.mark.parametrize(
     "line",
     [
-        "{}", "\x1b[32m{}\x1b[0m", "[1,0]<stdout>:{}", "2023-01-01T00:00:00.123Z {}",
-        "[pod/worker-0/main] {}", "worker_1  | {}",
+        "{}", "{}  ", "\x1b[32m{}\x1b[0m", "[1,0]<stdout>:{}", "2023-01-01T00:00:00.123Z {}",
+        "[pod/worker-0/main] {}", "worker_1  | {}", "0: {}", " 3: {}", "[0] {}",
+        "[2023-01-01 00:00:00] {}", "2023-01-01 00:00:00,123 {}", "Jan  1 00:00:00 {}",
+        "Jan 01 00:00:00 build-17 run[12]: {}", "01-01 00:00:00.123  1234  1250 I bench: {}",
+        "I/bench ( 1234): {}", "0: 2023-01-01T00:00:00Z {}",
     ],
 )  # fmt: skip
 def test_launchers_and_terminals_mark_the_lines_of_a_run(line: str, tmp_path: Path) -> None:
@@ -371,3 +397,283 @@ def test_python_writes_numbers_that_are_no_json(tmp_path: Path) -> None:
     text = f"[{record % ('ttft_ms', 'NaN')}, {record % ('tpot_ms', '2.5')}]"
     results, _ = read_files(tmp_path, "pytorch-v3", {"log": text})
     assert [(it.metric.name, it.value) for it in results] == [("ttft_ms", None), ("tpot_ms", 2.5)]
+
+
+def test_all_reduce_on_a_console_has_a_time_for_each_size(tmp_path: Path) -> None:
+    results, refusals = read_files(tmp_path, "deepbench", {"log": DEEPBENCH_ALL_REDUCE})
+    assert refusals == []
+    assert {(it.benchmark, it.metric.name, it.metric.unit) for it in results} == {
+        ("all_reduce", "time", "ms")
+    }
+    assert [(it.value, it.accelerators, it.parameters) for it in results] == [
+        (value, ranks, {"size_floats": floats, "precision": "float", "algorithm": algorithm,
+                        "ranks": ranks})
+        for value, ranks, floats, algorithm in (
+            (0.2535, 2, 100_000, "Ring"), (0.173, 8, 100_000, "NCCL"), (None, 8, 3_097_600, "NCCL"),
+        )
+    ]  # fmt: skip
+
+
+def test_all_reduce_of_mpi_may_run_on_processors(tmp_path: Path) -> None:
+    results, _ = read_files(tmp_path, "deepbench", {"log": DEEPBENCH_MPI_ALL_REDUCE})
+    assert [(it.value, it.accelerators, it.parameters["ranks"]) for it in results] == [
+        (0.14, None, 4), (1.85, None, 4),
+    ]  # fmt: skip
+
+
+def test_matrix_products_of_integers_have_their_precision(tmp_path: Path) -> None:
+    results, _ = read_files(tmp_path, "deepbench", {"log": DEEPBENCH_INTEGER_PRODUCTS})
+    times = [it for it in results if it.metric.name == "time"]
+    named = ("precision", "b_transpose")
+    assert [(it.value, *(it.parameters[name] for name in named)) for it in times] == [
+        (5.1245, "int8", "T"), (None, "double", "N"), (0.3505, "uint8", "T"),
+    ]  # fmt: skip
+    rate = next(it for it in results if it.metric.name == "rate")
+    assert rate.value == pytest.approx(2 * 5124 * 700 * 2048 / 5124.5e-6 / 1e12)
+
+
+def test_convolutions_of_mkl_have_a_rate_if_their_strides_are_known(tmp_path: Path) -> None:
+    results, _ = read_files(tmp_path, "deepbench", {"log": DEEPBENCH_MKL_CONVOLUTIONS})
+    times = {it.parameters["pass"]: it for it in results if it.metric.name == "time"}
+    assert {name: it.value for name, it in times.items()} == {
+        "forward": 0.42, "backward_weights": None, "backward_inputs": 0.4,
+    }  # fmt: skip
+    assert {(it.parameters["s"], it.parameters["r"]) for it in results} == {(20, 5)}
+    assert "pad_w" not in times["forward"].parameters
+    (rate,) = (it for it in results if it.metric.name == "rate")
+    assert rate.value == pytest.approx(2 * 341 * 79 * 32 * 1 * 5 * 20 * 4 / 0.4 / 1e9)
+
+
+@pytest.mark.parametrize("line", ["0: {}", "05-06 08:07:30.432  1234  1250 I bench: {}"])
+@pytest.mark.parametrize(
+    ("text", "key"), [(DEEPBENCH_CONSOLE, "deepbench"), (AIOT_BENCH_LOG, "aiot-bench")]
+)
+def test_labels_of_tasks_change_no_value(text: str, key: str, line: str, tmp_path: Path) -> None:
+    labelled = "".join(line.format(it) + "\n" for it in text.splitlines())
+    recognised = system_of(labelled.encode())
+    assert recognised is not None
+    assert recognised.key == key
+    plain, _ = read_files(tmp_path / "plain", key, {"log": text})
+    results, _ = read_files(tmp_path / "labelled", key, {"log": labelled})
+    assert [(it.benchmark, it.value, it.parameters) for it in results] == [
+        (it.benchmark, it.value, it.parameters) for it in plain
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("aiia-dnn", "processor_name: X\nlatency: 12,5 ms\nthroughput: 1,280\ntop1: 75,1%\n"),
+        ("edge-aibench", FACES.replace("0.", "0,")),
+        ("edge-aibench", "lane,detection,light,sign\n1,5,2,5,3,5,4,5\n"),
+        ("aiperf", AIPERF_REPORT.replace(".", ",")),
+        ("mlperf-inference", "BLEU: 23,8\n"),
+        ("mlperf-inference", "accuracy=76,034%, good=38017, total=50000\n"),
+        ("tf_cnn_benchmarks", TF_CNN_LOG.replace(".", ",")),
+        ("tf_cnn_benchmarks", "name_gpu,num_gpu,vgg16\nV100,1,210,5\n"),
+        ("deepbench", DEEPBENCH_CONSOLE.replace("         38", "      1,238")),
+        ("deepbench", DEEPBENCH_INTEGER_PRODUCTS.replace(".", ",")),
+        ("jetson", JETSON_CONSOLE.replace(".", ",")),
+        ("jetson", TRTEXEC_SUMMARY.replace(".", ",")),
+        ("jetson", TRTEXEC_WALLTIME.replace(".", ",")),
+        ("hpe-dlcookbook", DLBS_LOG.replace("96.3", "96,3").replace("166.1", "1,166")),
+        ("aibench", NVPROF_TABLE.replace(".", ",")),
+        ("ianvs", "algorithm,f1,paradigm,time\nfpn,0,95,single,2025-01-06 14:30:30\n"),
+    ],
+)  # fmt: skip
+def test_a_number_with_a_comma_is_no_value(key: str, text: str, tmp_path: Path) -> None:
+    folder = {"tf-throughput.csv": text} if text.startswith("name_gpu") else {"accuracy.txt": text}
+    results, refusals = read_files(tmp_path, key, folder)
+    assert [(it.metric.name, it.value) for it in results if it.value is not None] == []
+    assert not any(it.samples for it in results)
+    assert refusals or any(it.reason for it in results)
+
+
+def test_a_total_that_is_no_number_is_named(tmp_path: Path) -> None:
+    text = "TensorFlow:  1.15\nModel:       resnet50\ntotal images/sec: 953,43\n"
+    (total,), _ = read_files(tmp_path, "tf_cnn_benchmarks", {"log": text})
+    assert (total.value, total.reason) == (None, "the total is '953,43'")
+
+
+def _logged(step: int, rate: float, minute: int, name: str = "current_examples_per_sec") -> str:
+    return (
+        f'{{"name": "{name}", "value": {rate}, "global_step": {step}, '
+        f'"timestamp": "2019-03-25T09:{minute}:00Z"}}\n'
+    )
+
+
+def _described(model: str, minute: int) -> str:
+    return (
+        f'{{"model_name": "{model}", "machine_config": {{}}, '
+        f'"run_date": "2019-03-25T09:{minute}:00Z"}}\n'
+    )
+
+
+_TWO_RUNS = (
+    _logged(1, 300.0, 11) + _logged(10, 310.0, 12)
+    + _logged(10, 305.0, 13, "average_examples_per_sec")
+    + _logged(1, 90.0, 21) + _logged(10, 100.0, 22)
+    + _logged(10, 95.0, 23, "average_examples_per_sec")
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("described", "models"),
+    [
+        (_described("vgg16", 10) + _described("resnet50", 20), ["vgg16", "resnet50"]),
+        (_described("resnet50", 20), ["unknown", "resnet50"]),
+        (_described("vgg16", 10), ["vgg16", "unknown"]),
+    ],
+    ids=["both", "the last", "the first"],
+)
+def test_two_runs_in_one_folder_are_told_apart(
+    described: str, models: list[str], tmp_path: Path
+) -> None:
+    files = {"benchmark.log": described, "metric.log": _TWO_RUNS}
+    results, refusals = read_files(tmp_path, "tf_cnn_benchmarks", files)
+    assert refusals == []
+    assert [(it.source, it.value, it.samples) for it in results] == [
+        ("metric.log#0", 305.0, (300.0, 310.0)), ("metric.log#1", 95.0, (90.0, 100.0)),
+    ]  # fmt: skip
+    assert [it.benchmark for it in results] == models
+
+
+def test_the_line_in_which_a_run_was_killed_is_left_out(tmp_path: Path) -> None:
+    first, _, second = _TWO_RUNS.partition('{"name": "average_examples_per_sec"')
+    files = {"metric.log": f'{first}{{"name": "average_exa{second.partition(chr(10))[2]}'}
+    results, refusals = read_files(tmp_path, "tf_cnn_benchmarks", files)
+    assert refusals == []
+    assert [(it.value, it.samples) for it in results] == [(None, ()), (95.0, (100.0,))]
+
+
+def test_a_description_without_values_names_the_missing_file(tmp_path: Path) -> None:
+    files = {"benchmark.log": _described("vgg16", 10)}
+    results, (refusal,) = read_files(tmp_path, "tf_cnn_benchmarks", files)
+    assert (results, refusal.field) == ([], "metric.log")
+
+
+def test_trtexec_of_tensorrt_5_prints_times_of_the_gpu_and_the_host(tmp_path: Path) -> None:
+    (result,), refusals = read_files(tmp_path, "jetson", {"log": TRTEXEC_WALLTIME})
+    assert refusals == []
+    assert (result.metric.name, result.value, result.samples) == ("gpu_latency", 9.0, (8.5, 9.5))
+    assert (result.benchmark, result.parameters) == ("ResNet50_224x224", {"batch_size": 4})
+    assert "/home/jo" not in repr(result)
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [(TRTEXEC_WALLTIME, "ResNet50_224x224", "vgg19"), (TRTEXEC_SUMMARY, "m.onnx", "n.onnx")],
+)
+def test_runs_of_trtexec_in_one_log_are_told_apart(
+    text: str, old: str, new: str, tmp_path: Path
+) -> None:
+    (alone, *_), _ = read_files(tmp_path / "one", "jetson", {"log": text})
+    both = "some shell output\n" + text + text.replace(old, new)
+    results, _ = read_files(tmp_path / "two", "jetson", {"log": both})
+    latencies = [it for it in results if it.metric.name == "gpu_latency"]
+    assert [(it.source, it.value) for it in latencies] == [
+        ("log#0", alone.value), ("log#1", alone.value),
+    ]  # fmt: skip
+    assert latencies[0].benchmark != latencies[1].benchmark
+
+
+def test_logs_of_two_phones_in_one_file_are_told_apart(tmp_path: Path) -> None:
+    other = AIOT_BENCH_LOG.replace("Example Phone", "Other Phone").replace("vips:50.0", "vips:30.0")
+    text = "--------- beginning of main\n" + AIOT_BENCH_LOG + "\n" + other
+    alone, _ = read_files(tmp_path / "one", "aiot-bench", {"log": AIOT_BENCH_LOG})
+    results, refusals = read_files(tmp_path / "two", "aiot-bench", {"log": text})
+    assert refusals == []
+    first, second = ([it for it in results if it.source == name] for name in ("log#0", "log#1"))
+    assert [(it.value, it.parameters) for it in first] == [
+        (it.value, it.parameters) for it in alone
+    ]
+    assert second[0].value == 30.0
+    assert {it.hardware["description"] for it in second} == {"Other Phone"}
+
+
+def _lines(log: str, seconds: int) -> str:
+    """The same lines, some time later."""
+    return re.sub(r"15930\d{5}", lambda match: str(int(match[0]) + seconds), log)
+
+
+_OLD_TRAINING_LOG = (
+    ":::MLPv0.5.0 ssd 1593018060.0 (ssd.py:3) run_start\n"
+    ":::MLPv0.5.0 ssd 1593018660.0 (ssd.py:3) run_stop: true\n"
+)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [training_log(1593018060, 1593018660), TRAINING_JSON_LOG, _OLD_TRAINING_LOG],
+    ids=["v0.6", "v0.7", "v0.5"],
+)
+def test_runs_in_one_log_of_a_training_are_runs_of_its_entry(log: str, tmp_path: Path) -> None:
+    files = {"slurm-17.out": log + _lines(log, 1000) + _lines(log, 2000)}
+    results, refusals = read_files(tmp_path, "mlperf-training", files)
+    assert refusals == []
+    assert results[0].samples == pytest.approx((10.0, 10.0, 10.0), abs=0.02)
+    assert results[0].value == pytest.approx(10.0, abs=0.02)
+
+
+def test_trainings_of_two_benchmarks_in_one_log_are_two_entries(tmp_path: Path) -> None:
+    other = _lines(TRAINING_JSON_LOG.replace("ssd", "bert"), 1000)
+    other = other.replace("1593019660", "1593019780")
+    files = {"slurm-17.out": TRAINING_JSON_LOG + other}
+    results, refusals = read_files(tmp_path, "mlperf-training", files)
+    assert refusals == []
+    times = [it for it in results if it.metric.unit == "minutes"]
+    assert [(it.benchmark, it.value) for it in times] == [("ssd", 10.0), ("bert", 12.0)]
+
+
+def test_processes_whose_logs_follow_each_other_are_one_run(tmp_path: Path) -> None:
+    log = training_log(1593018060, 1593018660)
+    results, _ = read_files(tmp_path, "mlperf-training", {"slurm-17.out": log + log})
+    assert results[0].samples == pytest.approx((10.0,), abs=0.02)
+
+
+def test_summaries_outside_folders_of_runs_claim_nothing_together(tmp_path: Path) -> None:
+    files = {
+        f"logs/{model}/mlperf_log_summary.txt": LOADGEN_SUMMARY.format(
+            rate=rate, verdict="VALID", constraints="Yes"
+        )
+        for model, rate in (("bert", 20), ("resnet50", 300))
+    }
+    results, _ = read_files(tmp_path, "mlperf-inference", files)
+    assert [it.value for it in results] == [20, 300]
+    assert [it.source for it in results] == list(files)
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_logs_of_requests_have_other_delimiters(delimiter: str, tmp_path: Path) -> None:
+    text = (
+        "timeStamp,elapsed,label,responseCode,success,allThreads\n"
+        "1620288450432,118,Search,200,true,200\n1620288450532,2"
+    ).replace(",", delimiter)
+    recognised = system_of(text.encode())
+    assert recognised is not None
+    results, refusals = read_files(tmp_path, recognised.key, {"log": text})
+    assert (refusals, results[0].value, results[0].parameters["requests"]) == ([], 118, 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("mlperf-training", _OLD_TRAINING_LOG), ("aibench", NVPROF_TABLES),
+        ("pytorch-benchmark", PYTORCH_BENCHMARK_CONSOLE), ("mlperf-inference", "BLEU: 23.8\n"),
+    ],
+)  # fmt: skip
+def test_spaces_at_the_ends_of_lines_change_no_value(key: str, text: str, tmp_path: Path) -> None:
+    padded = text.replace("\n", "  \n")
+    assert system_of(padded.encode()) == system_of(text.encode()) is not None
+    plain, _ = read_files(tmp_path / "plain", key, {"s/accuracy.txt": text})
+    results, refusals = read_files(tmp_path / "padded", key, {"s/accuracy.txt": padded})
+    assert refusals == []
+    assert [(it.benchmark, it.value) for it in results] == [
+        (it.benchmark, it.value) for it in plain
+    ]
+    assert plain
+
+
+def test_other_output_may_come_before_a_log_of_requests(tmp_path: Path) -> None:
+    results, _ = read_files(tmp_path, "aibench", {"log": "$ cat result.jtl\n" + jmeter_log([5, 7])})
+    assert results[0].value == 6
