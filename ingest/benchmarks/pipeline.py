@@ -41,6 +41,7 @@ from ingest.sources.source_items import SourceLimits
 from ingest.sources.urls import check_url, local_path, stored_source
 
 KIND = "benchmark_result"
+_PIECE_BYTES = 1024 * 1024
 #: Entries are stored after this time even if they are few, because reading logs can take minutes.
 _STORED_AFTER_S = 5.0
 
@@ -387,15 +388,27 @@ def _unpacked(
     else:
         copy = folder.with_name(f"{folder.name}-{basename(path)}")
         try:
-            if (system.size(path) or 0) > limits.archive_bytes:
-                raise bomb(f"more than {limits.archive_bytes} bytes", "")
-            system.get_file(path, str(copy))
+            _copy(system, path, copy, limits.archive_bytes)
             unpack_archive(copy, folder, limits)
         except client_errors(ValueError) as error:
             raise unreadable("", error) from None
         finally:
             copy.unlink(missing_ok=True)
     return {inner: folder / inner for inner in _files_below(folder)}
+
+
+def _copy(system: AbstractFileSystem, path: str, copy: Path, most: int) -> None:
+    """Copy a file to this machine.
+
+    A server may state no size, or a wrong one; the bytes are counted while they come.
+
+    :raises InvalidDocument: if there are more than ``most`` bytes
+    """
+    with system.open(path, "rb") as stream, copy.open("wb") as output:
+        while piece := stream.read(_PIECE_BYTES):
+            if output.tell() + len(piece) > most:
+                raise bomb(f"more than {most} bytes", "")
+            output.write(piece)
 
 
 def _files_below(root: Path) -> Iterator[str]:

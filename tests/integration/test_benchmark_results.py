@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from api.app import create_app
 from api.service import EXTENSION
@@ -131,6 +133,35 @@ def test_archives_of_a_source_share_the_limits_of_one(tmp_path: Path, settings: 
     with open_record(settings) as engine:
         report = ingest_benchmarks(settings, engine, [str(tmp_path)], limits)
     assert (report.files, dict(report.reasons)) == (2, {"archive_bomb": 1})
+
+
+class _Sizeless(MemoryFileSystem):
+    """A server that does not state the sizes of its files."""
+
+    protocol = "sizeless"
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(super()._strip_protocol(path.removeprefix("sizeless:/")))
+
+    def size(self, path: str) -> None:
+        return None
+
+
+def test_an_archive_of_unknown_size_is_read_up_to_the_limit(settings: Settings) -> None:
+    """A zip archive may have any bytes before it, so that what it unpacks to says nothing."""
+    fsspec.register_implementation("sizeless", _Sizeless)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("a.log", DLBS_LOG)
+    fsspec.filesystem("sizeless").pipe_file("/logs/a.zip", bytes(2**20) + packed.getvalue())
+    counts = []
+    with open_record(settings) as engine:
+        for most in (2**20, 2**21):
+            limits = SourceLimits(archive_bytes=most)
+            report = ingest_benchmarks(settings, engine, ["sizeless://logs"], limits)
+            counts.append((report.new, dict(report.reasons)))
+    assert counts == [(0, {"archive_bomb": 1}), (2, {})]
 
 
 def test_a_single_file_may_be_packed_and_keeps_its_name(stores: Stores, tmp_path: Path) -> None:
