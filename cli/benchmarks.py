@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +15,9 @@ from common.settings import Settings
 from common.terminal import printable
 
 if TYPE_CHECKING:
-    from common.benchmark_results import BenchmarkResult
+    from sqlalchemy import Connection
+
+    from common.benchmark_results import BenchmarkResult, SharedMetric
     from graph.record.benchmark_results import BenchmarkFilter, ListedResult
 
 #: Rows that the table shows without ``--limit``; ``--json`` prints all rows.
@@ -24,6 +26,8 @@ _TABLE_ROWS = 50
 _COUNTED = 10_000
 #: Software that a row of the table names; ``--json`` names all.
 _SOFTWARE = 4
+#: Known names that are listed if an option matches nothing.
+_LISTED_NAMES = 20
 
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -82,11 +86,14 @@ def _list(
     with open_record(settings) as engine, engine.connect() as connection:
         most = limit or (None if as_json else _TABLE_ROWS)
         listed = (it.result for it in benchmark_results(connection, wanted, shared, limit=most))
-        if as_json:
-            print_json([result_document(it) for it in listed])
-            return
+        documents = [result_document(it) for it in listed] if as_json else []
         rows = list(listed)
-        total = count_results(connection, wanted, shared, _COUNTED)
+        total = len(documents) or count_results(connection, wanted, shared, _COUNTED)
+        if not total and any(chosen.values()):
+            _explain_emptiness(connection, chosen, shared)
+    if as_json:
+        print_json(documents)
+        return
     _print(rows)
     if not total and not any(chosen.values()):
         click.echo("No results yet: read some with `thoth ingest benchmarks PATH`.")
@@ -98,11 +105,41 @@ def _list(
         click.echo(f"{counted(total, 'result')}.")
 
 
+def _explain_emptiness(
+    connection: Connection, chosen: dict[str, str | None], shared: Sequence[SharedMetric]
+) -> None:
+    """Say on standard error which options match nothing, with similar or known names."""
+    from difflib import get_close_matches
+
+    from graph.record.benchmark_list import count_results
+    from graph.record.benchmark_results import known_names
+    from graph.record.own_results import OWN_SYSTEM
+
+    unmatched = {
+        name: it
+        for name, it in chosen.items()
+        if it is not None and not count_results(connection, _filter({name: it}), shared, 1)
+    }
+    for name, wanted in unmatched.items():
+        known = [] if name == "validity" else [*known_names(connection, name)]
+        known += [OWN_SYSTEM] if name == "system" else []
+        spelled = {it.lower(): it for it in known}
+        close = get_close_matches(wanted.lower(), spelled, 1)
+        hint = ""
+        if close:
+            hint = f" (did you mean {printable(spelled[close[0]])}?)"
+        elif 0 < len(known) <= _LISTED_NAMES:
+            hint = f"; there are {', '.join(map(printable, known))}"
+        click.echo(f"No result matches --{name} {printable(wanted)}{hint}.", err=True)
+    if not unmatched:
+        click.echo("Each option matches results, but no result matches all of them.", err=True)
+
+
 def _filter(chosen: dict[str, str | None]) -> BenchmarkFilter:
     from common.benchmark_results import Validity
     from graph.record.benchmark_results import BenchmarkFilter
 
-    validity = chosen["validity"]
+    validity = chosen.get("validity")
     texts = {name: it for name, it in chosen.items() if name != "validity"}
     return BenchmarkFilter(**texts, validity=None if validity is None else Validity(validity))
 
