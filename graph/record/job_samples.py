@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from sqlalchemy import Connection, Integer, any_, cast, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Integer, Select, any_, cast, func, or_, select
 
 from graph.job_samples import JobSamples, MissingMeasurement, SeriesSettings
 from graph.record.observations import measured_rows, minor
@@ -78,10 +78,23 @@ def browse_series(
 ) -> list[SeriesSettings]:
     """Measured series in the order of their comparison keys.
 
+    The time grows with the measurements of these series, not with those of the record.
+
     :param keys: only these comparison keys
     :param hardware: digest of a hardware class
     """
     own = ObservationRow
+    conditions = [*_MEASURED, *matching({own.hardware_digest: hardware})]
+    if indicator is not None:
+        named = select(IndicatorRow.indicator_id).where(IndicatorRow.name == indicator)
+        conditions.append(own.indicator_id.in_(named))
+    if keys is not None:
+        conditions.append(own.comparison_key == any_(texts(keys)))
+    if after is not None:
+        conditions.append(own.comparison_key > after)
+    if limit is not None:
+        first = connection.scalars(_first_keys(conditions).limit(limit)).all()
+        conditions = [*_MEASURED, own.comparison_key == any_(texts(first))]
     # Rows of a key agree in all that it is computed from, so that one of them stands for all:
     # grouping by parameters and identities, or sorting all rows, would take much longer.
     parts = (
@@ -91,18 +104,11 @@ def browse_series(
             func.count().label("jobs"),
         )
         .join(InspectionRow, InspectionRow.document_id == own.document_id)
-        .where(*_MEASURED, *matching({own.hardware_digest: hardware}))
+        .where(*conditions)
         .group_by(
             own.comparison_key, own.unit, own.environment_digest, InspectionRow.stack_digest
         )
     )  # fmt: skip
-    if indicator is not None:
-        named = select(IndicatorRow.indicator_id).where(IndicatorRow.name == indicator)
-        parts = parts.where(own.indicator_id.in_(named))
-    if keys is not None:
-        parts = parts.where(own.comparison_key == any_(texts(keys)))
-    if after is not None:
-        parts = parts.where(own.comparison_key > after)
     part = parts.subquery().c
     counted = (
         select(
@@ -131,6 +137,15 @@ def browse_series(
     )  # fmt: skip
     rows = connection.execute(query)
     return [SeriesSettings(*(*row[:9], _minors(row[9]), row[10], row[11])) for row in rows]
+
+
+def _first_keys(conditions: Sequence[ColumnElement[bool]]) -> Select[str]:
+    """The comparison keys of rows that meet conditions, in order, each a step in the index."""
+    key = ObservationRow.comparison_key
+    keys = select(func.min(key).label("key")).where(*conditions).cte("keys", recursive=True)
+    following = select(func.min(key)).where(*conditions, key > keys.c.key).scalar_subquery()
+    keys = keys.union_all(select(following).where(keys.c.key.is_not(None)))
+    return select(keys.c.key).where(keys.c.key.is_not(None))
 
 
 def keys_starting(connection: Connection, prefix: str) -> list[str]:

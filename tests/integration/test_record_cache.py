@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flask import Flask
 from sqlalchemy import event
 
@@ -9,6 +11,7 @@ from api.record_cache import RecordCache
 from api.service import EXTENSION
 from graph.engine import Stores
 from graph.record.freshness import count_change
+from graph.record.job_samples import browse_series
 from graph.record.observations import newest_series
 
 
@@ -45,6 +48,25 @@ def test_series_are_counted_once_for_many_requests(filled_app: Flask) -> None:
     assert first["items"]
     assert statements
     assert not any("observations" in it for it in statements)
+
+
+def test_a_page_of_series_counts_the_measurements_of_these_series(filled_app: Flask) -> None:
+    counted: list[list[str]] = []
+
+    def note(*arguments: Any) -> None:
+        if "GROUP BY" in arguments[2]:
+            counted.extend(it for it in arguments[3].values() if isinstance(it, list))
+
+    engine = filled_app.extensions[EXTENSION].engine
+    with engine.connect() as connection:
+        keys = [it.comparison_key for it in browse_series(connection)]
+        event.listen(engine, "before_cursor_execute", note)
+        try:
+            page = browse_series(connection, after=keys[0], limit=2)
+        finally:
+            event.remove(engine, "before_cursor_execute", note)
+    assert [it.comparison_key for it in page] == keys[1:3]
+    assert counted == [keys[1:3]]
 
 
 def test_newest_series_are_bounded(filled_app: Flask) -> None:
