@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from gunicorn.glogging import Logger
 from api.client_addresses import is_loopback
 from api.server import raw_errors
 from api.server.connections import ConnectionWorker
+from api.server.supervisor import keeping_stores
 from api.service import EXTENSION
 from common.errors import ServiceFailed
 from common.settings import Settings
@@ -132,7 +134,7 @@ class _Server(BaseApplication):
         self._settings = settings
         self._front = front
         self._descriptor = descriptor
-        self._app: Flask | None = None
+        self._opened = ExitStack()
         super().__init__(prog="thoth")
 
     def load_config(self) -> None:
@@ -157,7 +159,7 @@ class _Server(BaseApplication):
             "control_socket_disable": True,
             "when_ready": _ready,
             "child_exit": _ended,
-            "worker_exit": self._close,
+            "worker_exit": lambda _server, _worker: self._opened.close(),
         }
         if front.certificate is not None:
             chosen |= {
@@ -176,17 +178,16 @@ class _Server(BaseApplication):
         from api.tracing import trace_process
 
         trace_process()
+        self._opened.callback(stop_tracing)
         front = self._front
-        self._app = create_app(
+        app = create_app(
             self._settings, behind_proxy=front.behind_proxy, threads=front.threads,
             certificate=front.certificate,
         )  # fmt: skip
-        return self._app
-
-    def _close(self, _server: Any, _worker: Any) -> None:
-        if self._app is not None:
-            self._app.extensions[EXTENSION].close()
-        stop_tracing()
+        self._opened.callback(app.extensions[EXTENSION].close)
+        # Here rather than in the master: a thread of the master would not survive a fork.
+        self._opened.enter_context(keeping_stores(self._settings))
+        return app
 
 
 class _ReloadedTls:

@@ -8,11 +8,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Event, Thread
 from types import FrameType
-from typing import Any
+from typing import Any, Self
+
+from filelock import FileLock, Timeout
 
 from common.errors import ProjectError
 from common.settings import Settings
@@ -164,7 +167,8 @@ def _bind_to_parent() -> None:
 def keeping_stores(settings: Settings, look_s: float = _STORES_LOOK_S) -> Iterator[None]:
     """Restart the embedded stores of ``settings`` if they die within the block.
 
-    A store that was stopped by ``thoth down`` stays down.
+    A store that was stopped by ``thoth down`` stays down. Of all processes that are in such a
+    block, one watches the stores; when it ends, another takes over.
     """
     stores, over = EmbeddedStores(settings), Event()
     if not stores.kinds:
@@ -172,9 +176,10 @@ def keeping_stores(settings: Settings, look_s: float = _STORES_LOOK_S) -> Iterat
         return
 
     def keep() -> None:
-        while not over.wait(look_s):
-            if _died(stores) and not over.wait(_NOTED_S):
-                _start_again(stores)
+        with _WatchLock(stores.home.run / "watch.lock") as lock:
+            while not over.wait(look_s):
+                if lock.is_ours() and _died(stores) and not over.wait(_NOTED_S):
+                    _start_again(stores)
 
     # A daemon: the process may end while a store starts, and `thoth down` waits for that.
     Thread(target=keep, name="stores", daemon=True).start()
@@ -182,6 +187,27 @@ def keeping_stores(settings: Settings, look_s: float = _STORES_LOOK_S) -> Iterat
         yield
     finally:
         over.set()
+
+
+class _WatchLock:
+    """The lock of the process that watches the stores; nobody waits for it."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = FileLock(path, timeout=0, mode=0o600)
+
+    def is_ours(self) -> bool:
+        """Take the lock if it is free."""
+        if not self._lock.is_locked:
+            # A folder that is gone, or a full disk, may be back at the next look.
+            with suppress(Timeout, OSError):
+                self._lock.acquire()
+        return self._lock.is_locked
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 def _start_again(stores: EmbeddedStores) -> None:

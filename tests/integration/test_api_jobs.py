@@ -21,7 +21,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import procrastinate
-import psutil
 import pytest
 from flask.testing import FlaskClient
 from procrastinate import periodic, utils
@@ -46,6 +45,7 @@ from graph.record.tokens import Scope
 from tests.factories.releases import release
 from tests.requirements import needs
 from tests.services.commands import ROOT
+from tests.services.embedded import kill_store
 from tests.services.jobs import (
     ASKED,
     INDEXES,
@@ -507,11 +507,7 @@ def test_no_request_that_was_accepted_is_lost_when_postgresql_goes_away(
     ):
         for number in range(60):
             if number == 20:
-                record = embedded.record_of(PostgreSQL)
-                assert record is not None
-                process = psutil.Process(record.pid)
-                process.send_signal(how)
-                process.wait(DEADLINE_S)
+                kill_store(embedded, PostgreSQL, how)
             if number == 30:
                 embedded.start(graph=False)
             response = client.post("/api/v1/provenance/python", json=_stack(number))
@@ -534,12 +530,7 @@ def test_an_embedded_store_that_died_is_started_again_and_one_that_was_stopped_i
     own_home: Settings,
 ) -> None:
     embedded = EmbeddedStores(own_home)
-    before = embedded.record_of(PostgreSQL)
-    assert before is not None
-    assert before.pid is not None
-    died = psutil.Process(before.pid)
-    died.kill()
-    died.wait(DEADLINE_S)
+    kill_store(embedded, PostgreSQL)
     assert embedded.died(PostgreSQL)
     with keeping_stores(own_home, look_s=0.1):
         wait_until(
@@ -548,6 +539,28 @@ def test_an_embedded_store_that_died_is_started_again_and_one_that_was_stopped_i
         )
     embedded.stop()
     assert not embedded.died(PostgreSQL)
+
+
+def test_one_of_several_processes_watches_a_store_and_another_takes_over(
+    own_home: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    embedded = EmbeddedStores(own_home)
+
+    def is_ready() -> bool:
+        record = embedded.record_of(PostgreSQL)
+        return record is not None and record.ready
+
+    def deaths() -> int:
+        return [it.message for it in caplog.records].count("store_died")
+
+    with keeping_stores(own_home, look_s=0.1):
+        with keeping_stores(own_home, look_s=0.1):
+            kill_store(embedded, PostgreSQL)
+            wait_until(is_ready, "PostgreSQL is ready again")
+            assert deaths() == 1
+        kill_store(embedded, PostgreSQL)
+        wait_until(is_ready, "PostgreSQL is ready again")
+        assert deaths() == 2
 
 
 def _stack(number: int) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from sqlalchemy import text
 from common.settings import Settings
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import relational_engine
+from tests.services.embedded import kill_store
 from tests.services.served import Served, end, serving
 from tests.services.waiting import DEADLINE_S, wait_until, waiting_for_locks
 
@@ -131,6 +132,19 @@ def test_a_killed_worker_is_replaced_and_its_successor_works(own: Served) -> Non
             "the analysis has ended",
         )
         assert "thoth_worker_restarts_total 1.0" in client.get("/metrics").text
+
+
+@pytest.mark.slow
+def test_a_server_without_workers_starts_stores_that_died_again(own: Served) -> None:
+    end(own.worker)
+    stores = EmbeddedStores(own.settings)
+    for kind in stores.kinds:
+        kill_store(stores, kind)
+    with own.client() as client:
+        # Its answer is older than the death for up to two seconds.
+        wait_until(lambda: all(stores.record_of(it) for it in stores.kinds), "both stores run")
+        wait_until(lambda: client.get("/readyz").status_code == 200, "it is ready", log=own.log)
+    assert own.log.read_text("utf-8").count("store_died") == len(stores.kinds)
 
 
 @pytest.mark.slow
