@@ -7,7 +7,8 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,11 @@ from common.logs import set_up_logs
 from common.settings import Settings
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from api.jobs.queue import QueueName
     from api.server.supervisor import ChildProcess
+    from graph.engine import Stores
 
 _MOST_PROCESSES = 64
 #: One worker for requests of people, one for bulk jobs, one for inspections.
@@ -300,11 +304,33 @@ def ensure_stores(settings: Settings) -> None:
     :raises DocumentStoreMismatch: if the document store is not the one of this record
     :raises SchemaMismatch: if an external store has another schema; a server reads an older one
     """
+    from graph.engine import open_stores, relational_errors
+    from graph.migrate import ensure_schema
+    from graph.record.document_store import identify_store, require_own_store
+
+    try:
+        _check_graph(settings)
+    except SchemaMismatch as error:
+        if not error.older:
+            raise
+    with open_stores(settings, graph=False) as stores:
+        try:
+            ensure_schema(stores)
+        except SchemaMismatch as error:
+            if error.older:
+                # An early schema has no identifier of the document store.
+                with suppress(SchemaMismatch), relational_errors(settings):
+                    _check_documents(stores, require_own_store)
+            raise
+        _check_documents(stores, identify_store)
+
+
+def _check_graph(settings: Settings) -> None:
+    """Let the workers rebuild a graph that was not projected from this record."""
     from api.jobs.queue import PROJECT, Queue
     from graph.checkpoints import stores_agree
     from graph.engine import GRAPH
     from graph.migrate import migrated_stores
-    from graph.record.document_store import identify_store
 
     try:
         with migrated_stores(settings, any_graph=True) as stores:
@@ -317,13 +343,16 @@ def ensure_stores(settings: Settings) -> None:
         if error.store != GRAPH:
             raise
         _LOG.warning("graph_down", extra={"error": str(error)})
-    with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
-        try:
-            identify_store(connection, settings)
-        except DocumentStoreMismatch:
-            raise
-        except StoreUnavailable as error:
-            _LOG.warning("document_store_down", extra={"error": str(error)})
+
+
+def _check_documents(stores: Stores, check: Callable[[Connection, Settings], None]) -> None:
+    try:
+        with stores.engine.begin() as connection:
+            check(connection, stores.settings)
+    except DocumentStoreMismatch:
+        raise
+    except StoreUnavailable as error:
+        _LOG.warning("document_store_down", extra={"error": str(error)})
 
 
 def metrics_root(settings: Settings, chosen: Path | None) -> Path:

@@ -10,16 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from alembic import command
 from flask.testing import FlaskClient
 from sqlalchemy import Engine, update
 
 from api import health
 from cli.service import ensure_stores
-from common.errors import DocumentStoreMismatch
+from common.errors import DocumentStoreMismatch, SchemaMismatch
 from common.settings import Settings
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import relational_engine, relational_url
-from graph.migrate import migrate_relational
+from graph.migrate import alembic_config, migrate_relational
 from graph.record import document_store
 from graph.record.documents import body_of
 from graph.record.tokens import Scope
@@ -28,6 +29,7 @@ from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
 from tests.factories.documents import directory_files
 from tests.services.commands import thoth
+from tests.services.databases import new_database
 from tests.services.disks import fill, mounted_disk
 from tests.services.jobs import client_of, run_jobs
 from tests.services.waiting import wait_until
@@ -75,6 +77,25 @@ def test_a_worker_with_another_document_store_loses_no_upload(
             return client.get(where).get_json()["state"] not in ("pending", "running")
 
         wait_until(has_ended, "the upload is ingested")
+
+
+def test_a_server_that_only_reads_an_older_schema_still_checks_the_document_store(
+    settings: Settings, postgresql: Engine, tmp_path: Path
+) -> None:
+    with new_database(postgresql, settings) as own:
+        ours, theirs = (with_documents(own, tmp_path / name) for name in ("ours", "theirs"))
+        ensure_stores(ours)
+        engine = relational_engine(own)
+        for revision, refused in (("0028", DocumentStoreMismatch), ("0027", SchemaMismatch)):
+            with engine.begin() as connection:
+                command.downgrade(alembic_config(connection), revision)
+            with pytest.raises(SchemaMismatch) as caught:
+                ensure_stores(ours)
+            assert caught.value.older
+            # Before step 0028, there is no identifier to compare.
+            with pytest.raises(refused):
+                ensure_stores(theirs)
+        engine.dispose()
 
 
 def test_a_server_whose_store_was_unmounted_is_not_ready(
