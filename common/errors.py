@@ -15,6 +15,7 @@
     ├── ServiceFailed        an embedded store could not be started or stopped
     ├── ProjectionFailed     the graph refuses rows of the record
     ├── AlreadyRunning       another process holds the exclusive lock
+    ├── NoSpace              the disk of a file to write is full
     ├── IndexProblem         a request to a package index or another server failed
     ├── InvalidArgument      an argument of a command is invalid
     │   └── InvalidFile      an invalid file among the arguments; also an InvalidDocument
@@ -199,6 +200,10 @@ class ProjectionFailed(ProjectError):
 
 class AlreadyRunning(ProjectError):
     """Another process is already doing what only one process may do at a time."""
+
+
+class NoSpace(ProjectError):
+    """The disk of a file to write is full."""
 
 
 class IndexFault(StrEnum):

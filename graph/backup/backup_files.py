@@ -11,11 +11,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from common.errors import InvalidArgument
+from common.errors import InvalidArgument, NoSpace
 from graph.record.document_store import client_errors, file_system_of
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+#: Errors of file systems without hard links, such as FAT.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @contextmanager
@@ -26,6 +29,7 @@ def new_file(name: str) -> Iterator[BinaryIO]:
     appears within the block is not replaced; an object is.
 
     :raises InvalidArgument: if there is such a file already, or it cannot be written
+    :raises NoSpace: if its disk is full
     """
     with _new_object(name) if "://" in name else _new_local_file(Path(name)) as file:
         yield file
@@ -98,11 +102,24 @@ def _new_local_file(path: Path) -> Iterator[BinaryIO]:
             with _write_errors(str(path)):
                 os.fsync(descriptor)
         with _write_errors(str(path)):
-            # Reserves the name, because renaming would replace a file that was made meanwhile.
-            path.touch(0o600, exist_ok=False)
-            temporary.rename(path)
+            _give_name(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _give_name(temporary: Path, path: Path) -> None:
+    """Give a complete file its name.
+
+    :raises FileExistsError: if another file was made meanwhile; renaming would replace it
+    """
+    try:
+        path.hardlink_to(temporary)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # Reserves the name. A process that is killed now leaves an empty file.
+        path.touch(0o600, exist_ok=False)
+        temporary.rename(path)
 
 
 class _NewFile(io.FileIO):
@@ -139,12 +156,12 @@ def _write_errors(name: str, *more: type[Exception]) -> Iterator[None]:
     except FileExistsError:
         raise InvalidArgument(f"{name}: exists", hint="name a new file") from None
     except client_errors(*more) as error:
-        is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        message = f"{name}: cannot be written: {_cause_of(error)}"
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise NoSpace(message, hint="name a file on a disk with free space") from error
         folder = "a bucket" if "://" in name else "a folder"
-        place = "on a disk with free space" if is_full else f"in {folder} that you may write to"
-        raise InvalidArgument(
-            f"{name}: cannot be written: {_cause_of(error)}", hint=f"name a file {place}"
-        ) from error
+        hint = f"name a file in {folder} that you may write to"
+        raise InvalidArgument(message, hint=hint) from error
 
 
 def _cause_of(error: Exception) -> str:

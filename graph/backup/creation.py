@@ -58,6 +58,7 @@ def create_backup(
 
     :param file: path of a local file, or URL of an object
     :raises InvalidArgument: if the file exists, or cannot be written
+    :raises NoSpace: if the disk of the file is full
     :raises AlreadyRunning: if another backup is running
     :raises StoreUnavailable: if the document store does not answer
     """

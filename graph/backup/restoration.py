@@ -31,6 +31,8 @@ _SET_SEQUENCE = text(
     """
 )
 
+_NEW_HOME = "THOTH_HOME to a new folder"
+
 
 def restore_backup(
     stores: Stores, archive: Archive, progress: Progress = lambda *_: None
@@ -43,7 +45,7 @@ def restore_backup(
 
     :param stores: both, opened without migrating their schemas
     :raises SchemaMismatch: if the archive has a newer schema than this code
-    :raises InvalidArgument: if the record or the graph is not empty, naming what is there
+    :raises InvalidArgument: if the record or the graph is not empty, naming what each holds
     """
     manifest = archive.manifest
     known = known_revisions()
@@ -58,11 +60,10 @@ def restore_backup(
             raise StoreUnavailable(
                 POSTGRESQL, "another process is migrating or restoring", "wait for it"
             )
-        _refuse_graph(stores.driver, stores.database)
         with stores.engine.begin() as connection:
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
             connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-            _refuse_rows(connection)
+            _refuse_used(stores, connection)
             _migrate(connection, manifest.schema)
             _fill(stores, connection, archive, progress)
             _migrate(connection, known[-1])
@@ -71,38 +72,49 @@ def restore_backup(
     return manifest
 
 
-def _refuse_rows(connection: Connection) -> None:
-    """:raises InvalidArgument: if the record has rows"""
+def _refuse_used(stores: Stores, connection: Connection) -> None:
+    """:raises InvalidArgument: if a store is not empty"""
+    settings = stores.settings
+    holds, remedies = [], []
+    if tables := _filled_tables(connection):
+        holds.append(f"PostgreSQL is not empty: there are rows of {_listed(tables)}")
+        remedies.append(_NEW_HOME if settings.embedded_database else _empty("DATABASE_URL"))
+    if labels := _filled_labels(stores.driver, stores.database):
+        holds.append(f"the graph is not empty: there are nodes of {_listed(labels)}")
+        remedies.append(_NEW_HOME if settings.embedded_graph else _empty("GRAPH_URL"))
+    if holds:
+        hint = f"set {' and '.join(dict.fromkeys(remedies))}"
+        raise InvalidArgument("; ".join(holds), hint=hint)
+
+
+def _filled_tables(connection: Connection) -> list[str]:
     tables = stored_tables(connection).keys() - FILLED_FROM_THE_START
-    filled = [
+    return [
         name
         for name in sorted(tables)
         if connection.exec_driver_sql(
             f"SELECT EXISTS (SELECT FROM {quoted(connection, name)})"
         ).scalar()
     ]
-    if filled:
-        raise _not_empty("PostgreSQL", "rows", filled)
 
 
-def _refuse_graph(driver: neo4j.Driver, database: str) -> None:
-    """:raises InvalidArgument: if the graph has nodes of the projection"""
+def _filled_labels(driver: neo4j.Driver, database: str) -> list[str]:
+    """The kinds of nodes of the projection that the graph has."""
     with driver.session(database=database, default_access_mode=READ_ACCESS) as session:
-        filled = [
+        return [
             kind.label
             for kind in NODES
             if session.run(f"MATCH (node:{kind.label}) RETURN 1 LIMIT 1").peek() is not None
         ]
-    if filled:
-        raise _not_empty("the graph", "nodes", filled)
 
 
-def _not_empty(store: str, what: str, names: list[str]) -> InvalidArgument:
+def _listed(names: list[str]) -> str:
     more = f" and {len(names) - 5} more" if names[5:] else ""
-    return InvalidArgument(
-        f"{store} is not empty: there are {what} of {', '.join(names[:5])}{more}",
-        hint="set THOTH_HOME to a new folder, or DATABASE_URL and GRAPH_URL to empty databases",
-    )
+    return f"{', '.join(names[:5])}{more}"
+
+
+def _empty(variable: str) -> str:
+    return f"{variable} to an empty database"
 
 
 def _migrate(connection: Connection, revision: str) -> None:

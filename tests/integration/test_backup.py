@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
 import os
 import stat
+import sys
 import tarfile
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -29,6 +31,7 @@ from common.errors import InvalidArgument
 from common.formats.json_documents import digest, digest_bytes
 from common.settings import Settings
 from graph.backup.archive import CHUNK_BYTES, MANIFEST
+from graph.backup.backup_files import new_file
 from graph.backup.creation import create_backup, public_settings
 from graph.backup.tables import LEFT_OUT, stored_tables
 from graph.engine import Stores, graph_database, relational_engine
@@ -350,6 +353,14 @@ def test_stores_that_hold_something_are_named(
     done = run_here(restore, target, str(saved))
     assert done.exit_code == 2
     assert "the graph is not empty: there are nodes of Stack" in done.stderr
+    assert done.stderr.endswith("hint: set THOTH_HOME to a new folder\n")
+    used = replace(target, database_url=filled.database_url)
+    done = run_here(restore, used, str(saved))
+    assert done.exit_code == 2
+    assert "PostgreSQL is not empty" in done.stderr
+    assert "; the graph is not empty: there are nodes of Stack" in done.stderr
+    both = "hint: set DATABASE_URL to an empty database and THOTH_HOME to a new folder\n"
+    assert done.stderr.endswith(both)
 
 
 def test_secrets_stay_out_of_the_archive(settings: Settings, tmp_path: Path) -> None:
@@ -401,6 +412,37 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(
     assert [it.name for it in tmp_path.iterdir()] == ["backup.tar"]
 
 
+@pytest.mark.parametrize("event", ["os.link", "os.rename", "os.remove"])
+def test_a_backup_that_is_killed_while_it_gets_its_name_leaves_no_part_of_it(
+    tmp_path: Path, event: str
+) -> None:
+    path = tmp_path / "backup.tar"
+    process = os.fork()
+    if process == 0:
+        sys.addaudithook(lambda name, _: os.kill(os.getpid(), 9) if name == event else None)
+        with new_file(str(path)) as file:
+            file.write(b"whole")
+        os._exit(0)
+    os.waitpid(process, 0)
+    assert not path.exists() or path.read_bytes() == b"whole"
+
+
+def test_a_file_system_without_links_takes_a_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / "backup.tar"
+    with new_file(str(path)) as file:
+        file.write(b"whole")
+    assert path.read_bytes() == b"whole"
+    with pytest.raises(InvalidArgument, match="exists"), new_file(str(path)):
+        pass
+    assert [it.name for it in tmp_path.iterdir()] == ["backup.tar"]
+
+
 def test_only_errors_of_the_file_itself_name_it(stores: Stores, tmp_path: Path) -> None:
     def lose_the_terminal(*_: object) -> None:
         raise BrokenPipeError
@@ -413,9 +455,10 @@ def test_only_errors_of_the_file_itself_name_it(stores: Stores, tmp_path: Path) 
     assert caught.value.hint == "name a file in a folder that you may write to"
     with mounted_disk(tmp_path / "disk", 1) as disk:
         fill(disk)
-        with pytest.raises(InvalidArgument, match="No space left") as caught:
-            create_backup(stores.settings, stores.engine, str(disk / "backup.tar"))
-        assert caught.value.hint == "name a file on a disk with free space"
+        done = run_here(backup, stores.settings, str(disk / "backup.tar"))
+        assert done.exit_code == 1
+        assert "cannot be written: No space left" in done.stderr
+        assert "hint: name a file on a disk with free space" in done.stderr
         assert [it.name for it in disk.iterdir()] == ["filler"]
 
 
