@@ -24,9 +24,24 @@ PARAMETERS = (
     "transposes", "vocabulary", "width",
 )  # fmt: skip
 
+#: Decimal prefixes of units, largest first.
+DECIMAL_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
 SECONDS_PER_MS = 1e-3
 #: ``ru_maxrss`` is in KiB on Linux (getrusage(2)).
 BYTES_PER_MAXRSS = 1024
+
+
+def byte_size(value: float) -> str:
+    """A number of bytes with three digits and a decimal prefix.
+
+    >>> byte_size(9_421_337), byte_size(999_900), byte_size(120)
+    ('9.42 MB', '1 MB', '120 bytes')
+    """
+    for factor, prefix in DECIMAL_PREFIXES:
+        if value >= 0.9995 * factor:
+            return f"{value / factor:.3g} {prefix}B"
+    return f"{value} bytes"
 
 
 class Unit(StrEnum):

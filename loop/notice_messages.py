@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from common.redaction import cut
+from common.units import byte_size
 from graph.changes import ChangeEvent
 from graph.record.events import Event, EventKind
 
@@ -114,7 +115,7 @@ def _disk_text(place: str, data: Mapping[str, Any]) -> str:
     free, size = data.get("free_bytes"), data.get("size_bytes")
     if not isinstance(free, int) or not isinstance(size, int):
         return f"The disk of {place} is nearly full."
-    return f"The disk of {place} is nearly full: {free / 1e9:.1f} of {size / 1e9:.1f} GB are free."
+    return f"The disk of {place} is nearly full: {byte_size(free)} of {byte_size(size)} are free."
 
 
 def _solved_text(subject: str, data: Mapping[str, Any]) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-#: Decimal prefixes of units, largest first.
-_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+from common.units import DECIMAL_PREFIXES, byte_size
+
 #: What follows the prefix, by unit.
 _PREFIXED = {"FLOP/s": "FLOPS", "OP/s": "OPS", "FLOP": "FLOP", "B/s": "B/s"}
 
@@ -67,7 +67,7 @@ def prefixed_unit(value: float, unit: str) -> tuple[float, str]:
     ((1000000000.0, 'GFLOPS'), (1, 'images/s'))
     """
     if name := _PREFIXED.get(unit):
-        for factor, prefix in _PREFIXES:
+        for factor, prefix in DECIMAL_PREFIXES:
             if abs(value) >= factor:
                 return factor, f"{prefix}{name}"
     return 1, unit
@@ -134,12 +134,7 @@ def size(value: float | None) -> str:
     >>> size(9_421_337), size(120), size(None)
     ('9.42 MB', '120 bytes', '–')
     """
-    if value is None:
-        return "–"
-    for factor, prefix in _PREFIXES:
-        if value >= factor:
-            return f"{value / factor:.3g} {prefix}B"
-    return f"{value} bytes"
+    return "–" if value is None else byte_size(value)
 
 
 def counts(value: Mapping[str, Any]) -> str:

@@ -186,7 +186,7 @@ def test_a_disk_that_is_nearly_full_is_told_once_until_it_has_space(
         filler = fill(disk)
         sent = delivered(server, relational, there)
         assert len(sent) == 1
-        assert sent[0].endswith(f"{disk} is nearly full: 0.0 of 0.0 GB are free.")
+        assert sent[0].endswith(f"{disk} is nearly full: 0 bytes of 21 MB are free.")
         filler.unlink()
         assert len(delivered(server, relational, there)) == 1
         assert delivered(server, relational, there) == []
