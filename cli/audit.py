@@ -14,6 +14,7 @@ import click
 from cli.console import cut_list, moment_text, print_json
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option, moment
+from common.errors import InvalidArgument
 from common.settings import Settings
 from common.terminal import printable
 
@@ -70,6 +71,8 @@ def export(settings: Settings, since: str | None, until: str | None, form: str) 
 
     now = datetime.now(UTC)
     first, end = moment(since, now, "--since"), moment(until, now, "--until")
+    if first and end and first >= end:
+        raise InvalidArgument(f"--since {since} is not before --until {until}: no entry is between")
     names = [it.name for it in fields(StoredAuditEntry)]
     table = csv.DictWriter(sys.stdout, names, lineterminator="\n")
     if form == "csv":

@@ -502,6 +502,9 @@ def test_the_audit_log_is_exported_as_lines(settings: Settings, stores: Stores) 
     assert rows == [{**it, "token_id": "", "status": "201"} for it in entries[:10]]
     wrong = CliRunner().invoke(audit, ["export", "--since", "soon"], obj=settings)
     assert isinstance(wrong.exception, InvalidArgument)
+    turned = run_here(audit, settings, "export", "--since", "1d", "--until", "2d")
+    assert (turned.exit_code, turned.stdout) == (2, "")
+    assert "--since 1d is not before --until 2d" in turned.stderr
 
 
 def test_each_thread_has_a_connection_and_no_more_are_made(stores: Stores) -> None:
