@@ -43,7 +43,9 @@ for lock in "$@"; do
     # The name says which format it is.
     old=$work/$number/$(basename -- "$lock")
     comment=$work/$number/comment.md
+    sarif=${GUARD_SARIF:+$GUARD_SARIF/guard-$number.sarif}
     mkdir -- "$work/$number"
+    [ -z "$sarif" ] || mkdir -p -- "$GUARD_SARIF"
     missing=
     [ -e "$lock" ] || missing="the request deletes it"
     if ! git cat-file -e "$base:$lock" 2>/dev/null; then
@@ -54,6 +56,7 @@ for lock in "$@"; do
         echo "$lock: $missing" >&2
         # An empty file deletes an earlier comment.
         : >"$comment"
+        [ -z "$sarif" ] || python3 "$here/empty_sarif.py" "$lock" >"$sarif"
     else
         git show "$base:$lock" >"$old"
         set -- --comment "$comment"
@@ -63,10 +66,7 @@ for lock in "$@"; do
         [ -z "${GUARD_SERVICE:-}" ] || set -- "$@" --service "$GUARD_SERVICE"
         [ -z "${GUARD_EXPORT:-}" ] || set -- "$@" --from-export "$GUARD_EXPORT"
         [ "$GUARD_OFFLINE" = false ] || set -- "$@" --offline
-        if [ -n "${GUARD_SARIF:-}" ]; then
-            mkdir -p -- "$GUARD_SARIF"
-            set -- "$@" --sarif "$GUARD_SARIF/guard-$number.sarif"
-        fi
+        [ -z "$sarif" ] || set -- "$@" --sarif "$sarif"
         code=0
         thoth guard "$@" -- "$old" "$lock" || code=$?
         case $code in

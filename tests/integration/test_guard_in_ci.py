@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -110,6 +111,11 @@ def comment(text: str, folder: Path, **environment: str) -> subprocess.Completed
     )
 
 
+def sarif_run(folder: Path) -> dict[str, Any]:
+    (found,) = json.loads((folder / "guard-1.sarif").read_text("utf-8"))["runs"]
+    return dict(found)
+
+
 @needs("git")
 def test_one_comment_follows_the_lock(
     stores: Stores, hardware: str, repository: Path, host: CodeHost
@@ -133,7 +139,7 @@ def test_one_comment_follows_the_lock(
     assert "slower: numpy 2.0.0 against 2.1.0" in settled
     assert "package-99" not in settled
     assert "package-99: 1 → 2" in folded
-    (result,) = json.loads((sarif / "guard-1.sarif").read_text())["runs"][0]["results"]
+    (result,) = sarif_run(sarif)["results"]
     place = result["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"] == "app.lock.txt"
     assert place["region"]["startLine"] == 1
@@ -172,8 +178,10 @@ def test_a_lock_that_is_new_is_not_compared(stores: Stores, repository: Path) ->
     git(repository, "mv", "app.lock.txt", "old.txt")
     git(repository, "commit", "--quiet", "--message", "renamed")
     lock(repository, "2.0.0", "1")
-    done = pipeline(stores, repository, "none")
+    sarif = repository / "sarif"
+    done = pipeline(stores, repository, "none", GUARD_SARIF=str(sarif))
     assert (done.returncode, done.stdout) == (0, "")
+    assert sarif_run(sarif)["results"] == []
     assert done.stderr == "app.lock.txt: the base revision does not have it\n"
     (repository / "app.lock.txt").unlink()
     nowhere = pipeline(stores, repository, "none")
@@ -186,12 +194,19 @@ def test_a_lock_that_the_request_deletes_loses_its_comment(
     stores: Stores, hardware: str, repository: Path, host: CodeHost
 ) -> None:
     lock(repository, "2.0.0", "1")
-    assert pipeline(stores, repository, hardware, **of_github(host)).returncode == 1
+    environment = of_github(host, GUARD_SARIF=str(repository / "sarif"))
+    assert pipeline(stores, repository, hardware, **environment).returncode == 1
+    before = sarif_run(repository / "sarif")
     (repository / "app.lock.txt").unlink()
-    done = pipeline(stores, repository, hardware, **of_github(host))
+    done = pipeline(stores, repository, hardware, **environment)
     assert done.returncode == 0, done.stderr
     assert done.stderr == "app.lock.txt: the request deletes it\n"
     assert host.writes == ["POST", "DELETE"]
+    # The same names, so that the code host closes the alerts.
+    after = sarif_run(repository / "sarif")
+    assert (len(before["results"]), after["results"]) == (1, [])
+    assert after["automationDetails"] == before["automationDetails"]
+    assert after["tool"]["driver"]["name"] == before["tool"]["driver"]["name"]
 
 
 @needs("git")
