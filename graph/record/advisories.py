@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -18,7 +18,7 @@ from graph.record.bulk import (
     insert_new,
     update_rows,
 )
-from graph.record.documents import DeliveredDocument, add_documents
+from graph.record.documents import DeliveredDocument, add_documents, forgotten
 from graph.record.outbox import add_entries
 from graph.record.packages import refresh_revisions
 from graph.record.postgresql_helpers import storable, texts
@@ -111,7 +111,8 @@ def _rating_row(rating: Rating) -> tuple[str | None, float | None, str | None]:
     return severity, rating.score, rating.vector
 
 
-KIND, SCHEMA_VERSION, COLLECTOR = "advisory", "osv-1", "osv"
+#: Documents of ``osv-1`` may contain credits and addresses of persons.
+KIND, SCHEMA_VERSION, COLLECTOR = "advisory", "osv-2", "osv"
 
 #: Vulnerabilities with one of these identifiers, or with a withdrawn advisory that mentions one.
 #: These groups are complete: an advisory with these identifiers cannot join any other group.
@@ -197,6 +198,36 @@ def restore_advisories(connection: Connection, advisories: Collection[Advisory])
     """
     hold_advisories(connection)
     _merge(connection, {it.head.advisory_id: it for it in advisories}, AdvisoriesAdded())
+
+
+def outdated_documents(connection: Connection) -> list[str]:
+    """Identifiers of the documents of advisories that earlier releases stored."""
+    query = select(Document.document_id).where(
+        Document.kind == KIND, Document.schema_version != SCHEMA_VERSION
+    )
+    return list(connection.scalars(query.order_by(Document.document_id)))
+
+
+def replace_documents(
+    connection: Connection, settings: Settings, replacements: Mapping[str, AdvisoryDelivery]
+) -> list[str]:
+    """Store documents in place of others, and write the rows of their advisories again.
+
+    The caller owns the transaction.
+
+    :param replacements: by identifier of the document that is deleted
+    :returns: what to pass to :func:`graph.record.documents.forget_body` after the commit
+    """
+    hold_advisories(connection)
+    deliveries = list(replacements.values())
+    recorded = _recorded(connection, {_id(it) for it in deliveries})
+    others = {key: it for key, it in recorded.items() if it.document_id not in replacements}
+    _add_documents(connection, settings, deliveries)
+    newest = _newest([it.advisory for it in deliveries if _id(it) in recorded], others)
+    if newest:
+        _merge(connection, newest, AdvisoriesAdded())
+    _, bodies = forgotten(connection, Document.document_id == any_(texts(replacements)))
+    return bodies
 
 
 def _id(delivery: AdvisoryDelivery) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,16 @@ import pytest
 
 from common.settings import Settings
 from graph.engine import Stores
+from graph.record import advisories
+from graph.record.documents import INLINE_LIMIT_BYTES
+from ingest.advisories import sync
 from tests.factories.advisories import affected, osv, write_archive
 from tests.factories.benchmark_files import DAWNBENCH_ENTRY, DAWNBENCH_TABLE, DLBS_LOG, write_files
 from tests.factories.generations import FOLDER as GENERATIONS
-from tests.factories.releases import release_document
+from tests.factories.releases import release, release_document
+from tests.services.advisories import Record
 from tests.services.commands import ROOT, thoth
+from tests.services.projection import deliver
 from tests.services.stored_texts import stored_texts
 
 DATA = Path(os.environ.get("THOTH_REAL_DATA") or ROOT.parent / "shared" / "data")
@@ -69,6 +75,46 @@ def test_persons_of_every_kind_of_document_stay_out(stores: Stores, tmp_path: Pa
     for kind in ("body of inspection", "body of release", "body of advisory", "graph: "):
         assert any(it.startswith(kind) for it in texts), kind
     assert [it for it in texts if re.search("adalind|person@|mailto", it, re.IGNORECASE)] == []
+
+
+def test_the_next_sync_removes_persons_from_advisories_that_are_stored(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mail = "adalind.person@mail.example"
+    persons = {"credits": [{"name": "Adalind Person"}], "details": f"Found by {mail}"}
+    # Too large for PostgreSQL.
+    long = random.Random(1).randbytes(INLINE_LIMIT_BYTES).hex()
+    first = [
+        osv("GHSA-8", credits=persons["credits"], database_specific={"text": long}),
+        osv("GHSA-9", **persons),
+        osv("CVE-9", affected("flask", ("introduced", "1"))),
+    ]
+    changed = osv("GHSA-9", modified="2024-02-01T00:00:00Z", aliases=["CVE-9"], **persons)
+    record = Record(stores.settings, stores.engine, tmp_path)
+    deliver(stores, [release("flask", "2.0")])
+    with monkeypatch.context() as earlier:
+        earlier.setattr(sync, "without_persons", lambda value, canonical: (value, canonical))
+        earlier.setattr(advisories, "SCHEMA_VERSION", "osv-1")
+        assert record.sync(*first).new == 3
+        assert record.sync(changed, name="later.zip").updated == 1
+    run(stores.settings, "graph", "sync")
+    assert sum("Adalind" in it for it in stored_texts(stores)) == 3
+    affecting = record.pairs
+
+    count = (
+        "SELECT schema_version, count(*) FROM documents WHERE kind = 'advisory'"
+        " GROUP BY schema_version"
+    )
+    assert record.sync(changed, name="later.zip").unchanged
+    run(stores.settings, "graph", "sync")
+    texts = list(stored_texts(stores))
+    assert [it for it in texts if re.search("adalind|person@", it, re.IGNORECASE)] == []
+    assert record.rows(count) == [("osv-2", 4)]
+    folder = Path(stores.settings.document_store_url.removeprefix("file://"))
+    assert len(list(folder.rglob("*.zst"))) == 1
+    assert record.pairs == affecting
+    run(stores.settings, "record", "verify")
+    run(stores.settings, "graph", "verify")
 
 
 def test_the_samples_name_nobody(stores: Stores) -> None:

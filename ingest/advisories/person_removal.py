@@ -1,0 +1,71 @@
+"""Removes credits and addresses from advisories that an earlier release stored with them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from datetime import UTC, datetime
+
+import orjson
+from sqlalchemy import Connection, Engine, any_, select, update
+
+from common.errors import DamagedDocument, InvalidDocument
+from common.formats.json_documents import digest_bytes
+from common.inspection import DocumentId
+from common.settings import Settings
+from graph.engine import relational_errors
+from graph.record.advisories import (
+    SCHEMA_VERSION,
+    AdvisoryDelivery,
+    outdated_documents,
+    replace_documents,
+)
+from graph.record.documents import forget_body, unpacked_body
+from graph.record.postgresql_helpers import texts
+from graph.tables import Document
+from ingest.advisories.osv import advisory_of, without_persons
+
+#: Documents in a transaction.
+_BATCH = 500
+
+_LOG = logging.getLogger(__name__)
+
+
+def remove_stored_persons(settings: Settings, engine: Engine) -> None:
+    """Replace such advisories by others without persons; the graph follows with its next update."""
+    with relational_errors(settings):
+        with engine.connect() as connection:
+            outdated = outdated_documents(connection)
+        for start in range(0, len(outdated), _BATCH):
+            with engine.begin() as connection:
+                bodies = _replace(connection, settings, outdated[start : start + _BATCH])
+            with engine.begin() as connection:
+                for document_id in bodies:
+                    forget_body(connection, settings, document_id)
+
+
+def _replace(
+    connection: Connection, settings: Settings, document_ids: Collection[str]
+) -> list[str]:
+    """:returns: as :func:`graph.record.advisories.replace_documents`"""
+    now = datetime.now(UTC)
+    replacements: dict[str, AdvisoryDelivery] = {}
+    clean: list[str] = []
+    query = select(Document).where(Document.document_id == any_(texts(document_ids)))
+    for row in connection.execute(query):
+        try:
+            body = unpacked_body(settings, row)
+            value, canonical = without_persons(orjson.loads(body), body)
+            if canonical == body:
+                clean.append(row.document_id)
+                continue
+            document_id = DocumentId(digest_bytes(canonical))
+            advisory = advisory_of(value, canonical, document_id, now)
+        except (DamagedDocument, InvalidDocument) as error:
+            # `thoth record verify` names it.
+            _LOG.warning("advisory_kept", extra={"error": str(error)})
+        else:
+            replacements[row.document_id] = AdvisoryDelivery(advisory, row.source)
+    same = update(Document).where(Document.document_id == any_(texts(clean)))
+    connection.execute(same.values(schema_version=SCHEMA_VERSION))
+    return replace_documents(connection, settings, replacements)
