@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import tarfile
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-import psutil
 import pytest
 
 from benchmarks.documents import write_documents
@@ -17,10 +19,17 @@ from benchmarks.homes import Home, fresh_home
 from benchmarks.interruptions import state_of
 from common.ray_cluster import RayUnavailable
 from graph.engine import open_stores
-from ingest.inspections.cluster_parsing import CHUNK_DOCUMENTS, ClusterParser, cluster_parser
+from ingest.inspections import cluster_parsing
+from ingest.inspections.cluster_parsing import (
+    CHUNK_DOCUMENTS,
+    ClusterParser,
+    _parse_chunk,
+    cluster_parser,
+)
 from ingest.inspections.pipeline import IngestReport, ingest_inspections
 from ingest.sources.source_items import SourceLimits
 from tests.services.ray_cluster import RayCluster, free_port, ray_cluster
+from tests.services.waiting import wait_until
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
 
@@ -28,8 +37,6 @@ pytest.importorskip("ray", reason="the extra `ray` is not installed")
 pytestmark = pytest.mark.slow
 
 DOCUMENTS = 8 * CHUNK_DOCUMENTS
-#: Name of a worker that runs the task.
-TASK = "ray::_parse_chunk"
 
 
 @pytest.fixture(scope="module")
@@ -55,45 +62,43 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-class Killer(threading.Thread):
-    """Ends the first worker of a cluster that is seen parsing."""
+def waiting_task(flag: Path) -> Callable[..., Any]:
+    """The task, whose first worker writes its process identifier and waits to be killed."""
 
-    def __init__(self, cluster: RayCluster) -> None:
-        super().__init__()
-        self._nodes = [psutil.Process(node.pid) for node in cluster.nodes]
-        self._ended = threading.Event()
-        self.killed = False
+    def parse(*arguments: Any) -> Any:
+        with suppress(FileExistsError):
+            flag.touch(exist_ok=False)
+            flag.write_text(str(os.getpid()))
+            while True:
+                signal.pause()
+        return _parse_chunk(*arguments)
 
-    def run(self) -> None:
-        while not (self.killed or self._ended.is_set()):
-            for node in self._nodes:
-                for process in node.children(recursive=True):
-                    with suppress(psutil.Error):
-                        if not self.killed and process.cmdline()[0].startswith(TASK):
-                            process.kill()
-                            self.killed = True
+    return parse
 
-    def stop(self) -> None:
-        self._ended.set()
-        self.join()
+
+def kill_first(flag: Path) -> None:
+    """Kill the worker that waits."""
+    pid = wait_until(lambda: flag.is_file() and flag.read_text(), "a worker parses")
+    os.kill(int(pid), signal.SIGKILL)
 
 
 def test_a_killed_worker_changes_no_digest_of_record_and_graph(
-    archive: Path, cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
+    archive: Path, cluster: RayCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    flag = tmp_path / "worker"
+    monkeypatch.setattr(cluster_parsing, "_parse_chunk", waiting_task(flag))
     with fresh_home() as home:
         ordinary = home.thoth("ingest", "inspections", str(archive))
         home.thoth("graph", "sync")
         expected = state_of(home)
     with fresh_home() as home, cluster_parser() as parser:
-        killer = Killer(cluster)
-        killer.start()
-        report = ingested(home, archive, parser)
-        killer.stop()
+        with ThreadPoolExecutor(1) as pool:
+            killed = pool.submit(kill_first, flag)
+            report = ingested(home, archive, parser)
+            killed.result()
         home.thoth("graph", "sync")
         assert state_of(home) == expected
-    assert killer.killed
     assert report.as_json() == ordinary["inspection"] | {"mended": 0}
     assert report.quarantined == 2
     assert report.known == 1
