@@ -129,9 +129,12 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
             index, dict(settings.package_indexes),
         )  # fmt: skip
         state["bisect"] = identity(state)
-        recorder = BisectRecorder(
-            settings, _template(question, state, subjects, max_jobs, out), record
-        )
+        waits = context.get_parameter_source("wait") is not click.core.ParameterSource.DEFAULT
+        options = {
+            "--max-jobs": max_jobs, "--out": out, "--ingest": ingest,
+            "--wait": f"{wait:g}" if waits else None, "--share-machine": share_machine,
+        }  # fmt: skip
+        recorder = BisectRecorder(settings, _template(question, state, subjects, options), record)
         stack.enter_context(recorder.recording())
 
         def begin() -> None:
@@ -204,10 +207,12 @@ def _template(
     question: Mapping[str, Any],
     state: Mapping[str, Any],
     subjects: Sequence[str],
-    max_jobs: int,
-    out: Path | None,
+    options: Mapping[str, Any],
 ) -> Bisect:
-    """The search without its results."""
+    """The search without its results.
+
+    :param options: those beside the question, for the command that continues the search
+    """
     from datetime import datetime
 
     from adviser.answering.target_hardware import own_hardware
@@ -216,18 +221,13 @@ def _template(
     from graph.record.bisects import Bisect
 
     hardware = own_hardware()
-    options = {
-        "--pi": [question["indicator"]],
+    question_options = {
+        "--pi": question["indicator"],
         "-p": question["parameters"],
         "--with": question["with"],
-        "--python": [question["python"]],
-        "--index": [question["index"]],
-        "--max-jobs": [str(max_jobs)],
-        "--out": [None if out is None else str(out)],
+        "--python": question["python"],
+        "--index": question["index"],
     }
-    arguments = [
-        it for name, values in options.items() for value in values if value for it in (name, value)
-    ]
     return Bisect(
         bisect_id=state["bisect"]["bisect_id"],
         subjects=[printable(it) for it in subjects],
@@ -239,11 +239,27 @@ def _template(
         index_name=question["index"] or DEFAULT_INDEX,
         hardware_digest=hardware.digest,
         hardware_label=hardware.label,
-        command=printable(shlex.join(["thoth", "bisect", *subjects, *arguments])),
+        command=printable(command_line(subjects, {**question_options, **options})),
         state=SearchState.RUNNING.value,
-        max_jobs=max_jobs,
+        max_jobs=options["--max-jobs"],
         started_at=datetime.fromisoformat(state["bisect"]["started_at"]),
     )
+
+
+def command_line(subjects: Sequence[str], options: Mapping[str, Any]) -> str:
+    """The command of a search.
+
+    :param options: a list is given once for each value; ``None`` and ``False`` are left out
+
+    >>> command_line(["a>=1"], {"-p": ["m=1", "n=2"], "--out": None, "--share-machine": True})
+    "thoth bisect 'a>=1' -p m=1 -p n=2 --share-machine"
+    """
+    arguments = ["thoth", "bisect", *subjects]
+    for name, option in options.items():
+        for value in option if isinstance(option, list) else [option]:
+            if value is not None and value is not False:
+                arguments += [name] if value is True else [name, str(value)]
+    return shlex.join(arguments)
 
 
 @dataclass

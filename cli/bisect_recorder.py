@@ -76,7 +76,25 @@ class BisectRecorder:
             self._warn(error)
             return
         self._stores = opened
-        self._write(self.template)
+        self._state = self._taken_up(opened)
+        self._write(self._state)
+
+    def _taken_up(self, stores: Stores) -> Bisect:
+        """The search with the results of an earlier run, until the first block of this one."""
+        from graph.engine import relational_errors
+        from graph.record.bisects import bisect_named
+
+        try:
+            with relational_errors(self.settings), stores.engine.connect() as connection:
+                known = bisect_named(connection, self.template.bisect_id)
+        except ProjectError as error:
+            self._warn(error)
+            known = None
+        if known is None:
+            return self.template
+        return replace(
+            self.template, searches=known.searches, jobs=known.jobs, packages=known.packages
+        )
 
     def progress(self, searches: Iterable[tuple[StackSeries, StepSearch]]) -> None:
         """Write the state of all searches so far."""

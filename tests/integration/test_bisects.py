@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from graph.record.bisects import BisectFilter, bisect_named, browse_bisects, wri
 from graph.tables import BisectRow
 from tests.factories.bisects import add_bisects, bisect_of, planted_search
 from tests.services.commands import thoth
+from tests.services.index import package_index
 from tests.services.jobs import client_of
 
 
@@ -81,6 +83,11 @@ def test_an_interrupted_search_says_why_and_a_later_run_takes_it_up(stores: Stor
     later = BisectRecorder(stores.settings, template, True)
     with later.recording():
         later.open()
+        with stores.engine.connect() as connection:
+            known = bisect_named(connection, template.bisect_id)
+        assert known is not None
+        assert (known.state, known.jobs) == ("running", states[1].jobs)
+        assert list(known.searches) == [search_document(series, states[1])]
         later.progress([(series, states[-1])])
     with stores.engine.connect() as connection:
         known = bisect_named(connection, template.bisect_id)
@@ -108,6 +115,20 @@ def test_a_folder_keeps_the_identity_of_its_search() -> None:
     first = identity({"question": {}})
     assert identity({"bisect": first}) == first
     assert identity({})["bisect_id"] != first["bisect_id"]
+
+
+def test_the_recorded_command_continues_the_search_in_the_same_way(stores: Stores) -> None:
+    with package_index(protected=False) as index:
+        for version in ("1.0", "1.1"):
+            index.add_wheel("numpy", version)
+        arguments = (
+            "bisect", "numpy>=1", "--pi", "import", "-p", "reps=1", "--index", "own",
+            "--max-jobs", "4", "--wait", "60", "--share-machine",
+        )  # fmt: skip
+        thoth(stores.settings, *arguments, PACKAGE_INDEXES=f"own={index.url}")
+    (search,) = orjson.loads(thoth(stores.settings, "bisects", "--json").stdout)["bisects"]
+    given, recorded = shlex.split(search["command"]), ["thoth", *arguments]
+    assert sorted(given) == sorted(recorded)
 
 
 def test_the_command_lists_searches_and_shows_one(stores: Stores) -> None:
