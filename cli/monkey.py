@@ -340,36 +340,45 @@ class MonkeyRun:
         return document
 
     def _write(self, generated: GeneratedStack) -> WrittenStack:
-        from adviser.answering.stack_spaces import files_of_stack
         from adviser.monkey.report import WrittenStack
-        from adviser.monkey.specifications import (
-            NotInstallable,
-            StackMeasurement,
-            specification_name,
-            specification_of,
-        )
+        from adviser.monkey.specifications import NotInstallable, specification_name
 
+        try:
+            specifications = self._specifications(generated)
+        except NotInstallable as error:
+            return WrittenStack(generated, {}, {}, str(error))
         if self._folder is None:
             return WrittenStack(generated, {}, {})
-        files, names, inspections = files_of_stack(self._stores, generated), {}, {}
-        for indicator in self._options["indicators"]:
-            measurement = StackMeasurement(
-                indicator, self.parameters["parameters"], self._options["jobs_per_stack"],
-                self._options["image"],
-            )  # fmt: skip
-            try:
-                specification = specification_of(
-                    generated, self._known.universe, files, self._request.environment, measurement,
-                    dict(self._stores.settings.package_indexes),
-                )  # fmt: skip
-            except NotInstallable as error:
-                return WrittenStack(generated, {}, {}, str(error))
+        names, inspections = {}, {}
+        for indicator, specification in specifications.items():
             name = specification_name(specification)
             self._keep(name, specification)
             names[indicator] = name
             if self._options["submit"] == _QUEUE:
                 inspections[name] = self._submit(name, specification)
         return WrittenStack(generated, names, inspections)
+
+    def _specifications(self, generated: GeneratedStack) -> dict[str, dict[str, Any]]:
+        """The specifications of a stack by indicator.
+
+        :raises NotInstallable: if it cannot be measured
+        """
+        from adviser.answering.stack_spaces import files_of_stack
+        from adviser.monkey.specifications import StackMeasurement, lock_of, specification_of
+
+        universe, files = self._known.universe, files_of_stack(self._stores, generated)
+        lock = lock_of(generated, universe, files, self._request.environment)
+        indexes = dict(self._stores.settings.package_indexes)
+        specifications = {}
+        for indicator in self._options["indicators"]:
+            measurement = StackMeasurement(
+                indicator, self.parameters["parameters"], self._options["jobs_per_stack"],
+                self._options["image"],
+            )  # fmt: skip
+            specifications[indicator] = specification_of(
+                lock, universe.direct, measurement, indexes
+            )
+        return specifications
 
     def _keep(self, name: str, specification: Mapping[str, Any]) -> None:
         """Write a specification, unless an earlier run did."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,20 +38,17 @@ class NotInstallable(ProjectError):
     """A stack cannot be installed for a measurement; the message names the package."""
 
 
-def specification_of(
+def lock_of(
     generated: GeneratedStack,
     universe: Universe,
     files: Mapping[Purl, tuple[ReleaseFile, ...]],
     environment: Environment,
-    measurement: StackMeasurement,
-    indexes: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """The specification of a stack with the hashes of its wheels for one environment.
+) -> Lock:
+    """The lock of a stack with the hashes of its wheels for one environment.
 
     :param files: files of each release of the stack
-    :param indexes: package indexes besides the default one, name to URL
     :raises NotInstallable: if a package has no fitting wheel with a hash, as only wheels are
-        installed, or if the indicator cannot measure the stack
+        installed
     """
     options = LockOptions(environment, all_files=False)
     locked = []
@@ -69,18 +66,31 @@ def specification_of(
         locked.append(
             LockedPackage(choice.name, choice.version, hashes, None, candidate.index, choice.extras)
         )
-    python = environment.python_version
-    direct = {
-        name: f"=={generated.pins[name]}" for name in universe.direct if name in generated.pins
-    }
+    return Lock(tuple(locked), environment.python_version)
+
+
+def specification_of(
+    lock: Lock,
+    direct: Iterable[str],
+    measurement: StackMeasurement,
+    indexes: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The specification that measures a locked stack.
+
+    :param direct: names of the packages that the project requires itself
+    :param indexes: package indexes besides the default one, name to URL
+    :raises NotInstallable: if the indicator cannot measure the stack
+    """
+    versions = {it.name: it.version for it in lock.packages}
+    pins = {name: f"=={versions[name]}" for name in direct if name in versions}
     specification = {
         "script": measurement.indicator,
         **({"parameters": dict(measurement.parameters)} if measurement.parameters else {}),
         **({"base": measurement.image} if measurement.image is not None else {}),
         "batch_size": measurement.jobs,
         "python": {
-            "requirements": {"packages": direct, "requires": {"python_version": python}},
-            "requirements_locked": pipfile_lock_of(Lock(tuple(locked), python)),
+            "requirements": {"packages": pins, "requires": {"python_version": lock.python_version}},
+            "requirements_locked": pipfile_lock_of(lock),
         },
     }
     try:

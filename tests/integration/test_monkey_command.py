@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from graph.engine import Stores
 from pis.amun.specification import load_specification
-from tests.factories.releases import release
+from tests.factories.releases import release, sdist_of
 from tests.services.commands import WHERE, thoth
 from tests.services.index import package_index
 from tests.services.projection import deliver
@@ -142,6 +142,18 @@ def test_submitted_inspections_and_stacks_that_cannot_be_written_are_counted(
         shown.append(done.stdout + done.stderr)
     assert "5 inspections submitted; see monkey.json" in shown[0]
     assert "5 stacks not written: parameters.framework: import measures torch" in shown[1]
+
+
+def test_a_dry_run_names_the_stacks_that_cannot_be_written(known: Stores, project: Path) -> None:
+    options = (str(project), *WHERE, "--strategy", "all", "--dry-run")
+    measured = thoth(known.settings, "monkey", *options, "--pi", "import", "-p", "framework=torch")
+    assert measured.returncode == 1
+    message = "5 stacks not written: parameters.framework: import measures torch"
+    assert message in measured.stderr
+    deliver(known, [release("numpy", "4.0", files=[sdist_of("numpy", "4.0")])])
+    without = thoth(known.settings, "monkey", *options)
+    assert without.returncode == 1
+    assert "2 stacks not written: numpy 4.0 has no wheel with a known hash" in without.stderr
 
 
 def test_stacks_are_submitted_once(known: Stores, project: Path, tmp_path: Path) -> None:
