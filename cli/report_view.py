@@ -67,7 +67,7 @@ def report_parts(
         yield from (_note(it) for it in product["justification"] if "package_name" not in it)
         yield packages_table(product, f"Stack {number}" if len(products) > 1 else "")
         yield Styled("", "")
-        yield criteria_table(product)
+        yield _score(product)
         yield Styled("", "")
     from_indexes = True if fetched else False if offline else None
     for note in _with_missing_counted(inner["stack_info"]):
@@ -152,6 +152,14 @@ def _name(package: Mapping[str, Any]) -> str:
             lines.append("  ")
         lines[-1] += text
     return "\n".join(lines) + "]"
+
+
+def _score(product: Mapping[str, Any]) -> Table | Styled:
+    """The criteria; one line if nothing is known that could tell versions apart by them."""
+    values = (it for row in product["criteria"] for it in (row["value"], row["contribution"]))
+    if product["score"] or any(values):
+        return criteria_table(product)
+    return Styled("score: 0 points, all criteria are 0", "")
 
 
 def criteria_table(product: Mapping[str, Any]) -> Table:

@@ -56,6 +56,17 @@ def test_a_criterion_that_rounds_to_zero_is_shown_as_zero() -> None:
     assert row.split()[2:4] == ["0", "0"]
 
 
+def test_criteria_that_are_all_zero_take_one_line() -> None:
+    report = report_of(advised())
+    product = report["result"]["report"]["products"][0]
+    product["score"] = 0.0
+    for criterion in product["criteria"]:
+        criterion |= {"value": 0.0, "contribution": -0.0}
+    text = shown(report)
+    assert "score: 0 points, all criteria are 0" in text
+    assert "contribution" not in text
+
+
 def test_criteria_notes_and_certificate_are_shown() -> None:
     text = shown(report_of(advised()))
     for words in (
