@@ -341,12 +341,12 @@ def test_what_reads_from_others_is_due_only_where_a_setting_says_when(settings: 
 YEAR = timedelta(days=365)
 
 
-@pytest.fixture
-def clock_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock of this machine is a year ahead, for the queue's library."""
-    monkeypatch.setattr(utils, "utcnow", lambda: datetime.now(UTC) + YEAR)
-    ahead = SimpleNamespace(time=lambda: time.time() + YEAR.total_seconds())
-    monkeypatch.setattr(periodic, "time", ahead)
+@pytest.fixture(params=[YEAR, -YEAR], ids=["ahead", "behind"])
+def wrong_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of this machine is a year ahead or behind, for the queue's library."""
+    monkeypatch.setattr(utils, "utcnow", lambda: datetime.now(UTC) + request.param)
+    clock = SimpleNamespace(time=lambda: time.time() + request.param.total_seconds())
+    monkeypatch.setattr(periodic, "time", clock)
 
 
 def due_within_an_hour(engine: Engine) -> list[bool]:
@@ -355,7 +355,7 @@ def due_within_an_hour(engine: Engine) -> list[bool]:
         return list(connection.scalars(text(query)))
 
 
-@pytest.mark.usefixtures("clock_ahead")
+@pytest.mark.usefixtures("wrong_clock")
 def test_a_wrong_clock_puts_no_job_off(known: Stores) -> None:
     nowhere = replace(known.settings, graph_url=f"bolt://127.0.0.1:{closed_port()}")
     queue = Queue(known.engine, 10)
@@ -367,7 +367,7 @@ def test_a_wrong_clock_puts_no_job_off(known: Stores) -> None:
     assert set(due_within_an_hour(known.engine)) == {True}
 
 
-@pytest.mark.usefixtures("clock_ahead")
+@pytest.mark.usefixtures("wrong_clock")
 def test_schedules_follow_the_clock_of_postgresql(known: Stores) -> None:
     app = queue_app(known.settings)
     registry = scheduled_tasks(app, replace(known.settings, cron_nightly="* * * * *"))

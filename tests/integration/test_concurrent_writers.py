@@ -70,6 +70,7 @@ def in_threads(*works: Callable[[], None]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)  # 10,000 operations take long on a busy machine
 def test_no_update_is_lost_with_two_writers_and_two_advisers_on_the_same_keys(
     stores: Stores,
 ) -> None:

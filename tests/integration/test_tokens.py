@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -27,7 +28,7 @@ DAY = timedelta(days=1)
 @pytest.fixture
 def closed(settings: Settings) -> Settings:
     """Settings under which nobody does anything without a token."""
-    return replace(settings, anonymous_scopes=())
+    return replace(settings, anonymous_scopes=(), rate_limit=None)
 
 
 @pytest.fixture
@@ -77,6 +78,28 @@ def test_a_token_opens_what_its_scope_says(closed: Settings, client: FlaskClient
     assert status(client, reader["secret"]) == 200
     assert status(client, adviser["secret"]) == 403
     assert status(client, create(closed, "admin")["secret"]) == 200
+
+
+def test_no_operation_is_open_to_a_token_of_another_scope(
+    closed: Settings, client: FlaskClient
+) -> None:
+    secrets = {
+        it.value: create(closed, it.value)["secret"] for it in Scope if it is not Scope.ADMIN
+    }
+    refused = 0
+    for path, item in client.get("/openapi.json").get_json()["paths"].items():
+        for method in item.keys() - {"parameters"}:
+            needed = {it for them in item[method]["security"] for it in them.get("token", [])}
+            for scope in secrets.keys() - needed if needed else ():
+                answer = client.open(
+                    re.sub(r"\{\w+\}", "1", path), method=method.upper(),
+                    headers={"Authorization": f"Bearer {secrets[scope]}"},
+                )  # fmt: skip
+                # The scope of a request depends on its kind, and 1 is of no kind.
+                expected = 404 if path.startswith("/api/v2/requests/") else 403
+                assert answer.status_code == expected, (path, method, scope)
+                refused += 1
+    assert refused > 300
 
 
 def test_a_revoked_token_is_refused_at_once(closed: Settings, client: FlaskClient) -> None:
