@@ -171,6 +171,8 @@ def _cells(table: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """The titles of a table, and its rows with their line numbers.
 
     Cells are separated by tabs, and in some tables by several tabs or by spaces.
+
+    :raises InvalidDocument: if a second table follows
     """
     header: list[str] = []
     rows: list[tuple[int, list[str]]] = []
@@ -178,6 +180,10 @@ def _cells(table: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
         cells = [it.strip() for it in (line if header else line.strip()).split("\t")]
         if not header:
             header = [_title(it) for it in (cells if len(cells) > 2 else line.split())]
+        elif "hours" in line.lower().split():
+            raise InvalidDocument(
+                Reason.UNKNOWN_SCHEMA, "a second table begins", field=f"line {number}"
+            )
         elif line.strip():
             rows.append((number, cells if len(cells) == len(header) else line.split()))
     return header, rows

@@ -46,6 +46,7 @@ _FRAMEWORKS = {
 }  # fmt: skip
 #: The texts of ``exp.status`` for a run that did not end well.
 _FAILURES = frozenset({"failure", "error", "failed"})
+_ENDS = ("success", "failure")
 
 
 @reader_of_files
@@ -57,8 +58,27 @@ def read(file: ResultFile) -> Iterator[BenchmarkResult]:
         for number, row in enumerate(rows if isinstance(rows, list) else ()):
             yield from _of_run(as_object(row, place), f"{place}#{number}", files)
         return
-    run = {match[1]: _json(match[2]) for match in _LINE.finditer(file.text)}
-    yield from _of_run(run, place, files)
+    runs = list(_runs(file.text))
+    for number, run in enumerate(runs):
+        yield from _of_run(run, place if len(runs) == 1 else f"{place}#{number}", files)
+
+
+def _runs(text: str) -> Iterator[dict[str, Any]]:
+    """The values of each run in a log.
+
+    A run ends with its status. A log with one identifier is of one run, whatever it repeats.
+    """
+    lines = [(match[1], _json(match[2])) for match in _LINE.finditer(text)]
+    several = len({value for key, value in lines if key == "exp.id" and isinstance(value, str)}) > 1
+    run: dict[str, Any] = {}
+    ended = False
+    for key, value in lines:
+        if several and ended and key != "exp.status_msg":
+            yield run
+            run, ended = {}, False
+        run[key] = value
+        ended = ended or (key == "exp.status" and value in _ENDS)
+    yield run
 
 
 def _of_run(

@@ -36,6 +36,7 @@ _UNITS = {
     "Edge Ratio": "%",
 }  # fmt: skip
 _DIRECTIONS = {"descend": Direction.HIGHER, "ascend": Direction.LOWER}
+_NEEDED = {"algorithm", "paradigm"}
 _NO_METRICS = {"rank", "algorithm", "paradigm", "time", "url"}
 #: Hyper-parameters that some tables name without their module.
 _PARAMETERS = re.compile(r"learning_rate|momentum|batch_size|epochs?|threshold\w*|seed|.+-.+")
@@ -93,21 +94,32 @@ def _tables(text: str) -> Iterator[TextTable]:
 
     :raises InvalidDocument: after the other rows, if a row of a CSV file has too many cells
     """
-    wide: list[int] = []
     tables = list(tables_with_bars(text))
-    if not tables:
-        first = text.partition("\n")[0]
-        header, *rows = list(csv_rows(text, max(_DELIMITERS, key=first.count))) or [[]]
-        width = len(header)
-        # Decimal commas and unquoted delimiters move the cells behind them.
-        wide = [number for number, row in enumerate(rows, 2) if any(row[width:])]
-        complete = [(row + [""] * width)[:width] for row in rows if not any(row[width:])]
-        stripped = [[cell.strip() for cell in row] for row in complete]
-        tables = [TextTable("", [cell.strip() for cell in header], stripped)]
-    yield from (it for it in tables if {"algorithm", "paradigm"} <= set(it.header))
+    if tables:
+        yield from (it for it in tables if set(it.header) >= _NEEDED)
+        return
+    wide: list[int] = []
+    header: list[str] = []
+    rows: list[list[str]] = []
+    first = text.partition("\n")[0]
+    for number, cells in enumerate(csv_rows(text, max(_DELIMITERS, key=first.count)), 1):
+        row = [cell.strip() for cell in cells]
+        if set(row) >= _NEEDED:
+            # Programs append to a file, sometimes with other columns.
+            if rows and row != header:
+                yield TextTable("", header, rows)
+                rows = []
+            header = row
+        elif any(row[len(header) :]):
+            # Decimal commas and unquoted delimiters move the cells behind them.
+            wide.append(number)
+        elif header:
+            rows.append((row + [""] * len(header))[: len(header)])
+    if rows:
+        yield TextTable("", header, rows)
     if wide:
         raise InvalidDocument(
-            Reason.WRONG_TYPE, f"{len(wide)} rows have too many cells", field=f"row {wide[0]}"
+            Reason.WRONG_TYPE, f"rows with too many cells: {len(wide)}", field=f"row {wide[0]}"
         )
 
 

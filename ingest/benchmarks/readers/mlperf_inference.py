@@ -155,7 +155,10 @@ def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     if basename(dirname(place)) == "accuracy" and basename(place) != _ACCURACY:
         return  # logs of an accuracy run, whatever they say of its speed
     if _SUMMARY_TITLE in text:
-        yield from _summary(tree, file, dict(reversed(_LINE.findall(text))))
+        summaries = text.split(_SUMMARY_TITLE)[1:]
+        for index, summary in enumerate(summaries):
+            lines = dict(reversed(_LINE.findall(summary)))
+            yield from _summary(tree, file, lines, None if len(summaries) == 1 else index)
     elif _ENTRY.search(text):
         beside = join(dirname(place), _DETAIL.replace("detail", "summary"))
         detailed = _detailed_lines(text)
@@ -203,8 +206,13 @@ def _claimed(folder: str, runs: Sequence[BenchmarkResult]) -> BenchmarkResult:
 
 
 def _summary(
-    tree: ResultTree, file: ResultFile, lines: Mapping[str, str]
+    tree: ResultTree, file: ResultFile, lines: Mapping[str, str], index: int | None = None
 ) -> Iterator[BenchmarkResult]:
+    """Results of a summary.
+
+    :param index: number of the summary in a file with several; a detailed log beside the file does
+        not tell them apart
+    """
     scenario = lines.get("Scenario")
     if scenario is None:
         raise missing_value(file.place, "Scenario", "the summary names no scenario")
@@ -216,7 +224,10 @@ def _summary(
     common = _described(tree, file)
     common["system"] = _LATER if later else _V05
     definition = _LATER_DEFINITION if later else _V05
-    _add_detail(tree, file, common)
+    if index is None:
+        _add_detail(tree, file, common)
+    else:
+        common["source"] = f"{file.place}#{index}"
     parameters: dict[str, Parameter] = {**common["parameters"], "scenario": scenario}
     for key in _PARAMETERS:
         if (number := finite_number(lines.get(key))) is not None:

@@ -677,3 +677,40 @@ def test_spaces_at_the_ends_of_lines_change_no_value(key: str, text: str, tmp_pa
 def test_other_output_may_come_before_a_log_of_requests(tmp_path: Path) -> None:
     results, _ = read_files(tmp_path, "aibench", {"log": "$ cat result.jtl\n" + jmeter_log([5, 7])})
     assert results[0].value == 6
+
+
+def test_summaries_of_two_scenarios_on_one_console_are_told_apart(tmp_path: Path) -> None:
+    server = LOADGEN_SUMMARY.format(rate=200, verdict="VALID", constraints="Yes")
+    offline = server.replace("Server", "Offline").replace(
+        "Scheduled samples per second : 200", "Samples per second: 300"
+    )
+    results, _ = read_files(tmp_path, "mlperf-inference", {"run.log": offline + server})
+    assert [(it.source, it.metric.name, it.value, it.parameters["scenario"]) for it in results] == [
+        ("run.log#0", "Samples per second", 300, "Offline"),
+        ("run.log#1", "Scheduled samples per second", 200, "Server"),
+    ]
+
+
+def test_runs_of_dlbs_in_one_log_are_told_apart(tmp_path: Path) -> None:
+    first = '__exp.id__="a"\n' + DLBS_LOG
+    second = '__exp.id__="b"\n' + DLBS_LOG.replace("=16\n", "=32\n").partition("__results")[0]
+    results, _ = read_files(tmp_path, "hpe-dlcookbook", {"log": first + second})
+    assert [(it.source, it.parameters["batch_size"], it.value) for it in results] == [
+        ("log#0", 16, 96.3), ("log#0", 16, 166.1), ("log#1", 32, None), ("log#1", 32, None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", ["same", "other"])
+def test_programs_append_to_a_rank_table(columns: str, tmp_path: Path) -> None:
+    text = "algorithm,paradigm,accuracy,latency\nfpn,single,0.9,12\n"
+    more = text if columns == "same" else "algorithm,paradigm,latency,accuracy\nfpn,single,12,0.9\n"
+    results, refusals = read_files(tmp_path, "ianvs", {"rank.csv": text + more})
+    assert refusals == []
+    values = [(it.metric.name, it.value) for it in results]
+    assert sorted(values) == 2 * [("accuracy", 0.9)] + 2 * [("latency", 12)]
+
+
+def test_a_second_table_of_epochs_refuses_the_file(tmp_path: Path) -> None:
+    table = "epoch\thours\ttop1Accuracy\n1\t1.5\t50\n2\t3.0\t94.5\n"
+    results, (refusal,) = read_files(tmp_path, "dawnbench", {"CIFAR10/a.tsv": table + table})
+    assert (results, refusal.field) == ([], "line 4")
