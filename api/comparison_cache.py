@@ -75,6 +75,9 @@ class ComparisonCache:
         self._lock = Lock()
         self._position = -1
         self._marks: dict[str, SeriesMark] = {}
+        #: The keys whose marks are of this position, and whether these are all keys.
+        self._current: set[str] = set()
+        self._is_complete = False
         #: By comparison key, one for each version of Python.
         self._measured: OrderedDict[str, list[MeasuredSeries]] = OrderedDict()
         self._estimates: dict[str, list[SeriesEstimates]] = {}
@@ -94,30 +97,38 @@ class ComparisonCache:
         :param keys: only these comparison keys, whose comparisons form a family of their own
         """
         with self._lock:  # others wait, since they would read the same
-            self._refresh(connection)
+            if (position := changes(connection)) > self._position:
+                self._position = position
+                self._families.clear()
+                self._current.clear()
+                self._is_complete = False
             name = baseline, None if keys is None else frozenset(keys)
             if name not in self._families:
-                self._families[name] = SeriesFamily(self._series(connection, baseline, keys))
+                self._mark(connection, name[1])
+                self._families[name] = SeriesFamily(self._series(connection, *name))
                 while len(self._families) > _MOST_FAMILIES:
                     self._families.popitem(last=False)
             self._families.move_to_end(name)
             return self._families[name]
 
-    def _refresh(self, connection: Connection) -> None:
-        """Forget the series that changed."""
-        position = changes(connection)
-        if position <= self._position:
+    def _mark(self, connection: Connection, keys: frozenset[str] | None) -> None:
+        """Forget those of these series that changed; ``None`` for all series."""
+        if self._is_complete:
             return
-        marks = series_marks(connection)
-        for key in [key for key, mark in self._marks.items() if marks.get(key) != mark]:
-            self._measured.pop(key, None)
-            self._estimates.pop(key, None)
+        unmarked = None if keys is None else keys - self._current
+        marks = series_marks(connection, unmarked) if unmarked is None or unmarked else {}
+        for key in self._marks.keys() | marks if unmarked is None else unmarked:
+            if key not in marks or marks[key] != self._marks.get(key):
+                self._measured.pop(key, None)
+                self._estimates.pop(key, None)
+                self._marks.pop(key, None)
         self._others = OrderedDict(it for it in self._others.items() if it[0][0] in self._estimates)
-        self._families.clear()
-        self._marks, self._position = marks, position
+        self._marks |= marks
+        self._current |= marks.keys()
+        self._is_complete = unmarked is None
 
     def _series(
-        self, connection: Connection, baseline: str | None, keys: Collection[str] | None
+        self, connection: Connection, baseline: str | None, keys: frozenset[str] | None
     ) -> list[SeriesEstimates]:
         wanted = self._marks.keys() if keys is None else self._marks.keys() & keys
         for key, measured in self._read(connection, wanted - self._estimates.keys()):
@@ -128,7 +139,7 @@ class ComparisonCache:
             missing = {it for it in holding if (it, baseline) not in self._others}
             for key, measured in self._read(connection, missing):
                 self._others[key, baseline] = [estimated_series(it, baseline) for it in measured]
-            chosen |= {it: self._others[it, baseline] for it in holding}
+            chosen |= {it: self._others.get((it, baseline), []) for it in holding}
             self._forget()
         return sorted((it for them in chosen.values() for it in them), key=lambda it: it.order)
 

@@ -157,20 +157,29 @@ def _rate(row: Row[Any]) -> float:
 #: Number of measurements of a series, and a sum that changes with any of their rows.
 SeriesMark = tuple[int, int]
 #: A row that was written later has another transaction.
-_MARKS = text(
-    """
+_MARKS = """
     SELECT comparison_key, count(*),
         sum(job.xmin::text::bigint + inspection.xmin::text::bigint)::bigint
     FROM observations AS job JOIN inspections AS inspection USING (document_id)
-    WHERE outcome = 'measured' AND quarantine_reason IS NULL
+    WHERE outcome = 'measured' AND quarantine_reason IS NULL {condition}
     GROUP BY comparison_key
     """
-)
+_ALL_MARKS = text(_MARKS.format(condition=""))
+_SOME_MARKS = text(_MARKS.format(condition="AND comparison_key = ANY(:keys)"))
 
 
-def series_marks(connection: Connection) -> dict[str, SeriesMark]:
-    """A mark of each series (comparison key); it changes with the measurements of the series."""
-    return {key: (number, rows) for key, number, rows in connection.execute(_MARKS)}
+def series_marks(
+    connection: Connection, keys: Collection[str] | None = None
+) -> dict[str, SeriesMark]:
+    """A mark of each series (comparison key); it changes with the measurements of the series.
+
+    :param keys: only these series
+    """
+    if keys is None:
+        rows = connection.execute(_ALL_MARKS)
+    else:
+        rows = connection.execute(_SOME_MARKS, {"keys": list(keys)})
+    return {key: (number, transactions) for key, number, transactions in rows}
 
 
 def measured_observations(

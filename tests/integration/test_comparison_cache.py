@@ -116,3 +116,26 @@ def test_what_is_forgotten_is_read_again(
         assert documents(cache.family(connection, base)) == first
         assert documents(cache.family(connection)) == groups
     assert read_keys == [2, 1]
+
+
+def test_the_time_of_some_series_does_not_depend_on_the_others(
+    delivered: Stores, read_keys: list[int], tmp_path: Path
+) -> None:
+    cache = ComparisonCache()
+    with delivered.engine.connect() as connection:
+        first, second = sorted(
+            {it.series.comparison_key for it in measured_observations(connection)}
+        )
+        before = documents(cache.family(connection, keys=[first]))
+        assert [it["comparison_key"] for it in before] == [first]
+        documents(cache.family(connection))
+    assert read_keys == [1, 1]
+    for size in SIZES:
+        deliver(delivered, tmp_path, f"inspection-{size}-again", "2.2.0", size)
+    with delivered.engine.connect() as connection:
+        (after,) = documents(cache.family(connection, keys=[first]))
+        assert read_keys == [1, 1, 1]
+        assert after["recent"]["inspections"] == 4
+        documents(cache.family(connection, keys=[second]))
+        assert len(documents(cache.family(connection))) == 2
+    assert read_keys == [1, 1, 1, 1]
