@@ -411,7 +411,7 @@ def _console_rows(text: str) -> Iterator[_ConsoleRow]:
         timed = [index for index, name in enumerate(names) if name.endswith("sec)")]
         if not timed or len(cells) <= timed[-1]:
             continue
-        row = dict(zip(names, cells, strict=False))
+        row = dict(zip(names[: timed[-1] + 1], cells, strict=False))  # algorithms follow the times
         benchmark = next((it for column, it in _BENCHMARK_COLUMNS if column in row), None)
         kind = row.pop("type", None) or row.pop("rnn_type", None)
         parameters: dict[str, Parameter] = {}

@@ -70,6 +70,7 @@ _LOGGED_PARAMETERS = {
 }
 _DEVICE = re.compile(r"\] Selected Device: (\S.*)")
 _RUNNING = re.compile(r"&&&& RUNNING TensorRT\.trtexec")
+_SUMMARY = re.compile(r"=== Performance summary ===")
 _OPTIONS = re.compile(r"&&&& (?:RUNNING|FAILED) TensorRT\.trtexec.*", re.MULTILINE)
 _MODEL_OPTION = re.compile(r"--(?:onnx|deploy|uff|model|loadEngine)=(\S+)")
 _BATCH_OPTION = re.compile(r"--(?:batch|maxBatch)=(\d{1,6})\b")
@@ -246,10 +247,11 @@ def _model(text: str) -> str:
 
 def _runs(text: str) -> Iterator[str]:
     """The output of each run of ``trtexec`` in a log."""
-    for begin in (_RUNNING, _PRINTED_MODEL):
-        starts = [it.start() for it in begin.finditer(text)]
-        if starts:
-            break
+    # A summary follows the averages of its run.
+    begins = (_RUNNING, _PRINTED_MODEL, *(() if _AVERAGE.search(text) else (_SUMMARY,)))
+    starts = next(
+        filter(None, ([it.start() for it in begin.finditer(text)] for begin in begins)), []
+    )
     for start, end in zip([0, *starts[1:]], [*starts[1:], len(text)], strict=True):
         if _TRTEXEC.search(text[start:end]):
             yield text[start:end]

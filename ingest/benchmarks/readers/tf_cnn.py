@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 from posixpath import basename, dirname, join
 from typing import Any
 
@@ -61,6 +62,7 @@ _ACCURACY = re.compile(r"Accuracy @ 1 = ([\d.]+) Accuracy @ 5 = ([\d.]+)")
 _ACCURACIES = ("eval_top_1_accuracy", "eval_top_5_accuracy")
 _RUN_START = re.compile(r"^(?:.*\|)?[ \t]*TensorFlow: ", re.MULTILINE)
 _TOTAL_LINE = re.compile(r"total[ \t]+images/sec:[ \t]*(\S*)")
+_STEP_OR_TOTAL = re.compile(f"{_STEP.pattern}|{_TOTAL_LINE.pattern}", re.MULTILINE)
 _HEADER = re.compile(
     r"^(?:.*\|)?[ \t]*(TensorFlow|Model|Dataset|Mode|Batch size|Num batches|Devices|Data format"
     r"|Optimizer|Variables|AllReduce):\s*(.*\S)",
@@ -100,7 +102,29 @@ def _console(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
 
 
 def _runs(text: str) -> Iterator[str]:
-    """The text of each run; processes of one run may repeat its head."""
+    """The text of each run; the heads of runs may be missing."""
+    for run in _headed_runs(text):
+        starts = [0, *_restarts(run), len(run)]
+        yield from (run[start:end] for start, end in pairwise(starts))
+
+
+def _restarts(text: str) -> Iterator[int]:
+    """Where the first step comes again after a total; processes repeat later steps only."""
+    first: str | None = None
+    ended = False
+    for match in _STEP_OR_TOTAL.finditer(text):
+        step = match[1]
+        if step is None:
+            ended = True
+        elif first is None:
+            first = step
+        elif ended and step == first:
+            yield match.start()
+            ended = False
+
+
+def _headed_runs(text: str) -> Iterator[str]:
+    """The text of each run with a head; processes of one run may repeat its head."""
     starts = [match.start() for match in _RUN_START.finditer(text)]
     run = ""
     for start, end in zip([0, *starts], [*starts, len(text)], strict=True):

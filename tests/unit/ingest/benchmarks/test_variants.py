@@ -714,3 +714,43 @@ def test_a_second_table_of_epochs_refuses_the_file(tmp_path: Path) -> None:
     table = "epoch\thours\ttop1Accuracy\n1\t1.5\t50\n2\t3.0\t94.5\n"
     results, (refusal,) = read_files(tmp_path, "dawnbench", {"CIFAR10/a.tsv": table + table})
     assert (results, refusal.field) == ([], "line 4")
+
+
+def test_runs_without_heads_are_told_apart(tmp_path: Path) -> None:
+    """Processes repeat later steps after the total of the first process, but not the first step."""
+    text = (
+        "Step\tImg/sec\tloss\n1\timages/sec: 78.1 +/- 0.0 (jitter = 0.0)\t9.0\n"
+        "10\timages/sec: 83.3 +/- 2.0 (jitter = 3.4)\t8.2\ntotal images/sec: 82.4\n"
+        "10\timages/sec: 83.2 +/- 2.0 (jitter = 3.4)\t8.2\ntotal images/sec: 82.3\n"
+    )
+    other = text.replace("8", "1")
+    results, _ = read_files(tmp_path, "tf_cnn_benchmarks", {"log": text + "2 workers\n" + other})
+    values = {(it.source, it.metric.name): it.value for it in results}
+    assert values["log#0", "total_images_per_sec"] == 82.4
+    assert values["log#0", "images_per_sec"] == 83.2
+    assert values["log#1", "total_images_per_sec"] == 12.4
+    assert values["log#1", "images_per_sec"] == 13.2
+    assert {source for source, _ in values} == {"log#0", "log#1"}
+
+
+def test_summaries_of_trtexec_in_a_document_are_told_apart(tmp_path: Path) -> None:
+    summary = (
+        "=== Performance summary ===\nThroughput: {} qps\n\n"
+        "GPU Compute Time: min = 2 ms, max = 3 ms, mean = {} ms, median = 2.9 ms\n\n"
+    )
+    text = f"## Batch 1\n{summary.format(344, 2.9)}## Batch 4\n{summary.format(106, 9.4)}"
+    results, _ = read_files(tmp_path, "jetson", {"README.md": text})
+    assert [(it.source, it.value) for it in results] == [
+        ("README.md#0", 2.9), ("README.md#0", 344), ("README.md#1", 9.4), ("README.md#1", 106),
+    ]  # fmt: skip
+
+
+def test_algorithms_behind_the_times_are_not_read(tmp_path: Path) -> None:
+    header, row = DEEPBENCH_CONVOLUTIONS.splitlines()[3::2]
+    text = f"{header}   bwd_inputs_algo\n{row}   ConvolutionBwdDataAlgoGEMM\n"
+    plain, _ = read_files(tmp_path / "plain", "deepbench", {"log": DEEPBENCH_CONVOLUTIONS})
+    results, refusals = read_files(tmp_path / "more", "deepbench", {"log": text})
+    assert refusals == []
+    assert [(it.value, it.parameters) for it in results] == [
+        (it.value, it.parameters) for it in plain
+    ]
