@@ -130,6 +130,17 @@ def test_a_question_shows_what_the_graph_answers(site: Served) -> None:
         assert f"{row['median_rate']:.6g}" in content
 
 
+def test_a_question_without_the_scope_says_what_it_needs(site: Served, browser: Browser) -> None:
+    context = _context(browser)
+    page = context.new_page()
+    page.goto(f"{site.base_url}/questions/1")
+    page.get_by_role("button", name="Run").click()
+    page.locator("#results").get_by_text("scope 'cypher'").wait_for()
+    page.locator("#results").get_by_role("link", name="Sign in").click()
+    assert page.get_by_role("heading", name="Sign in").is_visible()
+    context.close()
+
+
 def test_a_dropped_file_is_chosen(site: Served, browser: Browser) -> None:
     context = _context(browser)
     page = context.new_page()
