@@ -35,11 +35,12 @@ def inspection(document_id: str) -> Response:
     """One inspection with its jobs."""
     known = read(f"/api/v2/inspections/{document_id}")
     after = request.args.get("after")
-    jobs = read("/api/v2/observations", inspection=known["document_id"], limit=100, after=after)
-    rates = [it for it in jobs["items"] if it["rate"]]
+    jobs = read("/api/v2/observations", inspection=known["document_id"], limit=500, after=after)
+    items = sorted(jobs["items"], key=lambda it: it["started_at"] or "")
+    rates = [it for it in items if it["rate"]]
     drawing = rates and _rates_plot(rates)
     return render(
-        "inspection.html", known, jobs, inspection=known.body, jobs=jobs["items"],
+        "inspection.html", known, jobs, inspection=known.body, jobs=items,
         following=next_page(jobs), drawing=drawing and plot(drawing),
     )  # fmt: skip
 
@@ -121,7 +122,9 @@ def _text_file(text: str, name: str) -> Response:
 def _rates_plot(jobs: Sequence[Mapping[str, Any]]) -> str:
     """The rate of each job; a job with several metrics has several dots."""
     factor, unit = prefixed_unit(max(it["rate"] for it in jobs), jobs[0]["unit"])
-    return samples_plot([it["rate"] / factor for it in jobs], "Rate of each job in order", unit)
+    left_out = {place for place, it in enumerate(jobs) if _exclusion(it)}
+    rates = [it["rate"] / factor for it in jobs]
+    return samples_plot(rates, "Rate of each job in order", unit, left_out)
 
 
 def _exclusion(job: Mapping[str, Any]) -> str | None:

@@ -68,6 +68,15 @@ def test_samples_are_dots_in_order_around_their_median() -> None:
     assert float(line.attrib["y1"]) == float(dots[2].attrib["cy"])
 
 
+def test_samples_that_do_not_count_are_hollow_and_do_not_move_the_median() -> None:
+    svg = samples_plot([3.0, 1.0, 2.0, 9.0], "rates", "FLOPS", left_out={3})
+    assert len(_of(svg, "circle", "mark")) == 3
+    (hollow,) = _of(svg, "circle", "mark open")
+    assert hollow.findtext("title") == "4: 9 FLOPS"
+    (line,) = _of(svg, "line", "line")
+    assert line.attrib["y1"] == _of(svg, "circle", "mark")[2].attrib["cy"]
+
+
 def test_a_scale_of_equal_values_is_widened() -> None:
     scale = scale_of([5.0, 5.0], 0, 100)
     assert scale(5.0) == 50
