@@ -39,6 +39,7 @@ class JobSamples:
 class SeriesSettings:
     """What a series was measured with, and how many measurements it has.
 
+    :param component: library that the indicator measures, if known
     :param hardware: identity of the hardware class
     :param python_versions: minor versions, sorted
     :param jobs: number of measurements
@@ -47,6 +48,7 @@ class SeriesSettings:
 
     comparison_key: str
     indicator: str
+    component: str | None
     script_sha256: str | None
     parameters: Mapping[str, Any]
     device: str | None

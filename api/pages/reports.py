@@ -20,7 +20,9 @@ def reports() -> Response:
     listed = read("/api/v2/reports", **request.args)
     titles = short_titles(
         [
-            TitledSeries(it["indicator"], None, it["hardware"]["label"], it["parameters"])
+            TitledSeries(
+                it["indicator"], it["component"], it["hardware"]["label"], it["parameters"]
+            )
             for it in listed["items"]
         ]
     )

@@ -54,6 +54,7 @@ class ReportListQuerySchema(PageQuerySchema):
 class MeasuredSeriesSchema(MeasuredAlikeSchema):
     """A series: measurements with one comparison key."""
 
+    component = text("Library that the indicator measures.", "numpy", null=True)
     python_versions = texts("Versions of the Python interpreter.", ["3.11"])
     jobs = count("Number of measurements.", 60)
     stacks = count("Number of known stacks.", 6)

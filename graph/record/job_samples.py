@@ -126,8 +126,9 @@ def browse_series(
     groups = counted.subquery()
     query = (
         select(
-            own.comparison_key, IndicatorRow.name, IndicatorRow.script_sha256, own.parameters,
-            own.device, own.unit, own.hardware_digest, HardwareRow.label, HardwareRow.identity,
+            own.comparison_key, IndicatorRow.name, IndicatorRow.component,
+            IndicatorRow.script_sha256, own.parameters, own.device, own.unit,
+            own.hardware_digest, HardwareRow.label, HardwareRow.identity,
             groups.c.pythons, groups.c.jobs, groups.c.stacks,
         )
         .join(groups, groups.c.observation_id == own.observation_id)
@@ -136,7 +137,7 @@ def browse_series(
         .order_by(own.comparison_key)
     )  # fmt: skip
     rows = connection.execute(query)
-    return [SeriesSettings(*(*row[:9], _minors(row[9]), row[10], row[11])) for row in rows]
+    return [SeriesSettings(*(*row[:10], _minors(row[10]), row[11], row[12])) for row in rows]
 
 
 def _first_keys(conditions: Sequence[ColumnElement[bool]]) -> Select[str]:

@@ -100,7 +100,8 @@ def test_a_single_job_has_no_interval_and_a_curve_ends_at_its_points() -> None:
 
 def _series(key: str, **changes: object) -> SeriesSettings:
     values: dict[str, object] = {
-        "indicator": "PiMatmul", "script_sha256": "1f", "device": "cpu", "unit": "FLOP/s",
+        "indicator": "PiMatmul", "component": "numpy", "script_sha256": "1f", "device": "cpu",
+        "unit": "FLOP/s",
         "parameters": {"matrix_size": 64, "dtype": "float32"}, "hardware": {"cpus": 2},
         "hardware_digest": "sha256:aa", "hardware_label": "EPYC", "python_versions": ("3.11",),
         "jobs": 5, "stacks": 2, **changes,
