@@ -208,7 +208,9 @@ def group_notes(group: StackGroup, *, verbose: bool = False) -> Iterator[Styled]
 
 def _further(further: FurtherJobs) -> str:
     """``tensorflow 2.9.3 (aa010000), 13 more jobs (62 % chance of a claim)``."""
-    missing = _more_jobs(further.jobs, further.baseline_jobs, "job")
+    from adviser.scoring.sample_needs import more_jobs
+
+    missing = more_jobs(further.jobs, further.baseline_jobs)
     chance = f" ({100 * further.chance:.0f} % chance of a claim)" if further.chance else ""
     return f"{further.candidate}, {missing}{chance}" if missing else further.candidate + chance
 
@@ -260,33 +262,13 @@ def _verdict(stack: StackResult) -> Styled:
 
 def verdict_text(comparison: Comparison) -> str:
     """The verdict; if it is undetermined, with what is missing on a second line."""
+    from adviser.scoring.sample_needs import missing_text
+
     text = str(comparison.verdict)
-    missing = _missing(comparison)
+    missing = missing_text(
+        comparison.needs,
+        comparison.hosts,
+        comparison.jobs_missing,
+        comparison.baseline_jobs_missing,
+    )
     return f"{text}\n{missing}" if missing else text
-
-
-def _missing(comparison: Comparison) -> str:
-    """What a comparison lacks for a verdict; empty if that is unknown, or nothing."""
-    from adviser.scoring.sample_needs import Need
-
-    if comparison.hosts == 0:
-        return "no common host"
-    if comparison.needs is Need.TURNS:
-        return "run in turns"
-    if comparison.needs is Need.MARGIN:
-        return "over 1,000 jobs needed"
-    noun = "run" if comparison.needs is Need.RUNS else "job"
-    missing = _more_jobs(comparison.jobs_missing, comparison.baseline_jobs_missing, noun)
-    if comparison.needs is Need.HOSTS:
-        return f"{missing} on more hosts" if missing else "measure on more hosts"
-    return missing
-
-
-def _more_jobs(jobs: int, baseline_jobs: int, noun: str) -> str:
-    """``34 more jobs each``; empty if none is missing."""
-    if jobs and jobs == baseline_jobs:
-        return f"{jobs} more {noun}s each" if jobs > 1 else f"1 more {noun} each"
-    parts = [f"{jobs} more {noun}{'s' * (jobs > 1)}"] if jobs else []
-    if baseline_jobs:
-        parts.append(f"{baseline_jobs} more of the baseline")
-    return ", ".join(parts)

@@ -245,6 +245,42 @@ class Need(StrEnum):
     MARGIN = "margin"
 
 
+def missing_text(
+    needs: Need | None, hosts: int | None, jobs: int | None, baseline_jobs: int | None
+) -> str:
+    """What a comparison lacks for a verdict; empty if that is unknown, or nothing.
+
+    :param hosts: number of hosts on which both stacks ran
+
+    >>> missing_text(Need.JOBS, 1, 34, 34), missing_text(Need.MARGIN, 1, 0, 0)
+    ('34 more jobs each', 'over 1,000 jobs needed')
+    """
+    if hosts == 0:
+        return "no common host"
+    if needs is Need.TURNS:
+        return "run in turns"
+    if needs is Need.MARGIN:
+        return "over 1,000 jobs needed"
+    missing = more_jobs(jobs or 0, baseline_jobs or 0, "run" if needs is Need.RUNS else "job")
+    if needs is Need.HOSTS:
+        return f"{missing} on more hosts" if missing else "measure on more hosts"
+    return missing
+
+
+def more_jobs(jobs: int, baseline_jobs: int, noun: str = "job") -> str:
+    """How many jobs are missing; empty if none is.
+
+    >>> more_jobs(34, 34), more_jobs(0, 2)
+    ('34 more jobs each', '2 more of the baseline')
+    """
+    if jobs and jobs == baseline_jobs:
+        return f"{jobs} more {noun}s each" if jobs > 1 else f"1 more {noun} each"
+    parts = [f"{jobs} more {noun}{'s' * (jobs > 1)}"] if jobs else []
+    if baseline_jobs:
+        parts.append(f"{baseline_jobs} more of the baseline")
+    return ", ".join(parts)
+
+
 @dataclass(frozen=True, slots=True)
 class SampleNeed:
     """What a comparison needs for a verdict.

@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from adviser.scoring.sample_needs import Need, missing_text
 from common.units import DECIMAL_PREFIXES, byte_size
 
 #: What follows the prefix, by unit.
@@ -182,9 +183,37 @@ def parameters(value: Mapping[str, Any] | None) -> str:
     return ", ".join(f"{name}={item}" for name, item in sorted((value or {}).items()))
 
 
+def missing(comparison: Mapping[str, Any]) -> str:
+    """What an undetermined comparison of the API lacks, as ``thoth stacks`` says it.
+
+    >>> missing({"needs": "jobs", "hosts": 1, "jobs_missing": 0, "baseline_jobs_missing": 2})
+    '2 more of the baseline'
+    """
+    needs = comparison["needs"]
+    return missing_text(
+        None if needs is None else Need(needs), comparison["hosts"],
+        comparison["jobs_missing"], comparison["baseline_jobs_missing"],
+    )  # fmt: skip
+
+
+def counted_jobs(stack: Mapping[str, Any]) -> str:
+    """The number of jobs of a stack, and how many of them count if a rule leaves some out.
+
+    >>> counted_jobs({"jobs": 10, "unstable": ["steal"]})
+    '9 of 10'
+    """
+    left_out = len(stack["unstable"])
+    return (
+        f"{number(stack['jobs'] - left_out)} of {number(stack['jobs'])}"
+        if left_out
+        else number(stack["jobs"])
+    )
+
+
 #: Filters of templates by name.
 FILTERS: Mapping[str, Callable[..., str]] = {
     "number": number, "percent": percent, "share": share, "quantity": quantity, "digest": digest,
     "moment": moment, "day": day, "parameters": parameters,
     "duration": duration, "since": since, "size": size, "counts": counts,
+    "missing": missing, "counted_jobs": counted_jobs,
 }  # fmt: skip

@@ -518,6 +518,41 @@ def test_an_inspection_can_be_measured_again(browser: FlaskClient) -> None:
     assert f"thoth inspect {name} --ingest" in content
 
 
+def test_jobs_of_an_inspection_stand_in_the_order_in_which_they_ran(browser: FlaskClient) -> None:
+    listed = browser.get("/api/v2/inspections?indicator=PiConv2D").get_json()["items"]
+    for inspection in listed:
+        query = f"inspection={inspection['document_id']}&limit=500"
+        jobs = browser.get(f"/api/v2/observations?{query}").get_json()["items"]
+        jobs.sort(key=lambda it: it["started_at"])
+        content = _page(browser, f"/inspections/{inspection['document_id']}")
+        assert re.findall('href="/jobs/([^"]*)"', content) == [it["observation_id"] for it in jobs]
+        drawn = re.findall(r"<title>\d+: ([\d.]+) GFLOPS", content)
+        assert drawn == [f"{it['rate'] / 1e9:.6g}" for it in jobs]
+        hollow = sum(it["unstable_reason"] is not None for it in jobs)
+        assert content.count('class="mark open"') == hollow
+
+
+def test_series_of_reports_name_the_library(browser: FlaskClient) -> None:
+    content = _page(browser, "/reports?indicator=PiMatmul")
+    assert "PiMatmul of numpy, on AMD EPYC, 2 CPUs" in content
+    assert "PiMatmul of torch, on AMD EPYC, 2 CPUs" in content
+
+
+def test_pages_say_what_a_comparison_lacks_as_the_command_does(browser: FlaskClient) -> None:
+    groups = browser.get("/api/v2/comparison-groups?package=numpy").get_json()["items"]
+    stacks = [it for group in groups for it in group["stacks"] if it["comparison"]]
+    content = _page(browser, "/packages/numpy")
+    for stack in stacks:
+        assert (
+            f">{stack['jobs'] - len(stack['unstable'])} of {stack['jobs']}<" in content
+            or not (stack["unstable"])
+        )
+        comparison = stack["comparison"]
+        if not comparison["jobs_missing"] and comparison["baseline_jobs_missing"]:
+            assert f"{comparison['baseline_jobs_missing']} more of the baseline" in content
+    assert ">0 jobs" not in content
+
+
 def test_an_inspection_leads_to_its_lock_and_its_logs(
     stores: Stores, browser: FlaskClient, empty: FlaskClient, tmp_path: Path
 ) -> None:
