@@ -40,8 +40,17 @@ _PRECISION = re.compile(r"\b(INT8|FLOAT16|FP16|FLOAT32|FP32)\b", re.IGNORECASE)
 #: The second colon is the full-width one of Chinese text.
 _LINE = re.compile(r"^[#\s]*(?P<key>[A-Za-z][\w ]{0,30}?)\s*[:\uff1a][ \t\u3000]*(?P<value>.*)$")
 #: Microseconds have the Greek letter or the micro sign.
-_UNIT = re.compile(r"\s*[\d.eE+-]+\s*([a-z\u00b5\u03bc]*)")
-_MILLISECONDS = {"s": 1000.0, "sec": 1000.0, "us": 0.001, "\u00b5s": 0.001, "\u03bcs": 0.001}
+_UNIT = re.compile(r"\s*[\d.]+(?:[eE][+-]?\d+)?\s*([A-Za-z\u00b5\u03bc]*)")
+_SCALES: dict[str, dict[str, float]] = {
+    "latency": {
+        "": 1.0, "ms": 1.0, "s": 1000.0, "sec": 1000.0, "us": 0.001, "\u00b5s": 0.001,
+        "\u03bcs": 0.001,
+    },
+    "throughput": dict.fromkeys(("", "fps", "frames", "images", "img", "imgs", "samples"), 1.0),
+    "power": dict.fromkeys(("", "w", "watt", "watts"), 1.0),
+    "top1": {"": 1.0},
+    "top5": {"": 1.0},
+}  # fmt: skip
 _NOT_TESTED = "not tested"
 #: A number with a comma is none: the comma may separate decimals or thousands.
 _LEADING_NUMBER = re.compile(r"(?P<number>[\d.eE+-]{1,40}(?![\d.]|,\d))\s*(?P<percent>%?)")
@@ -72,14 +81,16 @@ def _measured(text: str, unit: str) -> tuple[float | None, str]:
     return positive_number(match["number"]), "%" if match["percent"] else unit
 
 
-def _milliseconds_each(text: str) -> float:
-    """Milliseconds in the unit behind a number; a latency without a unit is in milliseconds.
+def _scale(text: str, key: str) -> float | None:
+    """What a value is multiplied by because of the unit behind it; ``None`` for an unknown unit.
 
-    >>> [_milliseconds_each(it) for it in ("0.0125 s/batch", "0.0125 sec", "12.5")]
-    [1000.0, 1000.0, 1.0]
+    >>> [_scale(it, "latency") for it in ("0.0125 s/batch", "12.5", "0.2 min")]
+    [1000.0, 1.0, None]
+    >>> _scale("250 W", "power"), _scale("0.25 kW", "power")
+    (1.0, None)
     """
     unit = _UNIT.match(text)
-    return _MILLISECONDS.get(unit[1], 1.0) if unit else 1.0
+    return _SCALES[key].get(unit[1].lower()) if unit else 1.0
 
 
 def _of_table(table: TextTable, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
@@ -165,11 +176,12 @@ def _of_block(block: Mapping[str, str], common: dict[str, Any]) -> Iterator[Benc
         if key not in block:
             continue
         value, stated_unit = _measured(block[key], unit)
-        if key == "latency" and value is not None:
-            value *= _milliseconds_each(block[key])
+        scale = _scale(block[key], key)
+        if value is not None:
+            value = None if scale is None else value * scale
         yield measured_or_failed(
             value,
-            _NOT_TESTED,
+            _NOT_TESTED if scale is not None else f"the unit of {block[key][:50]!r} is unknown",
             benchmark=block.get("model_name") or "unknown",
             metric=Metric(name, stated_unit, direction, _DEFINITION),
             parameters=parameters,

@@ -68,8 +68,12 @@ _HEADER = re.compile(
     r"|Optimizer|Variables|AllReduce):\s*(.*\S)",
     re.MULTILINE,
 )
-_PER_DEVICE = re.compile(r"^(?:.*\|)?\s*(\d+) per device", re.MULTILINE)
-_GPU = re.compile(r"^name: (.+?) major: ", re.MULTILINE)
+_PER_DEVICE = re.compile(r"^(?:.*\|)?\s*(\d+)(?:\.0)? per device", re.MULTILINE)
+#: What TensorFlow prints of each GPU; the form depends on its version.
+_GPU = re.compile(
+    r"^name: (.+?) major: |-> (?:physical GPU \()?device: \d+, name: ([^,\n]{1,100}), pci bus id",
+    re.MULTILINE,
+)
 _UNIX_TIME = re.compile(r"^\s*\d+\s+images/sec: .*\s(\d{9,10})(?:\.\d+)?\s*$", re.MULTILINE)
 _RUN_FILES = ("benchmark_run.log", "benchmark.log")
 _CSV_METADATA = ("name_gpu", "num_gpu")
@@ -98,7 +102,9 @@ def _console(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
         raise missing_value(place, "images/sec", "the log has neither a head nor a rate")
     for number, text in enumerate(runs):
         source = place if len(runs) == 1 else f"{place}#{number}"
-        yield from _of_console(text, source, file.measured)
+        # TensorFlow may find the GPUs before the run prints its head.
+        gpus = _gpus(text) or _gpus(file.text)
+        yield from _of_console(text, source, file.measured, gpus)
 
 
 def _runs(text: str) -> Iterator[str]:
@@ -144,18 +150,26 @@ def _head(text: str) -> dict[str, str]:
     return {match[1]: match[2] for match in _HEADER.finditer(text)}
 
 
-def _of_console(text: str, source: str, file: MeasuredFile) -> Iterator[BenchmarkResult]:
+def _gpus(text: str) -> list[str]:
+    """Models of the GPUs that TensorFlow found, each once."""
+    return list(dict.fromkeys(old or new for old, new in _GPU.findall(text)))
+
+
+def _of_console(
+    text: str, source: str, file: MeasuredFile, gpus: Sequence[str]
+) -> Iterator[BenchmarkResult]:
     header = _head(text)
     per_device = _PER_DEVICE.search(text)
-    gpus = _GPU.findall(text)
+    devices = _devices(header.get("Devices"))
     first = _UNIX_TIME.search(text)
     common: dict[str, Any] = {
         "system": SYSTEM,
         "source": source,
         "benchmark": header.get("Model", "unknown"),
         "parameters": _console_parameters(header, per_device[1] if per_device else None),
-        "hardware": {"accelerator": gpus[0]} if gpus else {},
-        "accelerators": _devices(header.get("Devices")),
+        # Which of several models was used is not known, and a run on processors used none.
+        "hardware": {"accelerator": gpus[0]} if len(gpus) == 1 and devices != 0 else {},
+        "accelerators": devices,
         "software": {"tensorflow": header.get("TensorFlow")},
         "measured_at": time_of_epoch(first[1]) if first else None,
         "files": (file,),
@@ -197,6 +211,8 @@ def _console_parameters(header: Mapping[str, str], per_device: str | None) -> di
         number = whole_number(header.get(key, "").partition(" ")[0])
         if number is not None:
             parameters[name] = number
+    if parameters.get("phase") == "BenchmarkMode.TRAIN":  # TensorFlow 1.12
+        parameters["phase"] = "training"
     each = whole_number(per_device)
     if each is not None:
         parameters["batch_size"] = each

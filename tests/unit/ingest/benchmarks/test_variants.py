@@ -754,3 +754,33 @@ def test_algorithms_behind_the_times_are_not_read(tmp_path: Path) -> None:
     assert [(it.value, it.parameters) for it in results] == [
         (it.value, it.parameters) for it in plain
     ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Created TensorFlow device (/device:GPU:0 with 14725 MB memory) -> physical GPU "
+        "(device: 0, name: Example GPU, pci bus id: 0000:d9:00.0, compute capability: 7.0)",
+        "Created device /device:GPU:0 with 63950 MB memory:  -> device: 0, name: Example GPU, "
+        "pci bus id: 0000:1b:00.0",
+        "name: Example GPU major: 6 minor: 1 memoryClockRate(GHz): 1.645",
+    ],
+)
+def test_tensorflow_names_the_gpu_before_the_head_of_a_run(line: str, tmp_path: Path) -> None:
+    text = f"{line}\n{line}\n" + TF_CNN_LOG.replace("224 per", "224.0 per").replace(
+        "training", "BenchmarkMode.TRAIN"
+    )
+    results, _ = read_files(tmp_path / "one", "tf_cnn_benchmarks", {"log": text})
+    assert {it.hardware["accelerator"] for it in results} == {"Example GPU"}
+    assert results[0].parameters["batch_size"] == 224
+    assert results[0].parameters["phase"] == "training"
+    for other in (text.replace("Example", "Other", 1), text.replace("/gpu:", "/cpu:")):
+        results, _ = read_files(tmp_path / "two", "tf_cnn_benchmarks", {"log": other})
+        assert {len(it.hardware) for it in results} == {0}
+
+
+@pytest.mark.parametrize("line", ["latency: 0.2 min", "power: 0.25 kW", "throughput: 1.28k"])
+def test_a_value_in_an_unknown_unit_is_not_read(line: str, tmp_path: Path) -> None:
+    (result,), _ = read_files(tmp_path, "aiia-dnn", {"log": f"processor_name: X\n{line}\n"})
+    assert result.value is None
+    assert result.reason == f"the unit of {line.partition(': ')[2]!r} is unknown"
