@@ -91,7 +91,7 @@ class RuntimeEnvironment:
 
 
 @dataclass(frozen=True, slots=True)
-class Indicator:
+class PerformanceIndicator:
     """A performance indicator: a measuring script, identified by its content."""
 
     indicator_id: str
@@ -134,7 +134,7 @@ class Observation:
     position: int
     outcome: Outcome
     exit_code: int
-    indicator: Indicator
+    indicator: PerformanceIndicator
     hardware: Hardware
     environment: RuntimeEnvironment
     parameters: dict[str, Any]

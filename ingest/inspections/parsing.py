@@ -24,10 +24,10 @@ from common.hardware import Allowance, hardware_class
 from common.host_problems import is_host_build
 from common.inspection import (
     DocumentId,
-    Indicator,
     InspectionDocument,
     Observation,
     Outcome,
+    PerformanceIndicator,
     SchemaVersion,
 )
 from common.reasons import Exclusion, Reason
@@ -70,7 +70,7 @@ def observation_of_build(
     :raises InvalidDocument: with fields relative to the status
     """
     name, component = specification.script_name or UNKNOWN_INDICATOR, specification.script_component
-    indicator = Indicator(digest([name, component, None]), name, component, None)
+    indicator = PerformanceIndicator(digest([name, component, None]), name, component, None)
     hardware = hardware_class({}, Allowance())
     job_id = digest_bytes(canonical)
     message = text_of(status, "message", "$", _LONGEST_READ)

@@ -29,9 +29,9 @@ from common.formats.json_documents import digest
 from common.hardware import Allowance, hardware_class
 from common.inspection import (
     Hardware,
-    Indicator,
     Observation,
     Outcome,
+    PerformanceIndicator,
     RuntimeEnvironment,
 )
 from common.job_stability import instability, within_job_spread
@@ -269,7 +269,7 @@ def _named(specification: InspectionSpecification, run: JobRun) -> InspectionSpe
 
 
 def _unreadable(
-    error: InvalidDocument, facts: _Facts, position: int, indicator: Indicator
+    error: InvalidDocument, facts: _Facts, position: int, indicator: PerformanceIndicator
 ) -> Observation:
     """Return an observation without a result, for a job with invalid output.
 
@@ -286,7 +286,7 @@ def _measured(
     facts: _Facts,
     index: int,
     position: int,
-    indicator: Indicator,
+    indicator: PerformanceIndicator,
     measurement: Measurement,
     library: Library,
 ) -> Observation:
@@ -321,7 +321,7 @@ def _observation(
     index: int,
     position: int,
     outcome: Outcome,
-    indicator: Indicator,
+    indicator: PerformanceIndicator,
     **values: Any,
 ) -> Observation:
     values = {"parameters": {}, "device": None, "unit": None, **values}
@@ -356,7 +356,7 @@ def _observation(
 
 def _indicator_of(
     stdout: Any, sha: str | None, specification: InspectionSpecification, measured: bool
-) -> Indicator:
+) -> PerformanceIndicator:
     """Determine the indicator from the script's output, or else its URL, or else its result."""
     printed = stdout if isinstance(stdout, dict) else {}
     name = text_of(printed, "name", "$.stdout") or specification.script_name
@@ -367,11 +367,11 @@ def _indicator_of(
 
 
 @lru_cache(maxsize=4096)
-def _indicator(name: str, component: str | None, sha: str | None) -> Indicator:
-    return Indicator(digest([name, component, sha]), name, component, sha)
+def _indicator(name: str, component: str | None, sha: str | None) -> PerformanceIndicator:
+    return PerformanceIndicator(digest([name, component, sha]), name, component, sha)
 
 
-def _exclusion(indicator: Indicator, device: str | None) -> Exclusion | None:
+def _exclusion(indicator: PerformanceIndicator, device: str | None) -> Exclusion | None:
     """Return the reason to exclude a measurement whose script is known to be wrong.
 
     The historic script calls its component ``pytorch``. This project's scripts report ``torch`` and

@@ -20,10 +20,6 @@ def rooms() -> list[str]:
     return config["importlinter"]["root_packages"].split()
 
 
-#: ``Indicator`` of ``pis`` is part of the scripts, whose digests name what was measured.
-EXCEPTIONS = {"Indicator"}
-
-
 def test_each_migration_follows_the_one_with_the_number_before() -> None:
     files = sorted((ROOT / "migrations" / "versions").glob("0*.py"))
     chain = [(f"{number:04}", f"{number - 1:04}") for number in range(2, len(files) + 1)]
@@ -59,7 +55,7 @@ def test_every_public_class_has_a_name_of_its_own() -> None:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     homes[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
     several = {name: places for name, places in homes.items() if len(places) > 1}
-    assert {it: places for it, places in several.items() if it not in EXCEPTIONS} == {}
+    assert several == {}
 
 
 #: Words that say nothing about what a variable holds.
