@@ -21,17 +21,12 @@ def compared(groups: Sequence[StackGroup]) -> int:
     return sum(it is not None and it.tested for it in comparisons)
 
 
-def stacks_document(
-    groups: Sequence[StackGroup], hidden_groups: int = 0, comparisons: int | None = None
-) -> dict[str, Any]:
-    """The groups as JSON values, with the keys that ``docs/reference/stacks.md`` lists.
-
-    :param comparisons: size of the family, by default the comparisons of these groups
-    """
+def stacks_document(groups: Sequence[StackGroup], hidden_groups: int = 0) -> dict[str, Any]:
+    """The groups as JSON values, with the keys that ``docs/reference/stacks.md`` lists."""
     return {
         "version": DOCUMENT_VERSION,
         "hidden_groups": hidden_groups,
-        "family": family_document(compared(groups) if comparisons is None else comparisons),
+        "family": family_document(compared(groups)),
         "groups": [group_document(group) for group in groups],
     }
 

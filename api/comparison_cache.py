@@ -31,6 +31,29 @@ _MOST_STACKS = 10_000
 _MOST_FAMILIES = 20
 
 
+@dataclass(frozen=True, slots=True)
+class SeriesFilter:
+    """Which series a question is about.
+
+    :param indicator: name of an indicator
+    :param hardware: prefix of digests of hardware classes
+    :param package: name of a measured package
+    """
+
+    indicator: str | None = None
+    hardware: str | None = None
+    package: str | None = None
+
+    def admits(self, series: SeriesEstimates) -> bool:
+        """Whether it is one of them."""
+        key = series.series
+        return (
+            (self.indicator is None or key.indicator == self.indicator)
+            and (self.hardware is None or key.hardware_digest.startswith(self.hardware))
+            and (self.package is None or any(it.component == self.package for it in series.stacks))
+        )
+
+
 @dataclass(slots=True)
 class SeriesFamily:
     """Series whose comparisons share one error rate.
@@ -90,11 +113,13 @@ class ComparisonCache:
         connection: Connection,
         baseline: str | None = None,
         keys: Collection[str] | None = None,
+        wanted: SeriesFilter = SeriesFilter(),
     ) -> SeriesFamily:
-        """The series of ``thoth stacks``.
+        """The series of ``thoth stacks``; those of one question are a family.
 
         :param baseline: digest of the stack that others are compared with where it was measured
-        :param keys: only these comparison keys, whose comparisons form a family of their own
+        :param keys: only these comparison keys
+        :param wanted: only these series
         """
         with self._lock:  # others wait, since they would read the same
             if (position := changes(connection)) > self._position:
@@ -102,10 +127,12 @@ class ComparisonCache:
                 self._families.clear()
                 self._current.clear()
                 self._is_complete = False
-            name = baseline, None if keys is None else frozenset(keys)
+            chosen = None if keys is None else frozenset(keys)
+            name = baseline, chosen, wanted
             if name not in self._families:
-                self._mark(connection, name[1])
-                self._families[name] = SeriesFamily(self._series(connection, *name))
+                self._mark(connection, chosen)
+                series = self._series(connection, baseline, chosen)
+                self._families[name] = SeriesFamily([it for it in series if wanted.admits(it)])
                 while len(self._families) > _MOST_FAMILIES:
                     self._families.popitem(last=False)
             self._families.move_to_end(name)

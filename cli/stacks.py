@@ -15,7 +15,6 @@ from common.settings import Settings
 if TYPE_CHECKING:
     from adviser.scoring.comparisons import SelfCheck
     from adviser.stack_comparison import StackGroup
-    from graph.evidence import Series
 
 
 class NothingMeasured(ProjectError):
@@ -66,32 +65,26 @@ def stacks(  # noqa: PLR0913, PLR0917 - one for each option
         hardware = f"sha256:{hardware}"  # tables print digests without the algorithm
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
         # Rows are streamed, so they must be read while the connection is open.
-        observations = list(measured_observations(connection))
+        observations = list(
+            measured_observations(connection, indicator=indicator, hardware=hardware)
+        )
         refused = refused_observations(connection)
-
-    def wanted(series: Series | StackGroup) -> bool:
-        named = indicator is None or series.indicator == indicator
-        return named and series.hardware_digest.startswith(hardware or "")
-
     if checking:
-        checked = identical_pairs(it for it in observations if wanted(it.series))
+        checked = identical_pairs(observations)
         if as_json:
             print_json(self_check_document(checked))
         else:
             click.echo("\n".join(self_check_lines(checked)))
         context.exit(1 if checked.problems else 0)
-    # Filters hide groups, but change no verdict.
-    family = compare_stacks(observations, baseline)
-    groups = [group for group in family if wanted(group)]
+    groups = compare_stacks(observations, baseline)
     listed = [group for group in groups if everything or len(group.stacks) > 1]
     hidden = len(groups) - len(listed)
-    count = compared(family)
     if as_json:
-        print_json(stacks_document(listed, hidden, count) | {"refused": refused})
+        print_json(stacks_document(listed, hidden) | {"refused": refused})
         return
     _print_groups(listed, verbose=verbose)
-    if count:
-        click.echo(family_text(count, compared(listed)))
+    if count := compared(listed):
+        click.echo(family_text(count))
     if refused:
         click.echo(refused_text(refused))
     if not groups and (indicator or hardware):

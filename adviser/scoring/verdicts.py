@@ -59,19 +59,13 @@ def family_document(comparisons: int) -> dict[str, float]:
     return {"comparisons": comparisons, "error_rate": ALPHA}
 
 
-def family_text(comparisons: int, shown: int | None = None) -> str:
+def family_text(comparisons: int) -> str:
     """The number of comparisons that share an error rate, as a sentence.
-
-    :param shown: how many of them an answer shows, by default all
 
     >>> family_text(3)
     'The chance of even one false claim among these 3 comparisons is at most 5 %.'
-    >>> family_text(3, 1)
-    'The chance of even one false claim among all 3 comparisons (1 shown) is at most 5 %.'
     """
     among = f"among these {comparisons} comparisons" if comparisons > 1 else "of this comparison"
-    if shown is not None and shown != comparisons:
-        among = f"among all {comparisons} comparisons ({shown} shown)"
     return f"The chance of even one false claim {among} is at most {ALPHA:.0%}.".replace("%", " %")
 
 

@@ -12,8 +12,9 @@ from sqlalchemy import Connection
 
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.verdicts import Verdict
-from adviser.stack_comparison import SeriesEstimates, stack_label
+from adviser.stack_comparison import stack_label
 from api.authentication import needs, token
+from api.comparison_cache import SeriesFilter
 from api.errors import not_found
 from api.paging import Cursor, freshness, page
 from api.request_context import reading
@@ -304,9 +305,9 @@ class ComparisonsResource(MethodView):
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """Compare two stacks by every comparison key that both were measured with.
 
-        The comparisons are those of `thoth stacks` with the same baseline. P-values are adjusted
-        over all comparisons with that baseline, so a verdict depends neither on the candidate nor
-        on filters and pages.
+        The comparisons are those of `thoth stacks` with the same baseline, indicator and hardware.
+        P-values are adjusted over all of these, so a verdict depends neither on the candidate nor
+        on the page. To compare by one indicator only, set the filter `indicator`.
         """
         selection = filters(query)
         stacks = (
@@ -319,7 +320,8 @@ class ComparisonsResource(MethodView):
                     raise not_found("stack", digest)
             find = partial(common_keys, connection, stacks, **selection)
             keys = page(query, _COMPARISONS, find, progress, lambda key: (key,))
-            compared = _compared(connection, stacks, keys["items"])
+            wanted = SeriesFilter(**selection)
+            compared = _compared(connection, stacks, keys["items"], wanted)
             return {**keys, "items": list(compared)}
 
 
@@ -331,7 +333,8 @@ class ComparisonGroupsResource(MethodView):
     def get(self, query: dict[str, Any]) -> dict[str, Any]:
         """List measured stacks by comparison key, each compared with the baseline of its group.
 
-        The comparisons are those of `thoth stacks`. Filters hide groups, but change no verdict.
+        The comparisons are those of `thoth stacks` with the same filters. All groups that the
+        filters admit share an error rate, so a verdict does not depend on the page.
         """
         selection = filters(query)
         with reading() as (connection, progress):
@@ -342,13 +345,12 @@ class ComparisonGroupsResource(MethodView):
                     ("newest series", newest),
                     lambda: newest_series(connection, newest, _MOST_OF_NEWEST),
                 )
-            family = service().comparisons.family(connection, keys=keys)
-            chosen = [
-                place for place, it in enumerate(family.series) if _is_selected(it, **selection)
-            ]
+            wanted = SeriesFilter(**selection)
+            family = service().comparisons.family(connection, keys=keys, wanted=wanted)
 
-            def find(after: int | None, limit: int) -> list[int]:
-                return [it for it in chosen if after is None or it > after][:limit]
+            def find(after: int | None, limit: int) -> range:
+                first = 0 if after is None else after + 1
+                return range(len(family.series))[first : first + limit]
 
             places = page(query, _GROUPS, find, progress, lambda it: (it,))
         return {**places, "items": family.groups(places["items"])}
@@ -360,21 +362,6 @@ def stack_labels(connection: Connection, digests: Collection[str]) -> dict[str, 
     return {it: stack_label(*components.get(it, (None, None)), it) for it in digests}
 
 
-def _is_selected(
-    series: SeriesEstimates,
-    *,
-    indicator: str | None = None,
-    hardware: str | None = None,
-    package: str | None = None,
-) -> bool:
-    """Whether a series has this indicator, hardware class and measured package."""
-    return (
-        (indicator is None or series.series.indicator == indicator)
-        and (hardware is None or series.series.hardware_digest.startswith(hardware))
-        and (package is None or any(it.component == package for it in series.stacks))
-    )
-
-
 def _visibility() -> record.StackVisibility:
     client = token()
     if client is None:
@@ -383,16 +370,16 @@ def _visibility() -> record.StackVisibility:
 
 
 def _compared(
-    connection: Connection, stacks: tuple[str, str], keys: Sequence[str]
+    connection: Connection, stacks: tuple[str, str], keys: Sequence[str], wanted: SeriesFilter
 ) -> Iterator[dict[str, Any]]:
     """The comparisons of a page.
 
-    All comparisons with the baseline form one family of tests: neither the filters nor the size of
-    a page change a verdict.
+    All comparisons with the baseline that the filter admits form one family of tests: the size of a
+    page must not change a verdict.
     """
     if not keys or stacks[0] == stacks[1]:
         return
-    family = service().comparisons.family(connection, stacks[0])
+    family = service().comparisons.family(connection, stacks[0], wanted=wanted)
     # A key may cover several Python versions, and a stack may lack some of them.
     places = [
         place

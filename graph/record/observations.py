@@ -183,15 +183,23 @@ def series_marks(
 
 
 def measured_observations(
-    connection: Connection, *, keys: Collection[str] | None = None
+    connection: Connection,
+    *,
+    indicator: str | None = None,
+    hardware: str | None = None,
+    keys: Collection[str] | None = None,
 ) -> Iterator[MeasuredObservation]:
     """All comparable measurements, streamed and sorted by series.
 
     Crashes and quarantined observations are left out; unstable jobs are marked.
 
+    :param indicator: name of an indicator
+    :param hardware: prefix of digests of hardware classes
     :param keys: only these comparison keys
     """
-    conditions = []
+    conditions = matching({IndicatorRow.name: indicator})
+    if hardware is not None:
+        conditions.append(ObservationRow.hardware_digest.startswith(hardware, autoescape=True))
     if keys is not None:
         conditions.append(ObservationRow.comparison_key == any_(texts(keys)))
     for _, observation in measured_rows(connection, conditions):

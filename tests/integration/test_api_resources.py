@@ -22,7 +22,7 @@ from common.settings import Settings
 from graph.engine import relational_engine
 from graph.record.observations import measured_observations
 from graph.record.tokens import Scope, create_token
-from tests.services.commands import thoth, thoth_json
+from tests.services.commands import thoth_json
 
 #: Blueprints of what is read.
 READS = (
@@ -254,7 +254,7 @@ def test_observations_are_those_that_every_filter_admits(client: FlaskClient) ->
 def test_two_stacks_compare_as_the_command_says(
     client: FlaskClient, filled: Settings, filtered: bool
 ) -> None:
-    """Each comparison is the one among all measured stacks, whatever the filter and the page."""
+    """Each comparison is the one among all stacks of the selection, whatever the page."""
     engine = relational_engine(filled)
     with engine.connect() as connection:
         seen = list(measured_observations(connection))
@@ -262,12 +262,11 @@ def test_two_stacks_compare_as_the_command_says(
     group = next(it for it in compare_stacks(seen) if len(it.stacks) > 2 and it.baseline)
     assert group.baseline is not None
     base = str(group.baseline.stack_digest)
-    selection = {"indicator": group.indicator} if filtered else {}
-    whole = [
-        it
-        for it in stacks_document(compare_stacks(seen, base))["groups"]
-        if not filtered or it["indicator"] == group.indicator
-    ]
+    selection = {}
+    if filtered:
+        selection = {"indicator": group.indicator}
+        seen = [it for it in seen if it.series.indicator == group.indicator]
+    whole = stacks_document(compare_stacks(seen, base))["groups"]
     claimed = Counter()
     for other in group.stacks:
         if other.stack_digest == base:
@@ -289,26 +288,28 @@ def test_two_stacks_compare_as_the_command_says(
     assert claimed["slower"] + claimed["faster"] > 0
 
 
-def test_filters_of_stacks_hide_groups_and_change_no_verdict(
+def test_what_a_filter_selects_is_one_family_on_all_pages(
     client: FlaskClient, filled: Settings
 ) -> None:
-    whole = thoth_json(filled, "stacks", "--all")
-    first = whole["groups"][0]
-    chosen = [it for it in whole["groups"] if it["indicator"] == first["indicator"]]
-    assert 0 < len(chosen) < len(whole["groups"])
-    narrow = thoth_json(filled, "stacks", "--all", "--indicator", first["indicator"])
-    assert narrow == {**whole, "groups": chosen}
-    shown = thoth(filled, "stacks", "--indicator", first["indicator"]).stdout
-    assert f"among all {whole['family']['comparisons']} comparisons (" in shown
-    package, hardware = first["stacks"][0]["component"], first["hardware"]["digest"]
+    engine = relational_engine(filled)
+    with engine.connect() as connection:
+        seen = list(measured_observations(connection))
+    engine.dispose()
+    first = seen[0].series
+    package = next(it for it in compare_stacks(seen) if it.stacks).stacks[0].component
     for name, value, admits in (
-        ("indicator", first["indicator"], lambda it: it["indicator"] == first["indicator"]),
-        ("hardware", hardware, lambda it: it["hardware"]["digest"] == hardware),
-        ("package", package, lambda it: it["stacks"][0]["component"] == package),
+        ("indicator", first.indicator, lambda it: it.indicator == first.indicator),
+        ("hardware", first.hardware_digest, lambda it: it.hardware_digest == first.hardware_digest),
+        ("package", package, lambda it: any(one.component == package for one in it.stacks)),
     ):
-        expected = [it for it in whole["groups"] if admits(it)]
+        selected = {it.comparison_key for it in compare_stacks(seen) if admits(it)}
+        alone = [it for it in seen if it.series.comparison_key in selected]
+        expected = stacks_document(compare_stacks(alone))["groups"]
         assert list(every(client, "/api/v2/comparison-groups", 2, **{name: value})) == expected
         assert expected
+    told = thoth_json(filled, "stacks", "--all", "--indicator", first.indicator)
+    alone = [it for it in seen if it.series.indicator == first.indicator]
+    assert told["groups"] == stacks_document(compare_stacks(alone))["groups"]
 
 
 def test_only_known_stacks_are_compared(client: FlaskClient) -> None:
