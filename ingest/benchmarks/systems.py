@@ -63,6 +63,7 @@ SYSTEMS = (
         rb"^MLPerf Results Summary", rb"^No errors encountered during test",
         rb"^\d+ ERRORS? encountered\. See detailed log", rb"^TestScenario\.\w+ qps=",
         rb"accuracy=[\d.]+%, good=\d+, total=\d+", rb"^mAP=[\d.]+%", rb"^BLEU: [\d.]+$",
+        rb'^\{"exact_match": [\d.]+, "f1": [\d.]+\}\nhash=', rb"^\{'rouge1': .*'gen_len': ",
         rb"^[\w*-]+\.(?:SingleStream|MultiStream|Server|Offline)\.\w+ *=",
         rb'"starting_weights_filename":', rb'"host_processor_model_name":',
         rb'"config_name": *"[\w.-]+_(?:SingleStream|MultiStream|Server|Offline)"',

@@ -85,6 +85,8 @@ _LATENCIES = {
 _PARAMETERS = (
     "samples_per_query", "target_qps", "target_latency (ns)", "max_async_queries",
     "min_duration (ms)", "min_query_count", "performance_sample_count",
+    # Bounds of language models in the scenario Server: rates under other bounds do not compare.
+    "ttft_latency (ns)", "tpot_latency (ns)",
 )  # fmt: skip
 _ENTRY = re.compile(r":::MLLOG (\{.*\})\s*$", re.MULTILINE)
 _OLD_TIME = re.compile(r"Date \+ time of test: (\S+)")
@@ -117,6 +119,15 @@ _ACCURACIES = (
     (re.compile(r"accuracy=([\d.]+)%"), "accuracy", "%"),
     (re.compile(r"mAP=([\d.]+)%"), "mAP", "%"),
     (re.compile(r"BLEU:?\s*[=:]?\s*([\d.]+)(?!\d|,\d)"), "BLEU", ""),
+)
+#: Accuracies of later tasks, which have several: question answering and summarisation.
+_LATER_ACCURACIES = (
+    (re.compile(r'"exact_match": ([\d.]+), "f1": ([\d.]+)'), ("exact_match", "f1"), "%"),
+    (
+        re.compile(r"'rouge1': '?([\d.]+)'?, 'rouge2': '?([\d.]+)'?, 'rougeL': '?([\d.]+)"),
+        ("rouge1", "rouge2", "rougeL"),
+        "",
+    ),
 )
 _CONSOLE = re.compile(
     r"^(?:TestScenario\.(\w+)|(Accuracy)) qps=([\d.]+), mean=([\d.]+), (?:time=[\d.]+, )?"
@@ -317,7 +328,17 @@ def _accuracy(tree: ResultTree, file: ResultFile) -> Iterator[BenchmarkResult]:
                 aggregate=Aggregate.SINGLE, **_described(tree, file),
             )  # fmt: skip
             return
-    raise missing_value(file.place, "accuracy", "neither an accuracy, nor mAP, nor BLEU")
+    for pattern, names, unit in _LATER_ACCURACIES:
+        scores = pattern.findall(file.text)
+        if scores:
+            common = {**_described(tree, file), "system": _LATER}
+            for name, value in zip(names, scores[-1], strict=True):
+                yield measured_or_failed(
+                    value, zero_counts=True, metric=Metric(name, unit, Direction.HIGHER, _LATER),
+                    aggregate=Aggregate.SINGLE, **common,
+                )  # fmt: skip
+            return
+    raise missing_value(file.place, "accuracy", "no accuracy, mAP, BLEU, F1 or ROUGE")
 
 
 def _console(file: ResultFile) -> Iterator[BenchmarkResult]:

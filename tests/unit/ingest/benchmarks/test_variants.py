@@ -784,3 +784,35 @@ def test_a_value_in_an_unknown_unit_is_not_read(line: str, tmp_path: Path) -> No
     (result,), _ = read_files(tmp_path, "aiia-dnn", {"log": f"processor_name: X\n{line}\n"})
     assert result.value is None
     assert result.reason == f"the unit of {line.partition(': ')[2]!r} is unknown"
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ('{"exact_match": 83.25, "f1": 90.5}\nhash=3e7b\n', {"exact_match": 83.25, "f1": 90.5}),
+        (
+            "\nResults\n\n{'rouge1': 44.5, 'rouge2': 22.1, 'rougeL': 28.7, 'rougeLsum': 42.1, "
+            "'gen_len': 28336574, 'gen_num': 24576}\nhash=22\n",
+            {"rouge1": 44.5, "rouge2": 22.1, "rougeL": 28.7},
+        ),
+    ],
+)
+def test_accuracies_of_later_tasks(text: str, values: dict[str, float], tmp_path: Path) -> None:
+    recognised = system_of(text.encode())
+    assert recognised is not None
+    assert recognised.key == "mlperf-inference"
+    place = "closed/O/results/m/bert-99/Offline/accuracy/accuracy.txt"
+    results, refusals = read_files(tmp_path, recognised.key, {place: text})
+    assert refusals == []
+    assert {it.metric.name: it.value for it in results} == values
+    assert {(it.system, it.benchmark, it.metric.definition) for it in results} == {
+        ("mlperf-inference", "bert-99", "mlperf-inference")
+    }
+
+
+def test_bounds_of_language_models_are_parameters(tmp_path: Path) -> None:
+    text = LOADGEN_SUMMARY.format(rate=70, verdict="VALID", constraints="Yes")
+    text += "ttft_latency (ns): 2000000000\ntpot_latency (ns): 200000000\n"
+    results, _ = read_files(tmp_path, "mlperf-inference", {"mlperf_log_summary.txt": text})
+    assert results[0].parameters["ttft_latency (ns)"] == 2_000_000_000
+    assert results[0].parameters["tpot_latency (ns)"] == 200_000_000
