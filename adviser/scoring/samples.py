@@ -194,9 +194,9 @@ def jobs_by_place(sample: Sample) -> PlacedJobs:
 
 def plan_of(ours: PlacedJobs, theirs: PlacedJobs) -> EstimationPlan:
     """Plan which jobs of two stacks are compared. Only where and when the jobs ran decides."""
-    # If one stack has no jobs, the jobs of the other still count.
+    # If one stack has no jobs, the jobs of the other still count; without any, no host is known.
     both = ours.hosts and theirs.hosts
-    hosts = ours.hosts.keys() & theirs.hosts if both else ours.hosts.keys() | theirs.hosts
+    hosts = ours.hosts.keys() & theirs.hosts if both else ours.hosts.keys() | theirs.hosts or {None}
     shared = tuple(sorted(hosts, key=lambda host: host or ""))
     alone = [_arm_pair((host,), ours, theirs) for host in shared]
     enough = tuple(pair for pair in alone if pair.enough)

@@ -374,6 +374,16 @@ def test_hosts_that_both_saw_are_pooled() -> None:
     assert "2 hosts" in shown(group, verbose=True)
 
 
+def test_stacks_whose_jobs_are_all_left_out_lack_jobs() -> None:
+    group = only(
+        compare_stacks(
+            jobs(1e9, host="h1", unstable_reason="spread")
+            + jobs(2e9, host="h1", unstable_reason="spread", **OLDER)
+        )
+    )
+    assert "undetermined 5 more jobs each" in " ".join(shown(group).split())
+
+
 def test_stacks_without_a_common_host_say_so() -> None:
     group = only(compare_stacks(in_turns(FADING) + in_turns(FADING, "h2", **OLDER)))
     assert "no common host" in " ".join(shown(group).split())
