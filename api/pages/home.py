@@ -8,7 +8,7 @@ from typing import Any
 from flask import Response
 
 from api.pages.api_client import ApiDocument, read, read_if_any
-from api.pages.site import Pages, render
+from api.pages.site import Pages, render, unknown_address
 from common.releases import as_json_time
 
 #: Open questions that are shown.
@@ -19,6 +19,7 @@ _SERIES = 20
 _DAYS = 30
 
 blueprint = Pages("home", __name__)
+blueprint.app_errorhandler(404)(unknown_address)
 
 
 @blueprint.get("/")

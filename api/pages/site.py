@@ -8,9 +8,10 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from flask import Blueprint, Response, make_response, render_template, request, url_for
 from flask.sansio.blueprints import BlueprintSetupState
 from markupsafe import Markup
+from werkzeug.exceptions import NotFound
 
 from api.authentication import token
-from api.errors import ApiError, title
+from api.errors import ApiError, ProblemType, of_http, title
 from api.pages.api_client import ApiDocument, ApiProblem
 from api.pages.formatting import FILTERS, visible, visible_text
 from api.pages.forms import check_form, form_token
@@ -23,6 +24,8 @@ POLICY = (
 )
 #: Characters that need no escape in a query (RFC 3986).
 _PLAIN = "!$'()*,/:;?@"
+#: Paths of the API, for programs.
+_API = ("/api/", "/amun/")
 #: The menu: endpoint and label.
 _MENU = (
     ("pages-home.home", "What changed"),
@@ -122,6 +125,16 @@ def _of_api(problem: ApiProblem) -> Response:
 def _of_page(error: ApiError) -> Response:
     body = {"title": title(error.problem), "detail": error.detail, "status": error.status}
     return _of_api(ApiProblem(error.status, body, error.headers))
+
+
+def unknown_address(error: NotFound) -> Response:
+    """The answer to an address that nothing has: a page for browsers outside the API."""
+    accepted = request.accept_mimetypes
+    is_page = request.url_rule is None and not request.path.startswith(_API)
+    if is_page and accepted["text/html"] > accepted["application/json"]:
+        address = ApiError(404, ProblemType.NOT_FOUND, "there is no page at this address")
+        return _protect(_of_page(address))
+    return of_http(error)
 
 
 def _here() -> str:
