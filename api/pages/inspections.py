@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 import orjson
@@ -36,12 +38,14 @@ def inspection(document_id: str) -> Response:
     known = read(f"/api/v2/inspections/{document_id}")
     after = request.args.get("after")
     jobs = read("/api/v2/observations", inspection=known["document_id"], limit=500, after=after)
+    hardware = [read(f"/api/v2/hardware/{it}").body for it in known["hardware"]]
     items = sorted(jobs["items"], key=lambda it: it["started_at"] or "")
     rates = [it for it in items if it["rate"]]
     drawing = rates and _rates_plot(rates)
     return render(
         "inspection.html", known, jobs, inspection=known.body, jobs=items,
         following=next_page(jobs), drawing=drawing and plot(drawing),
+        hardware=hardware,
     )  # fmt: skip
 
 
@@ -95,11 +99,14 @@ def log(document_id: str) -> Response:
 def job(observation_id: str) -> Response:
     """One job with its samples and conditions."""
     known = read(f"/api/v2/observations/{observation_id}")
+    stack = known["stack_digest"] and read(f"/api/v2/stacks/{known['stack_digest']}")
+    hardware = read(f"/api/v2/hardware/{known['hardware_digest']}")
     samples = known["repetitions_s"]
     drawing = samples and samples_plot(samples, "Seconds of each repetition, in order", "s")
     return render(
         "job.html", known, job=known.body, samples=samples, drawing=drawing and plot(drawing),
-        excluded=_exclusion(known.body),
+        excluded=_exclusion(known.body), stack=stack and stack.body, hardware=hardware.body,
+        work=_work(known.body),
     )  # fmt: skip
 
 
@@ -125,6 +132,17 @@ def _rates_plot(jobs: Sequence[Mapping[str, Any]]) -> str:
     left_out = {place for place, it in enumerate(jobs) if _exclusion(it)}
     rates = [it["rate"] / factor for it in jobs]
     return samples_plot(rates, "Rate of each job in order", unit, left_out)
+
+
+def _work(job: Mapping[str, Any]) -> tuple[float, str] | None:
+    """What a call does, and its unit; ``None`` if the rate does not follow from the samples."""
+    rate, unit, samples = job["rate"], job["unit"] or "", job["repetitions_s"]
+    if not rate or not samples or not unit.endswith("/s"):
+        return None
+    middle = median(samples)
+    if not math.isclose(middle, job["elapsed_s"] or 0.0, rel_tol=1e-6):
+        return None
+    return rate * middle, unit.removesuffix("/s")
 
 
 def _exclusion(job: Mapping[str, Any]) -> str | None:

@@ -16,6 +16,7 @@ from api.errors import not_found
 from api.paging import Cursor, freshness, page
 from api.request_context import reading
 from api.resources.base import Resources, filters, members, whole_digest
+from api.resources.stacks import stack_labels
 from api.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
@@ -75,6 +76,7 @@ class InspectionItemSchema(Schema):
     name = text("Name in the document.", "inspection-matmul-1f2e3d4c")
     schema_version = text("Schema version of the document.", "inspection-directory")
     stack_digest = text("Digest of the inspected stack; null if unknown.", null=True)
+    stack_label = text("Name of the stack for people.", "numpy 2.4.6 (1f2e3d4c)", null=True)
     stack_note = text("Why the stack is unknown, or what of its lock was ignored.", null=True)
     job_count = count("Number of jobs.", 10)
     created_at = moment("When the inspection was made, if the document says so.", null=True)
@@ -250,7 +252,13 @@ class InspectionsResource(MethodView):
         """List inspections, last ingested first."""
         with reading() as (connection, progress):
             find = partial(browse_inspections, connection, **filters(query))
-            return page(query, _INSPECTIONS, find, progress)
+            listed = page(query, _INSPECTIONS, find, progress)
+            digests = {it.stack_digest for it in listed["items"] if it.stack_digest}
+            labels = stack_labels(connection, digests)
+        items = [
+            {**members(it), "stack_label": labels.get(it.stack_digest)} for it in listed["items"]
+        ]
+        return {**listed, "items": items}
 
 
 @blueprint.route("/inspections/<string:document_id>")
@@ -265,7 +273,11 @@ class InspectionResource(MethodView):
             if inspection is None:
                 raise not_found("inspection", document_id)
             summary = inspection_summary(connection, inspection.document_id)
-        return {**members(inspection), **members(summary), **freshness(progress)}
+            stack = inspection.stack_digest
+            label = stack_labels(connection, [stack])[stack] if stack else None
+        return {
+            **members(inspection), "stack_label": label, **members(summary), **freshness(progress),
+        }  # fmt: skip
 
 
 @blueprint.route("/inspections/<string:document_id>/document")
