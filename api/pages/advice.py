@@ -12,6 +12,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from adviser.locks.formats import pipfile_lock_requirements, pipfile_lock_text
 from api.errors import not_found
 from api.pages.api_client import ApiDocument, read, read_if_any, write
+from api.pages.formatting import counted
 from api.pages.groups import claims_plot
 from api.pages.site import Pages, render
 
@@ -113,7 +114,7 @@ def _sentence(inner: Mapping[str, Any], best: Mapping[str, Any] | None) -> str:
     packages = best["packages"]
     changed = [it for it in packages if it["yours"] not in (None, it["version"])]
     older = [it for it in packages if it["why"]["code"] not in ("newest", "stay")]
-    parts = [f"{len(packages)} packages"]
+    parts = [counted(len(packages), "package")]
     if any(it["yours"] for it in packages):
         parts.append(f"{len(changed)} of them in another version than yours" if changed
                      else "all in your versions")  # fmt: skip
@@ -133,11 +134,15 @@ def _few(packages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _drawing(best: Mapping[str, Any]) -> object:
-    claims = (
-        (f"{claim['purl'].removeprefix('pkg:pypi/')} ({claim['indicator']})", claim)
-        for claim in best["claims"]
-    )
-    return claims_plot(claims, "Measured differences to the baseline, with intervals")
+    claims = ((_claim_label(claim), claim) for claim in best["claims"])
+    return claims_plot(claims, "Measured differences, with intervals")
+
+
+def _claim_label(claim: Mapping[str, Any]) -> str:
+    """Version, what it is compared with, and indicator: ``numpy@2.4.6 to 2.0.2 (PiConv2D)``."""
+    version = claim["purl"].removeprefix("pkg:pypi/")
+    other = (claim["baseline_purl"] or "").rpartition("@")[2]
+    return f"{version}{other and f' to {other}'} ({claim['indicator']})"
 
 
 def _notes(

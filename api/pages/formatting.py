@@ -183,6 +183,15 @@ def parameters(value: Mapping[str, Any] | None) -> str:
     return ", ".join(f"{name}={item}" for name, item in sorted((value or {}).items()))
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "package"), counted(2, "package")
+    ('1 package', '2 packages')
+    """
+    return f"{number(count)} {noun if count == 1 else noun + 's'}"
+
+
 def missing(comparison: Mapping[str, Any]) -> str:
     """What an undetermined comparison of the API lacks, as ``thoth stacks`` says it.
 
@@ -214,6 +223,6 @@ def counted_jobs(stack: Mapping[str, Any]) -> str:
 FILTERS: Mapping[str, Callable[..., str]] = {
     "number": number, "percent": percent, "share": share, "quantity": quantity, "digest": digest,
     "moment": moment, "day": day, "parameters": parameters,
-    "duration": duration, "since": since, "size": size, "counts": counts,
+    "duration": duration, "since": since, "size": size, "counts": counts, "counted": counted,
     "missing": missing, "counted_jobs": counted_jobs,
 }  # fmt: skip

@@ -154,6 +154,18 @@ def test_a_problem_of_the_api_is_a_page(browser: FlaskClient) -> None:
     assert "not a cursor of this list" in _page(browser, "/packages?after=x", 400)
 
 
+def test_an_address_that_nothing_has_is_a_page_for_browsers(browser: FlaskClient) -> None:
+    headers = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+    response = browser.get("/nowhere", headers=headers)
+    assert response.status_code == 404
+    assert "<h1>Not found</h1>" in response.get_data(as_text=True)
+    assert response.headers["Content-Security-Policy"] == POLICY
+    for address, accept in (("/nowhere", {}), ("/api/v2/nowhere", headers)):
+        response = browser.get(address, headers=accept)
+        assert response.status_code == 404
+        assert response.mimetype == "application/problem+json"
+
+
 def test_a_form_from_another_site_is_refused(empty: FlaskClient) -> None:
     response = empty.post("/ask", data={"text": "flask\n", "form_token": "guessed"})
     assert response.status_code == 403
@@ -196,8 +208,11 @@ def test_the_first_page_names_open_questions_and_finds_packages(browser: FlaskCl
     assert groups == browser.get("/api/v2/comparison-groups").get_json()["items"]
     (one,) = browser.get("/api/v2/comparison-groups?newest=1").get_json()["items"]
     assert one["comparison_key"] in {it["comparison_key"] for it in groups}
-    best = max((it for group in groups for it in group["next_jobs"]), key=lambda it: it["chance"])
-    assert best["label"] in content
+    questions = [(it, group) for group in groups for it in group["next_jobs"]]
+    best, group = max(questions, key=lambda it: it[0]["chance"])
+    baseline = group["baseline"]["stack_digest"]
+    (other,) = (it["label"] for it in group["stacks"] if it["stack_digest"] == baseline)
+    assert f"<b>{best['label']}</b> faster or slower than {other} in" in content
     assert f"chance of {round(100 * best['chance'])} %" in content
     assert 'href="/packages/numpy"' in _page(browser, "/packages?like=NUM")
     assert "No known package has" in _page(browser, "/packages?like=nothing-like-it")
@@ -227,8 +242,11 @@ def test_an_advice_without_hardware_says_that_no_measurement_counts(
     content = _page(browser, address)
     report = browser.get(f"/api/v2{address}/report").get_json()["result"]
     elsewhere = report["report"]["products"][0]["coverage"]["measured_elsewhere"]
+    by_speed = report["parameters"]["recommendation_type"] == "performance"
     says_so = "You named no hardware" in content
-    assert says_so == bool(elsewhere and not report["parameters"]["hardware"])
+    assert says_so == bool(by_speed and elsewhere and not report["parameters"]["hardware"])
+    assert ("does not depend on measurements" in content) != by_speed
+    assert by_speed or "More jobs:" not in content
     assert "What would change it?" in content
 
 
@@ -530,6 +548,21 @@ def test_jobs_of_an_inspection_stand_in_the_order_in_which_they_ran(browser: Fla
         assert drawn == [f"{it['rate'] / 1e9:.6g}" for it in jobs]
         hollow = sum(it["unstable_reason"] is not None for it in jobs)
         assert content.count('class="mark open"') == hollow
+
+
+def test_a_job_names_its_stack_and_how_its_rate_follows_from_the_samples(
+    browser: FlaskClient,
+) -> None:
+    query = "package=numpy&version=2.4.6&indicator=PiConv2D&outcome=measured&limit=1"
+    (job,) = browser.get(f"/api/v2/observations?{query}").get_json()["items"]
+    stack = browser.get(f"/api/v2/stacks/{job['stack_digest']}").get_json()
+    content = _page(browser, f"/jobs/{job['observation_id']}")
+    assert f"PiConv2D with {stack['label']}: measured, {job['rate'] / 1e9:.3g} GFLOPS" in content
+    assert ">AMD EPYC, 2 CPUs</a>" in content
+    work = f"{job['rate'] * job['elapsed_s'] / 1e6:.3g} MFLOP"
+    assert f"is {job['elapsed_s']:.4g} s. In this time, a call does {work}; that makes" in content
+    for address in ("/inspections", f"/inspections/{job['document_id']}"):
+        assert f">{stack['label']}</a>" in _page(browser, address)
 
 
 def test_series_of_reports_name_the_library(browser: FlaskClient) -> None:
