@@ -107,6 +107,15 @@ def robust_variation(values: Sequence[float]) -> float:
     return MAD_TO_SD * median(abs(value - middle) for value in values) / middle
 
 
+def exclusion_text(reason: str) -> str:
+    """Why a job is excluded, in words; a code that is no reason of a rule as it is.
+
+    >>> exclusion_text("steal")
+    'with stolen CPU time'
+    """
+    return _REASONS.get(reason, reason)
+
+
 def left_out_text(counts: Mapping[str, int]) -> str:
     """Number of excluded jobs by reason, as text.
 
@@ -114,7 +123,7 @@ def left_out_text(counts: Mapping[str, int]) -> str:
     '2 with scattered repetitions, 3 without a partner'
     """
     return ", ".join(
-        f"{count} {_REASONS.get(reason, reason)}" for reason, count in counts.items() if count
+        f"{count} {exclusion_text(reason)}" for reason, count in counts.items() if count
     )
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from markupsafe import Markup
 
 from adviser.scoring.sample_needs import Need, missing_text
+from common.job_stability import exclusion_text, left_out_text
 from common.units import DECIMAL_PREFIXES, byte_size
 
 #: What follows the prefix, by unit.
@@ -219,10 +221,20 @@ def counted_jobs(stack: Mapping[str, Any]) -> str:
     )
 
 
+def exclusions(reasons: Iterable[str]) -> str:
+    """How many jobs are left out for each reason, in words.
+
+    >>> exclusions(["steal", "spread", "steal"])
+    '2 with stolen CPU time, 1 with scattered repetitions'
+    """
+    return left_out_text(Counter(reasons))
+
+
 #: Filters of templates by name.
 FILTERS: Mapping[str, Callable[..., str]] = {
     "number": number, "percent": percent, "share": share, "quantity": quantity, "digest": digest,
     "moment": moment, "day": day, "parameters": parameters,
     "duration": duration, "since": since, "size": size, "counts": counts, "counted": counted,
-    "missing": missing, "counted_jobs": counted_jobs,
+    "missing": missing, "counted_jobs": counted_jobs, "exclusions": exclusions,
+    "exclusion": exclusion_text,
 }  # fmt: skip

@@ -16,6 +16,7 @@ from api.errors import ApiError, ProblemType, not_found
 from api.pages.api_client import read
 from api.pages.formatting import digest, prefixed_unit, visible
 from api.pages.site import Pages, next_page, plot, render
+from common.job_stability import exclusion_text
 from pis.amun.schema import InvalidSpecification
 from pis.amun.specification import load_specification
 
@@ -43,9 +44,9 @@ def inspection(document_id: str) -> Response:
     rates = [it for it in items if it["rate"]]
     drawing = rates and _rates_plot(rates)
     return render(
-        "inspection.html", known, jobs, inspection=known.body, jobs=items,
-        following=next_page(jobs), drawing=drawing and plot(drawing),
-        hardware=hardware,
+        "inspection.html", known, jobs, inspection=known.body, hardware=hardware,
+        jobs=[(it, _exclusion(it)) for it in items], following=next_page(jobs),
+        drawing=drawing and plot(drawing),
     )  # fmt: skip
 
 
@@ -146,6 +147,6 @@ def _work(job: Mapping[str, Any]) -> tuple[float, str] | None:
 
 
 def _exclusion(job: Mapping[str, Any]) -> str | None:
-    """Why comparisons leave the job out; ``None`` if they do not."""
+    """Why comparisons leave the job out, in words; ``None`` if they do not."""
     reason = job["quarantine_reason"] or job["unstable_reason"] or job["failure_reason"]
-    return None if reason is None else str(reason)
+    return None if reason is None else exclusion_text(reason)

@@ -14,6 +14,7 @@ from adviser.plots.distributions import DrawnDistribution, JobDot, distributions
 from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.plots.lines import DrawnLine, LinePoint, PlotAxis, lines_plot
 from api.pages.formatting import visible
+from common.job_stability import exclusion_text
 from common.units import SPOKEN, Multiple, Unit
 
 _Document = Mapping[str, Any]
@@ -170,7 +171,7 @@ def _job_text(job: _Document, value: float, unit: Multiple) -> str:
     if job["at"]:
         parts.append(f"{datetime.fromisoformat(job['at']):%Y-%m-%d %H:%M:%S} UTC")
     if job["left_out"]:
-        parts.append(f"does not count: {job['left_out']}")
+        parts.append(f"does not count: {exclusion_text(job['left_out'])}")
     return ", ".join(parts)
 
 

@@ -12,6 +12,7 @@ from adviser.plots.history import DrawnJob, DrawnRun, history_plot
 from api.pages.api_client import ApiDocument, read
 from api.pages.formatting import day, moment, percent, prefixed_unit, visible
 from api.pages.site import Pages, plot, render
+from common.job_stability import exclusion_text
 
 blueprint = Pages("series", __name__)
 
@@ -40,7 +41,11 @@ def _drawn_runs(known: ApiDocument, factor: float, unit: str) -> Iterator[DrawnR
                 job["rate"] / factor,
                 url_for("pages-inspections.job", observation_id=job["observation_id"]),
                 f"{label}: {job['rate'] / factor:.4g} {unit}, {moment(job['seen_at'])}"
-                + (f"; left out: {visible(job['left_out'])}" if job["left_out"] else ""),
+                + (
+                    f"; left out: {visible(exclusion_text(job['left_out']))}"
+                    if job["left_out"]
+                    else ""
+                ),
                 job["left_out"] is None,
             )
             for job in run["jobs"]

@@ -548,6 +548,10 @@ def test_jobs_of_an_inspection_stand_in_the_order_in_which_they_ran(browser: Fla
         assert drawn == [f"{it['rate'] / 1e9:.6g}" for it in jobs]
         hollow = sum(it["unstable_reason"] is not None for it in jobs)
         assert content.count('class="mark open"') == hollow
+        stolen = sum(it["unstable_reason"] == "steal" for it in jobs)
+        assert content.count("<td>with stolen CPU time</td>") == stolen
+        history = _page(browser, f"/series/{jobs[0]['comparison_key']}")
+        assert not stolen or f"<td>{stolen} with stolen CPU time</td>" in history
 
 
 def test_a_job_names_its_stack_and_how_its_rate_follows_from_the_samples(
