@@ -110,13 +110,16 @@ SYSTEMS = (
     ),
     _system(
         "edge-aibench", "Edge AIBench",
-        rb"^lane,detection,light,sign", rb"^type,Lane Keeping,", rb"^Validation rate: .*@ FAR=",
+        rb"^(?=[a-z,]*\blane\b)(?=[a-z,]*\bdetection\b)(?=[a-z,]*\blight\b)[a-z,]+$",
+        rb"^type,Lane Keeping,", rb"^Validation rate: .*@ FAR=",
         rb"^==\d+== NVPROF is profiling .*label_image\.py",
         reader="edge_aibench",
     ),
     _system(
         "aibench", "AIBench",
-        rb"^timeStamp[,;\t]elapsed[,;\t]label[,;\t]", rb"^==\d+== NVPROF is profiling",
+        rb"^(?=[\w,;\t]*\btimeStamp\b)(?=[\w,;\t]*\belapsed\b)(?=[\w,;\t]*\blabel\b)"
+        rb"[\w,;\t]+$",
+        rb"^==\d+== NVPROF is profiling",
         rb"^iter: \d+ mle_loss:",
         reader="aibench",
     ),

@@ -34,7 +34,7 @@ _THROUGHPUT = Metric("throughput", "requests/s", Direction.HIGHER, _JMETER)
 _ERROR_RATE = Metric("error_rate", "", Direction.LOWER, _JMETER)
 #: JMeter's setting ``jmeter.save.saveservice.default_delimiter``.
 _DELIMITERS = ",;\t"
-_REQUESTS = re.compile(r"^timeStamp[,;\t]", re.MULTILINE)
+_REQUESTS = re.compile(r"^(?=[\w,;\t]*\btimeStamp\b)[\w,;\t]+$", re.MULTILINE)
 _NEEDED = ("timeStamp", "elapsed", "label", "success")
 #: The test at the end of a training; checkpoints before it are not results.
 _SCORES = re.compile(r"^(?P<checkpoint>\S+) scores: (?P<scores>\{.{1,2000}\})\s*$", re.MULTILINE)

@@ -42,7 +42,7 @@ def read(file: ResultFile) -> Iterator[BenchmarkResult]:
     common: dict[str, Any] = {"system": SYSTEM, "source": place, "files": (file.measured,)}
     if is_nvprof(text):
         yield from gpu_time(text, place, common)
-    elif text.startswith(",".join(_TASKS)):
+    elif set(text.partition("\n")[0].split(",")) == set(_TASKS):
         yield from _frames(text, common)
     else:
         yield from _faces(text, common)

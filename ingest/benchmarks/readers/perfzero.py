@@ -81,7 +81,9 @@ def _summaries(file: ResultFile) -> list[dict[str, Any]]:
     :raises InvalidDocument: if there is none
     """
     try:
-        return [file.json_object()]
+        value = file.json_value()
+        listed = value if isinstance(value, list) else [value]
+        return [as_object(it, file.place) for it in listed]
     except InvalidDocument as error:
         text = _STRING_OR_COMMENT.sub(lambda match: match[1] or "", file.text)
         summaries = list(_objects(text))

@@ -816,3 +816,34 @@ def test_bounds_of_language_models_are_parameters(tmp_path: Path) -> None:
     results, _ = read_files(tmp_path, "mlperf-inference", {"mlperf_log_summary.txt": text})
     assert results[0].parameters["ttft_latency (ns)"] == 2_000_000_000
     assert results[0].parameters["tpot_latency (ns)"] == 200_000_000
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "name"),
+    [
+        ("aibench", jmeter_log([5, 7]).replace('"a, b"', "OK"), "result.jtl"),
+        (
+            "edge-aibench",
+            "lane,detection,light,sign\n0.2,0.5,0.3,0.1\n0.4,0.6,0.2,0.1\n",
+            "data.csv",
+        ),
+    ],
+)
+def test_columns_may_have_another_order(key: str, text: str, name: str, tmp_path: Path) -> None:
+    rows = [line.split(",") for line in text.splitlines()]
+    other = "".join(",".join([*row[2:], *row[:2]]) + "\n" for row in rows)
+    assert system_of(other.encode()) == system_of(text.encode()) is not None
+    plain, _ = read_files(tmp_path / "plain", key, {name: text})
+    results, refusals = read_files(tmp_path / "other", key, {name: other})
+    assert refusals == []
+    assert {(it.benchmark, it.metric.name, it.value) for it in results} == {
+        (it.benchmark, it.metric.name, it.value) for it in plain
+    }
+
+
+def test_summaries_of_perfzero_may_be_a_list(tmp_path: Path) -> None:
+    summary = '{"ml_framework_info": {}, "benchmark_result": {"name": "b", "wall_time": %s}}'
+    text = f"[{summary % 14.5}, {summary % 15.5}]"
+    results, refusals = read_files(tmp_path, "perfzero", {"all.json": text})
+    assert refusals == []
+    assert [(it.source, it.value) for it in results] == [("all.json#0", 14.5), ("all.json#1", 15.5)]
