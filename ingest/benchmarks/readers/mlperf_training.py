@@ -49,6 +49,8 @@ _PARAMETERS = (
 )  # fmt: skip
 #: Keys of a description that name software.
 _SOFTWARE = ("framework", "libraries", "ml_libraries", "os", "operating_system")
+#: Benchmarks whose ``eval_accuracy`` is a loss, a perplexity or a rate of errors.
+_JUDGED_BY_LOSS = ("gpt3", "llama", "rnnt", "flux")
 _STATED_NOTHING = frozenset({"", "-", "na", "n/a", "none", "not public"})
 
 
@@ -172,7 +174,9 @@ def _entry(
         )  # fmt: skip
     accuracies = tuple(it.accuracy for it in runs if it.accuracy is not None)
     if accuracies:
-        accuracy = Metric("eval_accuracy", "", Direction.HIGHER, metric.definition)
+        loss = common["benchmark"].startswith(_JUDGED_BY_LOSS)
+        direction = Direction.LOWER if loss else Direction.HIGHER
+        accuracy = Metric("eval_accuracy", "", direction, metric.definition)
         yield BenchmarkResult(
             metric=accuracy, value=sorted(accuracies)[len(accuracies) // 2], samples=accuracies,
             aggregate=Aggregate.MEDIAN, validity=Validity.UNKNOWN,

@@ -847,3 +847,15 @@ def test_summaries_of_perfzero_may_be_a_list(tmp_path: Path) -> None:
     results, refusals = read_files(tmp_path, "perfzero", {"all.json": text})
     assert refusals == []
     assert [(it.source, it.value) for it in results] == [("all.json#0", 14.5), ("all.json#1", 15.5)]
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "direction"), [("ssd", "higher"), ("llama2_70b_lora", "lower"), ("rnnt", "lower")]
+)
+def test_a_loss_of_a_training_is_better_if_it_is_lower(
+    benchmark: str, direction: str, tmp_path: Path
+) -> None:
+    log = TRAINING_JSON_LOG.replace('"ssd"', f'"{benchmark}"')
+    results, _ = read_files(tmp_path, "mlperf-training", {"s/x/result_0.txt": log})
+    (accuracy,) = (it for it in results if it.metric.name == "eval_accuracy")
+    assert accuracy.metric.direction == direction
