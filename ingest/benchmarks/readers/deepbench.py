@@ -488,6 +488,8 @@ def _mkl_rows(text: str) -> Iterator[_ConsoleRow]:
 
 def _all_reduce_rows(text: str) -> Iterator[_ConsoleRow]:
     """Mean times of all-reduce by number of accelerators; the largest times are not read."""
+    if not any(header.search(text) for header, _ in _REDUCED):
+        return
     rows: list[_ConsoleRow] = []
     shared: dict[str, Parameter] = {}
     column: int | None = None
