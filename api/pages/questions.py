@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
-from flask import Response, request
+from flask import Response, request, url_for
 from markupsafe import Markup
 
 from adviser.plots.bars import bars_plot
@@ -21,6 +21,8 @@ from api.pages.site import Pages, other_url, plot, render
 
 #: Maximum number of rows that are drawn.
 _MOST_BARS = 40
+#: Name of columns with digests of stacks.
+_STACK = "stack"
 #: Query parameter that runs the question.
 _RUN = "run"
 
@@ -41,13 +43,15 @@ def question(number: int) -> Response:
     result = _result(saved, values) if _RUN in request.args else None
     if "format" in request.args:
         return _download(saved, result)
-    rows = [[it.get(name) for name in result["columns"]] for it in result["rows"]] if result else []
-    numbers = _numeric(result["columns"], rows) if result else []
+    columns = result["columns"] if result else []
+    rows = [[it.get(name) for name in columns] for it in result["rows"]] if result else []
+    numbers = _numeric(columns, rows)
     column = request.args.get("column") or (numbers[0] if numbers else "")
     return render(
         "question.html", question=saved, values=values, result=result and result.body,
-        rows=[[_cell(it) for it in row] for row in rows], numbers=numbers, column=column,
-        drawing=_drawing(result["columns"], rows, column) if result and column in numbers else None,
+        rows=[[_cell(*it) for it in zip(columns, row, strict=True)] for row in rows],
+        numbers=numbers, column=column,
+        drawing=_drawing(columns, rows, column) if column in numbers else None,
         csv_url=other_url(format="csv"), json_url=other_url(format="json"),
         parquet_url=other_url(format="parquet"),
     )  # fmt: skip
@@ -112,12 +116,15 @@ def _text(value: object) -> str:
     return orjson.dumps(value).decode()
 
 
-def _cell(value: object) -> tuple[str, bool]:
-    """The text of a cell, with digests shortened, and whether it is a number."""
+def _cell(column: str, value: object) -> tuple[str, bool, str | None]:
+    """The text of a cell, with digests shortened, whether it is a number, and where it leads."""
     if isinstance(value, float):
-        return f"{value:.6g}", True
+        return f"{value:.6g}", True, None
     text = _text(value)
-    return visible(digest(text) if text.startswith("sha256:") else text), type(value) is int
+    if not text.startswith("sha256:"):
+        return visible(text), type(value) is int, None
+    address = url_for("pages-stacks.stack", digest=text) if column == _STACK else None
+    return visible(digest(text)), False, address
 
 
 def _numeric(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:

@@ -128,6 +128,7 @@ def test_a_question_shows_what_the_graph_answers(site: Served) -> None:
     assert table.to_pylist() == rows
     for row in rows:
         assert f"{row['median_rate']:.6g}" in content
+        assert f'href="/stacks/{row["stack"]}"' in content
 
 
 def test_a_question_without_the_scope_says_what_it_needs(site: Served, browser: Browser) -> None:
