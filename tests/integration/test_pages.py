@@ -247,6 +247,8 @@ def test_an_advice_without_hardware_says_that_no_measurement_counts(
     assert says_so == bool(by_speed and elsewhere and not report["parameters"]["hardware"])
     assert ("does not depend on measurements" in content) != by_speed
     assert by_speed or "More jobs:" not in content
+    claims = report["report"]["products"][0]["claims"]
+    assert ("show what was measured of other versions" in content) != bool(claims)
     assert "What would change it?" in content
 
 
