@@ -130,6 +130,8 @@ _REDUCED = (
     (re.compile(r"# of floats +bytes transferred +(?:Avg )?Time \(msec\)"), 2),
     (re.compile(r"# Size +Avg Latency\(ms\)"), 1),
 )
+#: Cells in a row of the program for MPI: size and mean; with ``-f`` also limits and iterations.
+_MPI_CELLS = (2, 5)
 #: Passes that have the operations of one convolution each.
 _CONVOLUTIONS = ("forward", "backward_inputs", "backward_weights")
 #: Parts of the titles of columns that are not read: they follow from the others.
@@ -392,7 +394,7 @@ def _console(file: ResultFile) -> Iterator[BenchmarkResult]:
 
 
 def _rows(text: str) -> Iterator[_ConsoleRow]:
-    """Rows of all programs, which one console may follow each other in."""
+    """Rows of all programs; a console may have the output of several."""
     yield from _console_rows(text)
     yield from _product_rows(text)
     yield from _libxsmm_rows(text)
@@ -506,8 +508,8 @@ def _all_reduce_rows(text: str) -> Iterator[_ConsoleRow]:
         floats = whole_number(cells[0]) if column is not None and cells else None
         if column is None or floats is None or len(cells) < column:
             continue
-        if column == 2 and whole_number(cells[1]) != 4 * floats:
-            continue  # a line of something else
+        if whole_number(cells[1]) != 4 * floats if column == 2 else len(cells) not in _MPI_CELLS:
+            continue  # a row of another program
         duration = finite_number(cells[column]) if column < len(cells) else None
         parameters = {"size_floats": floats, "precision": "float", **shared}
         rows.append(("all_reduce", parameters, {"": duration}))
