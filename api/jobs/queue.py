@@ -75,11 +75,12 @@ _OF_CLIENT = text(
     """
 )
 #: Round of a client's next request: after its own last one, and not before the first that waits
-#: (start-time fair queueing; Goyal, Vin and Cheng 1996).
+#: or the last that runs (start-time fair queueing; Goyal, Vin and Cheng 1996).
 _ROUND = text(
     """
     SELECT greatest(
         min(:first - priority) FILTER (WHERE status = 'todo'),
+        max(:first - priority) FILTER (WHERE status = 'doing'),
         max(:first - priority) FILTER (WHERE starts_with(queueing_lock, :client || '#')) + 1,
         0
     )

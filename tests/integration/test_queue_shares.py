@@ -75,6 +75,19 @@ def test_requests_of_a_client_run_in_the_order_in_which_they_came(
     assert order(small) == [waiting, other, later]
 
 
+def test_clients_take_turns_with_one_whose_last_request_runs(
+    client: FlaskClient, small: Settings, stores: Stores
+) -> None:
+    busy, other = token(stores), token(stores)
+    *done, running = (ask(client, "192.0.2.1", **busy).json["analysis_id"] for _ in range(4))
+    assert run_here(queue, small, "cancel", *done).exit_code == 0
+    with stores.engine.begin() as connection:
+        connection.execute(text("UPDATE procrastinate_jobs SET status = 'doing'"))
+    first, second, third = (ask(client, "192.0.2.2", **other).json["analysis_id"] for _ in range(3))
+    later = ask(client, "192.0.2.1", **busy).json["analysis_id"]
+    assert order(small) == [running, first, second, later, third]
+
+
 def test_one_address_leaves_room_for_others(client: FlaskClient, stores: Stores) -> None:
     header = token(stores)
     assert [ask(client, "192.0.2.1").status_code for _ in range(3)] == [202, 202, 429]
