@@ -64,6 +64,8 @@ class SeriesFamily:
     series: Sequence[SeriesEstimates]
     _lock: Lock = field(default_factory=Lock, init=False)
     _documents: OrderedDict[int, dict[str, Any]] = field(default_factory=OrderedDict, init=False)
+    #: Number of stacks in the kept documents.
+    kept_stacks: int = field(default=0, init=False)
 
     def groups(self, places: Sequence[int]) -> list[dict[str, Any]]:
         """The series at some places as JSON values of ``thoth stacks``.
@@ -85,6 +87,7 @@ class SeriesFamily:
         while stacks > _MOST_STACKS and len(self._documents) > kept:
             place, _ = self._documents.popitem(last=False)
             stacks -= len(self.series[place].stacks)
+        self.kept_stacks = stacks
 
 
 class ComparisonCache:
@@ -133,10 +136,18 @@ class ComparisonCache:
                 self._mark(connection, chosen)
                 series = self._series(connection, baseline, chosen)
                 self._families[name] = SeriesFamily([it for it in series if wanted.admits(it)])
-                while len(self._families) > _MOST_FAMILIES:
-                    self._families.popitem(last=False)
             self._families.move_to_end(name)
+            self._forget_families()
             return self._families[name]
+
+    def _forget_families(self) -> None:
+        """Forget the families that nobody asked for the longest, but not the last one."""
+        stacks = sum(it.kept_stacks for it in self._families.values())
+        while len(self._families) > 1 and (
+            len(self._families) > _MOST_FAMILIES or stacks > _MOST_STACKS
+        ):
+            _, forgotten = self._families.popitem(last=False)
+            stacks -= forgotten.kept_stacks
 
     def _mark(self, connection: Connection, keys: frozenset[str] | None) -> None:
         """Forget those of these series that changed; ``None`` for all series."""

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from adviser.stack_comparison import compare_stacks
 from adviser.stacks_document import stacks_document
 from api import comparison_cache
-from api.comparison_cache import ComparisonCache, SeriesFamily
+from api.comparison_cache import ComparisonCache, SeriesFamily, SeriesFilter
 from graph.engine import Stores
 from graph.evidence import MeasuredObservation
 from graph.record.observations import measured_observations
@@ -116,6 +116,21 @@ def test_what_is_forgotten_is_read_again(
         assert documents(cache.family(connection, base)) == first
         assert documents(cache.family(connection)) == groups
     assert read_keys == [2, 1]
+
+
+def test_all_families_together_keep_few_documents(
+    delivered: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison_cache, "_MOST_STACKS", 6)
+    cache = ComparisonCache()
+    with delivered.engine.connect() as connection:
+        first = cache.family(connection)
+        assert len(documents(first)) == len(SIZES)
+        assert cache.family(connection) is first
+        second = cache.family(connection, wanted=SeriesFilter(package="numpy"))
+        documents(second)
+        assert cache.family(connection, wanted=SeriesFilter(package="numpy")) is second
+        assert cache.family(connection) is not first
 
 
 def test_the_time_of_some_series_does_not_depend_on_the_others(
