@@ -26,6 +26,7 @@ from common.wheels import parse_wheel
 from ingest.native.analysis_documents import WheelContent, wheel_analysis
 from ingest.native.elf import MAGIC, read_library
 from ingest.native.file_trees import MEBIBYTE, copy_bounded
+from ingest.sources.layout import bomb
 
 logger = logging.getLogger(__name__)
 
@@ -110,18 +111,14 @@ def _members(archive: zipfile.ZipFile, packed: int, limits: WheelLimits) -> list
     members = [member for member in archive.infolist() if not member.is_dir()]
     unpacked = sum(member.file_size for member in members)
     if len(members) > limits.members:
-        raise _bomb(f"{len(members)} members, more than {limits.members}")
+        raise bomb(f"{len(members)} members, more than {limits.members}", "")
     if unpacked > limits.unpacked_bytes:
-        raise _bomb(f"unpacks to {unpacked} bytes, more than {limits.unpacked_bytes}")
+        raise bomb(f"unpacks to {unpacked} bytes, more than {limits.unpacked_bytes}", "")
     if unpacked > _RATIO_FLOOR_BYTES and unpacked > limits.ratio * packed:
-        raise _bomb(f"{packed} bytes claim to unpack to {unpacked}")
+        raise bomb(f"{packed} bytes claim to unpack to {unpacked}", "")
     for member in members:
         _check_place(member)
     return members
-
-
-def _bomb(message: str, place: str = "") -> InvalidDocument:
-    return InvalidDocument(Reason.ARCHIVE_BOMB, message, place=place)
 
 
 def _check_place(member: zipfile.ZipInfo) -> None:
@@ -184,7 +181,7 @@ class _Libraries:
 
     def _read(self, member: zipfile.ZipInfo) -> NativeLibrary | None:
         if member.file_size > self._limits.library_bytes:
-            raise _bomb(f"a library of {member.file_size} bytes", member.filename)
+            raise bomb(f"a library of {member.file_size} bytes", member.filename)
         with (
             self._archive.open(member) as packed,
             tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as unpacked,

@@ -13,7 +13,6 @@ import re
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from filelock import FileLock
 from neo4j.exceptions import ClientError, DriverError, Neo4jError
 from platformdirs import user_cache_path
 
+from tests.services.ports import closed_port
 from tests.services.waiting import DEADLINE_S, wait_until
 
 VERSION = "5.26.28"
@@ -140,7 +140,7 @@ def _fetch(maven: str, target: Path) -> None:
 
 @contextmanager
 def _assembled(java: str, lib: Path, home: Path) -> Iterator[Neo4jServer]:
-    port = _free_port()
+    port = closed_port()
     (home / "conf").mkdir(parents=True)
     (home / "conf" / "neo4j.conf").write_text(_configuration(port), encoding="utf-8")
     opened = ("java.nio", "java.io", "sun.nio.ch", "java.util.concurrent")
@@ -234,7 +234,7 @@ def _docker_answers() -> bool:
 
 @contextmanager
 def _container() -> Iterator[Neo4jServer]:
-    password, port = secrets.token_urlsafe(24), _free_port()
+    password, port = secrets.token_urlsafe(24), closed_port()
     settings = {"NEO4J_AUTH": f"neo4j/{password}", "NEO4J_server_memory_heap_max__size": "512m"}
     for name, value in HARDENING.items():
         settings["NEO4J_" + name.replace("_", "__").replace(".", "_")] = value
@@ -276,10 +276,3 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(DEADLINE_S)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
