@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from adviser.answering.lock_comparison import LockKnowledge, knowledge_of_locks
 from api.analyses import sender
 from api.authentication import token
-from api.resources.cypher import answer_within
+from api.graph_timeout import answer_within
 from api.service import service
 from common.environments import Environment
 from common.errors import InvalidArgument

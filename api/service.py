@@ -13,6 +13,7 @@ from flask import current_app
 
 from api.client_shares import ClientShares
 from api.comparison_cache import ComparisonCache
+from api.graph_timeout import MAX_READINGS
 from api.jobs.queue import Queue
 from api.record_cache import RecordCache
 from common.errors import StoreUnavailable
@@ -64,8 +65,9 @@ class ServiceStores:
         self.record_cache = RecordCache()
         #: Limits clients that wait for a result, so that half the threads answer other requests.
         self.waiters = BoundedSemaphore(max(1, (connections or 0) // 2))
-        #: Limits clients that compare locks, which takes seconds if the locks are large.
-        self.lock_readers = ClientShares((connections or 0) // 2)
+        #: Limits clients that compare locks, which takes seconds if the locks are large. More would
+        #: wait for each other's readings until their time is over.
+        self.lock_readers = ClientShares(min(MAX_READINGS, (connections or 0) // 2))
         self._lock = Lock()
         self._opened: _Opened | None = None
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from threading import Event
-from typing import Any, TypeVar
+from typing import Any
 
 from flask import Response
 from flask.views import MethodView
@@ -14,50 +11,19 @@ from marshmallow import Schema, fields, validate
 from api.audit import wrote_nothing
 from api.authentication import needs
 from api.errors import ApiError, ProblemType
+from api.graph_timeout import answer_within
 from api.request_context import from_data
 from api.resources.base import Resources
 from api.schema_fields import StrictSchema, choice, described, flag, texts
 from api.service import service
-from common.errors import GraphMismatch, StoreUnavailable
+from common.errors import GraphMismatch
 from graph.analyst_queries import open_reader, run_query
 from graph.checkpoints import stores_agree
-from graph.engine import GRAPH, graph_database
+from graph.engine import graph_database
 from graph.query_results import Cut, QueryResult, json_parts
 from graph.record.freshness import progress
 from graph.record.tokens import Scope
 from graph.snapshot_reader import CheckTime
-
-T = TypeVar("T")
-
-#: Concurrent queries of one process. A query that never returns keeps its place.
-_AT_A_TIME = 4
-
-_pool = ThreadPoolExecutor(_AT_A_TIME, "graph-question")
-
-
-def answer_within(seconds: float, ask: Callable[[CheckTime], T]) -> T:
-    """Run ``ask``, which waits for the graph, in a thread and return its result.
-
-    :param ask: gets a function that raises :exc:`StoreUnavailable` after ``seconds``; work of
-        several steps calls it before each step, so that it ends when nobody waits for it
-    :raises StoreUnavailable: after ``seconds``, including the wait for a free thread
-    """
-    over = Event()
-    no_answer = StoreUnavailable(GRAPH, f"no answer for {seconds:.0f} s", "see `thoth status`")
-
-    def check_time() -> None:
-        if over.is_set():
-            raise no_answer
-
-    future = _pool.submit(ask, check_time)
-    try:
-        return future.result(seconds)
-    except TimeoutError:
-        if future.done():  # raised by `ask` itself
-            raise
-        over.set()
-        future.cancel()
-        raise no_answer from None
 
 
 class CypherSchema(StrictSchema):

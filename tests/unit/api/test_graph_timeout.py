@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from api.resources import cypher
+from api.graph_timeout import MAX_READINGS, answer_within
 from common.errors import StoreUnavailable
 from graph.snapshot_reader import CheckTime
 
@@ -15,12 +15,12 @@ def test_questions_that_are_never_answered_hold_nobody() -> None:
     """More of them than there are places for."""
     stuck = Event()
     try:
-        for _ in range(cypher._AT_A_TIME + 2):
+        for _ in range(MAX_READINGS + 2):
             with pytest.raises(StoreUnavailable, match="no answer"):
-                cypher.answer_within(0.02, lambda _: stuck.wait())
+                answer_within(0.02, lambda _: stuck.wait())
     finally:
         stuck.set()
-    assert cypher.answer_within(60, lambda _: 7) == 7
+    assert answer_within(60, lambda _: 7) == 7
 
 
 def test_an_error_of_the_question_is_its_own() -> None:
@@ -28,7 +28,7 @@ def test_an_error_of_the_question_is_its_own() -> None:
         raise TimeoutError("of its own")
 
     with pytest.raises(TimeoutError, match="of its own"):
-        cypher.answer_within(60, broken)
+        answer_within(60, broken)
 
 
 def test_work_ends_at_its_next_step_when_nobody_waits_for_it() -> None:
@@ -43,5 +43,5 @@ def test_work_ends_at_its_next_step_when_nobody_waits_for_it() -> None:
             ended.set()
 
     with pytest.raises(StoreUnavailable, match="no answer"):
-        cypher.answer_within(0.02, work)
+        answer_within(0.02, work)
     assert ended.wait(60)
