@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from itertools import zip_longest
 from math import inf
@@ -75,6 +76,12 @@ def module_of(name: str) -> str:
     if name not in INDICATORS:
         raise UnknownIndicator(name)
     return INDICATORS[name]
+
+
+@cache
+def summaries() -> Mapping[str, str]:
+    """What each indicator does, by the name in its results."""
+    return {it.title: it.summary for it in map(indicator_of, INDICATORS)}
 
 
 def indicator_of(name: str) -> Indicator:

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from adviser.scoring.sample_needs import Need, missing_text
 from common.job_stability import exclusion_text, left_out_text
 from common.units import DECIMAL_PREFIXES, byte_size
+from pis.catalogue import summaries
 
 #: What follows the prefix, by unit.
 _PREFIXED = {"FLOP/s": "FLOPS", "OP/s": "OPS", "FLOP": "FLOP", "B/s": "B/s"}
@@ -207,6 +208,15 @@ def missing(comparison: Mapping[str, Any]) -> str:
     )  # fmt: skip
 
 
+def indicator_summary(name: str) -> str:
+    """What an indicator of Thoth does; empty for a script of somebody's own.
+
+    >>> indicator_summary("PiConv2D"), indicator_summary("PiMine")
+    ('Convolution of images: rate of its operations.', '')
+    """
+    return summaries().get(name, "")
+
+
 def counted_jobs(stack: Mapping[str, Any]) -> str:
     """The number of jobs of a stack, and how many of them count if a rule leaves some out.
 
@@ -236,5 +246,5 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "moment": moment, "day": day, "parameters": parameters,
     "duration": duration, "since": since, "size": size, "counts": counts, "counted": counted,
     "missing": missing, "counted_jobs": counted_jobs, "exclusions": exclusions,
-    "exclusion": exclusion_text,
+    "exclusion": exclusion_text, "indicator_summary": indicator_summary,
 }  # fmt: skip

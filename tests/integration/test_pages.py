@@ -100,6 +100,7 @@ def test_links_lead_somewhere(browser: FlaskClient) -> None:
 
 def test_the_foot_links_to_the_same_data(browser: FlaskClient) -> None:
     content = _page(browser, "/packages/numpy")
+    assert "Convolution of images: rate of its operations." in content
     sources = [it for it in _links(content) if it.startswith("/api/v2/")]
     assert "/api/v2/packages/numpy" in sources
     (groups,) = (it for it in sources if it.startswith("/api/v2/comparison-groups"))
