@@ -300,7 +300,9 @@ def _take_v6(run: _Run, at: float | None, key: str, payload: Any) -> None:
         run.stopped = at
         run.success = metadata.get("status") == "success"
     elif key in ("eval_accuracy", "eval_result"):
-        run.accuracy = _or_before(value, run.accuracy)
+        # Stable Diffusion logs two values under this key, the FID and the CLIP score.
+        if "metric" not in metadata:
+            run.accuracy = _or_before(value, run.accuracy)
         run.score_s = _or_before(metadata.get("timestamp"), run.score_s)
     elif key == "submission_benchmark" or key in _PARAMETERS or key.startswith("submission_"):
         run.facts.setdefault(key, value)

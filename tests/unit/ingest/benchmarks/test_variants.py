@@ -867,3 +867,11 @@ def test_a_loss_of_a_training_is_better_if_it_is_lower(
     results, _ = read_files(tmp_path, "mlperf-training", {"s/x/result_0.txt": log})
     (accuracy,) = (it for it in results if it.metric.name == "eval_accuracy")
     assert accuracy.metric.direction == direction
+
+
+def test_an_accuracy_that_is_one_of_two_metrics_is_not_read(tmp_path: Path) -> None:
+    line = ':::MLLOG {"key": "eval_accuracy", "value": 0.16, "metadata": {"metric": "CLIP"}}\n'
+    log = TRAINING_JSON_LOG.replace('"eval_accuracy"', '"before"') + line
+    results, refusals = read_files(tmp_path, "mlperf-training", {"s/x/result_0.txt": log})
+    assert refusals == []
+    assert {it.metric.name for it in results} == {"time_to_train_olympic_mean"}
