@@ -208,6 +208,16 @@ def missing(comparison: Mapping[str, Any]) -> str:
     )  # fmt: skip
 
 
+def hardware_text(value: Mapping[str, Any]) -> str:
+    """The names of hardware; those that a longer one contains are left out.
+
+    >>> hardware_text({"label": "AMD EPYC, 2 CPUs", "model": "AMD EPYC", "cores": 2})
+    'AMD EPYC, 2 CPUs'
+    """
+    names = [it for _, it in sorted(value.items()) if isinstance(it, str)]
+    return ", ".join(it for it in names if not any(it != one and it in one for one in names))
+
+
 def indicator_summary(name: str) -> str:
     """What an indicator of Thoth does; empty for a script of somebody's own.
 
@@ -247,4 +257,5 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "duration": duration, "since": since, "size": size, "counts": counts, "counted": counted,
     "missing": missing, "counted_jobs": counted_jobs, "exclusions": exclusions,
     "exclusion": exclusion_text, "indicator_summary": indicator_summary,
+    "hardware_text": hardware_text,
 }  # fmt: skip
