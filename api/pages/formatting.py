@@ -209,12 +209,14 @@ def missing(comparison: Mapping[str, Any]) -> str:
 
 
 def hardware_text(value: Mapping[str, Any]) -> str:
-    """The names of hardware; those that a longer one contains are left out.
+    """The names of hardware, each once; those that a longer one contains are left out.
 
     >>> hardware_text({"label": "AMD EPYC, 2 CPUs", "model": "AMD EPYC", "cores": 2})
     'AMD EPYC, 2 CPUs'
+    >>> hardware_text({"accelerator": "Tesla V100", "description": "Tesla V100"})
+    'Tesla V100'
     """
-    names = [it for _, it in sorted(value.items()) if isinstance(it, str)]
+    names = dict.fromkeys(it for _, it in sorted(value.items()) if isinstance(it, str))
     return ", ".join(it for it in names if not any(it != one and it in one for one in names))
 
 
