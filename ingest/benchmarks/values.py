@@ -25,15 +25,18 @@ def finite_number(value: object) -> float | None:
 
     >>> finite_number(" 2.50 "), finite_number("N/A"), finite_number("nan"), finite_number("1e999")
     (2.5, None, None, None)
+    >>> finite_number("3\\x1e")
+    3.0
     >>> finite_number(7), finite_number(True), finite_number(float("inf")), finite_number(None)
     (7.0, None, None, None)
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     if isinstance(value, str):
-        if not _NUMBER.fullmatch(value.strip()):
+        text = value.strip()  # more than float() takes off
+        if not _NUMBER.fullmatch(text):
             return None
-        value = float(value)
+        value = float(text)
     # An integer may be too large for a float; NaN is not less than anything.
     return float(value) if abs(value) <= _LARGEST else None
 
