@@ -15,6 +15,8 @@ from common.reasons import Reason
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 _HEADING = re.compile(r"#{1,6}\s+(.*\S)")
 _BORDER = re.compile(r"\+(?:[-=]+\+)+")
+#: Of CSV as programs and spreadsheets write it, depending on settings and language.
+_DELIMITERS = ",;\t"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,15 @@ class TextTable:
     heading: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
+
+
+def delimiter_of(line: str) -> str:
+    """The most frequent delimiter in a line of CSV.
+
+    >>> delimiter_of("a;b;c"), delimiter_of("a")
+    (';', ',')
+    """
+    return max(_DELIMITERS, key=line.count)
 
 
 def csv_rows(text: str, delimiter: str = ",") -> Iterator[list[str]]:

@@ -25,15 +25,13 @@ from common.reasons import Reason
 from ingest.benchmarks.latencies import latency_summaries
 from ingest.benchmarks.nvprof import gpu_time, is_nvprof
 from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_files
-from ingest.benchmarks.text_tables import csv_rows
+from ingest.benchmarks.text_tables import csv_rows, delimiter_of
 from ingest.benchmarks.values import finite_number, measured_or_failed, time_of_epoch
 
 SYSTEM = "aibench"
 _JMETER = "jmeter-1"
 _THROUGHPUT = Metric("throughput", "requests/s", Direction.HIGHER, _JMETER)
 _ERROR_RATE = Metric("error_rate", "", Direction.LOWER, _JMETER)
-#: JMeter's setting ``jmeter.save.saveservice.default_delimiter``.
-_DELIMITERS = ",;\t"
 _REQUESTS = re.compile(r"^(?=[\w,;\t]*\btimeStamp\b)[\w,;\t]+$", re.MULTILINE)
 _NEEDED = ("timeStamp", "elapsed", "label", "success")
 #: The test at the end of a training; checkpoints before it are not results.
@@ -57,7 +55,7 @@ def read(file: ResultFile) -> Iterator[BenchmarkResult]:
 def _requests(text: str, place: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
     complete, _, last = text.rpartition("\n")
     first = text.partition("\n")[0]
-    delimiter = max(_DELIMITERS, key=first.count)
+    delimiter = delimiter_of(first)
     if last.count(delimiter) < first.count(delimiter):
         text = complete + "\n"  # JMeter was killed while it wrote the last line
     rows = csv_rows(text, delimiter)

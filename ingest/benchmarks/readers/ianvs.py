@@ -26,7 +26,7 @@ from common.benchmark_results import (
 from common.errors import InvalidDocument
 from common.reasons import Reason
 from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
-from ingest.benchmarks.text_tables import TextTable, csv_rows, tables_with_bars
+from ingest.benchmarks.text_tables import TextTable, csv_rows, delimiter_of, tables_with_bars
 from ingest.benchmarks.values import finite_number, time_of_text
 
 SYSTEM = "ianvs"
@@ -47,8 +47,6 @@ _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T]?(\d\d:\d\d:\d\d)")
 _PATH = re.compile(r"(?:~|\.{0,2}/|[A-Za-z]:[\\/])")
 _LONGEST_TEXT = 300
-#: Spreadsheets write other delimiters, depending on the language.
-_DELIMITERS = ",;\t"
 
 
 def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | InvalidDocument]:
@@ -102,7 +100,7 @@ def _tables(text: str) -> Iterator[TextTable]:
     header: list[str] = []
     rows: list[list[str]] = []
     first = text.partition("\n")[0]
-    for number, cells in enumerate(csv_rows(text, max(_DELIMITERS, key=first.count)), 1):
+    for number, cells in enumerate(csv_rows(text, delimiter_of(first)), 1):
         row = [cell.strip() for cell in cells]
         if set(row) >= _NEEDED:
             # Programs append to a file, sometimes with other columns.
