@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import Lock
 
 from api.errors import ApiError, ProblemType
-from api.jobs.queue import QueueClient
+from api.jobs.queue import QueueClient, room_for
 
 #: Seconds after which a refused client may try again; most requests take less.
 _RETRY_AFTER_S = 5
@@ -17,8 +17,7 @@ _RETRY_AFTER_S = 5
 class ClientShares:
     """Limits how many requests of a kind run at a time in a process.
 
-    As in the queue, anonymous requests get three quarters of the places, and those of one address a
-    quarter.
+    The shares are those of the queue (:func:`api.jobs.queue.room_for`).
     """
 
     def __init__(self, places: int) -> None:
@@ -45,10 +44,10 @@ class ClientShares:
 
     def _admit(self, client: QueueClient) -> None:
         running = self._running.total()
-        room = max(1, self._places * 3 // 4) if client.anonymous else self._places
+        room, own_room = room_for(client, self._places)
         if running >= room:
             _refuse(f"{running} such requests run")
-        if client.anonymous and self._running[client] >= max(1, self._places // 4):
+        if self._running[client] >= own_room:
             _refuse(f"{self._running[client]} such requests of this address run")
 
 

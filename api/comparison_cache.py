@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import groupby
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
@@ -29,6 +29,9 @@ _MOST_JOBS = 50_000
 _MOST_STACKS = 10_000
 #: Maximum number of kept families; most have the same series.
 _MOST_FAMILIES = 20
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +86,10 @@ class SeriesFamily:
 
     def _forget(self, kept: int) -> None:
         """Forget the oldest documents beyond the limit, but not the last ones."""
-        stacks = sum(len(self.series[it].stacks) for it in self._documents)
-        while stacks > _MOST_STACKS and len(self._documents) > kept:
-            place, _ = self._documents.popitem(last=False)
-            stacks -= len(self.series[place].stacks)
-        self.kept_stacks = stacks
+        self.kept_stacks = _forget_oldest(
+            self._documents,
+            {it: len(self.series[it].stacks) for it in self._documents}, _MOST_STACKS, kept,
+        )  # fmt: skip
 
 
 class ComparisonCache:
@@ -141,13 +143,10 @@ class ComparisonCache:
             return self._families[name]
 
     def _forget_families(self) -> None:
-        """Forget the families that nobody asked for the longest, but not the last one."""
-        stacks = sum(it.kept_stacks for it in self._families.values())
-        while len(self._families) > 1 and (
-            len(self._families) > _MOST_FAMILIES or stacks > _MOST_STACKS
-        ):
-            _, forgotten = self._families.popitem(last=False)
-            stacks -= forgotten.kept_stacks
+        """Forget the least recently used families beyond the limits, but not the last one."""
+        _forget_oldest(self._families, dict.fromkeys(self._families, 1), _MOST_FAMILIES, 1)
+        sizes = {name: it.kept_stacks for name, it in self._families.items()}
+        _forget_oldest(self._families, sizes, _MOST_STACKS, 1)
 
     def _mark(self, connection: Connection, keys: frozenset[str] | None) -> None:
         """Forget those of these series that changed; ``None`` for all series."""
@@ -199,13 +198,22 @@ class ComparisonCache:
         jobs = {
             key: sum(it.recent.observations for it in them) for key, them in self._measured.items()
         }
-        left = sum(jobs.values())
-        while left > _MOST_JOBS:
-            key, _ = self._measured.popitem(last=False)
-            left -= jobs[key]
+        _forget_oldest(self._measured, jobs, _MOST_JOBS)
 
     def _forget(self) -> None:
-        left = sum(len(it.stacks) for them in self._others.values() for it in them)
-        while left > _MOST_STACKS:
-            _, them = self._others.popitem(last=False)
-            left -= sum(len(it.stacks) for it in them)
+        stacks = {name: sum(len(it.stacks) for it in them) for name, them in self._others.items()}
+        _forget_oldest(self._others, stacks, _MOST_STACKS)
+
+
+def _forget_oldest(
+    kept: OrderedDict[_Key, _Value], sizes: Mapping[_Key, int], most: int, least: int = 0
+) -> int:
+    """Forget the oldest values until their sizes sum up to at most ``most``.
+
+    :param least: this many values stay, whatever their size
+    :returns: the sum that is left
+    """
+    left = sum(sizes.values())
+    while left > most and len(kept) > least:
+        left -= sizes[kept.popitem(last=False)[0]]
+    return left

@@ -148,6 +148,17 @@ class QueueClient:
     anonymous: bool
 
 
+def room_for(client: QueueClient | None, places: int) -> tuple[int, int]:
+    """How many places the requests of all such clients, and of this client alone, may take.
+
+    >>> room_for(QueueClient("192.0.2.1", anonymous=True), 8), room_for(None, 8)
+    ((6, 2), (8, 8))
+    """
+    if client is None or not client.anonymous:
+        return places, places
+    return max(1, places * 3 // 4), max(1, places // 4)
+
+
 @dataclass(frozen=True, slots=True)
 class QueueJob:
     """A job to enqueue.
@@ -265,15 +276,14 @@ class Queue:
         :raises Overloaded: if too many jobs wait in a queue, with the time to try again
         """
         waiting = self.waiting(connection, queue)
-        anonymous = client is not None and client.anonymous
-        room = max(1, self._limit * 3 // 4) if anonymous else self._limit
+        room, own_room = room_for(client, self._limit)
         if waiting >= room:
             retry_s = self._retry_after_s(connection, queue, waiting)
             raise Overloaded(queue, f"{waiting} jobs wait", retry_s)
-        if client is None or not anonymous:
+        if client is None or not client.anonymous:
             return
         own = connection.scalar(_OF_CLIENT, _counted(queue, client)) or 0
-        if own >= max(1, self._limit // 4):
+        if own >= own_room:
             retry_s = self._retry_after_s(connection, queue, own)
             raise Overloaded(queue, f"{own} requests of this address wait", retry_s)
 
