@@ -307,9 +307,9 @@ def test_what_a_filter_selects_is_one_family_on_all_pages(
         expected = stacks_document(compare_stacks(alone))["groups"]
         assert list(every(client, "/api/v2/comparison-groups", 2, **{name: value})) == expected
         assert expected
-    told = thoth_json(filled, "stacks", "--all", "--indicator", first.indicator)
+    printed = thoth_json(filled, "stacks", "--all", "--indicator", first.indicator)
     alone = [it for it in seen if it.series.indicator == first.indicator]
-    assert told["groups"] == stacks_document(compare_stacks(alone))["groups"]
+    assert printed["groups"] == stacks_document(compare_stacks(alone))["groups"]
 
 
 def test_only_known_stacks_are_compared(client: FlaskClient) -> None:

@@ -177,10 +177,10 @@ def test_one_question_a_layer_and_two_for_all(graph: Graph, asked: list[str]) ->
 
 
 def test_packages_alone_are_read_without_what_they_require(graph: Graph, asked: list[str]) -> None:
-    found = load_packages(graph.driver, ["a", "gone"], LINUX, database=graph.database)
-    assert [it.version for it in found.packages["a"]] == ["1"]
-    assert list(found.revisions) == ["a", "gone"]
-    assert found.missing == ("gone",)
+    snapshot = load_packages(graph.driver, ["a", "gone"], LINUX, database=graph.database)
+    assert [it.version for it in snapshot.packages["a"]] == ["1"]
+    assert list(snapshot.revisions) == ["a", "gone"]
+    assert snapshot.missing == ("gone",)
     assert [asked.count(query) for query in (PACKAGES, VULNERABILITIES, REVISIONS)] == [1, 1, 1]
 
 
