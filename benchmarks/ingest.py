@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy.dialects.postgresql import insert
 
 from benchmarks.documents import write_documents
-from benchmarks.homes import fresh_home, time_command
-from common.inspection import InspectionDocument
-from graph.embedded.home import Home
+from benchmarks.homes import Home, fresh_home, time_command
+from common.inspection import InspectionDocument, Observation
 from graph.engine import Stores, open_stores
 from graph.record.bulk import copy_rows
 from graph.record.documents import store_body
@@ -55,11 +54,10 @@ def main() -> None:
         print(f"  into PostgreSQL alone            {record:8.0f} documents/s")
         print(f"  into the graph alone             {graph:8.0f} documents/s")
         copy, unwind = _bare_limit(large)
-        bare = 1 / (1 / copy + 1 / unwind)
+        slower = min(copy, unwind)
         print(f"bare limit: COPY of ready rows     {copy:8.0f} documents/s")
         print(f"bare limit: UNWIND of ready rows   {unwind:8.0f} documents/s")
-        print(f"bare limit: one after the other    {bare:8.0f} documents/s")
-        print(f"end to end / bare limit            {many / bare:8.2f}   (goal ≥ 0.4)")
+        print(f"end to end / slower bare limit     {many / slower:8.2f}   (goal ≥ 0.9)")
         print(f"end to end / naive loop            {many / naive:8.1f}   (goal ≥ 30)")
         print(f"rate at {LARGE} / rate at {SMALL}       {later / few:8.2f}   (goal ≥ 0.8)")
         print(f"peak memory of the process         {peak / 2**20:8.0f} MiB (goal < 500 MB)")
@@ -136,65 +134,77 @@ def _naive_record(stores: Stores, document: InspectionDocument) -> None:
     body = store_body(stores.settings, document.document_id, document.body)
     stack = document.stack
     assert stack is not None
-    with Session(stores.engine) as session:
-        origin = document.document_id
-        session.merge(
-            Document(
-                document_id=origin, kind="inspection", schema_version=document.schema_version,
-                source="", size_bytes=len(document.body), body=body.body,
+    origin = {"document_id": document.document_id}
+    inspected = {"stack_digest": stack.digest, "job_count": document.job_count}
+    rows: list[tuple[type[Base], dict[str, Any]]] = [
+        (
+            Document,
+            {
+                **origin, "kind": "inspection", "schema_version": document.schema_version,
+                "source": "", "size_bytes": len(document.body), "body": body.body,
+            },
+        ),
+        (
+            StackRow,
+            {**origin, "digest": stack.digest, "package_count": len(stack.packages)},
+        ),
+        *(
+            (
+                PackageVersionRow,
+                {
+                    **origin, "purl": package.purl, "name": package.name,
+                    "version": package.version, "index_name": package.index,
+                },
             )
-        )  # fmt: skip
-        session.flush()
-        session.merge(
-            StackRow(digest=stack.digest, package_count=len(stack.packages), document_id=origin)
-        )
-        for package in stack.packages:
-            session.merge(
-                PackageVersionRow(
-                    purl=package.purl, name=package.name, version=package.version,
-                    index_name=package.index, document_id=origin,
-                )
-            )  # fmt: skip
-        session.flush()
-        for package in stack.packages:
-            session.merge(StackPackage(stack_digest=stack.digest, purl=package.purl))
-        session.merge(
-            InspectionRow(
-                document_id=origin, name=document.name, stack_digest=stack.digest,
-                job_count=document.job_count,
-            )
-        )  # fmt: skip
-        session.flush()
-        for seen in document.observations:
-            for row in _circumstances(document, seen):
-                session.merge(row)
-            session.flush()
-            session.merge(ObservationRow(**_observation(document, seen)))
-        session.commit()
+            for package in stack.packages
+        ),
+        *(
+            (StackPackage, {"stack_digest": stack.digest, "purl": package.purl})
+            for package in stack.packages
+        ),
+        (InspectionRow, {**origin, "name": document.name, **inspected}),
+    ]  # fmt: skip
+    for seen in document.observations:
+        rows += _circumstances(origin, seen)
+        rows.append((ObservationRow, _observation(document, seen)))
+    with stores.engine.begin() as connection:
+        for model, values in rows:
+            connection.execute(insert(table_of(model)).values(values).on_conflict_do_nothing())
 
 
-def _circumstances(document: InspectionDocument, seen: Any) -> list[Base]:
-    origin = document.document_id
+def _circumstances(
+    origin: Mapping[str, str], seen: Observation
+) -> list[tuple[type[Base], dict[str, Any]]]:
     environment = seen.environment
     return [
-        HardwareRow(
-            digest=seen.hardware.digest, label=seen.hardware.label,
-            identity=seen.hardware.identity, document_id=origin,
+        (
+            HardwareRow,
+            {
+                **origin, "digest": seen.hardware.digest, "label": seen.hardware.label,
+                "identity": seen.hardware.identity,
+            },
         ),
-        IndicatorRow(
-            indicator_id=seen.indicator.indicator_id, name=seen.indicator.name,
-            component=seen.indicator.component, script_sha256=seen.indicator.script_sha256,
-            document_id=origin,
+        (
+            IndicatorRow,
+            {
+                **origin, "indicator_id": seen.indicator.indicator_id,
+                "name": seen.indicator.name, "component": seen.indicator.component,
+                "script_sha256": seen.indicator.script_sha256,
+            },
         ),
-        RuntimeEnvironmentRow(
-            digest=environment.digest, os_name=environment.os_name,
-            os_version=environment.os_version, python_version=environment.python_version,
-            native_packages=list(environment.native_packages), document_id=origin,
+        (
+            RuntimeEnvironmentRow,
+            {
+                **origin, "digest": environment.digest, "os_name": environment.os_name,
+                "os_version": environment.os_version,
+                "python_version": environment.python_version,
+                "native_packages": list(environment.native_packages),
+            },
         ),
     ]  # fmt: skip
 
 
-def _observation(document: InspectionDocument, seen: Any) -> dict[str, Any]:
+def _observation(document: InspectionDocument, seen: Observation) -> dict[str, Any]:
     return {
         "observation_id": seen.observation_id,
         "document_id": document.document_id,
