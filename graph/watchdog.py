@@ -18,6 +18,14 @@ from common.errors import StoreUnavailable
 _AGAIN_S = 2.0
 
 
+class _DeadlinePassed(BaseException):
+    """Ends the block of a :func:`watchdog`.
+
+    It is no :exc:`Exception`, because the alarm may interrupt any library. The driver of the graph
+    keeps an :exc:`Exception` from the decoding of a value and raises a ``BrokenRecordError`` later.
+    """
+
+
 @contextmanager
 def watchdog(store: str, seconds: float) -> Iterator[Callable[[], None]]:
     """Raise :exc:`StoreUnavailable` if the yielded function is not called for ``seconds``.
@@ -26,11 +34,11 @@ def watchdog(store: str, seconds: float) -> Iterator[Callable[[], None]]:
     thread only.
 
     :param store: name of the store in the error message
-    :raises StoreUnavailable: at any point inside the block
+    :raises StoreUnavailable: when the block was left, which may happen at any point inside it
     """
 
     def give_up(_number: int, _frame: FrameType | None) -> None:
-        raise StoreUnavailable(store, f"no answer for {seconds:.0f} s", "see `thoth status`")
+        raise _DeadlinePassed
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
@@ -39,6 +47,9 @@ def watchdog(store: str, seconds: float) -> Iterator[Callable[[], None]]:
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
         yield lambda: signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S) and None
+    except _DeadlinePassed:
+        cause = f"no answer for {seconds:.0f} s"
+        raise StoreUnavailable(store, cause, "see `thoth status`") from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import neo4j
 import pytest
 
 from common.errors import StoreUnavailable
 from common.settings import Settings
-from graph.engine import Stores
+from graph.engine import GRAPH, Stores, graph_errors
 from graph.migrate import migrated_stores
 from graph.projection import lag, sync, verify
+from graph.watchdog import watchdog
 from tests.factories.documents import directory_files
 from tests.factories.generations import FOLDER as GENERATIONS
 from tests.services.commands import row_counts, thoth, thoth_json
@@ -128,3 +132,19 @@ def test_a_command_that_does_not_use_the_graph_does_not_connect_to_it(stores: St
             _ = opened.driver
     with migrated_stores(stores.settings, graph_on_use=True) as opened:
         assert opened.driver is opened.driver
+
+
+def test_a_deadline_while_a_value_is_decoded_is_named(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*_arguments: Any, **_more: Any) -> None:
+        signal.raise_signal(signal.SIGALRM)
+
+    monkeypatch.setattr(neo4j.graph.Node, "__init__", late)
+    with (
+        pytest.raises(StoreUnavailable, match="no answer"),
+        watchdog(GRAPH, 3600),
+        graph_errors(stores.settings),
+        stores.driver.session(database=stores.database) as session,
+    ):
+        session.run("MATCH (n:SchemaMigration) RETURN n LIMIT 1").data()
