@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.documents import write_documents
+from benchmarks.homes import FreshHome
 from benchmarks.load import Client, Visit
-from graph.embedded.home import Home
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 FLASK = ("flask",)
@@ -23,13 +23,13 @@ ANEW = {**QUERY, "force": "True"}
 _PAUSE_S, _LONGEST_PAUSE_S, _LONGER, _PATIENCE_S = 0.01, 0.2, 1.5, 60.0
 
 
-def fill(home: Home, packages: Path = SAMPLES / "packages.jsonl.gz") -> None:
+def fill(home: FreshHome, packages: Path = SAMPLES / "packages.jsonl.gz") -> None:
     """Have packages and the bundled inspections known."""
     home.thoth("packages", "import", str(packages))
     home.thoth("ingest", "inspections", str(SAMPLES / "inspections.tar.gz"))
 
 
-def stack_of(roots: Sequence[str]) -> object:
+def advice_request(roots: Sequence[str]) -> object:
     """A request for an advice on packages in any version."""
     pipfile = "[packages]\n" + "".join(f'{name} = "*"\n' for name in roots)
     where = {
@@ -52,7 +52,7 @@ def getting(path: str) -> Visit:
 
 def asking_again(client: Client, _: int) -> None:
     """Ask for an advice that was made before."""
-    status, accepted = client.post(ADVISE, stack_of(FLASK), QUERY)
+    status, accepted = client.post(ADVISE, advice_request(FLASK), QUERY)
     expect(status, 202)
     assert accepted["cached"], "the advice is not cached"
 
@@ -68,7 +68,7 @@ def advising(roots: Sequence[str]) -> Visit:
 
 def answered(client: Client, roots: Sequence[str]) -> str:
     """Have a new advice made and read its result; its identifier."""
-    status, accepted = client.post(ADVISE, stack_of(roots), ANEW)
+    status, accepted = client.post(ADVISE, advice_request(roots), ANEW)
     expect(status, 202)
     until, pause_s = time.monotonic() + _PATIENCE_S, _PAUSE_S
     while time.monotonic() < until:

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 
 from api.app import create_app
-from benchmarks.homes import Home, fresh_home, time_command
+from benchmarks.homes import FreshHome, fresh_home, time_command
 from benchmarks.services import token_of
 
 GOAL_RATE, GOAL_LIST_S, GOAL_PAGE_S, MANY = 3_000, 1.0, 0.1, 1_000_000
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         print(f"  the goals: python -m benchmarks.benchmark_results --results {MANY}")
 
 
-def _ask(home: Home) -> None:
+def _ask(home: FreshHome) -> None:
     print(f"whole commands (goal: {GOAL_LIST_S:g} s)")
     for question in ((), *_QUESTIONS):
         command = ("benchmarks", *question)

@@ -23,7 +23,7 @@ from packaging.version import Version
 from platformdirs import user_cache_path
 
 from benchmarks.commands import FinishedCommand, run_command
-from benchmarks.homes import THOTH, Home, fresh_home
+from benchmarks.homes import THOTH, FreshHome, fresh_home
 from benchmarks.requirement_sets import (
     LINUX,
     UV,
@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] = ()) -> None:
 class _Comparison:
     """Runs both programs, with caches that all sets share."""
 
-    def __init__(self, home: Home, folder: Path, *, with_pip: bool) -> None:
+    def __init__(self, home: FreshHome, folder: Path, *, with_pip: bool) -> None:
         self._home = home
         self._folder = folder
         self._with_pip = with_pip

@@ -14,10 +14,9 @@ from statistics import median
 
 from adviser.resolver.cp_sat_search import LARGE
 from benchmarks.dumps import VERSIONS, name_of, write_dump
-from benchmarks.homes import THOTH, fresh_home
+from benchmarks.homes import THOTH, FreshHome, fresh_home
 from benchmarks.packages import SMALL, second_product
 from common.environments import environment
-from graph.embedded.home import Home
 from graph.engine import Stores, open_stores
 from graph.projection import rebuild
 from graph.snapshot import Snapshot
@@ -57,7 +56,7 @@ def _measure(dump: Path, roots: tuple[str, ...], description: str) -> None:
                     _print("Neo4j", other, roots)
 
 
-def _restart(home: Home) -> None:
+def _restart(home: FreshHome) -> None:
     """So that the first question finds nothing in memory."""
     for command in ("down", "up"):
         subprocess.run([THOTH, command], env=home.environ, capture_output=True, check=True)

@@ -13,10 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.homes import fresh_home
+from benchmarks.homes import FreshHome, fresh_home
 from benchmarks.services import thoth_service, token_of
 from common.logs import set_up_logs
-from graph.embedded.home import Home
 from tests.services.conformance import conformance
 from tests.services.ports import closed_port
 
@@ -39,7 +38,7 @@ def main() -> None:
     sys.exit(1 if failures else 0)
 
 
-def _run(home: Home, wanted: int) -> int:
+def _run(home: FreshHome, wanted: int) -> int:
     cases = failures = 0
     token = token_of(home, *SCOPES)
     # Nothing that was generated is run: only what people wait for is taken of the queue.

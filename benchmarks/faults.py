@@ -31,20 +31,19 @@ from benchmarks.asking import (
     ANEW,
     FLASK,
     QUERY,
+    UPLOAD,
+    advice_request,
     fill,
     new_documents,
 )
-from benchmarks.homes import fresh_home
+from benchmarks.homes import FreshHome, fresh_home
 from benchmarks.load import Client, Visit, offered
 from benchmarks.services import Running, thoth_service, token_of
-from common.formats.locks import stack_of
 from graph.embedded.arcadedb import ArcadeDB
-from graph.embedded.home import Home
 from graph.embedded.postgresql import PostgreSQL
 from graph.embedded.service import Service
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import open_stores
-from graph.record.documents import UPLOAD
 
 SECONDS = 120.0
 #: Requests a second: new advice, advice that was made before, documents, archives of documents.
@@ -135,8 +134,8 @@ def _mixture(ledger: Ledger, folder: Path) -> list[tuple[Visit, float]]:
     archived = round(SECONDS * ARCHIVES)
     take = new_documents(folder / "new", round(SECONDS * DOCUMENTS) + archived * IN_AN_ARCHIVE)
 
-    def stack() -> object:
-        return stack_of(FLASK)
+    def request() -> object:
+        return advice_request(FLASK)
 
     def archive() -> bytes:
         packed = io.BytesIO()
@@ -146,14 +145,14 @@ def _mixture(ledger: Ledger, folder: Path) -> list[tuple[Visit, float]]:
         return packed.getvalue()
 
     return [
-        (ledger.posting(ADVISE, stack, query=ANEW), NEW),
-        (ledger.posting(ADVISE, stack, query=QUERY), CACHED),
+        (ledger.posting(ADVISE, request, query=ANEW), NEW),
+        (ledger.posting(ADVISE, request, query=QUERY), CACHED),
         (ledger.posting(UPLOAD, take), DOCUMENTS),
         (ledger.posting(UPLOAD, archive, kind="application/zip"), ARCHIVES),
     ]
 
 
-def _break_everything(home: Home, service: Running) -> None:
+def _break_everything(home: FreshHome, service: Running) -> None:
     """One fault after the other, at its time; ends with the last."""
     began, killed = time.monotonic(), set[int]()
     record = partial(_take_away, home, PostgreSQL, RECORD_AWAY_S)
@@ -171,7 +170,7 @@ def _break_everything(home: Home, service: Running) -> None:
         print(f"  {begins:5.0f} s  {message}", flush=True)
 
 
-def _take_away(home: Home, kind: type[Service], away_s: float, how: signal.Signals) -> str:
+def _take_away(home: FreshHome, kind: type[Service], away_s: float, how: signal.Signals) -> str:
     """End a store, and let nobody start it for so long."""
     stores = EmbeddedStores(home.settings)
     running = stores.record_of(kind)
@@ -188,7 +187,7 @@ def _take_away(home: Home, kind: type[Service], away_s: float, how: signal.Signa
     return f"{kind.name}: {how.name}, back after {time.monotonic() - gone:.1f} s"
 
 
-def _kill_busy(home: Home, service: Running, queue: str, killed: set[int]) -> str:
+def _kill_busy(home: FreshHome, service: Running, queue: str, killed: set[int]) -> str:
     """Kill the worker of a queue while a job is under way."""
     supervisor = psutil.Process(service.processes[1 + QUEUES.index(queue)].pid)
     while True:
@@ -204,7 +203,7 @@ def _kill_busy(home: Home, service: Running, queue: str, killed: set[int]) -> st
         time.sleep(0.02)
 
 
-def _settle(home: Home, client: Client) -> float | None:
+def _settle(home: FreshHome, client: Client) -> float | None:
     """Seconds until nothing waits and the graph shows what is recorded; ``None`` if never."""
     began = time.monotonic()
     while (taken := time.monotonic() - began) < PATIENCE_S:
@@ -216,7 +215,7 @@ def _settle(home: Home, client: Client) -> float | None:
     return None
 
 
-def _rows(home: Home, query: str, **values: object) -> Sequence[Any]:
+def _rows(home: FreshHome, query: str, **values: object) -> Sequence[Any]:
     with open_stores(home.settings, graph=False) as stores, stores.engine.connect() as connection:
         return [tuple(it) for it in connection.execute(text(query), values)]
 

@@ -27,7 +27,7 @@ THOTH = str(Path(sys.executable).with_name("thoth"))
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class FreshHome:
     """A fresh, running, migrated pair of embedded stores."""
 
     path: Path
@@ -67,10 +67,10 @@ class Home:
 
 
 @contextmanager
-def fresh_home() -> Iterator[Home]:
+def fresh_home() -> Iterator[FreshHome]:
     """Start empty stores, apply the migrations, and remove everything afterwards."""
     path = Path(tempfile.mkdtemp(prefix="thoth-bench-"))
-    home = Home(path)
+    home = FreshHome(path)
     # By default, SIGTERM ends Python without running what follows, and the stores keep running.
     former = signal.signal(signal.SIGTERM, _exit)
     try:
@@ -89,7 +89,7 @@ def _exit(number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def time_command(home: Home, *arguments: str, before: Sequence[str] = ()) -> FinishedCommand:
+def time_command(home: FreshHome, *arguments: str, before: Sequence[str] = ()) -> FinishedCommand:
     """Run one command that ends well.
 
     :param before: a command that runs it, such as ``nice``

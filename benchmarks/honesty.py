@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 import numpy as np
@@ -165,15 +165,17 @@ def designs() -> Iterator[Design]:
     for name, noise in (("heavy tails", _heavy), ("bimodal", _bimodal)):
         for jobs, sd in ((5, 0.05), (10, 0.05), (10, 0.15)):
             yield Design(f"identical, {name}, k=20", 20, jobs, sd, noise=noise)
-    unequal = {
-        "one stack varies 3x": {"factors": {20: 3.0}},
-        "baseline varies 3x": {"factors": {0: 3.0}},
-        "stacks vary 0.4x to 2.5x": {"factors": {n: 2.5 ** ((n - 10) / 10) for n in range(21)}},
-        "half of the stacks lack 4 turns": {"missing": dict.fromkeys(range(1, 11), 4)},
-    }
-    for name, more in unequal.items():
-        yield Design(f"identical, {name}", 20, 10, 0.05, baseline_jobs=5, **more)
-        yield Design(f"identical, {name}", 20, 10, 0.15, baseline_jobs=5, **more)
+    equal = Design("identical", 20, 10, 0.05, baseline_jobs=5)
+    varied = {n: 2.5 ** ((n - 10) / 10) for n in range(21)}
+    for unequal in (
+        replace(equal, name="identical, one stack varies 3x", factors={20: 3.0}),
+        replace(equal, name="identical, baseline varies 3x", factors={0: 3.0}),
+        replace(equal, name="identical, stacks vary 0.4x to 2.5x", factors=varied),
+        replace(equal, name="identical, half of the stacks lack 4 turns",
+                missing=dict.fromkeys(range(1, 11), 4)),
+    ):  # fmt: skip
+        yield unequal
+        yield replace(unequal, sd=0.15)
     for hosts in (2, 3, 4):
         yield Design(f"identical, {hosts} hosts, k=1", 1, 5, 0.05, hosts=hosts)
         yield Design(f"identical, {hosts} hosts, k=20", 20, 5, 0.05, hosts=hosts)

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 
 from benchmarks.documents import write_documents
-from benchmarks.homes import Home, fresh_home, time_command
+from benchmarks.homes import FreshHome, fresh_home, time_command
 from common.inspection import InspectionDocument, Observation
 from graph.engine import Stores, open_stores
 from graph.record.bulk import copy_rows
@@ -86,7 +86,7 @@ def _growth(small: Path, large: Path) -> tuple[float, float]:
     return few, many
 
 
-def _expect_all(home: Home, count: int) -> None:
+def _expect_all(home: FreshHome, count: int) -> None:
     report = home.thoth("graph", "verify")
     if not report["equal"]:
         raise RuntimeError(f"the graph differs from the record: {report}")

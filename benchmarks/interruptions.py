@@ -10,12 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.documents import write_documents
-from benchmarks.homes import (
-    THOTH,
-    fresh_home,
-    time_command,
-)
-from graph.embedded.home import Home
+from benchmarks.homes import THOTH, FreshHome, fresh_home, time_command
 from graph.engine import open_stores
 from graph.tables import Base, GraphCheckpointRow, table_of
 
@@ -44,7 +39,7 @@ def interrupt(documents: Path, points: int, seed: int) -> dict[str, int]:
     """
     draw = random.Random(seed)
     with fresh_home() as home:
-        ingest = ("ingest", "inspections", str(documents))
+        ingest: tuple[str, ...] = ("ingest", "inspections", str(documents))
         duration = time_command(home, *ingest).wall_s
         expected = state_of(home)
     partial = equal = 0
@@ -63,7 +58,7 @@ def interrupt(documents: Path, points: int, seed: int) -> dict[str, int]:
     return {"partial": partial, "equal": equal}
 
 
-def _record_only(home: Home, documents: Path) -> None:
+def _record_only(home: FreshHome, documents: Path) -> None:
     from ingest.inspections.pipeline import ingest_inspections
     from ingest.sources.source_items import SourceLimits
 
@@ -71,7 +66,7 @@ def _record_only(home: Home, documents: Path) -> None:
         ingest_inspections(home.settings, stores.engine, [str(documents)], SourceLimits())
 
 
-def _kill(home: Home, command: tuple[str, ...], after_s: float) -> None:
+def _kill(home: FreshHome, command: tuple[str, ...], after_s: float) -> None:
     process = subprocess.Popen(
         [THOTH, *command], env=home.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -80,7 +75,7 @@ def _kill(home: Home, command: tuple[str, ...], after_s: float) -> None:
     process.wait()
 
 
-def state_of(home: Home) -> dict[str, Any]:
+def state_of(home: FreshHome) -> dict[str, Any]:
     """Counts and digests of every table and of every kind in the graph.
 
     Times of arrival, numbers of sequences and names of batches differ between any two runs and are

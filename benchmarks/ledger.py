@@ -28,6 +28,7 @@ from graph.tables import HardwareRow
 from tests.factories.asked import NOTHING, asked, snapshot_for
 from tests.factories.inspections import inspection_files, specification_document, stack_jobs, write
 from tests.factories.reports import report_of, stored_report
+from tests.factories.universes import Index
 
 ADVICE = 10_000
 #: Projects that ask in turn; each has versions, and so a snapshot, of its own.
@@ -79,7 +80,7 @@ def _plant(stores: Stores, count: int) -> None:
     for project in range(_PROJECTS):
         name = f"project-{project}"
         request = asked(f"numpy\n{name}\n", RecommendationType.PERFORMANCE, hardware=hardware)
-        index = {"numpy": {"2.2.0": {}, "2.1.0": {}}, name: {"1.0": {}}}
+        index: Index = {"numpy": {"2.2.0": {}, "2.1.0": {}}, name: {"1.0": {}}}
         made.append(advise(request, snapshot_for(request, index), NOTHING))
     for number in range(count):
         advice = made[number % _PROJECTS]

@@ -15,9 +15,8 @@ import neo4j
 from sqlalchemy import Engine
 
 from benchmarks.dumps import write_dump
-from benchmarks.homes import fresh_home, time_command
+from benchmarks.homes import FreshHome, fresh_home, time_command
 from common.settings import Settings
-from graph.embedded.home import Home
 from graph.engine import Stores, graph_database, graph_driver, open_stores
 from graph.migrate import migrate_graph
 from graph.projection import rebuild
@@ -56,7 +55,7 @@ def _told(what: str, rate: float, goal: float | None = None) -> None:
     print(f"{what:<34}{rate:9.0f} versions/s{wanted}", flush=True)
 
 
-def _expect(home: Home, versions: int) -> None:
+def _expect(home: FreshHome, versions: int) -> None:
     """All of them, in both stores."""
     counted = "MATCH (it:PackageVersion) RETURN count(it) AS count"
     with open_stores(home.settings) as stores, stores.engine.connect() as connection:
@@ -83,7 +82,7 @@ def _measure_growth(small: Path, large: Path, single: Path) -> None:
     _told("all of it once more, unchanged", again)
 
 
-def _measure_limits(home: Home, versions: int) -> None:
+def _measure_limits(home: FreshHome, versions: int) -> None:
     """Both halves apart, each beside the bare limit of its store."""
     with fresh_home() as bare, open_stores(home.settings) as full:
         with open_stores(bare.settings) as empty:

@@ -22,7 +22,7 @@ from sqlalchemy import Engine, text
 from api.app import create_app
 from benchmarks.benchmark_results import write_results
 from benchmarks.documents import write_documents
-from benchmarks.homes import Home, fresh_home, time_command
+from benchmarks.homes import FreshHome, fresh_home, time_command
 from benchmarks.services import token_of
 from graph.engine import relational_engine
 from ingest.benchmarks.pipeline import ingest_benchmarks
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         )
 
 
-def fill_with_samples(home: Home) -> None:
+def fill_with_samples(home: FreshHome) -> None:
     """Ingest the bundled samples, and make an advice."""
     where = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64", "--hardware", "fa9f8e70")
     for command in (
@@ -86,7 +86,7 @@ def fill_with_samples(home: Home) -> None:
         time_command(home, *command)
 
 
-def fill(home: Home, inspections: int, results: int) -> None:
+def fill(home: FreshHome, inspections: int, results: int) -> None:
     """Store inspections and results of other systems in the record, as if they were projected."""
     engine = relational_engine(home.settings)
     try:
@@ -130,7 +130,7 @@ def _settle(engine: Engine) -> None:
         connection.execute(text("ANALYZE"))
 
 
-def time_pages(home: Home, goal_ms: float) -> None:
+def time_pages(home: FreshHome, goal_ms: float) -> None:
     """Print the time of each page, and the slowest."""
     client = create_app(replace(home.settings, rate_limit=None)).test_client()
     client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {token_of(home, 'admin')}"

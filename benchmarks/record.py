@@ -6,8 +6,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.documents import write_documents
-from benchmarks.homes import fresh_home, time_command
-from graph.embedded.home import Home
+from benchmarks.homes import FreshHome, fresh_home, time_command
 
 FEW, MANY = 1_000, 5_000
 
@@ -33,7 +32,7 @@ def _rates(count: int) -> tuple[float, float, int]:
     return count / taken.wall_s, count / compared.wall_s, compared.peak_bytes
 
 
-def _expect_equal(home: Home, count: int) -> None:
+def _expect_equal(home: FreshHome, count: int) -> None:
     report = home.thoth("record", "verify")
     if not report["equal"] or report["documents"] != {"inspection": count}:
         raise RuntimeError(f"compared: {report}")

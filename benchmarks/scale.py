@@ -18,11 +18,10 @@ from pathlib import Path
 from benchmarks.asking import FLASK, advising, fill
 from benchmarks.documents import write_documents
 from benchmarks.dumps import write_dump
-from benchmarks.homes import fresh_home, time_command
+from benchmarks.homes import FreshHome, fresh_home, time_command
 from benchmarks.load import Load, offered, saturated
 from benchmarks.services import Running, thoth_service
 from common.logs import set_up_logs
-from graph.embedded.home import Home
 from graph.engine import open_stores
 
 TENTHS = 10
@@ -92,7 +91,7 @@ def main(arguments: Sequence[str] = _SHORT) -> None:
         raise SystemExit(1)
 
 
-def _documents(home: Home, folder: Path, count: int) -> None:
+def _documents(home: FreshHome, folder: Path, count: int) -> None:
     """Tenth after tenth into the same stores; a first portion warms them."""
     write_documents(folder / "warm", 500, seed=99)
     time_command(home, "ingest", "inspections", str(folder / "warm"))
@@ -109,7 +108,7 @@ def _documents(home: Home, folder: Path, count: int) -> None:
     print(f"  rate of the last / of the first  {flat:7.2f}   (goal ≥ {GOAL_FLAT})")
 
 
-def _versions(home: Home, folder: Path, count: int) -> None:
+def _versions(home: FreshHome, folder: Path, count: int) -> None:
     dump = folder / "versions.jsonl.gz"
     versions, requirements = write_dump(dump, count)
     cost = _cost(home, versions, "packages", "import", str(dump))
@@ -117,7 +116,7 @@ def _versions(home: Home, folder: Path, count: int) -> None:
     print(f"  a version                        {cost}")
 
 
-def _duplicates(home: Home, count: int) -> None:
+def _duplicates(home: FreshHome, count: int) -> None:
     """Entries of the outbox that were delivered before change nothing."""
     with open_stores(home.settings) as stores, stores.engine.begin() as connection:
         added = connection.exec_driver_sql(_DUPLICATES, {"count": count}).rowcount
@@ -127,7 +126,7 @@ def _duplicates(home: Home, count: int) -> None:
     print(f"  a duplicate                      {cost}")
 
 
-def _service(home: Home, folder: Path, seconds: float) -> None:
+def _service(home: FreshHome, folder: Path, seconds: float) -> None:
     documents = round(NIGHT_RATE * seconds)
     with thoth_service(home) as service:
         offered(service.client, advising(FLASK), BESIDE_INGEST, 5)
@@ -168,11 +167,11 @@ def _print(name: str, load: Load) -> None:
     )
 
 
-def _used(home: Home, service: Running) -> tuple[float, float]:
+def _used(home: FreshHome, service: Running) -> tuple[float, float]:
     return sum(service.cpu_s().values()), sum(home.store_cpu_s().values())
 
 
-def _cost(home: Home, units: int, *command: str) -> Cost:
+def _cost(home: FreshHome, units: int, *command: str) -> Cost:
     used, sizes = home.store_cpu_s(), _sizes(home)
     timed = time_command(home, *command)
     after, grown = home.store_cpu_s(), _sizes(home)
@@ -181,7 +180,7 @@ def _cost(home: Home, units: int, *command: str) -> Cost:
     return Cost(units, timed.cpu_s, record_s, graph_s, record_bytes, graph_bytes)
 
 
-def _sizes(home: Home) -> tuple[int, int]:
+def _sizes(home: FreshHome) -> tuple[int, int]:
     """Bytes of PostgreSQL's database, and of the graph's folder."""
     with open_stores(home.settings, graph=False) as stores, stores.engine.connect() as connection:
         query = "SELECT pg_database_size(current_database())"

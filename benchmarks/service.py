@@ -28,11 +28,10 @@ from benchmarks.asking import (
     getting,
     uploading,
 )
-from benchmarks.homes import fresh_home
+from benchmarks.homes import FreshHome, fresh_home
 from benchmarks.load import Client, Load, Visit, offered, saturated
 from benchmarks.services import Running, bare_service, thoth_service, token_of
 from common.logs import set_up_logs
-from graph.embedded.home import Home
 
 DUMP = Path(__file__).parents[2] / "shared" / "data" / "pypi-closure" / "pypi-closure.jsonl.gz"
 FOUR = ("tensorflow-cpu", "flask", "pandas", "scikit-learn")
@@ -75,7 +74,7 @@ def main(arguments: Sequence[str] = _SHORT) -> None:
         print(f"  memory for longer: python -m benchmarks.service --minutes {MINUTES:g}")
 
 
-def _measure(home: Home, folder: Path, seconds: float, minutes: float) -> None:
+def _measure(home: FreshHome, folder: Path, seconds: float, minutes: float) -> None:
     token = token_of(home, "ingest")
     with thoth_service(home) as service:
         cached = answered(service.client(), FLASK)

@@ -17,9 +17,8 @@ from types import MappingProxyType
 
 import psutil
 
-from benchmarks.homes import THOTH
+from benchmarks.homes import THOTH, FreshHome
 from benchmarks.load import Client
-from graph.embedded.home import Home
 
 WORKERS, THREADS = 2, 8
 _START_S, _STOP_S = 120.0, 60.0
@@ -64,7 +63,7 @@ def _with_children(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 @contextmanager
 def thoth_service(
-    home: Home,
+    home: FreshHome,
     queues: Sequence[str] = ("people", "bulk"),
     environ: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Running]:
@@ -106,7 +105,7 @@ def bare_service(folder: Path, body_bytes: int) -> Iterator[Running]:
         yield Running(port, (server,), ("server",))
 
 
-def token_of(home: Home, *scopes: str) -> str:
+def token_of(home: FreshHome, *scopes: str) -> str:
     """The secret of a new token."""
     options = [it for scope in scopes for it in ("--scope", scope)]
     return str(home.thoth("token", "create", "benchmark", *options)["secret"])

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from benchmarks.documents import write_documents
-from benchmarks.homes import Home, fresh_home
+from benchmarks.homes import FreshHome, fresh_home
 from benchmarks.interruptions import state_of
 from common.ray_cluster import RayUnavailable
 from graph.engine import open_stores
@@ -105,7 +105,7 @@ def test_a_killed_worker_changes_no_digest_of_record_and_graph(
     assert report.skipped.total() == 1
 
 
-def ingested(home: Home, archive: Path, parser: ClusterParser) -> IngestReport:
+def ingested(home: FreshHome, archive: Path, parser: ClusterParser) -> IngestReport:
     with open_stores(home.settings, graph=False) as stores:
         limits = SourceLimits()
         return ingest_inspections(
@@ -117,7 +117,7 @@ def test_the_option_of_the_command(
     archive: Path, cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-    home = Home(tmp_path)
+    home = FreshHome(tmp_path)
     arguments = ("ingest", "inspections", str(archive), "--dry-run")
     assert home.thoth(*arguments, "--ray") == home.thoth(*arguments)
 
