@@ -9,8 +9,8 @@ from typing import Any
 from markupsafe import Markup
 
 from adviser.plots.effects import DrawnEffect, effects_plot
-from adviser.plots.sparkline import sparkline
-from api.pages.formatting import number, quantity, visible
+from adviser.plots.recent import recent_plot
+from api.pages.formatting import counted, quantity, visible
 from api.pages.site import plot
 
 
@@ -21,7 +21,7 @@ class GroupView:
     :param group: as the API returns it
     :param sentence: which stack is fastest, and how surely
     :param drawing: effects of all stacks with an estimate, or ``None``
-    :param history: rates of the last inspections, or ``None``
+    :param history: median rates of the last inspections, or ``None`` for fewer than two
     :param history_text: the same in words
     """
 
@@ -39,22 +39,18 @@ def group_views(groups: Iterable[Mapping[str, Any]]) -> list[GroupView]:
 
 def _history(group: Mapping[str, Any]) -> tuple[Markup | None, str]:
     recent = group["recent"]
-    jobs, inspections, rates = recent["observations"], recent["inspections"], recent["rates"]
-    text = (
-        f"{number(jobs)} {'job' if jobs == 1 else 'jobs'} in {number(inspections)}"
-        f" {'inspection' if inspections == 1 else 'inspections'}"
-    )
+    inspections, rates = recent["inspections"], recent["rates"]
+    text = f"{counted(recent['observations'], 'job')} in {counted(inspections, 'inspection')}"
     if not rates:
         return None, text
-    low, high, last = (quantity(it, group["unit"]) for it in (min(rates), max(rates), rates[-1]))
-    text = f"{text}; the last median is {last}"
+    low, high = (quantity(it, group["unit"]) for it in (min(rates), max(rates)))
     if len(rates) == 1:
-        return None, text
+        return None, f"{text}; median {low}"
     title = (
-        f"Medians of the last {len(rates)} inspections, of all stacks:"
-        f" from {low} to {high}, the last {last}"
+        f"Medians of {'the' if len(rates) == inspections else f'the last {len(rates)}'}"
+        f" inspections: {low} to {high}"
     )
-    return Markup(visible(sparkline(rates, title))), text  # noqa: S704
+    return Markup(visible(recent_plot(rates, title))), f"{text}. {title}."  # noqa: S704
 
 
 def _sentence(group: Mapping[str, Any]) -> str:

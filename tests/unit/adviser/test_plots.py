@@ -14,8 +14,8 @@ from adviser.plots.history import DrawnJob, DrawnRun, history_plot
 from adviser.plots.lines import DrawnLine, LinePoint, PlotAxis, lines_plot
 from adviser.plots.matrix import DrawnCell, DrawnColumn, matrix_plot
 from adviser.plots.paths import MOST_NODES, DrawnEdge, DrawnNode, paths_plot
+from adviser.plots.recent import recent_plot
 from adviser.plots.samples import samples_plot
-from adviser.plots.sparkline import sparkline
 
 
 def _of(svg: str, name: str, kind: str) -> list[Element]:
@@ -203,25 +203,23 @@ def test_a_matrix_says_verdict_and_effect_in_a_box_that_leads_to_the_series() ->
     assert "&lt;1.8&gt;" in svg
 
 
-def test_a_sparkline_is_an_image_that_ends_at_the_last_value() -> None:
-    svg = sparkline([1.0, 3.0, 2.0], "from 1 to 3, the last 2")
+def test_the_last_inspections_are_dots_that_nothing_joins() -> None:
+    svg = recent_plot([1.0, 3.0, 2.0], "from 1 to 3")
     root = fromstring(svg)
-    assert (root.get("role"), root.get("class")) == ("img", "plot spark")
-    assert root.get("aria-label") == "from 1 to 3, the last 2"
-    (line,), (dot,) = _of(svg, "path", "line"), _of(svg, "circle", "mark")
-    places = [tuple(map(float, it.split())) for it in line.attrib["d"].lstrip("M").split("L")]
-    assert places[-1] == (float(dot.attrib["cx"]), float(dot.attrib["cy"]))
+    assert (root.get("role"), root.get("class")) == ("img", "plot recent")
+    assert root.get("aria-label") == "from 1 to 3"
+    assert {it.tag.rpartition("}")[2] for it in root} == {"circle"}
+    places = [(float(it.attrib["cx"]), float(it.attrib["cy"])) for it in root]
     assert [x for x, _ in places] == sorted(x for x, _ in places)
     assert places[1][1] < places[2][1] < places[0][1]
 
 
-def test_a_small_difference_is_small_in_a_sparkline() -> None:
-    (line,) = _of(sparkline([100.0, 101.0], "noise", height=28), "path", "line")
-    first, last = (float(it.split()[1]) for it in line.attrib["d"].lstrip("M").split("L"))
-    assert first - last == pytest.approx(2.0, abs=0.05)
+def test_a_small_difference_between_inspections_looks_small() -> None:
+    first, last = _of(recent_plot([100.0, 101.0], "noise", height=28), "circle", "mark")
+    drop = float(first.attrib["cy"]) - float(last.attrib["cy"])
+    assert drop == pytest.approx(2.0, abs=0.05)
 
 
-def test_a_sparkline_of_one_value_or_of_equal_values_is_in_the_middle() -> None:
-    assert _of(sparkline([2.0], "one"), "path", "line") == []
-    (dot,) = _of(sparkline([2.0, 2.0], "two", height=20), "circle", "mark")
-    assert float(dot.attrib["cy"]) == 10
+def test_equal_inspections_are_in_the_middle() -> None:
+    for dot in _of(recent_plot([2.0, 2.0], "two", height=20), "circle", "mark"):
+        assert float(dot.attrib["cy"]) == 10
