@@ -17,7 +17,7 @@ from werkzeug.datastructures import Headers
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from api.authentication import PAGE_TOKEN, token
-from api.request_context import REQUEST_ID
+from api.request_context import AS_OF, REQUEST_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class ApiDocument:
     """A JSON response of the API.
 
     :param url: path and query that return it
-    :param location: header ``Location``
+    :param as_of: time of the newest data that it may contain, in ISO format
     """
 
     url: str
     status: int
     body: Mapping[str, Any]
-    location: str | None = None
+    as_of: str | None = None
     method: str = "GET"
 
     def __getitem__(self, name: str) -> Any:
@@ -99,4 +99,4 @@ def _answer(
     if status >= 400:
         raise ApiProblem(status, document, dict(headers.items()))
     url = f"{path}?{text}" if text else path
-    return ApiDocument(url, status, document, headers.get("Location"), method)
+    return ApiDocument(url, status, document, headers.get(AS_OF), method)

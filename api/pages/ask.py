@@ -73,8 +73,9 @@ def _to_page(address: str) -> BaseResponse:
 def _form(fields: dict[str, str], problem: ApiProblem | None = None) -> Response:
     hardware = read_if_any("/api/v2/hardware", measured="true", limit=100)
     return render(
-        "ask.html", status=problem.status if problem else 200, fields=fields, files=_FILES,
-        types=[it.value for it in RecommendationType], problem=problem and problem.body,
+        "ask.html", hardware, status=problem.status if problem else 200, fields=fields,
+        files=_FILES, types=[it.value for it in RecommendationType],
+        problem=problem and problem.body,
         hardware=hardware["items"] if hardware else [],
     )  # fmt: skip
 

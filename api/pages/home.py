@@ -31,9 +31,9 @@ def home() -> Response:
     coverage = read("/api/v2/coverage")
     status, loop = read("/api/v2/status"), read_if_any("/api/v2/loop")
     groups = read("/api/v2/comparison-groups", newest=_SERIES, limit=_SERIES)
-    documents = [it for it in (changes, coverage, hardware, groups, status, loop) if it is not None]
     return render(
-        "home.html", *documents, days=_DAYS, changes=changes["items"],
+        "home.html", changes, coverage, hardware, groups, status, loop,
+        days=_DAYS, changes=changes["items"],
         coverage=coverage.body, hardware=hardware["items"],
         state=status.body, loop=loop and loop.body,
         questions=_open_questions(groups)[:_QUESTIONS],

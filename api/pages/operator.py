@@ -15,8 +15,7 @@ def operator() -> Response:
     """Queues, workers, stores, disk, schedules and the last night."""
     operation = read("/api/v2/operation")
     loop = read_if_any("/api/v2/loop")
-    documents = [it for it in (operation, loop) if it is not None]
     return render(
-        "operator.html", *documents, operation=operation.body,
+        "operator.html", operation, loop, operation=operation.body,
         night=loop["nights"][0] if loop and loop["nights"] else None,
     )  # fmt: skip

@@ -74,6 +74,6 @@ def version(name: str, version: str) -> Response:
     vulnerabilities = read(f"{address}/vulnerabilities")
     files = read_if_any(f"{address}/files")
     return render(
-        "version.html", *filter(None, (release, vulnerabilities, files)), release=release.body,
+        "version.html", release, vulnerabilities, files, release=release.body,
         vulnerabilities=vulnerabilities["items"], files=files["items"] if files else [],
     )  # fmt: skip

@@ -48,7 +48,7 @@ def question(number: int) -> Response:
     numbers = _numeric(columns, rows)
     column = request.args.get("column") or (numbers[0] if numbers else "")
     return render(
-        "question.html", question=saved, values=values, result=result and result.body,
+        "question.html", result, question=saved, values=values, result=result and result.body,
         rows=[[_cell(*it) for it in zip(columns, row, strict=True)] for row in rows],
         numbers=numbers, column=column,
         drawing=_drawing(columns, rows, column) if column in numbers else None,

@@ -64,21 +64,23 @@ def _show_characters(state: BlueprintSetupState) -> None:
     state.app.jinja_env.finalize = visible_text
 
 
-def render(template: str, *documents: ApiDocument, status: int = 200, **values: Any) -> Response:
+def render(
+    template: str, *documents: ApiDocument | None, status: int = 200, **values: Any
+) -> Response:
     """Render a page.
 
     :param documents: what it shows; the foot shows the time of their data, and links to those that
         GET returns
     """
-    times = [it.body["as_of"] for it in documents if it.body.get("as_of")]
+    shown = [it for it in documents if it is not None]
     client = token()
     content = render_template(
         template,
         menu=_MENU + (_ADMIN_MENU if client and client.may(Scope.ADMIN) else ()),
         client=client,
         form_token=form_token,
-        as_of=max(times, default=None),
-        sources=[it.url for it in documents if it.method == "GET"],
+        as_of=max((it.as_of for it in shown if it.as_of), default=None),
+        sources=[it.url for it in shown if it.method == "GET"],
         **values,
     )
     return make_response(content, status)

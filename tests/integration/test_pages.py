@@ -78,6 +78,13 @@ def test_an_empty_record_has_pages(empty: FlaskClient) -> None:
         assert "<h1>" in _page(empty, address)
 
 
+def test_pages_say_how_new_their_data_are(browser: FlaskClient) -> None:
+    as_of = browser.get("/api/v2/status").headers["X-Thoth-As-Of"]
+    for address in _LISTS:
+        if address != "/sign-in":
+            assert f'Data as of <time datetime="{as_of}">' in _page(browser, address), address
+
+
 def test_links_lead_somewhere(browser: FlaskClient) -> None:
     waiting, seen, kinds = list(_LISTS), set(_LISTS), Counter[str]()
     while waiting:

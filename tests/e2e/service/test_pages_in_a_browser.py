@@ -123,6 +123,7 @@ def test_a_question_shows_what_the_graph_answers(site: Served) -> None:
         table = pyarrow.parquet.read_table(
             io.BytesIO(client.get(f"{address}&format=parquet").content)
         )
+    assert "Data as of <time" in content
     assert lines[0].startswith("comparison,python,stack,")
     assert len(lines) == 1 + len(rows) > 1
     assert table.to_pylist() == rows
