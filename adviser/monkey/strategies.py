@@ -335,7 +335,15 @@ class StackGenerator:
     def _best(self, versions: Mapping[str, str]) -> ResolvedStack | None:
         """The best stack in which packages have these versions; ``None`` if there is none."""
         resolution = resolve(held_at(self.universe, versions, ()), Budget())
-        return resolution.stacks[0] if resolution.stacks else None
+        return self._placed(resolution.stacks[0]) if resolution.stacks else None
+
+    def _placed(self, stack: ResolvedStack) -> ResolvedStack:
+        """The stack with the places of its versions among all of this universe."""
+        choices = []
+        for choice in stack.choices:
+            purls = [it.purl for it in self.universe.packages[choice.name]]
+            choices.append(replace(choice, place=purls.index(choice.purl)))
+        return replace(stack, choices=tuple(choices), passed_over=sum(it.place for it in choices))
 
     def _versions_by_purl(self) -> dict[Purl, tuple[str, str]]:
         """Name and version of each version that varies and can occur, newest first by package."""

@@ -112,6 +112,7 @@ def test_informative_measures_each_other_version_beside_the_reference() -> None:
     stacks = list(made.stacks())
     assert [it.pins["web"] for it in stacks] == ["10", "9", "2", "1"]  # equal values: newest first
     assert "nothing is measured yet" in stacks[1].reason
+    assert [check_stack(made.universe, it.stack) for it in stacks] == [[]] * 4
     assert made.sampling.endswith("stopped because nothing else is worth measuring")
 
 
