@@ -23,10 +23,9 @@ from packaging.version import Version
 from platformdirs import user_cache_path
 
 from benchmarks.commands import FinishedCommand, run_command
-from benchmarks.homes import THOTH, FreshHome, fresh_home
+from benchmarks.homes import THOTH, UV, FreshHome, fresh_home
 from benchmarks.requirement_sets import (
     LINUX,
-    UV,
     RequirementSet,
     Target,
     compile_command,

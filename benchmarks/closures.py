@@ -15,6 +15,7 @@ from statistics import median
 from adviser.resolver.cp_sat_search import LARGE
 from benchmarks.dumps import VERSIONS, name_of, write_dump
 from benchmarks.homes import THOTH, FreshHome, fresh_home
+from benchmarks.inputs import FOUR, REAL_DUMP
 from benchmarks.packages import SMALL, second_product
 from common.environments import environment
 from graph.engine import Stores, open_stores
@@ -22,8 +23,6 @@ from graph.projection import rebuild
 from graph.snapshot import Snapshot
 from graph.snapshot_reader import is_current, load_snapshot
 
-DUMP = Path(__file__).parents[2] / "shared" / "data" / "pypi-closure" / "pypi-closure.jsonl.gz"
-ROOTS = ("tensorflow-cpu", "flask", "pandas", "scikit-learn")
 #: Among the packages that the small dump has, too.
 DRAWN = tuple(name_of(SMALL // VERSIONS - place) for place in (1, 5, 9, 13))
 GOAL_MS = 160
@@ -33,10 +32,10 @@ REPETITIONS = 20
 def main() -> None:
     """Measure and print; takes some three minutes."""
     with tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
-        if DUMP.exists():
-            _measure(DUMP, ROOTS, "a real dump")
+        if REAL_DUMP.exists():
+            _measure(REAL_DUMP, FOUR, "a real dump")
         else:
-            print(f"no dump at {DUMP}: only generated ones")
+            print(f"no dump at {REAL_DUMP}: only generated ones")
         for versions in (SMALL, LARGE):
             dump = Path(folder, f"{versions}.jsonl.gz")
             write_dump(dump, versions)

@@ -14,12 +14,12 @@ import time
 from pathlib import Path
 
 from benchmarks.homes import FreshHome, fresh_home
+from benchmarks.service_requests import fill
 from benchmarks.services import thoth_service, token_of
 from common.logs import set_up_logs
 from tests.services.conformance import conformance
 from tests.services.ports import closed_port
 
-SAMPLES = Path(__file__).parents[1] / "samples"
 SCOPES = ("read", "advise", "ingest", "inspect", "cypher", "admin")
 EXAMPLES = 25
 
@@ -32,8 +32,7 @@ def main() -> None:
     # What is generated names no index that answers.
     os.environ["PACKAGE_INDEXES"] = f"pypi=http://127.0.0.1:{closed_port()}/simple"
     with fresh_home() as home:
-        home.thoth("ingest", "inspections", str(SAMPLES / "inspections.tar.gz"))
-        home.thoth("packages", "import", str(SAMPLES / "packages.jsonl.gz"))
+        fill(home)
         failures = _run(home, wanted)
     sys.exit(1 if failures else 0)
 

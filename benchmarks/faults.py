@@ -26,7 +26,9 @@ import psutil
 from filelock import FileLock
 from sqlalchemy import text
 
-from benchmarks.asking import (
+from benchmarks.homes import FreshHome, fresh_home
+from benchmarks.load import Client, Visit, offered
+from benchmarks.service_requests import (
     ADVISE,
     ANEW,
     FLASK,
@@ -36,8 +38,6 @@ from benchmarks.asking import (
     fill,
     new_documents,
 )
-from benchmarks.homes import FreshHome, fresh_home
-from benchmarks.load import Client, Visit, offered
 from benchmarks.services import Running, thoth_service, token_of
 from graph.embedded.arcadedb import ArcadeDB
 from graph.embedded.postgresql import PostgreSQL

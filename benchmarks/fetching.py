@@ -7,15 +7,14 @@ also resolves in that time, but reading is the larger part.
 from __future__ import annotations
 
 import asyncio
-import re
-import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks.homes import THOTH
+from benchmarks.commands import FinishedCommand, run_command
+from benchmarks.requirement_sets import LINUX, compile_command, pins_of
 from common.errors import IndexProblem, ProjectError
 from common.index.client import IndexClient
 from common.index.configuration import index_of
@@ -27,7 +26,7 @@ REPETITIONS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class IndexReading:
     """Seconds on the clock and of processor time, requests and bytes of one reading."""
 
     wall_s: float
@@ -39,14 +38,17 @@ class Reading:
 def main() -> None:
     """Measure and print; takes half a minute."""
     with tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
-        versions = _closure(Path(folder))
-        if not versions:
-            print("the configured index does not answer")
+        project = Path(folder, "project.in")
+        project.write_text(f"{ROOT_PACKAGE}\n")
+        first = _compile(project)
+        if first.status:
+            print(f"uv ended with {first.status}: {first.stderr.strip()}")
             return
+        versions = pins_of(first.stdout)
         cold, warm, compiled = [], [], []
         for number in range(REPETITIONS):
             settings = Settings.from_env({"INDEX_CACHE": f"{folder}/cache-{number}"})
-            compiled.append(_timed_compile(Path(folder)))
+            compiled.append(_compile(project).wall_s)
             cold.append(asyncio.run(_read(settings, versions)))
             warm.append(asyncio.run(_read(settings, versions)))
     print(f"{len(versions)} packages of {ROOT_PACKAGE}, median of {REPETITIONS}:")
@@ -57,42 +59,14 @@ def main() -> None:
             f" {readings[0].requests} requests, {readings[0].bytes_received / 1e6:.1f} MB"
         )
     ratio = median(it.wall_s for it in cold) / median(compiled)
-    print(
-        f"  uv pip compile --no-cache: {median(compiled):.2f} s; empty cache is {ratio:.2f} times"
-    )
+    print(f"  uv pip compile --no-cache: {median(compiled):.2f} s; ratio {ratio:.2f}")
 
 
-def _closure(folder: Path) -> dict[str, str]:
-    """Versions by name that uv chooses; none if its index does not answer."""
-    (folder / "project.in").write_text(f"{ROOT_PACKAGE}\n")
-    result = _compile(folder)
-    pins = re.findall(r"^([\w.-]+)==([^\s;]+)", result.stdout, re.MULTILINE)
-    return dict(pins) if result.returncode == 0 else {}
+def _compile(project: Path) -> FinishedCommand:
+    return run_command(compile_command(project, LINUX, "--no-cache"))
 
 
-def _compile(folder: Path) -> subprocess.CompletedProcess[str]:
-    uv = str(Path(THOTH).with_name("uv"))
-    arguments = (
-        "--quiet",
-        "--no-cache",
-        "--no-header",
-        "--no-annotate",
-        "--python-version",
-        "3.11",
-    )
-    return subprocess.run(
-        [uv, "pip", "compile", *arguments, str(folder / "project.in")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-
-def _timed_compile(folder: Path) -> float:
-    began = time.perf_counter()
-    _compile(folder)
-    return time.perf_counter() - began
-
-
-async def _read(settings: Settings, versions: dict[str, str]) -> Reading:
+async def _read(settings: Settings, versions: dict[str, str]) -> IndexReading:
     """Read the page and the metadata of every package."""
     began, cpu = time.perf_counter(), time.process_time()
     async with IndexClient(settings, index_of(settings)) as client:
@@ -109,7 +83,7 @@ async def _read(settings: Settings, versions: dict[str, str]) -> Reading:
 
         await asyncio.gather(*(package(*it) for it in versions.items()))
         traffic = client.traffic
-    return Reading(
+    return IndexReading(
         time.perf_counter() - began,
         time.process_time() - cpu,
         traffic.requests,

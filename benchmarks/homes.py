@@ -23,7 +23,7 @@ from cli.start import socket_path
 from common.settings import Settings
 from graph.embedded.processes import wait_for
 
-THOTH = str(Path(sys.executable).with_name("thoth"))
+THOTH, UV = (str(Path(sys.executable).with_name(name)) for name in ("thoth", "uv"))
 
 
 @dataclass(frozen=True, slots=True)

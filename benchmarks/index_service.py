@@ -22,10 +22,10 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
-from benchmarks.asking import expect, getting
 from benchmarks.homes import fresh_home
 from benchmarks.load import Client, Load, Visit, offered
 from benchmarks.recorded_index import recorded_index
+from benchmarks.service_requests import expect, getting
 from benchmarks.services import bare_service, thoth_service, token_of
 from common.logs import set_up_logs
 

@@ -7,11 +7,10 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
+from benchmarks.timing import seconds_of
 from common.settings import Settings
 from pis.amun.environments import BuiltEnvironment, build_environment
 from pis.amun.job_limits import JobLimits
@@ -75,13 +74,7 @@ def _print_overhead() -> None:
         for number in range(ROUNDS):
             turns = [(ours, executed), (reference, bare)]
             for seconds, run in turns if number % 2 else reversed(turns):
-                seconds.append(_seconds(run))
+                seconds.append(seconds_of(run))
     a, b = 1e3 * median(ours), 1e3 * median(reference)
     print(f"a job of nothing, median of {ROUNDS}, by turns; reference: subprocess.run")
     print(f"  executor {a:.1f} ms  reference {b:.1f} ms  overhead {a - b:.1f} ms a job")
-
-
-def _seconds(run: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    run()
-    return time.perf_counter() - began

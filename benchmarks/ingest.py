@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from benchmarks.documents import write_documents
 from benchmarks.homes import FreshHome, fresh_home, time_command
+from benchmarks.timing import seconds_of
 from common.inspection import InspectionDocument, Observation
 from graph.engine import Stores, open_stores
 from graph.record.bulk import copy_rows
@@ -30,14 +31,14 @@ from graph.tables import (
     StackRow,
     table_of,
 )
-from ingest.inspections.pipeline import read_inspections
+from ingest.inspections.pipeline import ingest_inspections, read_inspections
 from ingest.sources.source_items import SourceLimits
 
 LARGE, SMALL, NAIVE = 20_000, 2_000, 200
 
 
 def main() -> None:
-    """Measure and print; takes some two minutes."""
+    """Measure and print; takes some three minutes."""
     with tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
         large, small = Path(folder, "large"), Path(folder, "small")
         size = write_documents(large, LARGE)
@@ -100,11 +101,11 @@ def _apart(folder: Path) -> tuple[float, float]:
     """Rates of the two halves, one after the other: the graph is stopped for the first."""
     with fresh_home() as home:
         with open_stores(home.settings, graph=False) as stores:
-            from ingest.inspections.pipeline import ingest_inspections
-
-            start = time.perf_counter()
-            ingest_inspections(home.settings, stores.engine, [str(folder)], SourceLimits())
-            record = time.perf_counter() - start
+            record = seconds_of(
+                lambda: ingest_inspections(
+                    home.settings, stores.engine, [str(folder)], SourceLimits()
+                )
+            )
         graph = time_command(home, "graph", "sync").wall_s
         _expect_all(home, LARGE)
     return LARGE / record, LARGE / graph
@@ -271,7 +272,7 @@ def _bare_limit(folder: Path) -> tuple[float, float]:
         observations = [_observation(it, it.observations[0]) for it in documents]
         for it in documents:
             object.__setattr__(it, "body", b"")  # they are in ``bodies``, smaller
-        rate = _timed(len(documents), lambda: _bare_copy(stores, documents, bodies, observations))
+        copied_s = seconds_of(lambda: _bare_copy(stores, documents, bodies, observations))
         nodes = [
             {
                 "inspection": {"document_id": document.document_id, "name": document.name},
@@ -288,13 +289,8 @@ def _bare_limit(folder: Path) -> tuple[float, float]:
             for document, row in zip(documents, observations, strict=True)
         ]
         _bare_circumstances(stores, nodes)
-        return rate, _timed(len(nodes), lambda: _bare_unwind(stores, nodes))
-
-
-def _timed(count: int, work: Callable[[], None]) -> float:
-    start = time.perf_counter()
-    work()
-    return count / (time.perf_counter() - start)
+        created_s = seconds_of(lambda: _bare_unwind(stores, nodes))
+        return len(documents) / copied_s, len(nodes) / created_s
 
 
 def _bare_copy(

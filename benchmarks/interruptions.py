@@ -13,6 +13,8 @@ from benchmarks.documents import write_documents
 from benchmarks.homes import THOTH, FreshHome, fresh_home, time_command
 from graph.engine import open_stores
 from graph.tables import Base, GraphCheckpointRow, table_of
+from ingest.inspections.pipeline import ingest_inspections
+from ingest.sources.source_items import SourceLimits
 
 DOCUMENTS, POINTS = 1_000, 20
 
@@ -59,9 +61,6 @@ def interrupt(documents: Path, points: int, seed: int) -> dict[str, int]:
 
 
 def _record_only(home: FreshHome, documents: Path) -> None:
-    from ingest.inspections.pipeline import ingest_inspections
-    from ingest.sources.source_items import SourceLimits
-
     with open_stores(home.settings, graph=False) as stores:
         ingest_inspections(home.settings, stores.engine, [str(documents)], SourceLimits())
 

@@ -11,7 +11,6 @@ import gzip
 import resource
 import time
 from itertools import islice
-from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
@@ -21,11 +20,11 @@ from adviser.monkey.strategies import GenerationOptions, StackGenerator, Strateg
 from adviser.resolver.admission import universe_of
 from adviser.resolver.checker import check_stack
 from adviser.resolver.resolver_request import ResolverRequest
-from benchmarks.resolver import CLOSURES, DUMP
+from benchmarks.inputs import REAL_DUMP, SAMPLE_PACKAGES
+from benchmarks.resolver import CLOSURES
 from tests.factories.planted_versions import PlantedVersions, searched
 from tests.factories.universes import dump_index, newest_scores, snapshot_of
 
-SAMPLES = Path(__file__).parents[1] / "samples" / "packages.jsonl.gz"
 #: Stacks per second of processor time.
 GOALS = {"a": 1_000, "d": 200}
 STACKS = 5_000
@@ -42,12 +41,12 @@ PLANTED = {
 
 def main() -> None:
     """Measure and print; takes some seconds."""
-    if DUMP.exists():
-        index = dump_index(DUMP)
+    if REAL_DUMP.exists():
+        index = dump_index(REAL_DUMP)
         for label, goal in GOALS.items():
             _measure(index, CLOSURES[label], goal)
     else:
-        print(f"no dump at {DUMP}: only the samples")
+        print(f"no dump at {REAL_DUMP}: only the samples")
     _measure(_samples(), ("flask",), GOALS["a"])
     search_planted()
 
@@ -76,7 +75,7 @@ def search_planted(repetitions: int = REPETITIONS) -> None:
 
 def _samples() -> dict[str, dict[str, Any]]:
     index: dict[str, dict[str, Any]] = {}
-    with gzip.open(SAMPLES) as lines:
+    with gzip.open(SAMPLE_PACKAGES) as lines:
         for line in lines:
             release = orjson.loads(line)
             index.setdefault(release["name"], {})[release["version"]] = {

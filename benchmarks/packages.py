@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from sqlalchemy import Engine
 
 from benchmarks.dumps import write_dump
 from benchmarks.homes import FreshHome, fresh_home, time_command
+from benchmarks.timing import seconds_of
 from common.settings import Settings
 from graph.engine import Stores, graph_database, graph_driver, open_stores
 from graph.migrate import migrate_graph
@@ -44,13 +44,13 @@ def main() -> None:
         with fresh_home() as home:
             timed = time_command(home, "packages", "import", str(large))
             _expect(home, versions)
-            _told("end to end, embedded", versions / timed.wall_s, GOAL)
+            _print_rate("end to end, embedded", versions / timed.wall_s, GOAL)
             print(f"  peak memory of the process        {timed.peak_bytes / 2**20:8.0f} MiB")
             _measure_limits(home, versions)
         _measure_growth(small, large, single)
 
 
-def _told(what: str, rate: float, goal: float | None = None) -> None:
+def _print_rate(what: str, rate: float, goal: float | None = None) -> None:
     wanted = f"   (goal ≥ {goal:.0f})" if goal else ""
     print(f"{what:<34}{rate:9.0f} versions/s{wanted}", flush=True)
 
@@ -76,40 +76,34 @@ def _measure_growth(small: Path, large: Path, single: Path) -> None:
         many = (LARGE - SMALL) / (time_command(home, *command, str(large)).wall_s - start)
         _expect(home, LARGE)
         again = LARGE / (time_command(home, *command, str(large)).wall_s - start)
-    _told(f"first {SMALL}, start left out", few)
-    _told(f"from {SMALL} to {LARGE}", many)
+    _print_rate(f"first {SMALL}, start left out", few)
+    _print_rate(f"from {SMALL} to {LARGE}", many)
     print(f"  rate of the many / of the few     {many / few:8.2f}   (goal ≥ 0.8)")
-    _told("all of it once more, unchanged", again)
+    _print_rate("all of it once more, unchanged", again)
 
 
 def _measure_limits(home: FreshHome, versions: int) -> None:
     """Both halves apart, each beside the bare limit of its store."""
     with fresh_home() as bare, open_stores(home.settings) as full:
         with open_stores(bare.settings) as empty:
-            copied = versions / _timed(lambda: _copy_tables(full.engine, empty.engine))
-            _told("bare COPY of the same rows", copied)
+            copied = versions / seconds_of(lambda: _copy_tables(full.engine, empty.engine))
+            _print_rate("bare COPY of the same rows", copied)
             nodes, edges = _rows_of(full.engine)
-            created = versions / _timed(lambda: _create_all(empty, nodes, edges))
-            _told("bare UNWIND CREATE, ArcadeDB", created)
+            created = versions / seconds_of(lambda: _create_all(empty, nodes, edges))
+            _print_rate("bare UNWIND CREATE, ArcadeDB", created)
         _empty(full)
-        projected = versions / _timed(lambda: _project(full))
-        _told("projection alone, ArcadeDB", projected)
+        projected = versions / seconds_of(lambda: _project(full))
+        _print_rate("projection alone, ArcadeDB", projected)
         print(f"  projection / bare CREATE          {projected / created:8.2f}")
         with second_product(full) as stores:
             if stores is None:
                 return
-            created = versions / _timed(lambda: _create_all(stores, nodes, edges))
-            _told("bare UNWIND CREATE, Neo4j", created)
+            created = versions / seconds_of(lambda: _create_all(stores, nodes, edges))
+            _print_rate("bare UNWIND CREATE, Neo4j", created)
             _empty(stores)
-            projected = versions / _timed(lambda: _project(stores))
-            _told("projection alone, Neo4j", projected)
+            projected = versions / seconds_of(lambda: _project(stores))
+            _print_rate("projection alone, Neo4j", projected)
             print(f"  projection / bare CREATE          {projected / created:8.2f}")
-
-
-def _timed(work: Callable[[], None]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def _empty(stores: Stores) -> None:

@@ -23,6 +23,7 @@ from api.app import create_app
 from benchmarks.benchmark_results import write_results
 from benchmarks.documents import write_documents
 from benchmarks.homes import FreshHome, fresh_home, time_command
+from benchmarks.inputs import SAMPLE_INSPECTIONS, SAMPLE_PACKAGES, SAMPLES
 from benchmarks.services import token_of
 from graph.engine import relational_engine
 from ingest.benchmarks.pipeline import ingest_benchmarks
@@ -44,7 +45,6 @@ _COPIED = {
     "benchmark_entry_parts": _COPY_ID,
     "benchmark_results": _COPY_ID,
 }
-_SAMPLES = Path(__file__).resolve().parent.parent / "samples"
 _LISTS = (
     "/", "/ask", "/packages", "/packages/numpy", "/stacks", "/reports", "/compare",
     "/inspections", "/inspections?indicator=PiConv2D", "/benchmarks", "/benchmarks?hardware=T4",
@@ -79,9 +79,9 @@ def fill_with_samples(home: FreshHome) -> None:
     """Ingest the bundled samples, and make an advice."""
     where = ("--python", "3.11", "--platform", "manylinux_2_28_x86_64", "--hardware", "fa9f8e70")
     for command in (
-        ("ingest", "inspections", str(_SAMPLES / "inspections.tar.gz")),
-        ("packages", "import", str(_SAMPLES / "packages.jsonl.gz")),
-        ("advise", str(_SAMPLES / "project"), "--type", "performance", *where),
+        ("ingest", "inspections", str(SAMPLE_INSPECTIONS)),
+        ("packages", "import", str(SAMPLE_PACKAGES)),
+        ("advise", str(SAMPLES / "project"), "--type", "performance", *where),
     ):
         time_command(home, *command)
 

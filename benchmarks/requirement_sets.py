@@ -14,9 +14,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from benchmarks.homes import THOTH
+from benchmarks.homes import UV
 
-UV = str(Path(THOTH).with_name("uv"))
 _LIST = Path(__file__).with_name("requirement_sets.json")
 _PIN = re.compile(r"^([\w.-]+)(?:\[[^]]*\])?==([^\s;\\]+)", re.MULTILINE)
 

@@ -25,7 +25,11 @@ from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.resolver.results import Resolution
 from adviser.resolver.universe import Universe
 from adviser.resolver.worker import ResolverWorker
+from benchmarks.commands import run_command
+from benchmarks.homes import UV
+from benchmarks.inputs import FOUR, REAL_DUMP
 from benchmarks.local_index import served, write_index
+from benchmarks.timing import seconds_of
 from common.packages import Purl
 from graph.candidates import Candidate
 from graph.snapshot import Snapshot
@@ -38,20 +42,18 @@ from tests.factories.universes import (
     synthetic_index,
 )
 
-DUMP = Path(__file__).parents[2] / "shared" / "data" / "pypi-closure" / "pypi-closure.jsonl.gz"
 CLOSURES = {
     "a": ("flask",),
     "b": ("tensorflow-cpu",),
     "c": ("torch", "transformers"),
-    "d": ("tensorflow-cpu", "flask", "pandas", "scikit-learn"),
+    "d": FOUR,
 }
 ROUNDS = 21
 GOAL_WARM_MS, GOAL_COLD_MS, GOAL_MIB = 40, 1000, 300
-UV = str(Path(sys.executable).with_name("uv"))
 
 #: A new process reads a snapshot from a file and resolves it, as a command would.
 COLD = """
-import resource, sys
+import sys
 from pathlib import Path
 from adviser.resolver.admission import universe_of
 from adviser.resolver.resolver_request import ResolverRequest
@@ -61,23 +63,22 @@ snapshot = Snapshot.from_json(Path(sys.argv[1]).read_bytes())
 scores = {it.purl: (-1000 * place,) for candidates in snapshot.packages.values()
           for place, it in enumerate(candidates)}
 assert resolve(universe_of(snapshot, ResolverRequest(), scores)).settled
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 
 
 def main() -> None:
     """Measure and print; takes some three minutes."""
-    if DUMP.exists():
+    if REAL_DUMP.exists():
         _real()
     else:
-        print(f"no dump at {DUMP}: only generated universes")
+        print(f"no dump at {REAL_DUMP}: only generated universes")
     _large()
     _growth()
     _listed()
 
 
 def _real() -> None:
-    index = dump_index(DUMP)
+    index = dump_index(REAL_DUMP)
     with tempfile.TemporaryDirectory(prefix="thoth-bench-") as name, ResolverWorker() as worker:
         folder = Path(name)
         write_index(folder / "index", index)
@@ -118,7 +119,7 @@ def _closure(
     _line("by the solver, without branch and bound", alone, "")
     _line("by the solver in a warm child process", child, "")
     _line("snapshot cold, with the start of Python", cold, f"goal {GOAL_COLD_MS}")
-    print(f"  {'peak memory':42}{memory:8} MiB  goal {GOAL_MIB}")
+    print(f"  {'peak memory':42}{memory:8.0f} MiB  goal {GOAL_MIB}")
     compiled = _uv(folder, url, roots)
     _line("uv pip compile --offline, cache warm", compiled, f"{compiled / warm:.1f} times ours")
     pip = _pip(folder, url, roots)
@@ -126,32 +127,23 @@ def _closure(
     _line("resolvelib, on the same universe", *_resolvelib(universe, warm))
 
 
-def _line(what: str, milliseconds: float, words: str) -> None:
-    print(f"  {what:42}{milliseconds:8.1f} ms   {words}")
+def _line(what: str, milliseconds: float, note: str) -> None:
+    print(f"  {what:42}{milliseconds:8.1f} ms   {note}")
 
 
 def _median_ms(work: Callable[[], object], rounds: int = ROUNDS) -> float:
     work()
-    return median(_timed_ms(work) for _ in range(rounds))
+    return 1000 * median(seconds_of(work) for _ in range(rounds))
 
 
-def _timed_ms(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return (time.perf_counter() - began) * 1000
-
-
-def _cold(folder: Path, snapshot: Snapshot) -> tuple[float, int]:
+def _cold(folder: Path, snapshot: Snapshot) -> tuple[float, float]:
     """Median milliseconds of a process, and its peak memory in MiB."""
     path = folder / "snapshot.json"
     path.write_bytes(snapshot.to_json())
-    command = [sys.executable, "-c", COLD, str(path)]
-    peaks: list[int] = []
-
-    def run() -> None:
-        peaks.append(int(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
-
-    return _median_ms(run, 5), max(peaks)
+    runs = [run_command((sys.executable, "-c", COLD, str(path))) for _ in range(6)]
+    if any(it.status for it in runs):
+        raise RuntimeError(runs[-1].stderr)
+    return 1000 * median(it.wall_s for it in runs[1:]), max(it.peak_bytes for it in runs) / 2**20
 
 
 def _environ(folder: Path) -> dict[str, str]:
@@ -202,7 +194,7 @@ def _large() -> None:
         answer = resolve(universe, Budget(time_s=10))
         assert check_resolution(universe, answer) == []
         label = f"requirements change every {era} versions, draw {seed}"
-        _line(label, answer.wall_s * 1000, _told(answer))
+        _line(label, answer.wall_s * 1000, _outcome(answer))
 
 
 def _generated(packages: int, versions: int, *, era: int, seed: int) -> Universe:
@@ -210,7 +202,7 @@ def _generated(packages: int, versions: int, *, era: int, seed: int) -> Universe
     return universe_of(snapshot, ResolverRequest(), drawn_scores(snapshot, seed))
 
 
-def _told(answer: Resolution) -> str:
+def _outcome(answer: Resolution) -> str:
     if answer.objective is None or answer.bound is None:
         return f"{answer.status}, {answer.solver}"
     gap = sum(answer.gap or ()) / max(1, -sum(answer.objective))
@@ -272,7 +264,9 @@ def _listed() -> None:
     assert check_resolution(last, resolution) == []
     count = sum(map(len, last.packages.values()))
     label = f"{len(listed)} packages, {count} versions, {len(read)} read, {len(times)} rounds"
-    _line(label, median(times) * 1000, f"slowest {max(times) * 1000:.0f} ms, {_told(resolution)}")
+    _line(
+        label, median(times) * 1000, f"slowest {max(times) * 1000:.0f} ms, {_outcome(resolution)}"
+    )
 
 
 if __name__ == "__main__":

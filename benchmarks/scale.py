@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.asking import FLASK, advising, fill
 from benchmarks.documents import write_documents
 from benchmarks.dumps import write_dump
 from benchmarks.homes import FreshHome, fresh_home, time_command
 from benchmarks.load import Load, offered, saturated
+from benchmarks.service_requests import FLASK, advising, fill
 from benchmarks.services import Running, thoth_service
 from common.logs import set_up_logs
 from graph.engine import open_stores

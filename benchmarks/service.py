@@ -17,10 +17,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.asking import (
+from benchmarks.homes import FreshHome, fresh_home
+from benchmarks.inputs import FOUR, REAL_DUMP, SAMPLE_PACKAGES
+from benchmarks.load import Client, Load, Visit, offered, saturated
+from benchmarks.service_requests import (
     ADVISE,
     FLASK,
-    SAMPLES,
     advising,
     answered,
     asking_again,
@@ -28,13 +30,9 @@ from benchmarks.asking import (
     getting,
     uploading,
 )
-from benchmarks.homes import FreshHome, fresh_home
-from benchmarks.load import Client, Load, Visit, offered, saturated
 from benchmarks.services import Running, bare_service, thoth_service, token_of
 from common.logs import set_up_logs
 
-DUMP = Path(__file__).parents[2] / "shared" / "data" / "pypi-closure" / "pypi-closure.jsonl.gz"
-FOUR = ("tensorflow-cpu", "flask", "pandas", "scikit-learn")
 GOAL_CACHED_MS, GOAL_FLASK_MS, GOAL_GROWTH_MIB = 25, 250, 20
 SECONDS, WARM_UP_S = 20.0, 3.0
 #: Minutes of load while memory is seen, and what fills pools and caches before the first look.
@@ -65,9 +63,9 @@ def main(arguments: Sequence[str] = _SHORT) -> None:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each other load")
     options = parser.parse_args(arguments)
     with fresh_home() as home:
-        fill(home, DUMP if DUMP.exists() else SAMPLES / "packages.jsonl.gz")
-        if not DUMP.exists():
-            print(f"no dump at {DUMP}: only flask")
+        fill(home, REAL_DUMP if REAL_DUMP.exists() else SAMPLE_PACKAGES)
+        if not REAL_DUMP.exists():
+            print(f"no dump at {REAL_DUMP}: only flask")
         with tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
             _measure(home, Path(folder), options.seconds, options.minutes)
     if options.minutes < MINUTES:
@@ -107,7 +105,7 @@ def _scenarios(result: Visit, uploads: Visit) -> list[Scenario]:
         Scenario("a cached advice, asked for", asking_again, 100, GOAL_CACHED_MS),
         Scenario("a new advice for flask", advising(FLASK), 10, GOAL_FLASK_MS),
     ]
-    if DUMP.exists():
+    if REAL_DUMP.exists():
         scenarios.append(Scenario(f"a new advice for {' + '.join(FOUR)}", advising(FOUR), 2))
     return [*scenarios, Scenario("an inspection sent in", uploads, 5)]
 
@@ -146,7 +144,7 @@ def _memory(service: Running, result: Visit, minutes: float) -> None:
         Scenario("", asking_again, 20),
         Scenario("", advising(FLASK), 2),
     ]
-    if DUMP.exists():
+    if REAL_DUMP.exists():
         mixture.append(Scenario("", advising(FOUR), 0.5))
     rate = sum(it.rate for it in mixture)
     print(f"  memory: {MEMORY_WARM_UP_S:g} s of a mixture at {rate:g}/s fill pools and caches")

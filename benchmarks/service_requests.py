@@ -1,4 +1,4 @@
-"""What the service is asked for when it is measured, and what it knows beforehand."""
+"""Requests to the service whose time is measured, and the data that they need."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from benchmarks.documents import write_documents
 from benchmarks.homes import FreshHome
+from benchmarks.inputs import SAMPLE_INSPECTIONS, SAMPLE_PACKAGES
 from benchmarks.load import Client, Visit
 
-SAMPLES = Path(__file__).parents[1] / "samples"
 FLASK = ("flask",)
 ADVISE, UPLOAD = "/api/v1/advise/python", "/api/v2/inspections"
 QUERY = {"recommendation_type": "latest", "dev": "False", "debug": "False"}
@@ -23,10 +23,10 @@ ANEW = {**QUERY, "force": "True"}
 _PAUSE_S, _LONGEST_PAUSE_S, _LONGER, _PATIENCE_S = 0.01, 0.2, 1.5, 60.0
 
 
-def fill(home: FreshHome, packages: Path = SAMPLES / "packages.jsonl.gz") -> None:
-    """Have packages and the bundled inspections known."""
+def fill(home: FreshHome, packages: Path = SAMPLE_PACKAGES) -> None:
+    """Import packages and ingest the inspections of the samples."""
     home.thoth("packages", "import", str(packages))
-    home.thoth("ingest", "inspections", str(SAMPLES / "inspections.tar.gz"))
+    home.thoth("ingest", "inspections", str(SAMPLE_INSPECTIONS))
 
 
 def advice_request(roots: Sequence[str]) -> object:
