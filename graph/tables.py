@@ -148,6 +148,19 @@ class Document(Base):
     parser_version: ColumnElement[int] = column(server_default=text("0"))
 
 
+class UnreferencedBodyRow(Base):
+    """A body in the document store whose document was deleted, until the body is deleted, too.
+
+    A document may be stored and deleted again before its first body is deleted, so an identifier
+    may occur more than once.
+    """
+
+    __tablename__ = "unreferenced_bodies"
+
+    entry_id: ColumnElement[int] = column(BigInteger, Identity(), primary_key=True)
+    document_id: ColumnElement[str]
+
+
 class RecordCheckRow(Base):
     """Progress of ``thoth record verify``: a single row.
 

@@ -19,8 +19,7 @@ from common.errors import ProjectError
 from graph.engine import relational_errors
 from graph.record import analyses
 from graph.record.analyses import AnalysisState
-from graph.record.documents import UPLOAD, forget_body, forget_documents
-from graph.record.postgresql_helpers import AdvisoryLock, shares_lock
+from graph.record.documents import UPLOAD, delete_unreferenced_bodies, forget_documents
 from graph.record.request_counts import forget_ended_counts
 from graph.record.retention import forget_analyses, forget_events, forget_writes
 
@@ -179,20 +178,17 @@ def _forget_old(worker: WorkerContext) -> None:
     if settings.keep_events_days is not None:
         past = timedelta(days=settings.keep_events_days)
         _in_batches(worker, "event", lambda it: forget_events(it, past, BATCH))
+    with relational_errors(settings):
+        delete_unreferenced_bodies(settings, worker.service.engine)
 
 
-def _in_batches(
-    worker: WorkerContext, what: str, forget: Callable[[Connection], tuple[int, list[str]]]
-) -> None:
-    """Delete rows in batches, one transaction per batch, and the stored bodies of the documents."""
+def _in_batches(worker: WorkerContext, what: str, forget: Callable[[Connection], int]) -> None:
+    """Delete rows in batches, one transaction per batch."""
     deleted = named = 0
     for _ in range(MOST_BATCHES):
         try:
             with worker.service.writing() as connection:
-                if not shares_lock(connection, AdvisoryLock.BACKUP):
-                    _LOG.info("deletion_put_off", extra={"what": what})
-                    break  # a backup reads the documents
-                count, gone = forget(connection)
+                count = forget(connection)
         except IntegrityError:
             # A concurrent transaction referred to a row of the batch.
             named += 1
@@ -200,9 +196,6 @@ def _in_batches(
             if named == MAX_ATTEMPTS:
                 break  # the next run tries again
             continue
-        for document_id in gone:
-            with worker.service.writing() as connection:
-                forget_body(connection, worker.settings, document_id)
         deleted += count
         if count < BATCH:
             break

@@ -53,8 +53,8 @@ def create_backup(
 ) -> Manifest:
     """Write the record and the documents that it names into a new file.
 
-    All rows are of one snapshot; writers do not wait. Until the end, no document is deleted: a
-    worker deletes old rows later. The file gets its name when it is complete.
+    All rows are of one snapshot; writers do not wait. Until the end, no body is deleted from the
+    document store. The file gets its name when it is complete.
 
     :param file: path of a local file, or URL of an object
     :raises InvalidArgument: if the file exists, or cannot be written
@@ -72,7 +72,7 @@ def create_backup(
         ) as connection,
     ):
         if lock is None:
-            raise AlreadyRunning("another backup is running, or a worker deletes old rows")
+            raise AlreadyRunning("another backup is running, or a large document is being deleted")
         for statement in _UNLIMITED:
             connection.exec_driver_sql(statement)
         about = connection.execute(_ABOUT).one()

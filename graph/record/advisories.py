@@ -18,7 +18,7 @@ from graph.record.bulk import (
     insert_new,
     update_rows,
 )
-from graph.record.documents import DeliveredDocument, add_documents, forgotten
+from graph.record.documents import DeliveredDocument, add_documents, delete_documents
 from graph.record.outbox import add_entries
 from graph.record.packages import refresh_revisions
 from graph.record.postgresql_helpers import storable, texts
@@ -210,13 +210,13 @@ def outdated_documents(connection: Connection) -> list[str]:
 
 def replace_documents(
     connection: Connection, settings: Settings, replacements: Mapping[str, AdvisoryDelivery]
-) -> list[str]:
+) -> None:
     """Store documents in place of others, and write the rows of their advisories again.
 
     The caller owns the transaction.
 
-    :param replacements: by identifier of the document that is deleted
-    :returns: what to pass to :func:`graph.record.documents.forget_body` after the commit
+    :param replacements: by identifier of the document that is deleted, as by
+        :func:`graph.record.documents.delete_documents`
     """
     hold_advisories(connection)
     deliveries = list(replacements.values())
@@ -226,8 +226,7 @@ def replace_documents(
     newest = _newest([it.advisory for it in deliveries if _id(it) in recorded], others)
     if newest:
         _merge(connection, newest, AdvisoriesAdded())
-    _, bodies = forgotten(connection, Document.document_id == any_(texts(replacements)))
-    return bodies
+    delete_documents(connection, Document.document_id == any_(texts(replacements)))
 
 
 def _id(delivery: AdvisoryDelivery) -> str:

@@ -73,7 +73,8 @@ def identify_store(connection: Connection, settings: Settings, *, now: bool = Fa
     # A transaction that does the same is waited for.
     statement = update(DocumentStoreRow).where(DocumentStoreRow.store_id.is_(None))
     if not connection.execute(statement.values(store_id=store_id)).rowcount:
-        delete_object(url)
+        with suppress(StoreUnavailable):  # leaves an unused object behind
+            delete_object(url)
         require_own_store(connection, settings)
 
 
@@ -107,10 +108,16 @@ def write_object(url: str, content: bytes) -> None:
 
 
 def delete_object(url: str) -> None:
-    """Delete an object; a failure leaves an unused object behind."""
-    with suppress(Exception):
+    """Delete an object if it exists.
+
+    :raises StoreUnavailable: if the store cannot be written
+    """
+    try:
         filesystem, path = file_system_of(url)
-        filesystem.rm_file(path)
+        with suppress(FileNotFoundError):
+            filesystem.rm_file(path)
+    except Exception as error:
+        raise unavailable_store(error) from error
 
 
 def file_system_of(url: str) -> tuple[Any, str]:

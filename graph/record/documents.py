@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +14,7 @@ from sqlalchemy import (
     ARRAY,
     ColumnElement,
     Connection,
+    Engine,
     Row,
     Text,
     any_,
@@ -20,12 +22,13 @@ from sqlalchemy import (
     delete,
     exists,
     func,
+    insert,
     literal,
     select,
     update,
 )
 
-from common.errors import DamagedDocument
+from common.errors import DamagedDocument, StoreUnavailable
 from common.formats.json_documents import digest_bytes
 from common.inspection import OWN_COLLECTOR
 from common.parser_version import PARSER_VERSION
@@ -40,11 +43,13 @@ from graph.record.document_store import (
     unavailable_store,
     write_object,
 )
-from graph.record.postgresql_helpers import lock_name, storable
-from graph.tables import Document, QuarantinedDocument
+from graph.record.postgresql_helpers import AdvisoryLock, lock_name, shares_lock, storable
+from graph.tables import Document, QuarantinedDocument, UnreferencedBodyRow
 
 #: Larger compressed bodies are stored in the document store, to keep backups of the record fast.
 INLINE_LIMIT_BYTES = 256 * 1024
+
+_LOG = logging.getLogger(__name__)
 
 
 class _Packers(local):
@@ -229,16 +234,11 @@ def _row(
     )  # fmt: skip
 
 
-def forget_documents(
-    connection: Connection, kind: str, older_than: timedelta, limit: int
-) -> tuple[int, list[str]]:
-    """Delete the oldest unreferenced documents of a kind.
-
-    The caller owns the transaction.
+def forget_documents(connection: Connection, kind: str, older_than: timedelta, limit: int) -> int:
+    """Delete the oldest unreferenced documents of a kind, as :func:`delete_documents` does.
 
     :param limit: largest number of documents
-    :returns: number of deleted documents, and the identifiers of those with a body in the document
-        store; pass these to :func:`forget_body` after the commit
+    :returns: number of deleted documents
     """
     oldest = (
         select(Document.document_id)
@@ -249,28 +249,60 @@ def forget_documents(
         .order_by(Document.ingested_at)
         .limit(limit)
     )
-    return forgotten(connection, Document.document_id.in_(oldest))
+    return delete_documents(connection, Document.document_id.in_(oldest))
 
 
-def forgotten(connection: Connection, which: ColumnElement[bool]) -> tuple[int, list[str]]:
-    """Delete these documents; return the same values as :func:`forget_documents`."""
+def delete_documents(connection: Connection, which: ColumnElement[bool]) -> int:
+    """Delete these documents; the caller owns the transaction.
+
+    The record lists their bodies in the document store. Call :func:`delete_unreferenced_bodies`
+    after the commit: if the deletion were rolled back later, the documents would have lost them.
+
+    :returns: number of deleted documents
+    """
     query = delete(Document).where(which).returning(Document.document_id, Document.location)
     rows = connection.execute(query).all()
-    return len(rows), [row.document_id for row in rows if row.location is not None]
+    bodies = [{"document_id": row.document_id} for row in rows if row.location is not None]
+    if bodies:
+        connection.execute(insert(UnreferencedBodyRow), bodies)
+    return len(rows)
 
 
-def forget_body(connection: Connection, settings: Settings, document_id: str) -> None:
-    """Delete the body of a deleted document from the document store.
+def delete_unreferenced_bodies(settings: Settings, engine: Engine) -> int:
+    """Delete the bodies of deleted documents from the document store.
 
-    Call this after the commit. If the row's deletion were rolled back after this call, the document
-    would have lost its body. A writer that stores the same body again holds a lock until its
-    transaction ends.
+    A later call deletes what this one leaves: everything during a backup, whose snapshot may name
+    the documents, and everything after the first failure of the document store.
+
+    :returns: number of bodies that the record does not list any more
     """
-    wanted = {"wanted": document_id}
+    table = UnreferencedBodyRow
+    with engine.connect() as connection:
+        query = select(table.entry_id, table.document_id).order_by(table.entry_id)
+        entries = connection.execute(query).all()
+    for number, entry in enumerate(entries):
+        try:
+            with engine.begin() as connection:
+                if not shares_lock(connection, AdvisoryLock.BACKUP):
+                    _LOG.info("deletion_put_off", extra={"bodies": len(entries) - number})
+                    return number
+                _delete_body(connection, settings, entry.document_id)
+                connection.execute(delete(table).where(table.entry_id == entry.entry_id))
+        except StoreUnavailable as error:
+            _LOG.warning("deletion_failed", extra={"error": str(error)})
+            return number
+    return len(entries)
+
+
+def _delete_body(connection: Connection, settings: Settings, document_id: str) -> None:
+    """Delete a body unless a document has it.
+
+    A writer that stores the same body again holds a lock until its transaction ends.
+    """
+    require_own_store(connection, settings)
     lock_name(connection, document_id, namespace=_BODIES)
-    if connection.scalar(_KNOWN, wanted):
-        return
-    delete_object(object_url(settings, _location(document_id)))
+    if not connection.scalar(_KNOWN, {"wanted": document_id}):
+        delete_object(object_url(settings, _location(document_id)))
 
 
 def _location(document_id: str) -> str:

@@ -88,7 +88,7 @@ class AdvisoryLock(IntEnum):
     CHANGES = 0x6368616E
     #: Held by the only process that projects.
     PROJECTION = 0x70726F6A
-    #: Held by a backup, and shared by transactions that delete documents.
+    #: Held by a backup, and shared by transactions that delete bodies from the document store.
     BACKUP = 0x6261636B
     #: Held by a process that migrates; spells "thoth".
     MIGRATION = 0x74686F7468

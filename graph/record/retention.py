@@ -9,7 +9,7 @@ from sqlalchemy import Connection, any_, delete, exists, func, literal, select
 
 from graph.record.advice import ADVICE_DOCUMENTS, forget_requests
 from graph.record.claims import forget_claims
-from graph.record.documents import forgotten
+from graph.record.documents import delete_documents
 from graph.record.outbox import add_entries
 from graph.record.postgresql_helpers import texts
 from graph.tables import (
@@ -35,9 +35,7 @@ _REFERENCES = [
 ]
 
 
-def forget_analyses(
-    connection: Connection, older_than: timedelta, limit: int
-) -> tuple[int, list[str]]:
+def forget_analyses(connection: Connection, older_than: timedelta, limit: int) -> int:
     """Delete requests that finished more than ``older_than`` ago; the caller owns the transaction.
 
     The logs and the advice of these requests, and documents without other references, are deleted,
@@ -45,8 +43,8 @@ def forget_analyses(
     contain a stack or claim that still exists.
 
     :param limit: largest number of requests
-    :returns: number of deleted requests, and the documents whose bodies the caller deletes after
-        the commit
+    :returns: number of deleted requests; afterwards, call
+        :func:`graph.record.documents.delete_unreferenced_bodies`
     """
     oldest = (
         select(AnalysisRow.analysis_id)
@@ -63,19 +61,18 @@ def forget_analyses(
         )
     ).all()
     if not rows:
-        return 0, []
+        return 0
     documents = {it for row in rows for it in row[1:] if it is not None}
     documents |= _forget_advice(connection, [row.analysis_id for row in rows])
-    return len(rows), _forget_unreferenced(connection, sorted(documents))
+    _forget_unreferenced(connection, sorted(documents))
+    return len(rows)
 
 
-def forget_writes(
-    connection: Connection, older_than: timedelta, limit: int
-) -> tuple[int, list[str]]:
+def forget_writes(connection: Connection, older_than: timedelta, limit: int) -> int:
     """Delete entries of the audit log that are older than ``older_than``, oldest first.
 
     :param limit: largest number of entries
-    :returns: number of deleted entries, and an empty list of documents
+    :returns: number of deleted entries
     """
     oldest = (
         select(AuditRow.entry_id)
@@ -84,16 +81,14 @@ def forget_writes(
         .limit(limit)
     )
     deleted = connection.execute(delete(AuditRow).where(AuditRow.entry_id.in_(oldest)))
-    return int(deleted.rowcount), []
+    return int(deleted.rowcount)
 
 
-def forget_events(
-    connection: Connection, older_than: timedelta, limit: int
-) -> tuple[int, list[str]]:
+def forget_events(connection: Connection, older_than: timedelta, limit: int) -> int:
     """Delete events that are older than ``older_than``, oldest first, with all their notices.
 
     :param limit: largest number of events
-    :returns: number of deleted events, and an empty list of documents
+    :returns: number of deleted events
     """
     oldest = (
         select(EventRow.event_id)
@@ -105,7 +100,7 @@ def forget_events(
     events = list(connection.scalars(oldest))
     connection.execute(delete(NoticeRow).where(NoticeRow.event_id.in_(events)))
     deleted = connection.execute(delete(EventRow).where(EventRow.event_id.in_(events)))
-    return int(deleted.rowcount), []
+    return int(deleted.rowcount)
 
 
 def _forget_advice(connection: Connection, requests: Sequence[str]) -> set[str]:
@@ -132,7 +127,7 @@ def _forget_advice(connection: Connection, requests: Sequence[str]) -> set[str]:
     return {it for row in rows for it in row[1:]} | set(reports.values())
 
 
-def _forget_unreferenced(connection: Connection, documents: Iterable[str]) -> list[str]:
+def _forget_unreferenced(connection: Connection, documents: Iterable[str]) -> None:
     """Delete the documents that nothing refers to.
 
     Another transaction that stores equal content either already holds the lock on the row, or waits
@@ -146,5 +141,4 @@ def _forget_unreferenced(connection: Connection, documents: Iterable[str]) -> li
         )
         .with_for_update(skip_locked=True)
     )
-    _, large = forgotten(connection, Document.document_id.in_(unreferenced))
-    return large
+    delete_documents(connection, Document.document_id.in_(unreferenced))

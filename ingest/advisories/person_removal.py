@@ -20,7 +20,7 @@ from graph.record.advisories import (
     outdated_documents,
     replace_documents,
 )
-from graph.record.documents import forget_body, unpacked_body
+from graph.record.documents import delete_unreferenced_bodies, unpacked_body
 from graph.record.postgresql_helpers import texts
 from graph.tables import Document
 from ingest.advisories.osv import advisory_of, without_persons
@@ -38,16 +38,12 @@ def remove_stored_persons(settings: Settings, engine: Engine) -> None:
             outdated = outdated_documents(connection)
         for start in range(0, len(outdated), _BATCH):
             with engine.begin() as connection:
-                bodies = _replace(connection, settings, outdated[start : start + _BATCH])
-            with engine.begin() as connection:
-                for document_id in bodies:
-                    forget_body(connection, settings, document_id)
+                _replace(connection, settings, outdated[start : start + _BATCH])
+        # Also those that an interrupted run left.
+        delete_unreferenced_bodies(settings, engine)
 
 
-def _replace(
-    connection: Connection, settings: Settings, document_ids: Collection[str]
-) -> list[str]:
-    """:returns: as :func:`graph.record.advisories.replace_documents`"""
+def _replace(connection: Connection, settings: Settings, document_ids: Collection[str]) -> None:
     now = datetime.now(UTC)
     replacements: dict[str, AdvisoryDelivery] = {}
     clean: list[str] = []
@@ -68,4 +64,4 @@ def _replace(
             replacements[row.document_id] = AdvisoryDelivery(advisory, row.source)
     same = update(Document).where(Document.document_id == any_(texts(clean)))
     connection.execute(same.values(schema_version=SCHEMA_VERSION))
-    return replace_documents(connection, settings, replacements)
+    replace_documents(connection, settings, replacements)

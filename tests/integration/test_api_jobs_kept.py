@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,17 +16,7 @@ from api.jobs import worker_context
 from api.jobs.upkeep import prune
 from api.jobs.worker_context import WorkerContext
 from common.environments import environment
-from common.formats.json_documents import digest_bytes
 from graph.engine import Stores
-from graph.record.documents import (
-    INLINE_LIMIT_BYTES,
-    UPLOAD,
-    DeliveredDocument,
-    add_documents,
-    body_of,
-    forget_body,
-    forget_documents,
-)
 from graph.record.events import EventKind, record_event
 from graph.record.freshness import changes
 from graph.record.inspections import add_inspections
@@ -223,39 +211,6 @@ def test_old_events_are_forgotten_as_the_setting_says(known: Stores) -> None:
     upkeep(known.settings, prune)
     counts = row_counts(known.engine)
     assert (counts["events"], counts["notices"]) == (1, 1)
-
-
-def test_a_prune_that_is_broken_off_loses_no_body(known: Stores) -> None:
-    body = os.urandom(INLINE_LIMIT_BYTES * 2)
-    document = DeliveredDocument(digest_bytes(body), UPLOAD, "upload-1", "a test", body)
-
-    def deliver_it() -> None:
-        with known.engine.begin() as connection:
-            add_documents(connection, known.settings, [document])
-
-    deliver_it()
-    with known.engine.connect() as broken_off:
-        assert forget_documents(broken_off, UPLOAD, timedelta(), 10) == (1, [document.document_id])
-    with known.engine.connect() as connection:
-        assert body_of(connection, known.settings, document.document_id) == body
-    with known.engine.begin() as connection:
-        _, (gone,) = forget_documents(connection, UPLOAD, timedelta(), 10)
-    deliver_it()  # again, before its body went
-    for _ in "12":
-        with known.engine.begin() as connection:
-            forget_body(connection, known.settings, gone)
-        with known.engine.connect() as connection:
-            assert body_of(connection, known.settings, document.document_id) == body
-    with known.engine.begin() as connection:
-        forget_documents(connection, UPLOAD, timedelta(), 10)
-    files = [*known.settings.home.rglob("*.json.zst")]
-    with known.engine.begin() as connection:
-        forget_body(connection, known.settings, gone)
-    assert (
-        [it for it in files if not it.exists()]
-        == [it for it in files if gone.removeprefix("sha256:") in it.name]
-        != []
-    )
 
 
 def test_what_waits_is_found_without_looking_through_what_ended(known: Stores) -> None:

@@ -48,7 +48,7 @@ from graph.record.postgresql_helpers import AdvisoryLock, session_lock
 from graph.record.source_successes import source_successes
 from tests.effort import slow
 from tests.factories.inspections import inspection_files, specification_document, stack_jobs
-from tests.services.commands import run_here, thoth
+from tests.services.commands import row_counts, run_here, thoth
 from tests.services.databases import new_database
 from tests.services.disks import fill, mounted_disk
 from tests.services.fixtures import embedded_only, empty
@@ -462,25 +462,24 @@ def test_only_errors_of_the_file_itself_name_it(stores: Stores, tmp_path: Path) 
         assert [it.name for it in disk.iterdir()] == ["filler"]
 
 
-def test_only_one_backup_runs_and_nothing_is_deleted_meanwhile(
+def test_only_one_backup_runs_and_no_body_is_deleted_meanwhile(
     stores: Stores, tmp_path: Path
 ) -> None:
+    settings = replace(stores.settings, document_store_url=(tmp_path / "bodies").as_uri())
     body = os.urandom(INLINE_LIMIT_BYTES * 2)
     document = DeliveredDocument(digest_bytes(body), UPLOAD, "upload-1", "a test", body)
     with stores.engine.begin() as connection:
-        add_documents(connection, stores.settings, [document])
+        add_documents(connection, settings, [document])
         connection.execute(text("UPDATE documents SET ingested_at = now() - interval '1 year'"))
-    count = text("SELECT count(*) FROM documents")
     with session_lock(stores.engine, AdvisoryLock.BACKUP):
-        done = run_here(backup, stores.settings, str(tmp_path / "second.tar"))
+        done = run_here(backup, settings, str(tmp_path / "second.tar"))
         assert done.exit_code == 5
-        upkeep(stores.settings, prune)
-        with stores.engine.connect() as connection:
-            assert connection.scalar(count) == 1
-    upkeep(stores.settings, prune)
-    with stores.engine.connect() as connection:
-        assert connection.scalar(count) == 0
-    assert [*tmp_path.iterdir()] == []
+        upkeep(settings, prune)
+        assert row_counts(stores.engine)["documents"] == 0
+        assert len([*tmp_path.rglob("*.zst")]) == 1
+    upkeep(settings, prune)
+    assert [*tmp_path.rglob("*.zst")] == []
+    assert [*tmp_path.iterdir()] == [tmp_path / "bodies"]
 
 
 def test_a_lost_body_does_not_prevent_a_backup(stores: Stores, tmp_path: Path) -> None:

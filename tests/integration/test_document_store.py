@@ -7,31 +7,44 @@ import random
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from alembic import command
 from flask.testing import FlaskClient
-from sqlalchemy import Engine, update
+from sqlalchemy import Connection, Engine, text, update
 
 from api import health
+from api.jobs.upkeep import prune
 from cli.service import ensure_stores
 from common.errors import DocumentStoreMismatch, SchemaMismatch
+from common.formats.json_documents import digest_bytes
 from common.settings import Settings
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import relational_engine, relational_url
 from graph.migrate import alembic_config, migrate_relational
 from graph.record import document_store
-from graph.record.documents import body_of
+from graph.record.document_store import file_system_of
+from graph.record.documents import (
+    INLINE_LIMIT_BYTES,
+    UPLOAD,
+    DeliveredDocument,
+    add_documents,
+    body_of,
+    delete_unreferenced_bodies,
+    forget_documents,
+)
 from graph.record.tokens import Scope
 from graph.tables import DocumentStoreRow
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
 from tests.factories.documents import directory_files
-from tests.services.commands import thoth
+from tests.services.commands import row_counts, thoth
 from tests.services.databases import new_database
 from tests.services.disks import fill, mounted_disk
-from tests.services.jobs import client_of, run_jobs
+from tests.services.jobs import client_of, run_jobs, upkeep
+from tests.services.object_store import object_store
 from tests.services.waiting import wait_until
 
 
@@ -196,3 +209,79 @@ def test_a_postgresql_without_space_is_not_ready_and_says_why(
         filler.unlink()
         healed = client.get("/readyz")
         assert healed.status_code == 200, healed.get_json()
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def documents_url(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """A document store of its own, of each kind."""
+    if request.param == "folder":
+        yield (tmp_path / "documents").as_uri()
+        return
+    with object_store(monkeypatch):
+        yield "s3://knowledge/documents"
+
+
+def large_upload() -> DeliveredDocument:
+    body = random.Random(1).randbytes(INLINE_LIMIT_BYTES * 2)
+    return DeliveredDocument(digest_bytes(body), UPLOAD, "upload-1", "a test", body)
+
+
+def bodies_in(url: str) -> list[str]:
+    filesystem, path = file_system_of(url)
+    filesystem.invalidate_cache()
+    return [it for it in filesystem.find(path) if it.endswith(".zst")]
+
+
+def store_upload(connection: Connection, settings: Settings) -> None:
+    assert add_documents(connection, settings, [large_upload()]) == {large_upload().document_id}
+
+
+def delete_uploads(engine: Engine) -> int:
+    with engine.begin() as connection:
+        return forget_documents(connection, UPLOAD, timedelta(), 10)
+
+
+def test_bodies_are_deleted_later_if_a_process_is_killed_after_it_deleted_their_documents(
+    settings: Settings, relational: Engine, documents_url: str
+) -> None:
+    settings = replace(settings, document_store_url=documents_url)
+    with relational.begin() as connection:
+        store_upload(connection, settings)
+    with relational.connect() as rolled_back:
+        assert forget_documents(rolled_back, UPLOAD, timedelta(), 10)
+    upkeep(settings, prune)
+    assert len(bodies_in(documents_url)) == 1
+
+    assert delete_uploads(relational) == 1
+    upkeep(replace(settings, document_store_url=f"{documents_url}-of-another-record"), prune)
+    assert len(bodies_in(documents_url)) == row_counts(relational)["unreferenced_bodies"] == 1
+    upkeep(settings, prune)
+    assert bodies_in(documents_url) == []
+    assert row_counts(relational)["unreferenced_bodies"] == 0
+
+
+def test_a_body_stays_if_its_document_is_stored_again(
+    settings: Settings, relational: Engine, tmp_path: Path
+) -> None:
+    settings = with_documents(settings, tmp_path)
+    with relational.begin() as connection:
+        store_upload(connection, settings)
+    assert delete_uploads(relational) == 1
+    deletion = threading.Thread(target=delete_unreferenced_bodies, args=(settings, relational))
+    with relational.begin() as writing:
+        store_upload(writing, settings)
+        deletion.start()
+        wait_until(lambda: waiting_transactions(relational) == 1, "the deletion waits")
+    deletion.join()
+    with relational.connect() as connection:
+        identifier = large_upload().document_id
+        assert body_of(connection, settings, identifier) == large_upload().body
+    assert row_counts(relational)["unreferenced_bodies"] == 0
+
+
+def waiting_transactions(engine: Engine) -> int:
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with engine.connect() as connection:
+        return connection.scalar(text(f"{waits} AND datname = current_database()")) or 0

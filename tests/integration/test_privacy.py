@@ -15,7 +15,7 @@ from common.settings import Settings
 from graph.engine import Stores
 from graph.record import advisories
 from graph.record.documents import INLINE_LIMIT_BYTES
-from ingest.advisories import sync
+from ingest.advisories import person_removal, sync
 from tests.factories.advisories import affected, osv, write_archive
 from tests.factories.benchmark_files import DAWNBENCH_ENTRY, DAWNBENCH_TABLE, DLBS_LOG, write_files
 from tests.factories.generations import FOLDER as GENERATIONS
@@ -108,6 +108,10 @@ def test_the_next_sync_removes_persons_from_advisories_that_are_stored(
         "SELECT schema_version, count(*) FROM documents WHERE kind = 'advisory'"
         " GROUP BY schema_version"
     )
+    with monkeypatch.context() as killed:
+        killed.setattr(person_removal, "delete_unreferenced_bodies", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            record.sync(changed, name="later.zip")
     assert record.sync(changed, name="later.zip").unchanged
     run(stores.settings, "graph", "sync")
     texts = list(stored_texts(stores))
@@ -117,6 +121,10 @@ def test_the_next_sync_removes_persons_from_advisories_that_are_stored(
     assert record.pairs == affecting
     run(stores.settings, "record", "verify")
     run(stores.settings, "graph", "verify")
+
+
+def interrupt(*_arguments: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_the_samples_name_nobody(stores: Stores) -> None:

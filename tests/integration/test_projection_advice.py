@@ -235,7 +235,7 @@ def forget(stores: Stores, number: int) -> None:
             "finished_at": datetime(2020, 1, 1, tzinfo=UTC),
         }  # fmt: skip
         connection.execute(insert(AnalysisRow), row)
-        assert forget_analyses(connection, timedelta(days=1), 10)[0] == 1
+        assert forget_analyses(connection, timedelta(days=1), 10) == 1
     project(stores)
 
 
