@@ -109,7 +109,10 @@ class SetResult:
 def main(arguments: Sequence[str] = ()) -> None:
     """Measure and print; takes about ten minutes, and records an index on the first run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.advice")
-    parser.add_argument("--set", action="append", default=[], help="only this set; repeatable")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME", help="only this set; repeatable",
+        choices=[it.name for it in requirement_sets()],
+    )  # fmt: skip
     parser.add_argument("--index", choices=(CONFIGURED, RECORDED), help="only this index")
     parser.add_argument("--output", type=Path, help="JSON file for all results")
     parser.add_argument(

@@ -98,7 +98,10 @@ class SetChoices:
 def main(arguments: Sequence[str] = ()) -> None:
     """Compare and print; ends with 1 if something is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.choices")
-    parser.add_argument("--set", action="append", default=[], help="only this set; repeatable")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME", help="only this set; repeatable",
+        choices=[it.name for it in requirement_sets()],
+    )  # fmt: skip
     parser.add_argument("--target", choices=[_name(it) for it in TARGETS], help="only this one")
     parser.add_argument("--again", action="store_true", help="try sets again that have a result")
     parser.add_argument("--without-pip", action="store_true", help="download nothing with pip")

@@ -1,7 +1,7 @@
-"""Snapshots: milliseconds for the closure of a real request, cold and warm, on both graphs.
+"""Snapshots: milliseconds to read those of a real request, cold and warm, on both graphs.
 
-And of one request in a small world and in one of 25 times its size, in which the same
-packages are its closure.
+One more request is read in a small graph and in one of 25 times its size; both have the same
+packages for it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import time
 from pathlib import Path
 from statistics import median
 
-from adviser.resolver.cp_sat_search import LARGE
 from benchmarks.dumps import VERSIONS, name_of, write_dump
 from benchmarks.homes import THOTH, FreshHome, fresh_home
 from benchmarks.inputs import FOUR, REAL_DUMP
-from benchmarks.packages import SMALL, second_product
+from benchmarks.packages import LARGE, SMALL, second_product
 from common.environments import environment
 from graph.engine import Stores, open_stores
 from graph.projection import rebuild
@@ -56,7 +55,7 @@ def _measure(dump: Path, roots: tuple[str, ...], description: str) -> None:
 
 
 def _restart(home: FreshHome) -> None:
-    """So that the first question finds nothing in memory."""
+    """Restart the stores, so that the first snapshot finds nothing in memory."""
     for command in ("down", "up"):
         subprocess.run([THOTH, command], env=home.environ, capture_output=True, check=True)
 
@@ -65,13 +64,15 @@ def _print(product: str, stores: Stores, roots: tuple[str, ...]) -> None:
     cold, snapshot = _load_ms(stores, roots)
     warm = sorted(_load_ms(stores, roots)[0] for _ in range(REPETITIONS))
     began = time.perf_counter()
+    if not snapshot.packages:
+        raise RuntimeError(f"the graph has no {' + '.join(roots)}")
     if not is_current(stores.driver, snapshot, database=stores.database):
         raise RuntimeError("a snapshot that was just read is not current")
     current = (time.perf_counter() - began) * 1000
-    edges = sum(len(it.requires) for some in snapshot.packages.values() for it in some)
+    edges = sum(len(it.requires) for them in snapshot.packages.values() for it in them)
     print(
         f"  {product:<9} first {cold:6.0f} ms, then median {median(warm):5.0f} ms "
-        f"({warm[0]:.0f} to {warm[-1]:.0f}; goal ≤ {GOAL_MS}), current? {current:.1f} ms; "
+        f"({warm[0]:.0f} to {warm[-1]:.0f}; goal ≤ {GOAL_MS}), check for changes {current:.1f} ms; "
         f"{len(snapshot.packages)} packages, {snapshot.candidate_count} candidates, "
         f"{edges} requirements, {len(snapshot.layers)} layers",
         flush=True,

@@ -73,15 +73,10 @@ class RequirementSet:
 
 
 def requirement_sets(names: Sequence[str] = ()) -> list[RequirementSet]:
-    """The sets with these names, or all.
-
-    :raises ValueError: if there is no set of a name
-    """
+    """The sets with these names, or all."""
     entries = json.loads(_LIST.read_text("utf-8"))["sets"]
     sets = {it["name"]: RequirementSet(**it | {"requirements": tuple(it["requirements"])})
             for it in entries}  # fmt: skip
-    if unknown := sorted(set(names) - set(sets)):
-        raise ValueError(f"no set of requirements is called {', '.join(unknown)}")
     return [sets[it] for it in names] if names else list(sets.values())
 
 
