@@ -119,25 +119,25 @@ def main(arguments: Sequence[str] = ()) -> None:
         "--recording", type=Path, default=user_cache_path("thoth-benchmarks") / "index",
         help="folder of the recorded index",
     )  # fmt: skip
-    given = parser.parse_args(arguments)
-    sets = [it for it in requirement_sets(given.set) if it.timed or given.set]
+    options = parser.parse_args(arguments)
+    sets = [it for it in requirement_sets(options.set) if it.timed or options.set]
     results: list[SetResult] = []
     _compile_modules()
-    for index in (given.index,) if given.index else (RECORDED, CONFIGURED):
+    for index in (options.index,) if options.index else (RECORDED, CONFIGURED):
         if index == CONFIGURED:
             print("the configured index:")
             measured = [_measured(it, None) for it in sets]
         else:
-            given.recording.mkdir(parents=True, exist_ok=True)
+            options.recording.mkdir(parents=True, exist_ok=True)
             print(f"recorded index on loopback, {LATENCY_S * 1000:.0f} ms an answer:")
-            with recorded_index(given.recording) as served:
+            with recorded_index(options.recording) as served:
                 measured = [_measured(it, served) for it in sets]
-        found = [it for it in measured if it is not None]
-        _summarise(found, sets)
-        results += found
-    if given.output is not None:
+        compared = [it for it in measured if it is not None]
+        _summarise(compared, sets)
+        results += compared
+    if options.output is not None:
         text = json.dumps([asdict(it) for it in results], indent=1)
-        given.output.write_text(text + "\n", encoding="utf-8")
+        options.output.write_text(text + "\n", encoding="utf-8")
 
 
 def _compile_modules() -> None:
@@ -245,9 +245,9 @@ def _print(result: SetResult) -> None:
             f" {reads.requests} requests{sent}"
         )
     if traffic is not None:
-        for name, it in zip(("thoth", "uv"), traffic, strict=True):
-            late = f", {it.from_upstream} not recorded" if it.from_upstream else ""
-            sent = f"{it.requests} requests, {it.bytes_sent / 1e6:.1f} MB"
+        for name, served in zip(("thoth", "uv"), traffic, strict=True):
+            late = f", {served.from_upstream} not recorded" if served.from_upstream else ""
+            sent = f"{served.requests} requests, {served.bytes_sent / 1e6:.1f} MB"
             print(f"{'':22}index to {name}: {sent}{late}")
     for name, (ours, theirs) in result.older.items():
         print(f"{'':22}{name} {ours} is older than uv's {theirs}")
@@ -272,9 +272,10 @@ def _summarise(results: Sequence[SetResult], sets: Sequence[RequirementSet]) -> 
         f"   {_verdict(ratio, GOAL_COLD)}"
     )
     backtracking = {it.name for it in sets if it.backtracks}
-    for it in results:
-        if it.name in backtracking:
-            print(f"  {it.name}: ratio {it.ratio:.2f}   {_verdict(it.ratio, GOAL_BACKTRACKING)}")
+    for result in results:
+        if result.name in backtracking:
+            verdict = _verdict(result.ratio, GOAL_BACKTRACKING)
+            print(f"  {result.name}: ratio {result.ratio:.2f}   {verdict}")
     for packages, goal in GOALS_WARM_S.items():
         of_size = [it for it in results if it.packages <= packages]
         if of_size:

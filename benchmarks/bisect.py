@@ -5,7 +5,9 @@ A classic bisect of 64 releases with 10 jobs a release measures 6 releases and 2
 
 from __future__ import annotations
 
-import os
+import argparse
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import process_time
 
@@ -20,7 +22,7 @@ from tests.factories.planted_steps import (
     step_levels,
 )
 
-RELEASES, SD, SEED = 64, 0.02, 2026
+RELEASES, SD, SEARCHES, SEED = 64, 0.02, 100, 2026
 CLASSIC_JOBS = 80
 
 
@@ -46,9 +48,11 @@ _TRUTHS = (
 )
 
 
-def main() -> None:
-    """Print one row for each kind of truth; ``BISECT_SEARCHES`` sets the number of searches."""
-    searches = int(os.environ.get("BISECT_SEARCHES", "100"))
+def main(arguments: Sequence[str] = ()) -> None:
+    """Print one row for each kind of truth; takes about an hour."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bisect")
+    parser.add_argument("--searches", type=int, default=SEARCHES, help="searches for each truth")
+    searches: int = parser.parse_args(arguments).searches
     print(f"{RELEASES} releases, noise {SD:.0%}, {searches} searches each, classic {CLASSIC_JOBS}")
     print(f"{'truth':30} right wrong open | jobs to find, to confirm | of classic: find, all | s")
     for truth in _TRUTHS:
@@ -70,15 +74,15 @@ def _print_row(truth: _Truth, searches: int) -> None:
         wrong += (search.state, search.pair) != expected and search.state in {"step", "none"}
         find.append(search.search_jobs)
         confirm.append(search.confirming_jobs)
-    found, confirmed = float(np.mean(find)), float(np.mean(confirm))
+    to_find, to_confirm = float(np.mean(find)), float(np.mean(confirm))
     seconds = (process_time() - start) / searches
     print(
         f"{truth.name:30} {right:5} {wrong:5} {searches - right - wrong:4} |"
-        f" {found:12.1f} {confirmed:11.1f} | {found / CLASSIC_JOBS:16.0%}"
-        f" {(found + confirmed) / CLASSIC_JOBS:4.0%} | {seconds:.2f}",
+        f" {to_find:12.1f} {to_confirm:11.1f} | {to_find / CLASSIC_JOBS:16.0%}"
+        f" {(to_find + to_confirm) / CLASSIC_JOBS:4.0%} | {seconds:.2f}",
         flush=True,
     )
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

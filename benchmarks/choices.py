@@ -27,14 +27,14 @@ from benchmarks.homes import THOTH, UV, FreshHome, fresh_home
 from benchmarks.requirement_sets import (
     LINUX,
     RequirementSet,
-    Target,
+    TargetMachine,
     compile_command,
     pins_of,
     requirement_sets,
 )
 from common.logs import set_up_logs
 
-TARGETS = (LINUX, Target("3.13", "aarch64"))
+TARGETS = (LINUX, TargetMachine("3.13", "aarch64"))
 #: Seconds after which pip is given up: it downloads every file, to compare its hash.
 _PIP_S = 1800.0
 _PIP = "pip with hashes"
@@ -87,11 +87,12 @@ class SetChoices:
         if self.compiled and not self.advised:
             lines.append("no stack, and uv has one: " + " | ".join(self.messages))
         newer = False
-        for it in self.direct:
-            if self.advised and it.is_older:
+        for direct in self.direct:
+            if self.advised and direct.is_older:
                 place = "after one that is newer than uv's" if newer else "no earlier one is newer"
-                lines.append(f"{it.name} {it.ours}, uv {it.theirs} ({place}): {it.reason}")
-            newer = newer or not it.is_older
+                versions = f"{direct.name} {direct.ours}, uv {direct.theirs}"
+                lines.append(f"{versions} ({place}): {direct.reason}")
+            newer = newer or not direct.is_older
         return lines
 
 
@@ -108,22 +109,23 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--output", type=Path, help="JSON file for all results")
     parser.add_argument("--folder", type=Path, default=user_cache_path("thoth-benchmarks"),
                         help="folder of results and caches")  # fmt: skip
-    given = parser.parse_args(arguments)
-    chosen = [it for it in TARGETS if given.target in (None, _name(it))]
+    options = parser.parse_args(arguments)
+    chosen = [it for it in TARGETS if options.target in (None, _name(it))]
     outcomes: list[SetChoices] = []
     with fresh_home() as home:
-        comparison = _Comparison(home, given.folder, with_pip=not given.without_pip)
+        comparison = _Comparison(home, options.folder, with_pip=not options.without_pip)
         for target in chosen:
-            for number, it in enumerate(sets := requirement_sets(given.set), start=1):
-                outcome = None if given.again else comparison.kept(it, target)
+            sets = requirement_sets(options.set)
+            for number, requirements in enumerate(sets, start=1):
+                outcome = None if options.again else comparison.kept(requirements, target)
                 if outcome is None:
-                    outcome = comparison.run(it, target)
-                outcome = comparison.tried_by_pip(outcome, it, target)
+                    outcome = comparison.run(requirements, target)
+                outcome = comparison.tried_by_pip(outcome, requirements, target)
                 outcomes.append(outcome)
                 _print(outcome, f"{number}/{len(sets)}")
     _summarise(outcomes)
-    if given.output is not None:
-        _write(given.output, [asdict(it) for it in outcomes])
+    if options.output is not None:
+        _write(options.output, [asdict(it) for it in outcomes])
     raise SystemExit(1 if any(it.faults() for it in outcomes) else 0)
 
 
@@ -136,12 +138,12 @@ class _Comparison:
         self._with_pip = with_pip
         (folder / "choices").mkdir(parents=True, exist_ok=True)
 
-    def kept(self, chosen: RequirementSet, target: Target) -> SetChoices | None:
+    def kept(self, chosen: RequirementSet, target: TargetMachine) -> SetChoices | None:
         """The outcome of an earlier run."""
         path = self._result(chosen, target)
         return _read(path) if path.exists() else None
 
-    def run(self, chosen: RequirementSet, target: Target) -> SetChoices:
+    def run(self, chosen: RequirementSet, target: TargetMachine) -> SetChoices:
         """Compare both programs on a set, and keep the outcome."""
         load = os.getloadavg()[0]
         lock = self._lock(chosen, target)
@@ -177,7 +179,7 @@ class _Comparison:
         return outcome
 
     def tried_by_pip(
-        self, outcome: SetChoices, chosen: RequirementSet, target: Target
+        self, outcome: SetChoices, chosen: RequirementSet, target: TargetMachine
     ) -> SetChoices:
         """The outcome with pip's answer to the lock, if pip can and shall be asked."""
         lock = self._lock(chosen, target)
@@ -188,7 +190,7 @@ class _Comparison:
         _write(self._result(chosen, target), asdict(outcome))
         return outcome
 
-    def _lock(self, chosen: RequirementSet, target: Target) -> Path:
+    def _lock(self, chosen: RequirementSet, target: TargetMachine) -> Path:
         return self._folder / "projects" / _name(target) / chosen.name / "requirements.txt"
 
     def _pip(self, lock: Path) -> FinishedCommand:
@@ -204,7 +206,7 @@ class _Comparison:
         environ = os.environ | {"TMPDIR": str(temporary)}
         return run_command((*install, "-r", str(lock)), environ, timeout_s=_PIP_S)
 
-    def _result(self, chosen: RequirementSet, target: Target) -> Path:
+    def _result(self, chosen: RequirementSet, target: TargetMachine) -> Path:
         return self._folder / "choices" / f"{chosen.name}-{_name(target)}.json"
 
 
@@ -251,7 +253,7 @@ def _last_lines(done: FinishedCommand, count: int) -> list[str]:
     return [line[:500] for line in done.stderr.strip().splitlines()[-count:]]
 
 
-def _name(target: Target) -> str:
+def _name(target: TargetMachine) -> str:
     return f"{target.python}-{target.machine}"
 
 

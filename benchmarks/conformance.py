@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from benchmarks.homes import FreshHome, fresh_home
-from benchmarks.service_requests import fill
+from benchmarks.service_requests import import_data
 from benchmarks.services import thoth_service, token_of
 from common.logs import set_up_logs
 from tests.services.conformance import conformance
@@ -32,7 +32,7 @@ def main() -> None:
     # What is generated names no index that answers.
     os.environ["PACKAGE_INDEXES"] = f"pypi=http://127.0.0.1:{closed_port()}/simple"
     with fresh_home() as home:
-        fill(home)
+        import_data(home)
         failures = _run(home, wanted)
     sys.exit(1 if failures else 0)
 

@@ -27,7 +27,7 @@ from filelock import FileLock
 from sqlalchemy import text
 
 from benchmarks.homes import FreshHome, fresh_home
-from benchmarks.load import Client, Visit, offered
+from benchmarks.load import Client, Visit, load_at_rate
 from benchmarks.service_requests import (
     ADVISE,
     ANEW,
@@ -35,7 +35,7 @@ from benchmarks.service_requests import (
     QUERY,
     UPLOAD,
     advice_request,
-    fill,
+    import_data,
     new_documents,
 )
 from benchmarks.services import Running, thoth_service, token_of
@@ -109,12 +109,12 @@ class End:
 def main() -> None:
     """Break everything once and print; takes some three minutes."""
     with fresh_home() as home, tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
-        fill(home)
+        import_data(home)
         token, ledger = token_of(home, "advise", "ingest", "read"), Ledger()
         with thoth_service(home, QUEUES) as service:
             client = partial(service.client, token)
             loads = [
-                threading.Thread(target=offered, args=(client, visit, rate, SECONDS))
+                threading.Thread(target=load_at_rate, args=(client, visit, rate, SECONDS))
                 for visit, rate in _mixture(ledger, Path(folder))
             ]
             for it in loads:

@@ -23,9 +23,9 @@ from typing import Any
 from platformdirs import user_cache_path
 
 from benchmarks.homes import fresh_home
-from benchmarks.load import Client, Load, Visit, offered
+from benchmarks.load import Client, Load, Visit, load_at_rate
 from benchmarks.recorded_index import recorded_index
-from benchmarks.service_requests import expect, getting
+from benchmarks.service_requests import expect, read_path
 from benchmarks.services import bare_service, thoth_service, token_of
 from common.logs import set_up_logs
 
@@ -44,9 +44,9 @@ def main(arguments: Sequence[str] = ("--seconds", "30")) -> None:
         "--recording", type=Path, default=user_cache_path("thoth-benchmarks") / "index",
         help="folder of the recorded index",
     )  # fmt: skip
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     with (
-        recorded_index(given.recording) as index,
+        recorded_index(options.recording) as index,
         fresh_home() as home,
         tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder,
     ):
@@ -65,15 +65,17 @@ def main(arguments: Sequence[str] = ("--seconds", "30")) -> None:
                 f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors; first advice"
                 f" for {len(product['packages'])} packages: {first_s:.1f} s"
             )
-            offered(lambda: service.client(token), differing(), RATE, WARM_UP_S)
+            load_at_rate(lambda: service.client(token), request_different_advice(), RATE, WARM_UP_S)
             before = service.cpu_s() | home.store_cpu_s()
-            load = offered(lambda: service.client(token), differing(), RATE, given.seconds)
+            load = load_at_rate(
+                lambda: service.client(token), request_different_advice(), RATE, options.seconds
+            )
             after = service.cpu_s() | home.store_cpu_s()
             steps = new_report(service.client(token), "apache-airflow\nflask\n")["metadata"]
             memory_mib = service.memory_mib()
         size = len(json.dumps(first))
         with bare_service(Path(folder), size) as bare:
-            reference = offered(bare.client, getting("/large"), RATE, given.seconds)
+            reference = load_at_rate(bare.client, read_path("/large"), RATE, options.seconds)
     _print(f"bare Flask view of {size:,} bytes", reference)
     _print("new advice, each for another project", load)
     p99_ms = load.quantile_ms(0.99)
@@ -88,7 +90,7 @@ def main(arguments: Sequence[str] = ("--seconds", "30")) -> None:
     print(f"  memory (PSS) of server and workers: {memory_mib:.0f} MiB")
 
 
-def differing() -> Visit:
+def request_different_advice() -> Visit:
     """Have an advice made for a project that nobody asked about before, and read its report."""
     start = time.time_ns() // 1000
 

@@ -103,7 +103,9 @@ class Load:
         return self.latencies_ms[rank]
 
 
-def offered(new_client: Callable[[], Client], visit: Visit, rate: float, seconds: float) -> Load:
+def load_at_rate(
+    new_client: Callable[[], Client], visit: Visit, rate: float, seconds: float
+) -> Load:
     """``rate`` requests a second for so long; ends when the last is answered."""
     count = max(1, round(rate * seconds))
     due: queue.SimpleQueue[tuple[float, int] | None] = queue.SimpleQueue()
@@ -127,7 +129,9 @@ def offered(new_client: Callable[[], Client], visit: Visit, rate: float, seconds
     return kept.load(time.perf_counter() - began)
 
 
-def saturated(new_client: Callable[[], Client], visit: Visit, users: int, seconds: float) -> Load:
+def load_of_users(
+    new_client: Callable[[], Client], visit: Visit, users: int, seconds: float
+) -> Load:
     """``users`` that each ask again as soon as they are answered."""
     kept = _Kept()
     began = time.perf_counter()

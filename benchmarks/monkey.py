@@ -97,8 +97,8 @@ def _measure(index: dict[str, Any], roots: tuple[str, ...], goal: int) -> None:
         before = _peak_mib()
         seen.update(tuple(it.pins.items()) for it in checked)
         count = len(checked)
-        for it in islice(stacks, STACKS - CHECKED):
-            seen.add(tuple(it.pins.items()))
+        for stack in islice(stacks, STACKS - CHECKED):
+            seen.add(tuple(stack.pins.items()))
             count += 1
         rate = count / (time.process_time() - began)
         assert len(seen) == count

@@ -21,7 +21,7 @@ _PIN = re.compile(r"^([\w.-]+)(?:\[[^]]*\])?==([^\s;\\]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetMachine:
     """Where a stack is to run, in the terms of both programs.
 
     :param python: such as ``3.11``
@@ -43,7 +43,7 @@ class Target:
         return ("--python-version", self.python, "--python-platform", platform)
 
 
-LINUX = Target("3.11", "x86_64")
+LINUX = TargetMachine("3.11", "x86_64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def requirement_sets(names: Sequence[str] = ()) -> list[RequirementSet]:
     return [sets[it] for it in names] if names else list(sets.values())
 
 
-def compile_command(requirements: Path, target: Target, *options: str) -> tuple[str, ...]:
+def compile_command(requirements: Path, target: TargetMachine, *options: str) -> tuple[str, ...]:
     """``uv pip compile`` of a file, which prints only pins."""
     quiet = ("--quiet", "--no-header", "--no-annotate", "--no-config")
     return (UV, "pip", "compile", *quiet, *target.of_uv, *options, str(requirements))

@@ -18,8 +18,8 @@ from pathlib import Path
 from benchmarks.documents import write_documents
 from benchmarks.dumps import write_dump
 from benchmarks.homes import FreshHome, fresh_home, time_command
-from benchmarks.load import Load, offered, saturated
-from benchmarks.service_requests import FLASK, advising, fill
+from benchmarks.load import Load, load_at_rate, load_of_users
+from benchmarks.service_requests import FLASK, import_data, request_new_advice
 from benchmarks.services import Running, thoth_service
 from common.logs import set_up_logs
 from graph.engine import open_stores
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] = _SHORT) -> None:
         _documents(home, Path(folder), options.documents)
         _versions(home, Path(folder), options.versions)
         _duplicates(home, options.duplicates)
-        fill(home)
+        import_data(home)
         _service(home, Path(folder), options.minutes * 60)
         home.thoth("graph", "sync")
         report = home.thoth("graph", "verify")
@@ -129,9 +129,9 @@ def _duplicates(home: FreshHome, count: int) -> None:
 def _service(home: FreshHome, folder: Path, seconds: float) -> None:
     documents = round(NIGHT_RATE * seconds)
     with thoth_service(home) as service:
-        offered(service.client, advising(FLASK), BESIDE_INGEST, 5)
+        load_at_rate(service.client, request_new_advice(FLASK), BESIDE_INGEST, 5)
         before = _used(home, service)
-        load = saturated(service.client, advising(FLASK), CLIENTS, seconds)
+        load = load_of_users(service.client, request_new_advice(FLASK), CLIENTS, seconds)
         used = [after - first for after, first in zip(_used(home, service), before, strict=True)]
         done = max(1, len(load.latencies_ms))
         print(f"{CLIENTS} clients that always ask for a new advice")
@@ -141,7 +141,7 @@ def _service(home: FreshHome, folder: Path, seconds: float) -> None:
         )
         _print("latency of an advice", load)
         memory = service.memory_mib()
-        alone = offered(service.client, advising(FLASK), BESIDE_INGEST, seconds)
+        alone = load_at_rate(service.client, request_new_advice(FLASK), BESIDE_INGEST, seconds)
         _print(f"alone, {BESIDE_INGEST:g}/s", alone)
         write_documents(folder / "night", documents, seed=77)
         ingest = threading.Thread(
@@ -150,7 +150,7 @@ def _service(home: FreshHome, folder: Path, seconds: float) -> None:
             kwargs={"before": ("nice",)},  # as the guide starts a nightly run
         )
         ingest.start()
-        beside = offered(service.client, advising(FLASK), BESIDE_INGEST, seconds)
+        beside = load_at_rate(service.client, request_new_advice(FLASK), BESIDE_INGEST, seconds)
         ingest.join()
         _print(f"beside an ingest of {documents} documents", beside)
         ratio = beside.quantile_ms(0.95) / alone.quantile_ms(0.95)

@@ -19,16 +19,16 @@ from pathlib import Path
 
 from benchmarks.homes import FreshHome, fresh_home
 from benchmarks.inputs import FOUR, REAL_DUMP, SAMPLE_PACKAGES
-from benchmarks.load import Client, Load, Visit, offered, saturated
+from benchmarks.load import Client, Load, Visit, load_at_rate, load_of_users
 from benchmarks.service_requests import (
     ADVISE,
     FLASK,
-    advising,
-    answered,
-    asking_again,
-    fill,
-    getting,
-    uploading,
+    import_data,
+    new_advice,
+    read_path,
+    request_cached_advice,
+    request_new_advice,
+    upload_documents,
 )
 from benchmarks.services import Running, bare_service, thoth_service, token_of
 from common.logs import set_up_logs
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] = _SHORT) -> None:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each other load")
     options = parser.parse_args(arguments)
     with fresh_home() as home:
-        fill(home, REAL_DUMP if REAL_DUMP.exists() else SAMPLE_PACKAGES)
+        import_data(home, REAL_DUMP if REAL_DUMP.exists() else SAMPLE_PACKAGES)
         if not REAL_DUMP.exists():
             print(f"no dump at {REAL_DUMP}: only flask")
         with tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
@@ -75,23 +75,23 @@ def main(arguments: Sequence[str] = _SHORT) -> None:
 def _measure(home: FreshHome, folder: Path, seconds: float, minutes: float) -> None:
     token = token_of(home, "ingest")
     with thoth_service(home) as service:
-        cached = answered(service.client(), FLASK)
+        cached = new_advice(service.client(), FLASK)
         _, report = service.client().get(f"{ADVISE}/{cached}")
         print(f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors")
         with bare_service(folder, len(report)) as bare:
             print(f"bare Flask view, and one of the size of a report ({len(report)} bytes)")
-            _saturate("small", bare.client, getting("/small"), seconds)
-            _saturate("large", bare.client, getting("/large"), seconds)
-            _offer(Scenario("small", getting("/small"), 100), bare.client, seconds)
-            _offer(Scenario("large", getting("/large"), 100), bare.client, seconds)
+            _saturate("small", bare.client, read_path("/small"), seconds)
+            _saturate("large", bare.client, read_path("/large"), seconds)
+            _offer(Scenario("small", read_path("/small"), 100), bare.client, seconds)
+            _offer(Scenario("large", read_path("/large"), 100), bare.client, seconds)
         print("the service")
-        _saturate("/livez", service.client, getting("/livez"), seconds)
-        result = getting(f"{ADVISE}/{cached}")
+        _saturate("/livez", service.client, read_path("/livez"), seconds)
+        result = read_path(f"{ADVISE}/{cached}")
         _saturate("a cached advice, its result", service.client, result, seconds)
-        uploads = uploading(folder / "documents", round(5 * (seconds + WARM_UP_S)) + 10)
+        uploads = upload_documents(folder / "documents", round(5 * (seconds + WARM_UP_S)) + 10)
         for scenario in _scenarios(result, uploads):
             _offer(scenario, lambda: service.client(token), seconds)
-        _, after = service.client().get(f"{ADVISE}/{answered(service.client(), FLASK)}")
+        _, after = service.client().get(f"{ADVISE}/{new_advice(service.client(), FLASK)}")
         steps = json.loads(after)["metadata"]["timings"]
         durations = ", ".join(f"{name} {taken * 1000:.1f} ms" for name, taken in steps.items())
         print(f"  steps of one advice: {durations}")
@@ -100,24 +100,26 @@ def _measure(home: FreshHome, folder: Path, seconds: float, minutes: float) -> N
 
 def _scenarios(result: Visit, uploads: Visit) -> list[Scenario]:
     scenarios = [
-        Scenario("/livez", getting("/livez"), 100),
+        Scenario("/livez", read_path("/livez"), 100),
         Scenario("a cached advice, its result", result, 100, GOAL_CACHED_MS),
-        Scenario("a cached advice, asked for", asking_again, 100, GOAL_CACHED_MS),
-        Scenario("a new advice for flask", advising(FLASK), 10, GOAL_FLASK_MS),
+        Scenario("a cached advice, asked for", request_cached_advice, 100, GOAL_CACHED_MS),
+        Scenario("a new advice for flask", request_new_advice(FLASK), 10, GOAL_FLASK_MS),
     ]
     if REAL_DUMP.exists():
-        scenarios.append(Scenario(f"a new advice for {' + '.join(FOUR)}", advising(FOUR), 2))
+        scenarios.append(
+            Scenario(f"a new advice for {' + '.join(FOUR)}", request_new_advice(FOUR), 2)
+        )
     return [*scenarios, Scenario("an inspection sent in", uploads, 5)]
 
 
 def _saturate(name: str, client: Callable[[], Client], visit: Visit, seconds: float) -> None:
-    saturated(client, visit, USERS, WARM_UP_S)
-    _print(f"{name}, {USERS} at once", saturated(client, visit, USERS, seconds), None)
+    load_of_users(client, visit, USERS, WARM_UP_S)
+    _print(f"{name}, {USERS} at once", load_of_users(client, visit, USERS, seconds), None)
 
 
 def _offer(scenario: Scenario, client: Callable[[], Client], seconds: float) -> None:
-    offered(client, scenario.visit, scenario.rate, WARM_UP_S)
-    load = offered(client, scenario.visit, scenario.rate, seconds)
+    load_at_rate(client, scenario.visit, scenario.rate, WARM_UP_S)
+    load = load_at_rate(client, scenario.visit, scenario.rate, seconds)
     _print(f"{scenario.name}, {scenario.rate:g}/s", load, scenario.goal_ms)
 
 
@@ -141,11 +143,11 @@ def _memory(service: Running, result: Visit, minutes: float) -> None:
     """Before and after a mixture of everything that was asked."""
     mixture = [
         Scenario("", result, 50),
-        Scenario("", asking_again, 20),
-        Scenario("", advising(FLASK), 2),
+        Scenario("", request_cached_advice, 20),
+        Scenario("", request_new_advice(FLASK), 2),
     ]
     if REAL_DUMP.exists():
-        mixture.append(Scenario("", advising(FOUR), 0.5))
+        mixture.append(Scenario("", request_new_advice(FOUR), 0.5))
     rate = sum(it.rate for it in mixture)
     print(f"  memory: {MEMORY_WARM_UP_S:g} s of a mixture at {rate:g}/s fill pools and caches")
     _mix(service, mixture, MEMORY_WARM_UP_S)
@@ -165,7 +167,7 @@ def _mix(service: Running, mixture: Sequence[Scenario], seconds: float) -> int:
     failed: list[int] = []
 
     def run(scenario: Scenario) -> None:
-        load = offered(service.client, scenario.visit, scenario.rate, seconds)
+        load = load_at_rate(service.client, scenario.visit, scenario.rate, seconds)
         failed.append(len(load.failures))
 
     threads = [threading.Thread(target=run, args=(it,)) for it in mixture]

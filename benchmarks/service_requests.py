@@ -23,7 +23,7 @@ ANEW = {**QUERY, "force": "True"}
 _PAUSE_S, _LONGEST_PAUSE_S, _LONGER, _PATIENCE_S = 0.01, 0.2, 1.5, 60.0
 
 
-def fill(home: FreshHome, packages: Path = SAMPLE_PACKAGES) -> None:
+def import_data(home: FreshHome, packages: Path = SAMPLE_PACKAGES) -> None:
     """Import packages and ingest the inspections of the samples."""
     home.thoth("packages", "import", str(packages))
     home.thoth("ingest", "inspections", str(SAMPLE_INSPECTIONS))
@@ -40,7 +40,7 @@ def advice_request(roots: Sequence[str]) -> object:
     return {"application_stack": stack, "runtime_environment": where}
 
 
-def getting(path: str) -> Visit:
+def read_path(path: str) -> Visit:
     """Look at something that is there."""
 
     def visit(client: Client, _: int) -> None:
@@ -50,23 +50,23 @@ def getting(path: str) -> Visit:
     return visit
 
 
-def asking_again(client: Client, _: int) -> None:
+def request_cached_advice(client: Client, _: int) -> None:
     """Ask for an advice that was made before."""
     status, accepted = client.post(ADVISE, advice_request(FLASK), QUERY)
     expect(status, 202)
     assert accepted["cached"], "the advice is not cached"
 
 
-def advising(roots: Sequence[str]) -> Visit:
+def request_new_advice(roots: Sequence[str]) -> Visit:
     """Have a new advice made and read its result."""
 
     def visit(client: Client, _: int) -> None:
-        answered(client, roots)
+        new_advice(client, roots)
 
     return visit
 
 
-def answered(client: Client, roots: Sequence[str]) -> str:
+def new_advice(client: Client, roots: Sequence[str]) -> str:
     """Have a new advice made and read its result; its identifier."""
     status, accepted = client.post(ADVISE, advice_request(roots), ANEW)
     expect(status, 202)
@@ -82,7 +82,7 @@ def answered(client: Client, roots: Sequence[str]) -> str:
     raise TimeoutError(f"no result within {_PATIENCE_S:.0f} s")
 
 
-def uploading(folder: Path, count: int) -> Visit:
+def upload_documents(folder: Path, count: int) -> Visit:
     """Send in an inspection that is new to the service, up to ``count`` times."""
     take = new_documents(folder, count)
 
