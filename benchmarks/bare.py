@@ -1,4 +1,4 @@
-"""The least that such a service can be: one Flask view that gives a constant document."""
+"""The reference of the service: Flask views that return a constant document."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _DOCUMENT = {"text": "x" * int(os.environ.get("BARE_BYTES", "0"))}
 
 @app.get("/small")
 def small() -> Any:
-    """What ``/livez`` gives, without anything around it."""
+    """The body of ``/livez``."""
     return jsonify(status="alive")
 
 
 @app.get("/large")
 def large() -> Any:
-    """As many bytes as a report has."""
+    """A document of the size of a report."""
     return jsonify(_DOCUMENT)

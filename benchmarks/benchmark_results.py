@@ -1,4 +1,4 @@
-"""Results of other systems a second into both stores, and the time of questions about many.
+"""The rate at which results of other systems are ingested, and the time of queries over many.
 
 Half of the results are rows of DeepBench's console, the other half are records v3 with hardware and
 software. Run as ``python -m benchmarks.benchmark_results --results 1000000`` for the goals;
@@ -27,7 +27,7 @@ _FEW = 40_000
 _IN_FILE = 2_000
 _ACCELERATORS = ("NVIDIA V100", "Tesla V100-SXM2-16GB", "A100-PCIE-40GB", "NVIDIA Tesla T4")
 _VERSIONS = ("1.13.1", "2.0.0", "2.1.0", "2.4.0")
-_QUESTIONS = (
+_QUERIES = (
     ("--hardware", "v100", "--metric", "throughput"),
     ("--system", "deepbench", "--benchmark", "gemm", "--metric", "rate"),
     ("--software", "torch", "--hardware", "T4"),
@@ -59,23 +59,23 @@ def main(arguments: Sequence[str] = ()) -> None:
             print(f"  processor time of {process:12}   {cpu_s / count * 1e6:8.0f} µs a result")
         print(f"peak memory at {count // 4:9}      {few.peak_bytes / 2**20:8.0f} MiB")
         print(f"peak memory at {count:9}      {many.peak_bytes / 2**20:8.0f} MiB (goal: the same)")
-        _ask(home)
+        _time_queries(home)
     if count < MANY:
-        print(f"  the goals: python -m benchmarks.benchmark_results --results {MANY}")
+        print(f"  the goals are for: python -m benchmarks.benchmark_results --results {MANY}")
 
 
-def _ask(home: FreshHome) -> None:
+def _time_queries(home: FreshHome) -> None:
     print(f"whole commands (goal: {GOAL_LIST_S:g} s)")
-    for question in ((), *_QUESTIONS):
-        command = ("benchmarks", *question)
+    for options in ((), *_QUERIES):
+        command = ("benchmarks", *options)
         taken = sorted(time_command(home, *command).wall_s for _ in range(5))
         print(f"  thoth {' '.join(command):56} {taken[2]:6.2f} s")
     print(f"pages of the API (goal: {GOAL_PAGE_S * 1000:g} ms)")
     client = create_app(home.settings).test_client()
     token = token_of(home, "read")
     headers = {"Authorization": f"Bearer {token}"}
-    for question in ((), *_QUESTIONS):
-        named = zip(question[::2], question[1::2], strict=True)
+    for options in ((), *_QUERIES):
+        named = zip(options[::2], options[1::2], strict=True)
         query = "&".join(f"{name.removeprefix('--')}={value}" for name, value in named)
         url = f"/api/v2/benchmarks?{query}"
         times = []

@@ -1,4 +1,4 @@
-"""Bisection of planted truths: right answers, jobs, and what wrong assumptions cost.
+"""Bisects with known answers: how many are right, and the jobs that they take.
 
 A classic bisect of 64 releases with 10 jobs a release measures 6 releases and 2 ends: 80 jobs.
 """

@@ -35,7 +35,7 @@ from benchmarks.requirement_sets import (
 from common.logs import set_up_logs
 
 TARGETS = (LINUX, TargetMachine("3.13", "aarch64"))
-#: Seconds after which pip is given up: it downloads every file, to compare its hash.
+#: Time limit of pip, in seconds: it downloads every file, to compare its hash.
 _PIP_S = 1800.0
 _PIP = "pip with hashes"
 
@@ -82,7 +82,7 @@ class SetChoices:
     load: float
 
     def faults(self) -> list[str]:
-        """What is wrong, or needs a person who reads the stated reasons."""
+        """Faults, and older versions whose stated reasons a person must read."""
         lines = [f"{check}: {message}" for check, message in self.refused.items()]
         if self.compiled and not self.advised:
             lines.append("no stack, and uv has one: " + " | ".join(self.messages))
@@ -117,10 +117,10 @@ def main(arguments: Sequence[str] = ()) -> None:
         for target in chosen:
             sets = requirement_sets(options.set)
             for number, requirements in enumerate(sets, start=1):
-                outcome = None if options.again else comparison.kept(requirements, target)
+                outcome = None if options.again else comparison.stored(requirements, target)
                 if outcome is None:
                     outcome = comparison.run(requirements, target)
-                outcome = comparison.tried_by_pip(outcome, requirements, target)
+                outcome = comparison.checked_by_pip(outcome, requirements, target)
                 outcomes.append(outcome)
                 _print(outcome, f"{number}/{len(sets)}")
     _summarise(outcomes)
@@ -138,7 +138,7 @@ class _Comparison:
         self._with_pip = with_pip
         (folder / "choices").mkdir(parents=True, exist_ok=True)
 
-    def kept(self, chosen: RequirementSet, target: TargetMachine) -> SetChoices | None:
+    def stored(self, chosen: RequirementSet, target: TargetMachine) -> SetChoices | None:
         """The outcome of an earlier run."""
         path = self._result(chosen, target)
         return _read(path) if path.exists() else None
@@ -178,10 +178,10 @@ class _Comparison:
         _write(self._result(chosen, target), asdict(outcome))
         return outcome
 
-    def tried_by_pip(
+    def checked_by_pip(
         self, outcome: SetChoices, chosen: RequirementSet, target: TargetMachine
     ) -> SetChoices:
-        """The outcome with pip's answer to the lock, if pip can and shall be asked."""
+        """The outcome with pip's check of the lock, if pip can and shall check it."""
         lock = self._lock(chosen, target)
         if _PIP in outcome.checks or target != LINUX or not self._with_pip or not lock.exists():
             return outcome
@@ -287,7 +287,7 @@ def _summarise(outcomes: Sequence[SetChoices]) -> None:
     same = [it for it in compared if not it.direct]
     print(
         f"{len(outcomes)} outcomes; {len(compared)} with a stack of both programs, {len(same)} of"
-        f" these with the same direct requirements; {len(faulty)} with something to look at"
+        f" these with the same direct requirements; {len(faulty)} that a person must look at"
     )
     for check in sorted({name for it in outcomes for name in it.checks}):
         tried = [it for it in outcomes if check in it.checks]

@@ -1,7 +1,7 @@
 """Thousands of generated requests against the live service: is each answer as documented?
 
-Run as ``python -m benchmarks.conformance --cases 5000``; runs of growing size, each with a seed
-of its own, until so many cases were made.
+Run as ``python -m benchmarks.conformance --cases 5000``; runs with one seed
+after the other, until so many cases were made.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.conformance")
     parser.add_argument("--cases", type=int, default=5000, help="at least so many")
     wanted = parser.parse_args().cases
-    # What is generated names no index that answers.
+    # Generated requests must not read a package index.
     os.environ["PACKAGE_INDEXES"] = f"pypi=http://127.0.0.1:{closed_port()}/simple"
     with fresh_home() as home:
         import_data(home)
@@ -40,7 +40,7 @@ def main() -> None:
 def _run(home: FreshHome, wanted: int) -> int:
     cases = failures = 0
     token = token_of(home, *SCOPES)
-    # Nothing that was generated is run: only what people wait for is taken of the queue.
+    # Only the queue of short jobs has a worker, so that no generated inspection is run.
     with thoth_service(home, queues=("people",)) as service, tempfile.TemporaryDirectory() as name:
         began, before, seed = time.monotonic(), service.memory_mib(), 0
         while cases < wanted:

@@ -88,9 +88,9 @@ def write_documents(folder: Path, count: int, seed: int = 1) -> int:
         document = _document(draw, number, locks[number % STACKS], machines[number % HARDWARE])
         text = json.dumps(document)
         size += len(text)
-        shelf = folder / f"{number // 1000:03d}"
-        shelf.mkdir(exist_ok=True)
-        (shelf / f"inspection-{number:06d}.json").write_text(text)
+        part = folder / f"{number // 1000:03d}"
+        part.mkdir(exist_ok=True)
+        (part / f"inspection-{number:06d}.json").write_text(text)
     return size // count
 
 

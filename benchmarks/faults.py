@@ -1,8 +1,8 @@
-"""Faults under load: is anything lost that was accepted?
+"""Faults under load: whether any accepted request is lost.
 
 Requests come at a constant rate, whatever is broken. PostgreSQL is stopped, and later crashes;
 the graph is killed and kept away; each worker is killed in the middle of a job. Afterwards
-everything that was accepted is looked up. Run as ``python -m benchmarks faults``.
+every accepted request is looked up. Run as ``python -m benchmarks faults``.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from benchmarks.homes import FreshHome, fresh_home
 from benchmarks.load import Client, Visit, load_at_rate
 from benchmarks.service_requests import (
     ADVISE,
-    ANEW,
     FLASK,
     QUERY,
+    UNCACHED,
     UPLOAD,
     advice_request,
     import_data,
@@ -49,24 +49,24 @@ SECONDS = 120.0
 #: Requests a second: new advice, advice that was made before, documents, archives of documents.
 NEW, CACHED, DOCUMENTS, ARCHIVES = 4.0, 4.0, 1.0, 1.0
 IN_AN_ARCHIVE = 20
-#: How long each store is away, and after which time something that has no end never will.
+#: How long each store is stopped, and when an unfinished request counts as one that never ends.
 RECORD_AWAY_S, GRAPH_AWAY_S, PATIENCE_S = 3.0, 20.0, 300.0
 QUEUES = ("people", "bulk")
 _TERMINAL = frozenset({"succeeded", "failed", "error"})
-_LEFT = """
+_UNFINISHED = """
 SELECT count(*) FROM procrastinate_jobs
 WHERE status IN ('todo', 'doing') AND task_name NOT LIKE 'thoth:cron.%'
 """
-_AT_WORK = "SELECT id, task_name FROM procrastinate_jobs WHERE status='doing' AND queue_name=:queue"
+_RUNNING = "SELECT id, task_name FROM procrastinate_jobs WHERE status='doing' AND queue_name=:queue"
 
 
 @dataclass(slots=True)
-class Ledger:
-    """What clients were answered; appending to a list is atomic.
+class ClientLog:
+    """The answers that clients got; appending to a list is atomic.
 
-    :param refused: statuses and kinds of problems, or words where no answer came
-    :param requests: identifiers of those that a worker is to answer
-    :param documents: what was taken in within the request
+    :param refused: status and type of each problem, or the exception if there was no answer
+    :param requests: identifiers of requests for a worker
+    :param documents: identifiers of documents that were stored at once
     """
 
     posted: list[int] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Ledger:
     documents: list[str] = field(default_factory=list)
 
     def posting(self, path: str, body: Callable[[], Any], **how: Any) -> Visit:
-        """Send something, and note what becomes of it."""
+        """A visit that sends a body and records the answer."""
 
         def visit(client: Client, number: int) -> None:
             self.posted.append(number)
@@ -95,8 +95,8 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """What became of a request: ``lost`` if nobody knows it any more.
+class RequestOutcome:
+    """The final state of a request: ``lost`` if the service does not know it any more.
 
     :param seconds: from its acceptance to its end
     """
@@ -107,30 +107,30 @@ class End:
 
 
 def main() -> None:
-    """Break everything once and print; takes some three minutes."""
+    """Cause each fault once and print; takes some three minutes."""
     with fresh_home() as home, tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
         import_data(home)
-        token, ledger = token_of(home, "advise", "ingest", "read"), Ledger()
+        token, log = token_of(home, "advise", "ingest", "read"), ClientLog()
         with thoth_service(home, QUEUES) as service:
             client = partial(service.client, token)
             loads = [
                 threading.Thread(target=load_at_rate, args=(client, visit, rate, SECONDS))
-                for visit, rate in _mixture(ledger, Path(folder))
+                for visit, rate in _mixture(log, Path(folder))
             ]
             for it in loads:
                 it.start()
-            _break_everything(home, service)
+            _cause_faults(home, service)
             for it in loads:
                 it.join()
             settled_s = _settle(home, client())
-            ends = _ends(client(), ledger)
+            ends = _ends(client(), log)
         equal = home.thoth("graph", "verify")["equal"]
-    _print(ledger, ends, settled_s, equal=equal)
+    _print(log, ends, settled_s, equal=equal)
     if settled_s is None or not equal or {it.state for it in ends} - {*_TERMINAL, "recorded"}:
         raise SystemExit(1)
 
 
-def _mixture(ledger: Ledger, folder: Path) -> list[tuple[Visit, float]]:
+def _mixture(log: ClientLog, folder: Path) -> list[tuple[Visit, float]]:
     archived = round(SECONDS * ARCHIVES)
     take = new_documents(folder / "new", round(SECONDS * DOCUMENTS) + archived * IN_AN_ARCHIVE)
 
@@ -145,20 +145,20 @@ def _mixture(ledger: Ledger, folder: Path) -> list[tuple[Visit, float]]:
         return packed.getvalue()
 
     return [
-        (ledger.posting(ADVISE, request, query=ANEW), NEW),
-        (ledger.posting(ADVISE, request, query=QUERY), CACHED),
-        (ledger.posting(UPLOAD, take), DOCUMENTS),
-        (ledger.posting(UPLOAD, archive, kind="application/zip"), ARCHIVES),
+        (log.posting(ADVISE, request, query=UNCACHED), NEW),
+        (log.posting(ADVISE, request, query=QUERY), CACHED),
+        (log.posting(UPLOAD, take), DOCUMENTS),
+        (log.posting(UPLOAD, archive, kind="application/zip"), ARCHIVES),
     ]
 
 
-def _break_everything(home: FreshHome, service: Running) -> None:
+def _cause_faults(home: FreshHome, service: Running) -> None:
     """One fault after the other, at its time; ends with the last."""
     began, killed = time.monotonic(), set[int]()
-    record = partial(_take_away, home, PostgreSQL, RECORD_AWAY_S)
+    record = partial(_stop_store, home, PostgreSQL, RECORD_AWAY_S)
     plan: list[tuple[float, Callable[[], str]]] = [
         (10, partial(record, signal.SIGINT)),
-        (30, partial(_take_away, home, ArcadeDB, GRAPH_AWAY_S, signal.SIGKILL)),
+        (30, partial(_stop_store, home, ArcadeDB, GRAPH_AWAY_S, signal.SIGKILL)),
         (70, partial(_kill_busy, home, service, QUEUES[0], killed)),
         (80, partial(_kill_busy, home, service, QUEUES[1], killed)),
         (95, partial(record, signal.SIGQUIT)),
@@ -170,8 +170,8 @@ def _break_everything(home: FreshHome, service: Running) -> None:
         print(f"  {begins:5.0f} s  {message}", flush=True)
 
 
-def _take_away(home: FreshHome, kind: type[Service], away_s: float, how: signal.Signals) -> str:
-    """End a store, and let nobody start it for so long."""
+def _stop_store(home: FreshHome, kind: type[Service], away_s: float, how: signal.Signals) -> str:
+    """Stop a store, and let no process start it for ``away_s`` seconds."""
     stores = EmbeddedStores(home.settings)
     running = stores.record_of(kind)
     if running is None or running.pid is None:
@@ -192,9 +192,9 @@ def _kill_busy(home: FreshHome, service: Running, queue: str, killed: set[int]) 
     supervisor = psutil.Process(service.processes[1 + QUEUES.index(queue)].pid)
     while True:
         (worker,) = supervisor.children()
-        worker.suspend()  # what it has under way does not end while that is looked up
+        worker.suspend()  # its job must not end during the query
         time.sleep(0.05)
-        jobs = dict(_rows(home, _AT_WORK, queue=queue))
+        jobs = dict(_rows(home, _RUNNING, queue=queue))
         if new := jobs.keys() - killed:
             worker.kill()
             killed |= new
@@ -204,12 +204,12 @@ def _kill_busy(home: FreshHome, service: Running, queue: str, killed: set[int]) 
 
 
 def _settle(home: FreshHome, client: Client) -> float | None:
-    """Seconds until nothing waits and the graph shows what is recorded; ``None`` if never."""
+    """Seconds until no job waits and the graph is current; ``None`` if that takes too long."""
     began = time.monotonic()
     while (taken := time.monotonic() - began) < PATIENCE_S:
         ready = json.loads(client.get("/readyz")[1])
         waiting = ready["checks"]["graph"].get("waiting")
-        if (ready["status"], waiting) == ("ready", 0) and _rows(home, _LEFT) == [(0,)]:
+        if (ready["status"], waiting) == ("ready", 0) and _rows(home, _UNFINISHED) == [(0,)]:
             return taken
         time.sleep(0.2)
     return None
@@ -220,37 +220,39 @@ def _rows(home: FreshHome, query: str, **values: object) -> Sequence[Any]:
         return [tuple(it) for it in connection.execute(text(query), values)]
 
 
-def _ends(client: Client, ledger: Ledger) -> list[End]:
-    """What became of everything that was accepted, each once."""
+def _ends(client: Client, log: ClientLog) -> list[RequestOutcome]:
+    """The outcome of each accepted request and document."""
     until = time.monotonic() + PATIENCE_S / 10
-    requests, documents = dict.fromkeys(ledger.requests), dict.fromkeys(ledger.documents)
+    requests, documents = dict.fromkeys(log.requests), dict.fromkeys(log.documents)
     statuses = [client.get(f"{UPLOAD}/{it}")[0] for it in documents]
-    taken_in = [End("recorded" if it == 200 else "lost") for it in statuses]
+    taken_in = [RequestOutcome("recorded" if it == 200 else "lost") for it in statuses]
     return [*(_end(client, it, until) for it in requests), *taken_in]
 
 
-def _end(client: Client, analysis_id: str, until: float) -> End:
+def _end(client: Client, analysis_id: str, until: float) -> RequestOutcome:
     while True:
         status, body = client.get(f"/api/v2/requests/{analysis_id}")
         if status != 200:
-            return End("lost")
+            return RequestOutcome("lost")
         seen = json.loads(body)
         if seen["state"] in _TERMINAL:
             ends, began = map(datetime.fromisoformat, (seen["finished_at"], seen["accepted_at"]))
-            return End(seen["state"], seen["reason"], (ends - began).total_seconds())
+            return RequestOutcome(seen["state"], seen["reason"], (ends - began).total_seconds())
         if time.monotonic() > until:
-            return End("without an end", seen["reason"])
+            return RequestOutcome("unfinished", seen["reason"])
         time.sleep(0.2)
 
 
-def _print(ledger: Ledger, ends: Sequence[End], settled_s: float | None, *, equal: bool) -> None:
-    refused, states = Counter(ledger.refused), Counter(it.state for it in ends)
-    accepted = len(ledger.posted) - len(ledger.refused)
-    print(f"  posted {len(ledger.posted)}, refused {len(ledger.refused)}: {dict(refused)}")
+def _print(
+    log: ClientLog, ends: Sequence[RequestOutcome], settled_s: float | None, *, equal: bool
+) -> None:
+    refused, states = Counter(log.refused), Counter(it.state for it in ends)
+    accepted = len(log.posted) - len(log.refused)
+    print(f"  posted {len(log.posted)}, refused {len(log.refused)}: {dict(refused)}")
     print(f"  accepted {accepted}, which are {len(ends)} requests and documents: {dict(states)}")
     for reason, count in Counter(it.reason for it in ends if it.reason).most_common():
         print(f"    {count}: {reason}")
-    print(f"  lost: {states['lost']}, without an end: {states['without an end']}")
+    print(f"  lost: {states['lost']}, unfinished: {states['unfinished']}")
     print(f"  from acceptance to the end at most {max(it.seconds for it in ends):.1f} s")
     after = "never" if settled_s is None else f"{settled_s:.1f} s after the last request"
     print(f"  the queue was empty and the graph current {after}")

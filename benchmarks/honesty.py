@@ -199,7 +199,9 @@ def main(answers: int = ANSWERS) -> None:
     """Print the tables."""
     began = perf_counter()
     print(f"{answers} answers a design, seed {SEED}, drift of {DRIFT:.0%} a turn")
-    print("false: share of answers with a false claim; found: share with the true gain")
+    print(
+        "false: share of answers with a false claim; found: share with the true gain, in per cent"
+    )
     heads = " | ".join(f"{name:^15}" for name, _ in RULES)
     print(f"{'design':<45} {'jobs':>4} {'sd':>5} | {heads}")
     for number, design in enumerate(designs()):

@@ -21,11 +21,11 @@ from common.job_stability import instability
 from pis.amun.pinning import pinned_specification
 
 REQUIREMENT = "numpy==2.3.5"
-JOBS, DEALS, SEED = 20, 1000, 1
+JOBS, ASSIGNMENTS, SEED = 20, 1000, 1
 
 
 def main() -> None:
-    """Run the jobs of two arms, deal them anew again and again, and count the verdicts."""
+    """Run the jobs of two arms, assign them at random again and again, count verdicts."""
     print(f"{REQUIREMENT} twice, matmul 512 float32: {JOBS} jobs each, interleaved")
     with tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
         arms = _measured(Path(folder))
@@ -35,28 +35,30 @@ def main() -> None:
     print(f"  spread between jobs {spread:.1%}, of pairs' differences "
           f"{effect.standard_error * math.sqrt(len(arms[0])):.1%}")  # fmt: skip
     draw = random.Random(SEED)
-    _print_claims("pairs, as they are compared", [_dealt_pairs(arms, draw) for _ in range(DEALS)])
     _print_claims(
-        "two arms of jobs that have nothing in common", [_dealt(arms, draw) for _ in range(DEALS)]
+        "the arms of each pair", [_assigned_pairs(arms, draw) for _ in range(ASSIGNMENTS)]
     )
-    _print_claims("two runs of one night each", [_one_night(arms, draw) for _ in range(DEALS)])
+    _print_claims("two arms of unpaired jobs", [_assigned(arms, draw) for _ in range(ASSIGNMENTS)])
+    _print_claims(
+        "two arms of one night each", [_one_night(arms, draw) for _ in range(ASSIGNMENTS)]
+    )
 
 
 def _print_claims(what: str, verdicts: list[str]) -> None:
     false = sum(verdict in ("faster", "slower") for verdict in verdicts) / len(verdicts)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts).most_common())
-    print(f"  {len(verdicts)} deals into {what}: {counts}; false claims {false:.1%}")
+    print(f"  {len(verdicts)} random assignments to {what}: {counts}; false claims {false:.1%}")
 
 
-def _dealt_pairs(arms: list[list[float]], draw: random.Random) -> str:
-    """Within each pair chance says which of the two jobs was whose."""
+def _assigned_pairs(arms: list[list[float]], draw: random.Random) -> str:
+    """The verdict after a random exchange of the two jobs of each pair."""
     pairs = [draw.sample(pair, 2) for pair in zip(*arms, strict=True)]
     places = tuple(JobPlace("host", str(number)) for number in range(len(pairs)))
     ours, theirs = (Sample("", arm, "key", places) for arm in zip(*pairs, strict=True))
     return compare_candidates(theirs, [ours])[0].verdict.value
 
 
-def _dealt(arms: list[list[float]], draw: random.Random) -> str:
+def _assigned(arms: list[list[float]], draw: random.Random) -> str:
     jobs = [rate for arm in arms for rate in arm]
     draw.shuffle(jobs)
     half = len(jobs) // 2

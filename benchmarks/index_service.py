@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] = ("--seconds", "30")) -> None:
 
 
 def request_different_advice() -> Visit:
-    """Have an advice made for a project that nobody asked about before, and read its report."""
+    """A visit that requests advice for a project without an earlier one, and reads its report."""
     start = time.time_ns() // 1000
 
     def visit(client: Client, number: int) -> None:

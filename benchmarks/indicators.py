@@ -1,4 +1,4 @@
-"""The indicators' rates against other clocks, and what the executor adds to a job."""
+"""The rates of an indicator beside other tools, and the time that the executor adds to a job."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _print_rates(framework: str, requirement: str, environment: BuiltEnvironment
 
 
 def _print_overhead() -> None:
-    """A job that does nothing, against the same process started without the executor."""
+    """The time of an empty job, beside the same process without the executor."""
     command = [sys.executable, "-I", "-c", "pass"]
     with tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
         workdir = Path(folder)
@@ -76,5 +76,5 @@ def _print_overhead() -> None:
             for seconds, run in turns if number % 2 else reversed(turns):
                 seconds.append(seconds_of(run))
     a, b = 1e3 * median(ours), 1e3 * median(reference)
-    print(f"a job of nothing, median of {ROUNDS}, by turns; reference: subprocess.run")
+    print(f"an empty job, median of {ROUNDS}, by turns; reference: subprocess.run")
     print(f"  executor {a:.1f} ms  reference {b:.1f} ms  overhead {a - b:.1f} ms a job")

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         with migrated_stores(home.settings, graph=False) as stores:
             print(f"pieces of advice   {'first run':>22} {'again':>22} {'answer':>8} {'memory':>9}")
             for share in (0.1, 1.0):
-                _plant(stores, round(share * count))
+                _store_advice(stores, round(share * count))
                 _print_row(stores, round(share * count))
 
 
@@ -72,7 +72,7 @@ def _print_row(stores: Stores, count: int) -> None:
     )
 
 
-def _plant(stores: Stores, count: int) -> None:
+def _store_advice(stores: Stores, count: int) -> None:
     """Store pieces of advice up to this number; those that exist stay."""
     with stores.engine.connect() as connection:
         hardware = connection.scalar(select(HardwareRow.digest))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-#: Requests that may be under way at a time; more would be the client's limit, and is told.
+#: Requests that may run at a time; others wait, and their latency includes this.
 CONNECTIONS = 64
 _TIMEOUT_S = 30.0
 
@@ -80,10 +80,10 @@ Visit = Callable[[Client, int], object]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What came of a load.
+    """The outcome of a load.
 
     :param latencies_ms: of requests that were answered, in ascending order
-    :param failures: what was wrong with the others
+    :param failures: exceptions of the other requests
     """
 
     seconds: float
@@ -109,10 +109,10 @@ def load_at_rate(
     """``rate`` requests a second for so long; ends when the last is answered."""
     count = max(1, round(rate * seconds))
     due: queue.SimpleQueue[tuple[float, int] | None] = queue.SimpleQueue()
-    kept = _Kept()
+    recorder = _Recorder()
     users = min(CONNECTIONS, count)
     threads = [
-        threading.Thread(target=_serve_due, args=(new_client(), visit, due, kept))
+        threading.Thread(target=_serve_due, args=(new_client(), visit, due, recorder))
         for _ in range(users)
     ]
     for thread in threads:
@@ -126,21 +126,21 @@ def load_at_rate(
         due.put(None)
     for thread in threads:
         thread.join()
-    return kept.load(time.perf_counter() - began)
+    return recorder.load(time.perf_counter() - began)
 
 
 def load_of_users(
     new_client: Callable[[], Client], visit: Visit, users: int, seconds: float
 ) -> Load:
     """``users`` that each ask again as soon as they are answered."""
-    kept = _Kept()
+    recorder = _Recorder()
     began = time.perf_counter()
     until = began + seconds
 
     def ask(first: int) -> None:
         client, number = new_client(), first
         while (at := time.perf_counter()) < until:
-            kept.timed(visit, client, number, at)
+            recorder.timed(visit, client, number, at)
             number += users
         client.close()
 
@@ -149,10 +149,10 @@ def load_of_users(
         thread.start()
     for thread in threads:
         thread.join()
-    return kept.load(time.perf_counter() - began)
+    return recorder.load(time.perf_counter() - began)
 
 
-class _Kept:
+class _Recorder:
     """Latencies and failures, of all threads; appending to a list is atomic."""
 
     def __init__(self) -> None:
@@ -176,9 +176,9 @@ def _serve_due(
     client: Client,
     visit: Visit,
     due: queue.SimpleQueue[tuple[float, int] | None],
-    kept: _Kept,
+    recorder: _Recorder,
 ) -> None:
     while (turn := due.get()) is not None:
         began, number = turn
-        kept.timed(visit, client, number, began)
+        recorder.timed(visit, client, number, began)
     client.close()

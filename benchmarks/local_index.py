@@ -73,11 +73,11 @@ class _Handler(SimpleHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Do not log requests."""
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
+def serve_index(folder: Path) -> Iterator[str]:
     """The address of the index's pages while it is served."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=str(folder)))
     thread = Thread(target=server.serve_forever, daemon=True)

@@ -23,7 +23,7 @@ from graph.projection import rebuild
 from tests.services.neo4j.server import Neo4jMissing, neo4j_server
 
 LARGE, SMALL = 50_000, 2_000
-#: Versions a second that a metadata dump is to be taken in with, from nothing to the graph.
+#: Goal for the import of a metadata dump into empty stores, in versions per second.
 GOAL = 2_000
 
 #: What releases are made of, each table before those that refer to it.
@@ -51,12 +51,12 @@ def main() -> None:
 
 
 def _print_rate(what: str, rate: float, goal: float | None = None) -> None:
-    wanted = f"   (goal ≥ {goal:.0f})" if goal else ""
-    print(f"{what:<34}{rate:9.0f} versions/s{wanted}", flush=True)
+    suffix = f"   (goal ≥ {goal:.0f})" if goal else ""
+    print(f"{what:<34}{rate:9.0f} versions/s{suffix}", flush=True)
 
 
 def _expect(home: FreshHome, versions: int) -> None:
-    """All of them, in both stores."""
+    """Check the number of versions in both stores."""
     counted = "MATCH (it:PackageVersion) RETURN count(it) AS count"
     with open_stores(home.settings) as stores, stores.engine.connect() as connection:
         recorded = connection.exec_driver_sql("SELECT count(*) FROM package_versions").scalar_one()

@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         time_pages(home, GOAL_MANY_MS)
     if (options.inspections, options.results) < (MANY_INSPECTIONS, MANY_RESULTS):
         print(
-            "  the goals: python -m benchmarks.pages"
+            "  the goals are for: python -m benchmarks.pages"
             f" --inspections {MANY_INSPECTIONS} --results {MANY_RESULTS}"
         )
 

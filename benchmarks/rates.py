@@ -1,4 +1,4 @@
-"""The matmul indicator beside another clock, within one process of the measured environment.
+"""The matmul indicator beside another tool, within one process of the measured environment.
 
 Run as ``python benchmarks/rates.py FRAMEWORK SIZE…`` with the project on ``PYTHONPATH``; it
 prints one JSON object a size. The environment holds the measured library and nothing of ours.

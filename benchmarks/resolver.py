@@ -28,7 +28,7 @@ from adviser.resolver.worker import ResolverWorker
 from benchmarks.commands import run_command
 from benchmarks.homes import UV
 from benchmarks.inputs import FOUR, REAL_DUMP
-from benchmarks.local_index import served, write_index
+from benchmarks.local_index import serve_index, write_index
 from benchmarks.timing import seconds_of
 from common.packages import Purl
 from graph.candidates import Candidate
@@ -82,7 +82,7 @@ def _real() -> None:
     with tempfile.TemporaryDirectory(prefix="thoth-bench-") as name, ResolverWorker() as worker:
         folder = Path(name)
         write_index(folder / "index", index)
-        with served(folder / "index") as url:
+        with serve_index(folder / "index") as url:
             for label, roots in CLOSURES.items():
                 _closure(label, roots, index, folder, (worker, url))
 
@@ -179,7 +179,7 @@ def _pip(folder: Path, url: str, roots: tuple[str, ...]) -> float:
 
 
 def _resolvelib(universe: Universe, warm: float) -> tuple[float, str]:
-    """Any stack, the newest it happens on; it proves nothing of it."""
+    """The first stack that resolvelib finds; it does not prove that it is the newest."""
     stacks: list[dict[str, str] | None] = []
     took = _median_ms(lambda: stacks.append(resolved(universe)), 3)
     newest = resolve(universe).stacks[0].versions()

@@ -131,8 +131,8 @@ def _print(name: str, load: Load, goal_ms: float | None) -> None:
         f"  p99 {p99_ms:7.1f} ms{goal}",
         flush=True,
     )
-    for words, count in Counter(load.failures).most_common(3):
-        print(f"    {count} failed: {words}")
+    for failure, count in Counter(load.failures).most_common(3):
+        print(f"    {count} failed: {failure}")
 
 
 def _verdict(found: float, goal: float) -> str:

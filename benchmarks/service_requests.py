@@ -16,10 +16,9 @@ from benchmarks.load import Client, Visit
 FLASK = ("flask",)
 ADVISE, UPLOAD = "/api/v1/advise/python", "/api/v2/inspections"
 QUERY = {"recommendation_type": "latest", "dev": "False", "debug": "False"}
-#: The same, made anew although there is a result.
-ANEW = {**QUERY, "force": "True"}
-#: First and longest pause between two looks for a result, and how long it is waited for. Each
-#: pause is longer than the last, as clients do it.
+#: The same, without the cache.
+UNCACHED = {**QUERY, "force": "True"}
+#: First and longest pause between two reads of a result, their ratio, and the time limit.
 _PAUSE_S, _LONGEST_PAUSE_S, _LONGER, _PATIENCE_S = 0.01, 0.2, 1.5, 60.0
 
 
@@ -41,7 +40,7 @@ def advice_request(roots: Sequence[str]) -> object:
 
 
 def read_path(path: str) -> Visit:
-    """Look at something that is there."""
+    """A visit that reads a document."""
 
     def visit(client: Client, _: int) -> None:
         status, _body = client.get(path)
@@ -51,14 +50,14 @@ def read_path(path: str) -> Visit:
 
 
 def request_cached_advice(client: Client, _: int) -> None:
-    """Ask for an advice that was made before."""
+    """Request an advice that is in the cache."""
     status, accepted = client.post(ADVISE, advice_request(FLASK), QUERY)
     expect(status, 202)
     assert accepted["cached"], "the advice is not cached"
 
 
 def request_new_advice(roots: Sequence[str]) -> Visit:
-    """Have a new advice made and read its result."""
+    """A visit that requests a new advice and reads its result."""
 
     def visit(client: Client, _: int) -> None:
         new_advice(client, roots)
@@ -67,8 +66,8 @@ def request_new_advice(roots: Sequence[str]) -> Visit:
 
 
 def new_advice(client: Client, roots: Sequence[str]) -> str:
-    """Have a new advice made and read its result; its identifier."""
-    status, accepted = client.post(ADVISE, advice_request(roots), ANEW)
+    """Request a new advice, wait for its result, and return its identifier."""
+    status, accepted = client.post(ADVISE, advice_request(roots), UNCACHED)
     expect(status, 202)
     until, pause_s = time.monotonic() + _PATIENCE_S, _PAUSE_S
     while time.monotonic() < until:
@@ -83,7 +82,7 @@ def new_advice(client: Client, roots: Sequence[str]) -> str:
 
 
 def upload_documents(folder: Path, count: int) -> Visit:
-    """Send in an inspection that is new to the service, up to ``count`` times."""
+    """A visit that uploads an inspection; each of the ``count`` inspections is uploaded once."""
     take = new_documents(folder, count)
 
     def visit(client: Client, _: int) -> None:
@@ -94,7 +93,7 @@ def upload_documents(folder: Path, count: int) -> Visit:
 
 
 def new_documents(folder: Path, count: int) -> Callable[[], bytes]:
-    """Gives each of so many documents once; threads may take them."""
+    """A function that returns each of ``count`` new documents once; it is safe for threads."""
     write_documents(folder, count, seed=7)
     files = sorted(folder.rglob("*.json"))
     numbers, lock = iter(range(count)), threading.Lock()
