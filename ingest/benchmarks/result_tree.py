@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from posixpath import dirname, splitext
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
 from fsspec import AbstractFileSystem
 
@@ -31,6 +31,7 @@ from ingest.sources.source_items import SourceLimits
 
 #: A JSON object that describes a machine or a run, and its file.
 Description = tuple[dict[str, Any], MeasuredFile]
+_Part = TypeVar("_Part")
 _GZIP = b"\x1f\x8b\x08"
 #: Endings by which readers know files; other systems write them in capitals, too.
 _ENDINGS = frozenset({".csv", ".json", ".jtl", ".log", ".md", ".tsv", ".txt", ".xlsx", ".yaml"})
@@ -259,6 +260,16 @@ def results_or_refusal(
     except InvalidDocument as error:
         error.place = error.place or place
         yield error
+
+
+def numbered_parts(place: str, parts: Sequence[_Part]) -> Iterator[tuple[str, _Part]]:
+    """Each part of the file at ``place`` with its source: the path, with a number if several.
+
+    >>> list(numbered_parts("log", "a")), list(numbered_parts("log", "ab"))
+    ([('log', 'a')], [('log#0', 'a'), ('log#1', 'b')])
+    """
+    for number, part in enumerate(parts):
+        yield place if len(parts) == 1 else f"{place}#{number}", part
 
 
 class ResultReader(Protocol):

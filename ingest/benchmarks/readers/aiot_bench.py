@@ -17,7 +17,12 @@ from common.benchmark_results import (
     Metric,
     Parameter,
 )
-from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_files
+from ingest.benchmarks.result_tree import (
+    ResultFile,
+    missing_value,
+    numbered_parts,
+    reader_of_files,
+)
 from ingest.benchmarks.software import software_versions
 from ingest.benchmarks.values import (
     measured_or_failed,
@@ -51,9 +56,8 @@ _LONGEST_NAME = 200
 def read(file: ResultFile) -> Iterator[BenchmarkResult]:
     """Results of each log in a file."""
     logs = [it for it in _HEAD.split(file.text) if _WORKLOAD.search(it)]
-    logs = logs or [file.text]
-    for number, text in enumerate(logs):
-        yield from _of_log(text, file, file.place if len(logs) == 1 else f"{file.place}#{number}")
+    for source, text in numbered_parts(file.place, logs or [file.text]):
+        yield from _of_log(text, file, source)
 
 
 def _of_log(text: str, file: ResultFile, source: str) -> Iterator[BenchmarkResult]:

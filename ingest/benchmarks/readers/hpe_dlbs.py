@@ -24,6 +24,7 @@ from ingest.benchmarks.result_tree import (
     ResultFile,
     as_object,
     missing_value,
+    numbered_parts,
     reader_of_files,
 )
 from ingest.benchmarks.software import software_versions
@@ -58,9 +59,8 @@ def read(file: ResultFile) -> Iterator[BenchmarkResult]:
         for number, row in enumerate(rows if isinstance(rows, list) else ()):
             yield from _of_run(as_object(row, place), f"{place}#{number}", files)
         return
-    runs = list(_runs(file.text))
-    for number, run in enumerate(runs):
-        yield from _of_run(run, place if len(runs) == 1 else f"{place}#{number}", files)
+    for source, run in numbered_parts(place, list(_runs(file.text))):
+        yield from _of_run(run, source, files)
 
 
 def _runs(text: str) -> Iterator[dict[str, Any]]:

@@ -23,7 +23,7 @@ from common.benchmark_results import (
     Parameter,
 )
 from common.errors import InvalidDocument
-from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
+from ingest.benchmarks.result_tree import ResultTree, numbered_parts, results_or_refusal
 from ingest.benchmarks.text_tables import csv_rows, tables_with_bars
 from ingest.benchmarks.values import (
     finite_number,
@@ -102,9 +102,8 @@ def _results(tree: ResultTree, place: str, inputs: Mapping[str, str]) -> Iterato
     file = tree.file(place)
     text = file.text
     files = [file.measured]
-    runs = list(_runs(text))
-    for number, run in enumerate(runs):
-        yield from _trtexec(run, place if len(runs) == 1 else f"{place}#{number}", files)
+    for source, run in numbered_parts(place, list(_runs(text))):
+        yield from _trtexec(run, source, files)
     board = _BOARD.search(text)
     rows = {}
     beside = inputs.get(f"{board['board']}-benchmarks.csv") if board else None

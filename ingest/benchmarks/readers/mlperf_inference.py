@@ -33,6 +33,7 @@ from ingest.benchmarks.result_tree import (
     ResultFile,
     ResultTree,
     missing_value,
+    numbered_parts,
     results_or_refusal,
 )
 from ingest.benchmarks.software import software_versions
@@ -167,15 +168,14 @@ def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
         return  # logs of an accuracy run, whatever they say of its speed
     if _SUMMARY_TITLE in text:
         summaries = text.split(_SUMMARY_TITLE)[1:]
-        for index, summary in enumerate(summaries):
-            lines = dict(reversed(_LINE.findall(summary)))
-            yield from _summary(tree, file, lines, None if len(summaries) == 1 else index)
+        for source, summary in numbered_parts(place, summaries):
+            yield from _summary(tree, file, dict(reversed(_LINE.findall(summary))), source)
     elif _ENTRY.search(text):
         beside = join(dirname(place), _DETAIL.replace("detail", "summary"))
         detailed = _detailed_lines(text)
         # A log of an accuracy run has no validity, and a summary beside the log says the same.
         if "Result is" in detailed and beside not in tree.in_folder(dirname(place)):
-            yield from _summary(tree, file, detailed)
+            yield from _summary(tree, file, detailed, place)
     elif _CONSOLE.search(text):
         yield from _console(file)
     elif basename(place) == _ACCURACY or _ACCURACIES[0][0].search(text):
@@ -217,12 +217,11 @@ def _claimed(folder: str, runs: Sequence[BenchmarkResult]) -> BenchmarkResult:
 
 
 def _summary(
-    tree: ResultTree, file: ResultFile, lines: Mapping[str, str], index: int | None = None
+    tree: ResultTree, file: ResultFile, lines: Mapping[str, str], source: str
 ) -> Iterator[BenchmarkResult]:
     """Results of a summary.
 
-    :param index: number of the summary in a file with several; a detailed log beside the file does
-        not tell them apart
+    :param source: the file, or its part; a detailed log beside the file does not tell parts apart
     """
     scenario = lines.get("Scenario")
     if scenario is None:
@@ -235,10 +234,9 @@ def _summary(
     common = _described(tree, file)
     common["system"] = _LATER if later else _V05
     definition = _LATER_DEFINITION if later else _V05
-    if index is None:
+    common["source"] = source
+    if source == file.place:
         _add_detail(tree, file, common)
-    else:
-        common["source"] = f"{file.place}#{index}"
     parameters: dict[str, Parameter] = {**common["parameters"], "scenario": scenario}
     for key in _PARAMETERS:
         if (number := finite_number(lines.get(key))) is not None:

@@ -31,6 +31,7 @@ from ingest.benchmarks.result_tree import (
     as_object,
     json_value_of,
     missing_value,
+    numbered_parts,
     reader_of_files,
 )
 from ingest.benchmarks.software import software_versions
@@ -69,9 +70,7 @@ _REVISION = re.compile(r"[0-9a-f]{7,64}\Z")
 @reader_of_files
 def read(file: ResultFile) -> Iterator[BenchmarkResult]:
     """Results of each execution in a file."""
-    summaries = _summaries(file)
-    for number, summary in enumerate(summaries):
-        source = file.place if len(summaries) == 1 else f"{file.place}#{number}"
+    for source, summary in numbered_parts(file.place, _summaries(file)):
         yield from _of_execution(summary, source, (file.measured,))
 
 

@@ -22,7 +22,12 @@ from common.benchmark_results import (
 )
 from common.errors import InvalidDocument
 from common.reasons import Reason
-from ingest.benchmarks.result_tree import ResultFile, missing_value, reader_of_files
+from ingest.benchmarks.result_tree import (
+    ResultFile,
+    missing_value,
+    numbered_parts,
+    reader_of_files,
+)
 from ingest.benchmarks.values import measured_or_failed, positive_number, whole_number
 
 SYSTEM = "pytorch-benchmark"
@@ -51,8 +56,7 @@ def read(file: ResultFile) -> Iterator[BenchmarkResult]:
     documents = list(_documents(file.text))
     if not documents:
         raise missing_value(place, "device", "no line begins with `device:`")
-    for number, (before, document) in enumerate(documents):
-        source = place if len(documents) == 1 else f"{place}#{number}"
+    for source, (before, document) in numbered_parts(place, documents):
         models = _MODEL.findall(before)
         yield from _of_run(_parsed(document), models[-1] if models else "unknown", source, files)
 

@@ -25,7 +25,12 @@ from common.benchmark_results import (
 )
 from common.errors import InvalidDocument
 from common.reasons import Reason
-from ingest.benchmarks.result_tree import ResultTree, missing_value, results_or_refusal
+from ingest.benchmarks.result_tree import (
+    ResultTree,
+    missing_value,
+    numbered_parts,
+    results_or_refusal,
+)
 from ingest.benchmarks.text_tables import csv_rows
 from ingest.benchmarks.values import (
     finite_number,
@@ -100,8 +105,7 @@ def _console(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     runs = list(_runs(file.text))
     if not runs:
         raise missing_value(place, "images/sec", "the log has neither a head nor a rate")
-    for number, text in enumerate(runs):
-        source = place if len(runs) == 1 else f"{place}#{number}"
+    for source, text in numbered_parts(place, runs):
         # TensorFlow may find the GPUs before the run prints its head.
         gpus = _gpus(text) or _gpus(file.text)
         yield from _of_console(text, source, file.measured, gpus)
@@ -235,8 +239,9 @@ def _json_logs(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     else:
         begins = [time_of_text(it[0].get("timestamp")) if it else None for it in runs]
         described = [_description_of(it, begins, descriptions) for it in begins]
-    for number, (entries, description) in enumerate(zip(runs, described, strict=True)):
-        source = place if len(runs) == 1 else f"{place}#{number}"
+    for source, (entries, description) in numbered_parts(
+        place, list(zip(runs, described, strict=True))
+    ):
         yield from _of_logged_run(entries, _described(description, source, files))
 
 
