@@ -13,7 +13,7 @@ from typing import Any
 from common.benchmark_results import Aggregate, BenchmarkResult, Direction, Metric, Parameter
 from common.errors import InvalidDocument
 from common.reasons import Reason
-from ingest.benchmarks.result_tree import missing_value
+from ingest.benchmarks.result_tree import missing_value, numbered_parts
 from ingest.benchmarks.text_tables import csv_rows
 from ingest.benchmarks.values import finite_number
 
@@ -28,6 +28,8 @@ _TABLE_ROW = re.compile(
 )
 _MESSAGE = re.compile(r"==[\d=]+ ")
 _SCRIPT = re.compile(r"command: .*?([\w.-]+\.py)\b")
+_START = re.compile(r"^(?===\d+== NVPROF is profiling)", re.MULTILINE)
+_RESULT = "== Profiling result:"
 #: How many kernels are listed with their share.
 _LISTED_KERNELS = 10
 _LONGEST_NAME = 120
@@ -35,10 +37,36 @@ _LONGEST_NAME = 120
 
 def is_nvprof(text: str) -> bool:
     """Whether ``text`` is output of ``nvprof``."""
-    return re.search(r"^==\d+== NVPROF is profiling", text, re.MULTILINE) is not None
+    return _START.search(text) is not None
 
 
 def gpu_time(text: str, place: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
+    """Time on the GPU of each profiled program in ``text``.
+
+    :param common: the fields that all results of the file share
+    :raises InvalidDocument: after the results, if a program has no table of kernels
+    """
+    refusal: InvalidDocument | None = None
+    for source, profile in numbered_parts(place, _profiles(text)):
+        try:
+            yield from _of_profile(profile, place, {**common, "source": source})
+        except InvalidDocument as error:
+            refusal = refusal or error
+    if refusal is not None:
+        raise refusal
+
+
+def _profiles(text: str) -> list[str]:
+    """The output of each program; one that starts after the results of another is not its child."""
+    profiles = [""]
+    for part in _START.split(text):
+        if _RESULT in profiles[-1]:
+            profiles.append("")
+        profiles[-1] += part
+    return profiles
+
+
+def _of_profile(text: str, place: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
     """Time of all kernels and copies on the GPU; the shares of the longest are parameters.
 
     The benchmark is the profiled script. Its other arguments have paths of the machine and are

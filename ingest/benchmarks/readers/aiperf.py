@@ -18,7 +18,7 @@ from common.benchmark_results import (
     Parameter,
     Validity,
 )
-from ingest.benchmarks.result_tree import ResultFile, reader_of_files
+from ingest.benchmarks.result_tree import ResultFile, numbered_parts, reader_of_files
 from ingest.benchmarks.values import finite_number
 
 SYSTEM = "aiperf"
@@ -27,6 +27,10 @@ _SCORE = Metric("score", "GFLOPS", Direction.HIGHER, _DEFINITION)
 _REGULATED_SCORE = Metric("regulated_score", "GFLOPS", Direction.HIGHER, _DEFINITION)
 _ERROR = Metric("error", "%", Direction.LOWER, _DEFINITION)
 _FINAL = re.compile(r"^Final (Regulated )?Score *: *(\S+) *GFLOPS", re.MULTILINE)
+#: The beginning of a report; a failure comes before the scores.
+_REPORT = re.compile(
+    r"(?:^!!! .{1,200}? !!!\n(?:(?!Final|\{).*\n){0,9})?^Final Score\b", re.MULTILINE
+)
 _FAILURE = re.compile(r"^!!! (.{1,200}?) !!!$", re.MULTILINE)
 _SERIES = re.compile(r"'(real_time|GFLOPS|Error|Score)': *\[([^\]\n]*)\]")
 #: A text, which may have a decimal comma, or a number.
@@ -37,15 +41,22 @@ _MOST_ERROR_PERCENT = 30.0
 
 @reader_of_files
 def read(file: ResultFile) -> Iterator[BenchmarkResult]:
-    """Results of a report."""
-    text = file.text
+    """Results of each report in a file."""
+    starts = [it.start() for it in _REPORT.finditer(file.text)]
+    ends = [*starts[1:], len(file.text)]
+    reports = [file.text[start:end] for start, end in zip([0, *starts[1:]], ends, strict=True)]
+    for source, report in numbered_parts(file.place, reports):
+        yield from _of_report(report, source, file)
+
+
+def _of_report(text: str, source: str, file: ResultFile) -> Iterator[BenchmarkResult]:
     series = {match[1]: _numbers(match[2]) for match in _SERIES.finditer(text)}
     hours, errors = series.get("real_time", ()), series.get("Error", ())
     violation = _violation(text, hours, errors)
     parameters: dict[str, Parameter] = {"hours": hours[-1]} if hours else {}
     common: dict[str, Any] = {
         "system": SYSTEM,
-        "source": file.place,
+        "source": source,
         "benchmark": "AutoML",
         # Versions of the report print the last or the largest value.
         "aggregate": Aggregate.SINGLE,

@@ -15,7 +15,7 @@ from common.errors import InvalidDocument
 from common.reasons import Reason
 from ingest.benchmarks.latencies import latency_summaries
 from ingest.benchmarks.nvprof import gpu_time, is_nvprof
-from ingest.benchmarks.result_tree import ResultFile, reader_of_files
+from ingest.benchmarks.result_tree import ResultFile, numbered_parts, reader_of_files
 from ingest.benchmarks.text_tables import csv_rows
 from ingest.benchmarks.values import finite_number, measured_or_failed, positive_number
 
@@ -32,6 +32,7 @@ _FACES = {
     "area_under_curve": (r"^Area Under Curve \(AUC\): (\S+)", Direction.HIGHER),
     "equal_error_rate": (r"^Equal Error Rate \(EER\): (\S+)", Direction.LOWER),
 }
+_FACES_START = re.compile(r"^(?=Accuracy: )", re.MULTILINE)
 _FALSE_ACCEPTS = re.compile(r"^Validation rate: .*@ FAR=(\S+)", re.MULTILINE)
 
 
@@ -45,7 +46,7 @@ def read(file: ResultFile) -> Iterator[BenchmarkResult]:
     elif set(text.partition("\n")[0].split(",")) == set(_TASKS):
         yield from _frames(text, common)
     else:
-        yield from _faces(text, common)
+        yield from _evaluations(text, common)
 
 
 def _frames(text: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
@@ -88,6 +89,14 @@ def _frames(text: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
             )
     if refusal is not None:
         raise refusal
+
+
+def _evaluations(text: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
+    """Results of each evaluation; an accuracy begins one."""
+    first, *others = _FACES_START.split(text)
+    evaluations = [first + others[0], *others[1:]] if others else [first]
+    for source, evaluation in numbered_parts(common["source"], evaluations):
+        yield from _faces(evaluation, {**common, "source": source})
 
 
 def _faces(text: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:

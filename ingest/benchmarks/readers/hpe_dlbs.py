@@ -48,6 +48,7 @@ _FRAMEWORKS = {
 #: The texts of ``exp.status`` for a run that did not end well.
 _FAILURES = frozenset({"failure", "error", "failed"})
 _ENDS = ("success", "failure")
+_STATUS = ("exp.status", "exp.status_msg")
 
 
 @reader_of_files
@@ -66,14 +67,15 @@ def read(file: ResultFile) -> Iterator[BenchmarkResult]:
 def _runs(text: str) -> Iterator[dict[str, Any]]:
     """The values of each run in a log.
 
-    A run ends with its status. A log with one identifier is of one run, whatever it repeats.
+    A run ends with its status. A log with one line of an identifier is of one run, whatever other
+    lines it repeats.
     """
     lines = [(match[1], _json(match[2])) for match in _LINE.finditer(text)]
-    several = len({value for key, value in lines if key == "exp.id" and isinstance(value, str)}) > 1
+    several = sum(key == "exp.id" for key, _ in lines) != 1
     run: dict[str, Any] = {}
     ended = False
     for key, value in lines:
-        if several and ended and key != "exp.status_msg":
+        if several and ended and key in run and key not in _STATUS:
             yield run
             run, ended = {}, False
         run[key] = value

@@ -236,20 +236,8 @@ def _runs_of(text: str) -> list[_Run]:
             v7.append((None if at is None else at / 1000, str(entry.get("key")), entry))
     if v7:
         return [_run_of(_Run(None), lines, _take_v6) for lines in _by_run(v7)]
-    matches = list(_LINE_V5.finditer(text))
-    v5 = [(finite_number(it[2]), it[3], _payload(it[4])) for it in matches]
-    return [
-        _run_of(_Run("v0.5", benchmark=matches[first][1]), lines, _take_v5)
-        for first, lines in _numbered(_by_run(v5))
-    ]
-
-
-def _numbered(runs: Iterator[list[_Line]]) -> Iterator[tuple[int, list[_Line]]]:
-    """Each run with the number of its first line."""
-    first = 0
-    for lines in runs:
-        yield first, lines
-        first += len(lines)
+    v5 = [(finite_number(it[2]), it[3], (it[1], _payload(it[4]))) for it in _LINE_V5.finditer(text)]
+    return [_run_of(_Run("v0.5"), lines, _take_v5) for lines in _by_run(v5)]
 
 
 def _run_of(run: _Run, lines: Sequence[_Line], take: Callable[..., None]) -> _Run:
@@ -261,10 +249,13 @@ def _run_of(run: _Run, lines: Sequence[_Line], take: Callable[..., None]) -> _Ru
 def _by_run(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
     """The lines of each run: one that starts after the last stop is another run, and what the log
     says between the two is about that.
+
+    Lines are read in order of time, because a log may have its runs, or the lines of several
+    processes, in another order.
     """
     run: list[_Line] = []
     stop, stopped_at = 0, math.inf
-    for at, key, payload in lines:
+    for at, key, payload in _in_order(lines):
         if key == "run_start" and at is not None and at >= stopped_at:
             yield run[:stop]
             run = run[stop:]
@@ -274,6 +265,14 @@ def _by_run(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
             stop, stopped_at = len(run), at
     if run:
         yield run
+
+
+def _in_order(lines: Sequence[_Line]) -> list[_Line]:
+    """Lines by time; one without a time stays behind the line before it."""
+    times: list[float] = []
+    for at, _, _ in lines:
+        times.append(at or (times[-1] if times else 0.0))
+    return [lines[it] for it in sorted(range(len(lines)), key=times.__getitem__)]
 
 
 def _payload(text: str | None) -> Any:
@@ -314,7 +313,10 @@ def _or_before(value: object, before: float | None) -> float | None:
     return before if number is None else number
 
 
-def _take_v5(run: _Run, at: float | None, key: str, payload: Any) -> None:
+def _take_v5(run: _Run, at: float | None, key: str, named: tuple[str, Any]) -> None:
+    """Add a line of v0.5, which names the benchmark."""
+    benchmark, payload = named
+    run.benchmark = run.benchmark or benchmark
     if key == "run_start":
         run.began = at if run.began is None else run.began
     elif key == "run_stop":

@@ -393,6 +393,8 @@ def _table(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     file = tree.file(place)
     names, *rows = list(csv_rows(file.text)) or [[]]
     for number, cells in enumerate(rows, 2):
+        if cells == names:
+            continue  # another program appended its table
         if len(cells) > len(names):  # decimal commas split cells
             raise InvalidDocument(
                 Reason.WRONG_TYPE, f"more than {len(names)} cells", field=f"row {number}"

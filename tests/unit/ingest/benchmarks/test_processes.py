@@ -1,0 +1,143 @@
+"""Output of several processes in one file: no result has values of two of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+
+from common.benchmark_results import BenchmarkResult
+from ingest.benchmarks.captures import without_captures
+from ingest.sources.content_detection import system_of
+from tests.factories.benchmark_files import (
+    AIOT_BENCH_LOG,
+    AIPERF_REPORT,
+    DEEPBENCH_CONSOLE,
+    DLBS_LOG,
+    PERFZERO_SUMMARY,
+    PYTORCH_BENCHMARK_CONSOLE,
+    TF_CNN_LOG,
+    TORCHAO_RECORDS,
+    read_files,
+    training_log,
+)
+from tests.factories.benchmark_tables import (
+    AIIA_BLOCK,
+    FACES,
+    IANVS_BOX,
+    NVPROF,
+    NVPROF_TABLE,
+    TRTEXEC_SUMMARY,
+)
+
+_NUMBER = re.compile(r"(?<![\w.])\d\.\d+(?![\w.])")
+LOGS = {
+    "tf_cnn_benchmarks": TF_CNN_LOG,
+    "deepbench": DEEPBENCH_CONSOLE.replace(" 38\n", " 3.8\n"),
+    "perfzero": PERFZERO_SUMMARY.replace("90.5", "9.5"),
+    "pytorch-benchmark": PYTORCH_BENCHMARK_CONSOLE,
+    "hpe-dlcookbook": DLBS_LOG.replace("96.3", "9.3"),
+    "aiot-bench": AIOT_BENCH_LOG,
+    "aiperf": AIPERF_REPORT.replace("560.5", "5.5"),
+    "pytorch-v3": TORCHAO_RECORDS,
+    "jetson": TRTEXEC_SUMMARY,
+    "ianvs": IANVS_BOX.replace("84.22", " 8.42"),
+    "edge-aibench": FACES,
+    "aiia-dnn": AIIA_BLOCK.replace("12.5", "2.5"),
+}
+
+
+def interleaved(first: str, second: str, marks: Sequence[str]) -> str:
+    """Lines of two processes in turns, each behind the mark of its process."""
+    return "".join(
+        f"{mark}{line}\n"
+        for lines in zip_longest(second.splitlines(), first.splitlines())
+        for mark, line in zip((marks[1], marks[0]), lines, strict=True)
+        if line is not None
+    )
+
+
+def values_of(results: Sequence[BenchmarkResult]) -> list[tuple[str, str, float | None]]:
+    return sorted(
+        ((it.benchmark, it.metric.name, it.value) for it in results),
+        key=lambda it: (it[0], it[1], it[2] or 0),
+    )
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        ("0: ", "1: "), (" 9: ", "10: "), ("[0] ", "[1] "), ("[1,0]<stdout>:", "[1,1]<stdout>:"),
+        ("[prterun-node-17@1,0]<stdout>: ", "[prterun-node-17@1,1]<stdout>: "),
+        ("[pod/worker-0/main] ", "[pod/worker-1/main] "), ("bench-1  | ", "bench-2  | "),
+        ("[default0]:", "[default1]:"), ("2023-01-01T00:00:00Z 0: ", "2023-01-01T00:00:01Z 1: "),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("system", LOGS)
+def test_lines_of_processes_in_turns_are_read_by_process(
+    system: str, marks: Sequence[str], tmp_path: Path
+) -> None:
+    first = LOGS[system]
+    second = _NUMBER.sub(lambda it: f"{float(it[0]) / 2:.5f}", first)
+    text = interleaved(first, second, marks)
+    recognised = system_of(text.encode())
+    assert recognised is not None
+    assert recognised.key == system
+    alone = [
+        read_files(tmp_path / name, system, {"log": it})[0]
+        for name, it in (("first", first), ("second", second))
+    ]
+    assert values_of(alone[0]) != values_of(alone[1])
+    together, refusals = read_files(tmp_path / "both", system, {"log": text})
+    assert refusals == []
+    assert values_of(together) == values_of([*alone[0], *alone[1]])
+
+
+@pytest.mark.parametrize("profile", [NVPROF.format(script="train.py"), NVPROF_TABLE])
+@pytest.mark.parametrize("marks", [("0: ", "1: "), None])
+def test_profiles_of_two_programs_are_not_added(
+    marks: tuple[str, str] | None, profile: str, tmp_path: Path
+) -> None:
+    other = profile.replace("train", "test").replace("0.3,", "0.5,").replace("300.0ms", "500.0ms")
+    text = profile + other if marks is None else interleaved(profile, other, marks)
+    results, refusals = read_files(tmp_path, "aibench", {"log": text})
+    assert refusals == []
+    assert [(it.source, it.benchmark, it.value) for it in results] == [
+        ("log#0", "train.py", pytest.approx(400)), ("log#1", "test.py", pytest.approx(600)),
+    ]  # fmt: skip
+
+
+def test_processes_of_one_training_are_one_run(tmp_path: Path) -> None:
+    """Two runs in a log, each of two processes, whose lines say the same."""
+    lines = training_log(1e9, 1e9 + 600) + training_log(1e9 + 1000, 1e9 + 2200)
+    text = interleaved(lines, lines, ("0: ", "1: "))
+    results, refusals = read_files(tmp_path, "mlperf-training", {"s/resnet/result_0.txt": text})
+    assert refusals == []
+    assert [it.samples for it in results] == [(10.0, 20.0)]
+
+
+def test_runs_of_a_training_may_be_in_any_order(tmp_path: Path) -> None:
+    text = training_log(1e9 + 1000, 1e9 + 2200) + training_log(1e9, 1e9 + 600)
+    results, _ = read_files(tmp_path, "mlperf-training", {"s/resnet/result_0.txt": text})
+    assert [it.samples for it in results] == [(10.0, 20.0)]
+
+
+def test_a_table_of_rates_may_be_appended_with_its_header(tmp_path: Path) -> None:
+    table = "name_gpu,num_gpu,resnet50\n2x V100,2,350.5\n"
+    results, _ = read_files(tmp_path, "tf_cnn_benchmarks", {"train-throughput.csv": 2 * table})
+    assert [it.value for it in results] == [350.5, 350.5]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0: a\n0: b\nsrun: done\n",
+        "model-1 | 5\nmodel-2 | 6\nmodel-3 | 7\n",
+        "1 | a\n2 | b\n",
+    ],
+)
+def test_lines_stay_in_order_without_several_processes(text: str) -> None:
+    assert without_captures(text).replace("0: ", "") == text.replace("0: ", "")
