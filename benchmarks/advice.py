@@ -24,6 +24,7 @@ from packaging.version import Version
 from platformdirs import user_cache_path
 
 from benchmarks.commands import FinishedCommand, run_command
+from benchmarks.goals import verdict
 from benchmarks.homes import THOTH, fresh_home
 from benchmarks.recorded_index import LATENCY_S, ServedIndex, ServedTraffic, recorded_index
 from benchmarks.requirement_sets import (
@@ -269,30 +270,30 @@ def _summarise(results: Sequence[SetResult], sets: Sequence[RequirementSet]) -> 
         f"  median over {len(results)} of {len(sets)} sets: first"
         f" {median(it.cold_s for it in results):.2f} s, uv"
         f" {median(it.uv_cold_s for it in results):.2f} s; ratio {ratio:.2f}"
-        f"   {_verdict(ratio, GOAL_COLD)}"
+        f"   {_goal(ratio, GOAL_COLD)}"
     )
     backtracking = {it.name for it in sets if it.backtracks}
     for result in results:
         if result.name in backtracking:
-            verdict = _verdict(result.ratio, GOAL_BACKTRACKING)
-            print(f"  {result.name}: ratio {result.ratio:.2f}   {verdict}")
+            met = _goal(result.ratio, GOAL_BACKTRACKING)
+            print(f"  {result.name}: ratio {result.ratio:.2f}   {met}")
     for packages, goal in GOALS_WARM_S.items():
         of_size = [it for it in results if it.packages <= packages]
         if of_size:
             worst = max(of_size, key=lambda it: it.warm_s)
             print(
                 f"  warm, up to {packages} packages: at most {worst.warm_s:.2f} s ({worst.name})"
-                f"   {_verdict(worst.warm_s, goal)}"
+                f"   {_goal(worst.warm_s, goal)}"
             )
     largest = max(results, key=lambda it: it.peak_mib)
     print(
         f"  memory: at most {largest.peak_mib:.0f} MiB ({largest.name})"
-        f"   {_verdict(largest.peak_mib, GOAL_MIB)}"
+        f"   {_goal(largest.peak_mib, GOAL_MIB)}"
     )
 
 
-def _verdict(value: float, goal: float) -> str:
-    return f"goal ≤ {goal:g}: {'met' if value <= goal else 'MISSED'}"
+def _goal(value: float, goal: float) -> str:
+    return f"goal ≤ {goal:g}: {verdict(value, goal)}"
 
 
 if __name__ == "__main__":

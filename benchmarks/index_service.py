@@ -15,17 +15,17 @@ import json
 import os
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from platformdirs import user_cache_path
 
+from benchmarks.goals import verdict
 from benchmarks.homes import fresh_home
-from benchmarks.load import Client, Load, Visit, load_at_rate
+from benchmarks.load import Client, Visit, load_at_rate, print_load
 from benchmarks.recorded_index import recorded_index
-from benchmarks.service_requests import expect, read_path
+from benchmarks.service_requests import expect, read_path, steps_of
 from benchmarks.services import bare_service, thoth_service, token_of
 from common.logs import set_up_logs
 
@@ -71,18 +71,17 @@ def main(arguments: Sequence[str] = ("--seconds", "30")) -> None:
                 lambda: service.client(token), request_different_advice(), RATE, options.seconds
             )
             after = service.cpu_s() | home.store_cpu_s()
-            steps = new_report(service.client(token), "apache-airflow\nflask\n")["metadata"]
+            steps = steps_of(new_report(service.client(token), "apache-airflow\nflask\n"))
             memory_mib = service.memory_mib()
         size = len(json.dumps(first))
         with bare_service(Path(folder), size) as bare:
             reference = load_at_rate(bare.client, read_path("/large"), RATE, options.seconds)
-    _print(f"bare Flask view of {size:,} bytes", reference)
-    _print("new advice, each for another project", load)
+    print_load(f"bare Flask view of {size:,} bytes", reference)
+    print_load("new advice, each for another project", load)
     p99_ms = load.quantile_ms(0.99)
-    verdict = "met" if p99_ms <= GOAL_P99_MS else "MISSED"
-    print(f"  goal p99 ≤ {GOAL_P99_MS} ms: {verdict}; load average {os.getloadavg()[0]:.1f}")
-    timings = steps["timings"].items()
-    print("  steps: " + ", ".join(f"{name} {seconds * 1000:.0f} ms" for name, seconds in timings))
+    met = verdict(p99_ms, GOAL_P99_MS)
+    print(f"  goal p99 ≤ {GOAL_P99_MS} ms: {met}; load average {os.getloadavg()[0]:.1f}")
+    print(f"  steps of one advice: {steps}")
     answers = max(1, len(load.latencies_ms))
     cpu_ms = {role: (after[role] - before[role]) / answers * 1000 for role in after}
     of_roles = ", ".join(f"{role} {used:.0f}" for role, used in cpu_ms.items())
@@ -114,15 +113,6 @@ def new_report(client: Client, requirements: str) -> Any:
             return json.loads(report)
         time.sleep(_PAUSE_S)
     raise TimeoutError(f"no result within {_PATIENCE_S:.0f} s")
-
-
-def _print(name: str, load: Load) -> None:
-    print(
-        f"  {name:40} {load.rate:5.2f}/s  p50 {load.quantile_ms(0.5):7.1f}"
-        f"  p99 {load.quantile_ms(0.99):7.1f} ms  ({len(load.latencies_ms)} answers)"
-    )
-    for failure, count in Counter(load.failures).most_common(3):
-        print(f"    {count} failed: {failure}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import json
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -101,6 +102,16 @@ class Load:
             return float("inf")
         rank = min(len(self.latencies_ms) - 1, int(of_one * len(self.latencies_ms)))
         return self.latencies_ms[rank]
+
+
+def print_load(name: str, load: Load, note: str = "") -> None:
+    """Print the rate, the latencies and the most frequent failures."""
+    shares = ((50, 0.5), (95, 0.95), (99, 0.99))
+    latencies = "  ".join(f"p{percent} {load.quantile_ms(it):7.1f}" for percent, it in shares)
+    count = len(load.latencies_ms)
+    print(f"  {name:62} {load.rate:7.1f}/s  {latencies} ms  ({count} answers){note}", flush=True)
+    for failure, count in Counter(load.failures).most_common(3):
+        print(f"    {count} failed: {failure}")
 
 
 def load_at_rate(

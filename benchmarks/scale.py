@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.documents import write_documents
 from benchmarks.dumps import write_dump
 from benchmarks.homes import FreshHome, fresh_home, time_command
-from benchmarks.load import Load, load_at_rate, load_of_users
+from benchmarks.load import load_at_rate, load_of_users, print_load
 from benchmarks.service_requests import FLASK, import_data, request_new_advice
 from benchmarks.services import Running, thoth_service
 from common.logs import set_up_logs
@@ -139,10 +139,10 @@ def _service(home: FreshHome, folder: Path, seconds: float) -> None:
             f"  an advice                        {sum(used) / done * 1000:7.0f} ms"
             f" (service {used[0] / done * 1000:.0f}, stores {used[1] / done * 1000:.0f})"
         )
-        _print("latency of an advice", load)
+        print_load("latency of an advice", load)
         memory = service.memory_mib()
         alone = load_at_rate(service.client, request_new_advice(FLASK), BESIDE_INGEST, seconds)
-        _print(f"alone, {BESIDE_INGEST:g}/s", alone)
+        print_load(f"alone, {BESIDE_INGEST:g}/s", alone)
         write_documents(folder / "night", documents, seed=77)
         ingest = threading.Thread(
             target=time_command,
@@ -152,19 +152,11 @@ def _service(home: FreshHome, folder: Path, seconds: float) -> None:
         ingest.start()
         beside = load_at_rate(service.client, request_new_advice(FLASK), BESIDE_INGEST, seconds)
         ingest.join()
-        _print(f"beside an ingest of {documents} documents", beside)
+        print_load(f"beside an ingest of {documents} documents", beside)
         ratio = beside.quantile_ms(0.95) / alone.quantile_ms(0.95)
         print(f"  p95 beside / alone               {ratio:7.2f}   (goal ≤ {GOAL_BESIDE:g})")
         print(f"  memory of the service (PSS)      {memory:7.0f} MiB,"
               f" then {service.memory_mib():.0f} MiB")  # fmt: skip
-
-
-def _print(name: str, load: Load) -> None:
-    print(
-        f"  {name:<33}{load.rate:6.1f}/s  p50 {load.quantile_ms(0.5):.0f} ms,"
-        f" p95 {load.quantile_ms(0.95):.0f} ms, {len(load.failures)} failed",
-        flush=True,
-    )
 
 
 def _used(home: FreshHome, service: Running) -> tuple[float, float]:

@@ -12,14 +12,14 @@ import json
 import os
 import tempfile
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.goals import verdict
 from benchmarks.homes import FreshHome, fresh_home
 from benchmarks.inputs import FOUR, REAL_DUMP, SAMPLE_PACKAGES
-from benchmarks.load import Client, Load, Visit, load_at_rate, load_of_users
+from benchmarks.load import Client, Visit, load_at_rate, load_of_users, print_load
 from benchmarks.service_requests import (
     ADVISE,
     FLASK,
@@ -28,6 +28,7 @@ from benchmarks.service_requests import (
     read_path,
     request_cached_advice,
     request_new_advice,
+    steps_of,
     upload_documents,
 )
 from benchmarks.services import Running, bare_service, thoth_service, token_of
@@ -92,9 +93,7 @@ def _measure(home: FreshHome, folder: Path, seconds: float, minutes: float) -> N
         for scenario in _scenarios(result, uploads):
             _offer(scenario, lambda: service.client(token), seconds)
         _, after = service.client().get(f"{ADVISE}/{new_advice(service.client(), FLASK)}")
-        steps = json.loads(after)["metadata"]["timings"]
-        durations = ", ".join(f"{name} {taken * 1000:.1f} ms" for name, taken in steps.items())
-        print(f"  steps of one advice: {durations}")
+        print(f"  steps of one advice: {steps_of(json.loads(after))}")
         _memory(service, result, minutes)
 
 
@@ -114,29 +113,17 @@ def _scenarios(result: Visit, uploads: Visit) -> list[Scenario]:
 
 def _saturate(name: str, client: Callable[[], Client], visit: Visit, seconds: float) -> None:
     load_of_users(client, visit, USERS, WARM_UP_S)
-    _print(f"{name}, {USERS} at once", load_of_users(client, visit, USERS, seconds), None)
+    print_load(f"{name}, {USERS} at once", load_of_users(client, visit, USERS, seconds))
 
 
 def _offer(scenario: Scenario, client: Callable[[], Client], seconds: float) -> None:
     load_at_rate(client, scenario.visit, scenario.rate, WARM_UP_S)
     load = load_at_rate(client, scenario.visit, scenario.rate, seconds)
-    _print(f"{scenario.name}, {scenario.rate:g}/s", load, scenario.goal_ms)
-
-
-def _print(name: str, load: Load, goal_ms: float | None) -> None:
-    p99_ms = load.quantile_ms(0.99)
-    goal = "" if goal_ms is None else f"   goal p99 ≤ {goal_ms:g} ms: {_verdict(p99_ms, goal_ms)}"
-    print(
-        f"  {name:62} {load.rate:7.1f}/s  p50 {load.quantile_ms(0.5):7.1f}"
-        f"  p99 {p99_ms:7.1f} ms{goal}",
-        flush=True,
-    )
-    for failure, count in Counter(load.failures).most_common(3):
-        print(f"    {count} failed: {failure}")
-
-
-def _verdict(found: float, goal: float) -> str:
-    return "met" if found <= goal else "missed"
+    goal = ""
+    if scenario.goal_ms is not None:
+        met = verdict(load.quantile_ms(0.99), scenario.goal_ms)
+        goal = f"   goal p99 ≤ {scenario.goal_ms:g} ms: {met}"
+    print_load(f"{scenario.name}, {scenario.rate:g}/s", load, goal)
 
 
 def _memory(service: Running, result: Visit, minutes: float) -> None:
@@ -157,7 +144,7 @@ def _memory(service: Running, result: Visit, minutes: float) -> None:
     growth = after - before
     print(
         f"  memory (PSS) then {before:.0f} MiB, after {minutes:g} minutes more {after:.0f} MiB: "
-        f"{growth:+.1f} MiB   goal ≤ {GOAL_GROWTH_MIB}: {_verdict(growth, GOAL_GROWTH_MIB)}"
+        f"{growth:+.1f} MiB   goal ≤ {GOAL_GROWTH_MIB}: {verdict(growth, GOAL_GROWTH_MIB)}"
         f"; {failures} failed"
     )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.documents import write_documents
 from benchmarks.homes import FreshHome
@@ -79,6 +80,12 @@ def new_advice(client: Client, roots: Sequence[str]) -> str:
         time.sleep(pause_s)
         pause_s = min(_LONGEST_PAUSE_S, pause_s * _LONGER)
     raise TimeoutError(f"no result within {_PATIENCE_S:.0f} s")
+
+
+def steps_of(report: Mapping[str, Any]) -> str:
+    """The steps of an advice with their times, from its report."""
+    timings = report["metadata"]["timings"].items()
+    return ", ".join(f"{name.removesuffix('_s')} {taken * 1000:.1f} ms" for name, taken in timings)
 
 
 def upload_documents(folder: Path, count: int) -> Visit:

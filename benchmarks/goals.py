@@ -1,0 +1,8 @@
+"""Goals that are at most a number."""
+
+from __future__ import annotations
+
+
+def verdict(value: float, goal: float) -> str:
+    """``met`` if the value is at most the goal, else ``MISSED``."""
+    return "met" if value <= goal else "MISSED"
