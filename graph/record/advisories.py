@@ -200,14 +200,6 @@ def restore_advisories(connection: Connection, advisories: Collection[Advisory])
     _merge(connection, {it.head.advisory_id: it for it in advisories}, AdvisoriesAdded())
 
 
-def outdated_documents(connection: Connection) -> list[str]:
-    """Identifiers of the documents of advisories that earlier releases stored."""
-    query = select(Document.document_id).where(
-        Document.kind == KIND, Document.schema_version != SCHEMA_VERSION
-    )
-    return list(connection.scalars(query.order_by(Document.document_id)))
-
-
 def replace_documents(
     connection: Connection, settings: Settings, replacements: Mapping[str, AdvisoryDelivery]
 ) -> None:
@@ -377,6 +369,10 @@ def save_source(connection: Connection, state: SourceState) -> None:
     connection.execute(statement.on_conflict_do_update(index_elements=["source"], set_=others))
 
 
-def known_advisories(connection: Connection) -> set[str]:
-    """Digests of all advisory documents in the record."""
-    return set(connection.scalars(select(Document.document_id).where(Document.kind == KIND)))
+def known_advisories(connection: Connection) -> dict[str, str]:
+    """Schema version of each advisory document in the record, by identifier.
+
+    No index lists these documents, so the rows of all documents are read.
+    """
+    query = select(Document.document_id, Document.schema_version).where(Document.kind == KIND)
+    return {row[0]: row[1] for row in connection.execute(query)}

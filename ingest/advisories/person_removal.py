@@ -17,7 +17,7 @@ from graph.engine import relational_errors
 from graph.record.advisories import (
     SCHEMA_VERSION,
     AdvisoryDelivery,
-    outdated_documents,
+    known_advisories,
     replace_documents,
 )
 from graph.record.documents import delete_unreferenced_bodies, unpacked_body
@@ -31,16 +31,25 @@ _BATCH = 500
 _LOG = logging.getLogger(__name__)
 
 
-def remove_stored_persons(settings: Settings, engine: Engine) -> None:
-    """Replace such advisories by others without persons; the graph follows with its next update."""
+def without_stored_persons(settings: Settings, engine: Engine) -> Collection[str]:
+    """Replace such advisories by others without persons; the graph follows with its next update.
+
+    :returns: identifiers of all advisory documents that are then in the record
+    """
     with relational_errors(settings):
-        with engine.connect() as connection:
-            outdated = outdated_documents(connection)
+        known = _known(engine)
+        outdated = sorted(key for key, schema in known.items() if schema != SCHEMA_VERSION)
         for start in range(0, len(outdated), _BATCH):
             with engine.begin() as connection:
                 _replace(connection, settings, outdated[start : start + _BATCH])
         # Also those that an interrupted run left.
         delete_unreferenced_bodies(settings, engine)
+        return _known(engine) if outdated else known
+
+
+def _known(engine: Engine) -> dict[str, str]:
+    with engine.connect() as connection:
+        return known_advisories(connection)
 
 
 def _replace(connection: Connection, settings: Settings, document_ids: Collection[str]) -> None:

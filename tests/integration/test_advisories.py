@@ -312,6 +312,15 @@ def test_the_number_of_statements_does_not_grow_with_the_advisories(record: Reco
     assert max(counts) <= min(counts) + 8  # temporary tables are made once a connection
 
 
+def test_a_sync_reads_the_list_of_all_documents_once(record: Record) -> None:
+    record.sync(requests_headers())
+    seen: list[str] = []
+    event.listen(record.engine, "before_cursor_execute", lambda *it: seen.append(it[2]))
+    record.sync(requests_headers(), osv("GHSA-1"), name="later.zip")
+    lists = [it for it in seen if "FROM documents" in it and "documents.kind = " in it]
+    assert len(lists) == 1, lists
+
+
 def test_versions_and_advisories_that_come_at_once_meet(record: Record) -> None:
     record.sync(requests_headers())
     synced = threading.Event()

@@ -98,6 +98,7 @@ def test_the_next_sync_removes_persons_from_advisories_that_are_stored(
     with monkeypatch.context() as earlier:
         earlier.setattr(sync, "without_persons", lambda value, canonical: (value, canonical))
         earlier.setattr(advisories, "SCHEMA_VERSION", "osv-1")
+        earlier.setattr(person_removal, "SCHEMA_VERSION", "osv-1")
         assert record.sync(*first).new == 3
         assert record.sync(changed, name="later.zip").updated == 1
     run(stores.settings, "graph", "sync")
