@@ -13,7 +13,7 @@ from typing import Any
 from common.benchmark_results import Aggregate, BenchmarkResult, Direction, Metric, Parameter
 from common.errors import InvalidDocument
 from common.reasons import Reason
-from ingest.benchmarks.result_tree import missing_value, numbered_parts
+from ingest.benchmarks.result_tree import missing_value, results_of_parts
 from ingest.benchmarks.text_tables import csv_rows
 from ingest.benchmarks.values import finite_number
 
@@ -46,14 +46,11 @@ def gpu_time(text: str, place: str, common: dict[str, Any]) -> Iterator[Benchmar
     :param common: the fields that all results of the file share
     :raises InvalidDocument: after the results, if a program has no table of kernels
     """
-    refusal: InvalidDocument | None = None
-    for source, profile in numbered_parts(place, _profiles(text)):
-        try:
-            yield from _of_profile(profile, place, {**common, "source": source})
-        except InvalidDocument as error:
-            refusal = refusal or error
-    if refusal is not None:
-        raise refusal
+    yield from results_of_parts(
+        place,
+        _profiles(text),
+        lambda profile, source: _of_profile(profile, place, {**common, "source": source}),
+    )
 
 
 def _profiles(text: str) -> list[str]:

@@ -272,6 +272,26 @@ def numbered_parts(place: str, parts: Sequence[_Part]) -> Iterator[tuple[str, _P
         yield place if len(parts) == 1 else f"{place}#{number}", part
 
 
+def results_of_parts(
+    place: str,
+    parts: Sequence[_Part],
+    results: Callable[[_Part, str], Iterator[BenchmarkResult]],
+) -> Iterator[BenchmarkResult]:
+    """Results of each part of a file; a part that is refused does not lose the others.
+
+    :param results: reads a part; its second argument is the source
+    :raises InvalidDocument: after all results, the first refusal
+    """
+    refusal: InvalidDocument | None = None
+    for source, part in numbered_parts(place, parts):
+        try:
+            yield from results(part, source)
+        except InvalidDocument as error:
+            refusal = refusal or error
+    if refusal is not None:
+        raise refusal
+
+
 class ResultReader(Protocol):
     """Reads the results in all files of one system."""
 

@@ -119,6 +119,7 @@ SYSTEMS = (
         "aibench", "AIBench",
         rb"^(?=[\w,;\t]*\btimeStamp\b)(?=[\w,;\t]*\belapsed\b)(?=[\w,;\t]*\blabel\b)"
         rb"[\w,;\t]+$",
+        rb"<testResults[ >]",
         rb"^==\d+== NVPROF is profiling",
         rb"^iter: \d+ mle_loss:",
         reader="aibench",

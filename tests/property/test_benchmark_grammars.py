@@ -94,6 +94,7 @@ SAMPLES: dict[str, Mapping[str, str]] = {
     "edge-aibench-faces": {"a.txt": tables.FACES},
     "edge-aibench-kernels": {"a.log": tables.NVPROF.format(script="label_image.py")},
     "aibench": {"a.jtl": tables.jmeter_log([5, 6, 7], failed=1)},
+    "aibench-xml": {"a.jtl": tables.jmeter_xml([5, 6, 7], failed=1)},
     "aibench-table": {"a.log": tables.NVPROF_TABLE},
     "aibench-kernels": {"a.log": tables.NVPROF.format(script="train.py")},
     "aibench-rouge": {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,6 +36,7 @@ from tests.factories.benchmark_tables import (
     NVPROF,
     NVPROF_TABLES,
     jmeter_log,
+    jmeter_xml,
     trtexec_log,
 )
 
@@ -471,3 +474,48 @@ def test_a_damaged_file_is_read_or_refused(key: str, text: str, tmp_path: Path) 
         results, refusals = read_files(tmp_path, key, {"net_b4_ws1_gpu.txt": damaged, "a": damaged})
         assert len(refusals) <= 2
         assert all(it.value is not None or it.reason for it in results)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_log_of_requests_in_xml_says_the_same_as_in_csv(encoding: str, tmp_path: Path) -> None:
+    text = jmeter_xml([5, 6, 10], failed=1).replace("\n", "\r\n")
+    recognised = system_of(text.encode(encoding))
+    assert recognised is not None
+    assert recognised.key == "aibench"
+    expected, _ = read_files(tmp_path / "csv", "aibench", {"a.jtl": jmeter_log([5, 6, 10], 1)})
+    results, refusals = read_files(tmp_path / "xml", "aibench", {"a.jtl": text.encode(encoding)})
+    assert refusals == []
+    assert [replace(it, files=()) for it in results] == [replace(it, files=()) for it in expected]
+
+
+def test_a_log_in_xml_that_ends_early_has_its_complete_requests(tmp_path: Path) -> None:
+    text = jmeter_xml([5, 6, 10])
+    cut = text[: text.rindex("</httpSample>")]
+    results, refusals = read_files(tmp_path, "aibench", {"a.jtl": cut})
+    assert (refusals, results[0].value, results[0].parameters["requests"]) == ([], 5.5, 2)
+
+
+@pytest.mark.parametrize("log", [jmeter_log, jmeter_xml])
+def test_logs_of_requests_in_one_file_are_told_apart(
+    log: Callable[[list[int]], str], tmp_path: Path
+) -> None:
+    results, refusals = read_files(tmp_path, "aibench", {"a.jtl": log([5, 7]) + log([20, 40])})
+    assert refusals == []
+    means = [(it.source, it.value) for it in results if it.metric.name == "latency_mean"]
+    assert means == [("a.jtl#0", 6), ("a.jtl#1", 30)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (jmeter_xml([5]).replace('lb="Search"', 'lb="&bomb;"').replace(
+            "<testResults", '<!DOCTYPE a [<!ENTITY bomb "x">]>\n<testResults', 1
+        ), "not XML: undefined entity"),
+        (jmeter_xml([5, 6]).replace("</java.net.URL>", "", 1), "not XML: mismatched tag"),
+        (jmeter_xml([5]).replace(' s="true"', ""), "request 1 has no such attribute"),
+        ("<testResults version='1.2'></testResults>", "the log has no request"),
+    ],
+)  # fmt: skip
+def test_a_damaged_log_in_xml_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    results, (refusal,) = read_files(tmp_path, "aibench", {"a.jtl": text})
+    assert (results, refusal.message) == ([], message)
