@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+import traceback
 
 from benchmarks import (
     advice,
@@ -61,7 +63,10 @@ MEASUREMENTS = {
 
 
 def main() -> None:
-    """Run the measurements named on the command line, all by default."""
+    """Run the measurements named on the command line, all by default.
+
+    A measurement that fails does not stop the others; the exit code is then 1.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         epilog="Some have options, such as: python -m benchmarks.ledger --help",
@@ -71,9 +76,25 @@ def main() -> None:
     if unknown := [name for name in names if name not in MEASUREMENTS]:
         parser.error(f"no measurement is called {unknown[0]}; there are {', '.join(MEASUREMENTS)}")
     set_up_logs()
-    for name in names or MEASUREMENTS:
-        print(f"== {name}")
+    failed = [name for name in names or MEASUREMENTS if not _succeeds(name)]
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+def _succeeds(name: str) -> bool:
+    print(f"== {name}", flush=True)
+    try:
         MEASUREMENTS[name]()
+    except SystemExit as end:
+        if isinstance(end.code, int) and end.code > 128:  # a signal ends all of them
+            raise
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+        return not end.code
+    except Exception:
+        traceback.print_exc()
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import MEASUREMENTS
+from benchmarks.__main__ import MEASUREMENTS, main
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(it.stem for it in (ROOT / "benchmarks").glob("*.py"))
@@ -41,3 +41,20 @@ def test_documented_commands_name_benchmarks_and_options_that_exist() -> None:
         assert 'if __name__ == "__main__":' in source, command[0]
         for option in re.findall(r"--[a-z-]+", command["options"]):
             assert f'"{option}"' in source or option == "--help", command[0]
+
+
+def test_a_measurement_that_fails_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[str] = []
+
+    def fail() -> None:
+        raise SystemExit(1)
+
+    measurements = {"first": fail, "second": lambda: done.append("second")}
+    monkeypatch.setattr("benchmarks.__main__.MEASUREMENTS", measurements)
+    monkeypatch.setattr("benchmarks.__main__.set_up_logs", lambda: None)
+    monkeypatch.setattr("sys.argv", ["benchmarks"])
+    with pytest.raises(SystemExit, match="failed: first"):
+        main()
+    assert done == ["second"]
