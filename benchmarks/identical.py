@@ -94,6 +94,8 @@ def _measured(folder: Path) -> list[list[float]]:
     arms = [[_job(Path(it["folder"]), number) for number in range(JOBS)] for it in inspections]
     stable = [pair for pair in zip(*arms, strict=True) if None not in pair]
     print(f"  {JOBS - len(stable)} of {JOBS} pairs left out as unstable")
+    if len(stable) < 2:
+        raise SystemExit("too few stable pairs: measure on a machine that does nothing else")
     return [list(arm) for arm in zip(*stable, strict=True)]
 
 

@@ -41,9 +41,8 @@ def _environment(requirement: str, settings: Settings) -> BuiltEnvironment:
 def _print_rates(framework: str, requirement: str, environment: BuiltEnvironment) -> None:
     reference = REFERENCES[framework]
     print(f"matmul float32, {requirement}, by turns in one process; reference: {reference}")
-    script = ROOT / "benchmarks" / "rates.py"
     done = subprocess.run(
-        [str(environment.python), str(script), framework, *map(str, SIZES)],
+        [str(environment.python), "-m", "benchmarks.rates", framework, *map(str, SIZES)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         text=True,

@@ -70,7 +70,8 @@ def search_planted(repetitions: int = REPETITIONS) -> None:
                 f" nothing else worth measuring in {stopped:.0%}",
                 flush=True,
             )
-        print(f"  jobs of informative: {means[1] / means[0]:.0%} of random (goal at most 50 %)")
+        if truth.planted:
+            print(f"  jobs of informative: {means[1] / means[0]:.0%} of random (goal at most 50 %)")
 
 
 def _samples() -> dict[str, dict[str, Any]]:
