@@ -64,8 +64,8 @@ def resolve_releases(
 ) -> dict[str, int]:
     """Find out which noticed releases a watched project can install, and analyse their wheels.
 
-    A release that no watched project can install is given up with the conflict, and one that the
-    index does not list after ``LOOP_NIGHTS`` nights.
+    A release that no watched project can install is given up with the conflict: at once, or after
+    ``LOOP_NIGHTS`` nights if the index of a project does not list it.
 
     :returns: counts for people
     """
@@ -104,13 +104,12 @@ def _resolved(
             unread = unread or bool(unread_texts(known.advice.snapshot))
             continue
         return _analysed(stores, key, known)
-    if unlisted:
-        return LoopState.SEEN, "the index does not list it"
     if unread:
         return LoopState.SEEN, "not all versions were read from the index yet"
-    if not reasons:
-        return LoopState.SEEN, "no watched project needs it"
-    return LoopState.GIVEN_UP, reasons[0]
+    if reasons:
+        return LoopState.SEEN if unlisted else LoopState.GIVEN_UP, reasons[0]
+    reason = "the index does not list it" if unlisted else "no watched project needs it"
+    return LoopState.SEEN, reason
 
 
 def _is_listed(snapshot: Snapshot, key: ReleaseKey) -> bool:

@@ -266,6 +266,28 @@ def test_a_release_that_the_index_does_not_list_waits_and_is_given_up(
     assert seen == [(LoopState.SEEN, reason), (LoopState.GIVEN_UP, reason)]
 
 
+def test_the_conflict_of_one_project_is_named_if_another_does_not_list_the_release(
+    stores: Stores, night_settings: Settings, index: Index
+) -> None:
+    watch_app(stores)
+    night(night_settings)
+    seen = []
+    with ResolverWorker() as worker:
+        (stored,) = watched(stores)
+        earlier = current_knowledge(stores, stored, worker.resolve)
+        index.add_wheel("app", "2.0", metadata="Requires-Dist: lib>=9\n")
+        night(night_settings)
+        knowns = [earlier, current_knowledge(stores, stored, worker.resolve)]
+        with stores.engine.begin() as connection:
+            set_release_state(connection, KEY, LoopState.SEEN, nights=0, last_night=2)
+        for number in (3, 4):
+            resolve_releases(replace_nights(stores, 2), number, knowns, worker.resolve)
+            with stores.engine.connect() as connection:
+                seen += [(it.state, it.reason) for it in releases_in(connection)]
+    assert [state for state, _ in seen] == [LoopState.SEEN, LoopState.GIVEN_UP]
+    assert ["lib>=9" in (reason or "") for _, reason in seen] == [True, True], seen
+
+
 def test_a_night_counts_once_and_a_watch_waits_for_its_releases(
     stores: Stores, night_settings: Settings
 ) -> None:
