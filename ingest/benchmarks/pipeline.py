@@ -17,6 +17,7 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from posixpath import basename, dirname, join
 from typing import Any
+from urllib.parse import urlsplit
 
 import fsspec
 from fsspec import AbstractFileSystem
@@ -36,12 +37,13 @@ from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem
 from ingest.personal_data import scrub_text
 from ingest.sources.archives import unpack_archive
 from ingest.sources.content_detection import HEAD_BYTES, system_of
-from ingest.sources.layout import MAX_DEPTH, bomb, empty, is_archive, unreadable
+from ingest.sources.layout import MAX_DEPTH, bomb, empty, is_archive, too_large, unreadable
 from ingest.sources.source_items import SourceLimits
 from ingest.sources.urls import check_url, local_path, stored_source
 
 KIND = "benchmark_result"
 _PIECE_BYTES = 1024 * 1024
+_WEB = ("http", "https")
 #: Entries are stored after this time even if they are few, because reading logs can take minutes.
 _STORED_AFTER_S = 5.0
 
@@ -322,11 +324,15 @@ def _tree(
     :param refused: receives the refusals of archives
     :raises InvalidDocument: if the source cannot be read
     """
+    folder: Path | None = None
+    if source.partition("://")[0] in _WEB:
+        folder = _temporary_folder(stack)
+        source = str(_downloaded(source, folder, limits))
     system, root, files, is_file = _files_of(source)
     archives = [it for it in files if is_archive(it)]
     if not archives:
         return ResultTree(origin, system, root, files, limits)
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="thoth-results-")))
+    folder = folder or _temporary_folder(stack)
     members: dict[str, Path] = {}
     left = limits
     for number, archive in enumerate(archives):
@@ -345,6 +351,29 @@ def _tree(
         )
     places = sorted({*files} - {*archives} | members.keys())
     return ResultTree(origin, system, root, places, limits, members)
+
+
+def _temporary_folder(stack: ExitStack) -> Path:
+    """A folder that ``stack`` removes."""
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="thoth-results-")))
+
+
+def _downloaded(url: str, folder: Path, limits: SourceLimits) -> Path:
+    """Copy the file at an ``http(s)`` URL into ``folder``, under the name that the URL gives.
+
+    A listing would read whole pages, whatever their size, and follow their links.
+
+    :raises InvalidDocument: if the URL cannot be read, or has more bytes than the limits allow
+    """
+    check_url(url)
+    name = basename(urlsplit(url).path) or "result"
+    copy = folder / name
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+        _copy(system, path, copy, limits)
+    except client_errors(ValueError, ImportError) as error:
+        raise unreadable("", error) from None
+    return copy
 
 
 def _files_of(source: str) -> tuple[AbstractFileSystem, str, list[str], bool]:
@@ -388,7 +417,7 @@ def _unpacked(
     else:
         copy = folder.with_name(f"{folder.name}-{basename(path)}")
         try:
-            _copy(system, path, copy, limits.archive_bytes)
+            _copy(system, path, copy, limits)
             unpack_archive(copy, folder, limits)
         except client_errors(ValueError) as error:
             raise unreadable("", error) from None
@@ -397,17 +426,21 @@ def _unpacked(
     return {inner: folder / inner for inner in _files_below(folder)}
 
 
-def _copy(system: AbstractFileSystem, path: str, copy: Path, most: int) -> None:
+def _copy(system: AbstractFileSystem, path: str, copy: Path, limits: SourceLimits) -> None:
     """Copy a file to this machine.
 
     A server may state no size, or a wrong one; the bytes are counted while they come.
 
-    :raises InvalidDocument: if there are more than ``most`` bytes
+    :raises InvalidDocument: if there are more bytes than the limit of an archive or a document
     """
+    archive = is_archive(copy.name)
+    most = limits.archive_bytes if archive else limits.document_bytes
     with system.open(path, "rb") as stream, copy.open("wb") as output:
         while piece := stream.read(_PIECE_BYTES):
             if output.tell() + len(piece) > most:
-                raise bomb(f"more than {most} bytes", "")
+                raise (
+                    bomb(f"more than {most} bytes", "") if archive else too_large("", None, limits)
+                )
             output.write(piece)
 
 

@@ -9,6 +9,8 @@ import json
 import os
 import tarfile
 import zipfile
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -53,6 +55,7 @@ from tests.factories.inspections import (
 )
 from tests.services.commands import thoth, thoth_json
 from tests.services.object_store import object_store
+from tests.services.web import site
 
 DATA = Path(
     os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[2].parent / "shared" / "data"
@@ -162,6 +165,37 @@ def test_an_archive_of_unknown_size_is_read_up_to_the_limit(settings: Settings) 
             report = ingest_benchmarks(settings, engine, ["sizeless://logs"], limits)
             counts.append((report.new, dict(report.reasons)))
     assert counts == [(0, {"archive_bomb": 1}), (2, {})]
+
+
+def _streamed(body: bytes, pieces: int) -> Callable[[BaseHTTPRequestHandler], None]:
+    """An answer without a length, as of a page that a program writes."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/html")
+        handler.end_headers()
+        for _ in range(pieces):
+            handler.wfile.write(body)
+
+    return answer
+
+
+def test_a_web_address_is_one_file_and_read_up_to_the_limit(settings: Settings) -> None:
+    """A server may state no size; no listing reads the page or follows its links."""
+    counts = []
+    with site() as server, open_record(settings) as engine:
+        for pieces in (1, 64):
+            page = DLBS_LOG.encode() + bytes(2**20)
+            # For the size, which it does not state, and for the content.
+            server.answers = 2 * [_streamed(page, pieces)]
+            url = f"{server.url}/runs/a.log?signature=0a1b"
+            limits = SourceLimits(document_bytes=2**22)
+            report = ingest_benchmarks(settings, engine, [url], limits)
+            counts.append((report.new, dict(report.reasons)))
+        assert {path for path, _ in server.seen} == {"/runs/a.log?signature=0a1b"}
+    assert counts == [(2, {}), (0, {"file_too_large": 1})]
+    (refused,) = list_quarantine(settings)
+    assert refused.message == "more than 4 MiB a document"
 
 
 def test_a_single_file_may_be_packed_and_keeps_its_name(stores: Stores, tmp_path: Path) -> None:
