@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.console import counted, print_canonical_json, print_lines, print_note
+from cli.console import print_canonical_json, print_lines, print_note
 from cli.options import (
     EnumChoice,
     advice_request_of,
@@ -17,6 +17,7 @@ from cli.options import (
     read_over_indexes,
     request_options,
 )
+from common.counts import counted
 from common.errors import InvalidArgument
 from common.settings import Settings
 

@@ -6,8 +6,9 @@ from dataclasses import asdict
 
 import click
 
-from cli.console import counted, print_json, progress_bars
+from cli.console import print_json, progress_bars
 from cli.options import FileOrUrl, as_json_option
+from common.counts import counted
 from common.settings import Settings
 
 _FAILED, _INCOMPLETE = 1, 6

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cli.console import Column, Table, counted, print_json
+from cli.console import Column, Table, print_json
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
+from common.counts import counted
 from common.settings import Settings
 from common.terminal import printable
 

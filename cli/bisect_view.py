@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from adviser.bisect.documents import search_document, search_sentence
-from cli.console import counted, print_json
+from cli.console import print_json
+from common.counts import counted
 from common.terminal import printable
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 import click
 
-from cli.console import counted, cut_list, moment_text, print_json, print_lines
+from cli.console import cut_list, moment_text, print_json, print_lines
 from cli.options import as_json_option, moment
+from common.counts import counted
 from common.settings import Settings
 from common.terminal import printable
 

@@ -11,7 +11,7 @@ import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from common.counts import counted
 from common.terminal import printable
 
 if TYPE_CHECKING:
@@ -53,25 +54,6 @@ Cell = str | Styled
 def shown(text: str, longest: int = _LONGEST_TEXT) -> str:
     """Make text from a document printable, and cut it after ``longest`` characters."""
     return printable(text[:longest]) + "…" * (len(text) > longest)
-
-
-def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Format a number with its noun.
-
-    >>> counted(1, "entry", "entries"), counted(2, "job")
-    ('1 entry', '2 jobs')
-    """
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
-
-
-def counts_text(counts: Mapping[str, int]) -> str:
-    """Format counts in one line, the largest first.
-
-    >>> counts_text({"no_metadata": 1, "solved": 3})
-    '3 solved, 1 no metadata'
-    """
-    largest_first = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in largest_first)
 
 
 def moment_text(moment: datetime) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.console import counted, progress_bars
+from cli.console import progress_bars
+from common.counts import counted
 from common.errors import StoreUnavailable
 from common.terminal import first_few, printable
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import click
 
-from cli.console import counted, print_canonical_json, print_lines, print_note, shown
+from cli.console import print_canonical_json, print_lines, print_note, shown
 from cli.options import (
     ExclusiveSwitch,
     NamedPath,
@@ -19,6 +19,7 @@ from cli.options import (
     read_over_indexes,
     requested_environment,
 )
+from common.counts import counted
 from common.settings import Settings
 
 if TYPE_CHECKING:

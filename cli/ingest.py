@@ -12,8 +12,6 @@ import click
 from cli.console import (
     Column,
     Table,
-    counted,
-    counts_text,
     print_field,
     print_graph_state,
     print_json,
@@ -21,6 +19,7 @@ from cli.console import (
 )
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
+from common.counts import counted, counts_text
 from common.errors import GraphMismatch, ProjectError
 from common.settings import Settings
 from common.terminal import printable

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.console import Column, Table, counted, print_json
+from cli.console import Column, Table, print_json
+from common.counts import counted
 from common.terminal import printable
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from dataclasses import asdict
 
 import click
 
-from cli.console import Column, Table, counted, print_json, progress_bars
+from cli.console import Column, Table, print_json, progress_bars
 from cli.options import as_json_option
+from common.counts import counted
 from common.settings import Settings
 from graph.ledger import CountedShare, LedgerMonth
 

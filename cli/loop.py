@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from cli.console import Column, Table, counts_text, print_json, progress_bars
+from cli.console import Column, Table, print_json, progress_bars
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
+from common.counts import step_text
 from common.settings import Settings
 from common.terminal import printable
 
@@ -43,8 +44,7 @@ def run_(context: click.Context, until_idle: bool, as_json: bool) -> None:
             if counts is not None:
                 for warning in counts.get("warnings", ()):
                     click.echo(f"warning: {printable(warning)}", err=True)
-                numbers = {name: it for name, it in counts.items() if isinstance(it, int) and it}
-                click.echo(f"{step:<9} {counts_text(numbers) or 'nothing to do'}", err=True)
+                click.echo(f"{step:<9} {step_text(counts)}", err=True)
 
         def on_job(done: int, jobs: int) -> None:
             bars.update("Jobs", done, jobs)

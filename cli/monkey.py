@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.console import counted, print_json, print_note
+from cli.console import print_json, print_note
 from cli.options import (
     EnumChoice,
     NamedPath,
@@ -21,6 +21,7 @@ from cli.options import (
     read_over_indexes,
     request_options,
 )
+from common.counts import counted
 from common.errors import InvalidArgument
 from common.settings import Settings
 

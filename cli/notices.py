@@ -6,9 +6,10 @@ from dataclasses import asdict
 
 import click
 
-from cli.console import Column, Table, counted, cut_list, print_json
+from cli.console import Column, Table, cut_list, print_json
 from cli.help_pages import CommandGroup
 from cli.options import EnumChoice, as_json_option
+from common.counts import counted
 from common.errors import InvalidArgument
 from common.settings import Settings
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
+from common.counts import counted
 from common.errors import InvalidArgument
 from common.settings import Settings
 from common.terminal import printable
@@ -388,7 +389,7 @@ def read_over_indexes(
     :returns: the error if no index answers; the reasons go to standard error
     """
     from adviser.answering.index_resolution import ResolutionProgress, over_indexes
-    from cli.console import counted, progress_bars
+    from cli.console import progress_bars
     from graph.candidates import IndexesSilent
     from ingest.crawl.record_writer import store_read
 

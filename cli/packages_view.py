@@ -14,14 +14,13 @@ from cli.console import (
     LABEL_WIDTH,
     Column,
     Table,
-    counted,
-    counts_text,
     moment_text,
     print_field,
     print_graph_state,
     print_list,
     progress_bars,
 )
+from common.counts import counted, counts_text
 from common.terminal import first_few, printable
 
 if TYPE_CHECKING:

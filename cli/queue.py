@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from cli.console import Column, Table, counted, cut_list, moment_text, print_json
+from cli.console import Column, Table, cut_list, moment_text, print_json
 from cli.help_pages import CommandGroup
 from cli.options import EnumChoice, as_json_option
+from common.counts import counted
 from common.errors import InvalidArgument
 from common.settings import Settings
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.console import counted, print_json, progress_bars
+from cli.console import print_json, progress_bars
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
+from common.counts import counted
 from common.settings import Settings
 from common.terminal import printable
 

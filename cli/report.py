@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.console import counted, print_json, print_lines
+from cli.console import print_json, print_lines
 from cli.options import NamedPath, as_json_option
+from common.counts import counted
 from common.errors import InvalidArgument
 from common.settings import Settings
 

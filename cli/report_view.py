@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cli.console import Column, Styled, Table, print_text, shown
+from common.counts import counted
 from common.terminal import first_few
 
 #: Notes that are shown in the row of their package although they are not warnings.
@@ -199,7 +200,7 @@ def coverage_lines(coverage: Mapping[str, Any]) -> Iterator[str]:
     if nearest is None:
         return
     count = len(nearest["differences"])
-    jobs = f"{nearest['jobs']} stable {'job' if nearest['jobs'] == 1 else 'jobs'}"
+    jobs = counted(nearest["jobs"], "stable job")
     jobs += f" on {nearest['hardware_label']}"
     if not count:
         yield f"coverage: this stack was measured: {jobs}"
@@ -209,7 +210,7 @@ def coverage_lines(coverage: Mapping[str, Any]) -> Iterator[str]:
         for it in nearest["differences"][:_MOST_DIFFERENCES]
     ]
     names += ["…"] * (count > _MOST_DIFFERENCES)
-    packages = f"{count} {'package' if count == 1 else 'packages'}"
+    packages = counted(count, "package")
     yield (
         f"coverage: the nearest measured stack has {jobs} and differs in {packages}: "
         + ", ".join(names)
@@ -257,14 +258,14 @@ def _scope(search: Mapping[str, Any]) -> str:
     unavailable = search.get("unavailable", 0)
     if search["read"] == search["candidates"] and not unavailable:
         return ""
-    packages = "1 package" if search["packages"] == 1 else f"{search['packages']} packages"
+    packages = counted(search["packages"], "package")
     read = f"{search['read']:,} read"
     if likely := search.get("likely"):
         read += f", the requirements of {likely:,} only likely"
     if unavailable:
         read += f", {unavailable:,} could not be read"
-    versions = "version" if search["candidates"] == 1 else "versions"
-    return f" over {search['candidates']:,} listed {versions} of {packages} ({read})"
+    versions = counted(search["candidates"], "listed version")
+    return f" over {versions} of {packages} ({read})"
 
 
 def _points(levels: list[int] | None, scale: int) -> str:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.console import counted, print_json, print_text
+from cli.console import print_json, print_text
 from cli.options import as_json_option
+from common.counts import counted
 from common.errors import InvalidArgument, ProjectError
 from common.settings import Settings
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cli.console import Column, Styled, Table, counted, shown
+from cli.console import Column, Styled, Table, shown
+from common.counts import counted
 
 if TYPE_CHECKING:
     from adviser.scoring.comparisons import Comparison

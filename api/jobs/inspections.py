@@ -11,6 +11,7 @@ from api.jobs.queue import Queue, QueueJob, QueueName
 from api.jobs.request_run import log_for_client, store_result
 from api.jobs.uploads import take_in
 from api.jobs.worker_context import WorkerContext
+from common.counts import counted
 from common.errors import AlreadyRunning
 from common.settings import Settings
 from graph.engine import Stores
@@ -133,7 +134,7 @@ class _LogProgress:
         log_for_client(f"the build failed: {failure}" if failure else "built")
 
     def jobs_started(self, jobs: int) -> None:
-        log_for_client(f"{jobs} {'job' if jobs == 1 else 'jobs'} to run")
+        log_for_client(f"{counted(jobs, 'job')} to run")
 
     def job_finished(self, job: Job, result: Mapping[str, Any]) -> None:
         log_for_client(

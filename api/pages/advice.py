@@ -12,9 +12,9 @@ from werkzeug.wrappers import Response as BaseResponse
 from adviser.locks.formats import pipfile_lock_requirements, pipfile_lock_text
 from api.errors import not_found
 from api.pages.api_client import ApiDocument, read, read_if_any, write
-from api.pages.formatting import counted
 from api.pages.groups import claims_plot
 from api.pages.site import Pages, render
+from common.counts import counted
 
 blueprint = Pages("advice", __name__)
 

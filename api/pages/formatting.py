@@ -11,6 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from adviser.scoring.sample_needs import Need, missing_text
+from common.counts import counted, step_text
 from common.job_stability import exclusion_text, left_out_text
 from common.units import DECIMAL_PREFIXES, byte_size
 from pis.catalogue import summaries
@@ -141,16 +142,6 @@ def size(value: float | None) -> str:
     return "–" if value is None else byte_size(value)
 
 
-def counts(value: Mapping[str, Any]) -> str:
-    """The numbers of an object that are not zero, in words.
-
-    >>> counts({"new": 2, "given_up": 0, "warnings": []})
-    '2 new'
-    """
-    numbers = [(name, it) for name, it in value.items() if isinstance(it, int) and it]
-    return ", ".join(f"{it:,} {name.replace('_', ' ')}" for name, it in numbers) or "nothing to do"
-
-
 def visible(value: object) -> str:
     """Text from outside, with control and direction characters made visible.
 
@@ -184,15 +175,6 @@ def parameters(value: Mapping[str, Any] | None) -> str:
     'dtype=float32, matrix_size=512'
     """
     return ", ".join(f"{name}={item}" for name, item in sorted((value or {}).items()))
-
-
-def counted(count: int, noun: str) -> str:
-    """A number with its noun.
-
-    >>> counted(1, "package"), counted(2, "package")
-    ('1 package', '2 packages')
-    """
-    return f"{number(count)} {noun if count == 1 else noun + 's'}"
 
 
 def missing(comparison: Mapping[str, Any]) -> str:
@@ -256,7 +238,7 @@ def exclusions(reasons: Iterable[str]) -> str:
 FILTERS: Mapping[str, Callable[..., str]] = {
     "number": number, "percent": percent, "share": share, "quantity": quantity, "digest": digest,
     "moment": moment, "day": day, "parameters": parameters,
-    "duration": duration, "since": since, "size": size, "counts": counts, "counted": counted,
+    "duration": duration, "since": since, "size": size, "step_text": step_text, "counted": counted,
     "missing": missing, "counted_jobs": counted_jobs, "exclusions": exclusions,
     "exclusion": exclusion_text, "indicator_summary": indicator_summary,
     "hardware_text": hardware_text,

@@ -10,8 +10,9 @@ from markupsafe import Markup
 
 from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.plots.recent import recent_plot
-from api.pages.formatting import counted, quantity, visible
+from api.pages.formatting import quantity, visible
 from api.pages.site import plot
+from common.counts import counted
 
 
 @dataclass(frozen=True, slots=True)

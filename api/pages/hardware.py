@@ -5,9 +5,10 @@ from __future__ import annotations
 from flask import Response
 
 from api.pages.api_client import ApiDocument, read
-from api.pages.formatting import day, number
+from api.pages.formatting import day
 from api.pages.groups import group_views
 from api.pages.site import Pages, next_page, render
+from common.counts import counted
 
 blueprint = Pages("hardware", __name__)
 
@@ -35,7 +36,6 @@ def _sentence(coverage: ApiDocument) -> str:
     packages = sorted({it["package"] for it in indicators if it["package"]})
     times = [it["measured_at"] for it in indicators if it["measured_at"]]
     measurements = sum(it["measurements"] for it in indicators)
-    made = "1 measurement" if measurements == 1 else f"{number(measurements)} measurements"
     measured = f" of {', '.join(packages)}" if packages else ""
     last = f"; the last one on {day(max(times))}" if times else ""
-    return f"{made}{measured}{last}."
+    return f"{counted(measurements, 'measurement')}{measured}{last}."

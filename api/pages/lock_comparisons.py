@@ -14,6 +14,7 @@ from api.pages.groups import claims_plot
 from api.pages.site import Pages, render
 from api.pages.stacks import render_form
 from api.pages.uploads import uploaded_text
+from common.counts import counted
 
 _SIDES = ("old", "new")
 
@@ -82,7 +83,7 @@ def _sentence(compared: ApiDocument) -> str:
         return "The two locks have the same versions."
     slower = [it for it in _settled(compared) if it["verdict"] == "slower"]
     harms = [
-        f"{len(compared[name])} {singular if len(compared[name]) == 1 else plural}"
+        counted(len(compared[name]), singular, plural)
         for name, singular, plural in (
             ("introduced", "new vulnerability", "new vulnerabilities"),
             ("yanked", "yanked version", "yanked versions"),
@@ -90,8 +91,7 @@ def _sentence(compared: ApiDocument) -> str:
         if compared[name]
     ]
     if slower:
-        comparisons = "comparison" if len(slower) == 1 else "comparisons"
-        harms.insert(0, f"slower in {len(slower)} {comparisons}")
+        harms.insert(0, f"slower in {counted(len(slower), 'comparison')}")
     if compared["outcome"] == "harm":
         return f"The new lock does harm: {', '.join(harms)}."
     if compared["outcome"] == "unknown":

@@ -207,6 +207,7 @@ def test_the_loop_is_told_in_words(stores: Stores, empty: FlaskClient) -> None:
     for shown in ("numpy 2.4.6", "12 of 24", "Read the indexes", "41 GFLOPS", "1.2 %"):
         assert shown in content
     assert "within_variation" not in content
+    assert "<td>1 watch<" in content
     assert night["began_at"][:10] in _page(empty, "/")
 
 
