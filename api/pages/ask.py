@@ -10,6 +10,7 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from adviser.scoring.criteria import RecommendationType
 from api.pages.api_client import ApiProblem, read, read_if_any, write
+from api.pages.hardware import hardware_choices
 from api.pages.site import Pages, render
 from api.pages.uploads import uploaded_text
 
@@ -71,12 +72,11 @@ def _to_page(address: str) -> BaseResponse:
 
 
 def _form(fields: dict[str, str], problem: ApiProblem | None = None) -> Response:
-    hardware = read_if_any("/api/v2/hardware", measured="true", limit=100)
+    measured, hardware = hardware_choices()
     return render(
-        "ask.html", hardware, status=problem.status if problem else 200, fields=fields,
+        "ask.html", measured, status=problem.status if problem else 200, fields=fields,
         files=_FILES, types=[it.value for it in RecommendationType],
-        problem=problem and problem.body,
-        hardware=hardware["items"] if hardware else [],
+        problem=problem and problem.body, hardware=hardware,
     )  # fmt: skip
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from flask import Response
 
-from api.pages.api_client import ApiDocument, read
+from api.pages.api_client import ApiDocument, read, read_if_any
 from api.pages.formatting import day
 from api.pages.groups import group_views
 from api.pages.site import Pages, next_page, render
@@ -26,6 +29,16 @@ def hardware_class(digest: str) -> Response:
         groups=group_views(groups["items"]), following=next_page(groups),
         inspections=inspections["items"],
     )  # fmt: skip
+
+
+def hardware_choices() -> tuple[ApiDocument | None, list[Mapping[str, Any]]]:
+    """Hardware classes to choose from in a form: those that are described and were measured.
+
+    :returns: the document of the API, ``None`` if this client may not read it; and the classes
+    """
+    measured = read_if_any("/api/v2/hardware", measured="true", limit=100)
+    items = measured["items"] if measured else []
+    return measured, [it for it in items if it["identity"].get("source") != "unknown"]
 
 
 def _sentence(coverage: ApiDocument) -> str:

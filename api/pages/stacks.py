@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from flask import Response, request
 
 from api.pages.api_client import ApiDocument, ApiProblem, read
 from api.pages.groups import comparisons_plot, group_views
+from api.pages.hardware import hardware_choices
 from api.pages.site import Pages, next_page, render
 
 _SETTLED = frozenset({"faster", "slower", "equivalent"})
@@ -66,14 +68,14 @@ def render_form(fields: Mapping[str, str], problem: ApiProblem | None = None) ->
     :param problem: what is wrong with the locks
     """
     measured = read("/api/v2/stacks", measured="true", limit=100)
-    hardware = read("/api/v2/hardware", limit=100)
-    described = [it for it in hardware["items"] if it["identity"].get("source") != "unknown"]
+    classes, hardware = hardware_choices()
     # A choice is made in advance only if there is no other.
     only = described[0]["digest"] if len(described) == 1 else ""
     return render(
-        "compare_form.html", measured, hardware, status=problem.status if problem else 200,
-        stacks=sorted(measured["items"], key=lambda it: it["label"]), more=measured["next"],
-        hardware=hardware["items"], chosen=fields.get("hardware", only), fields=fields,
+        "compare_form.html", measured, classes, status=problem.status if problem else 200,
+        stacks=stacks, more=measured["next"],
+        chosen_stacks=_chosen([it["digest"] for it in stacks], fields),
+        hardware=hardware, chosen=fields.get("hardware", only), fields=fields,
         problem=problem and problem.body,
     )  # fmt: skip
 
@@ -97,6 +99,13 @@ def _changes(
     before, after = (
         {it["name"]: it["version"] for it in one["packages"]} for one in (baseline, candidate)
     )
+def _chosen(stacks: Sequence[str], fields: Mapping[str, str]) -> Mapping[str, str | None]:
+    """The digests that the form chooses in advance: two different stacks, if there are two."""
+    baseline = fields.get("baseline") or next(iter(stacks), None)
+    others = (it for it in stacks if it != baseline)
+    return {"baseline": baseline, "candidate": fields.get("candidate") or next(others, None)}
+
+
     names = sorted(before.keys() | after.keys())
     rows = ((name, before.get(name), after.get(name)) for name in names)
     return [row for row in rows if row[1] != row[2]]

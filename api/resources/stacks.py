@@ -52,7 +52,7 @@ class StackQuerySchema(PageQuerySchema):
     vulnerability = filter_text(
         "Main identifier of a vulnerability that affects a package in the stack.", "CVE-2023-30861"
     )
-    measured = filter_flag("Whether the stack was inspected.")
+    measured = filter_flag("Whether there is a comparable measurement.")
 
 
 class StackItemSchema(Schema):

@@ -19,6 +19,7 @@ from graph.tables import (
     AffectedVersion,
     Base,
     InspectionRow,
+    ObservationRow,
     PackageVersionRow,
     StackPackage,
     StackRow,
@@ -98,7 +99,7 @@ class StackFilter:
 
     :param package: a package in the stack, in ``version`` if set
     :param vulnerability: main identifier of a vulnerability that affects a package in the stack
-    :param measured: whether it was inspected
+    :param measured: whether there is a comparable measurement
     """
 
     package: str | None = None
@@ -167,7 +168,10 @@ def browse_stacks(
         )
         query = query.where(or_(inspections.exists(), own.exists()))
     if wanted.measured is not None:
-        query = query.where(inspections.exists() if wanted.measured else ~inspections.exists())
+        jobs = inspections.join(
+            ObservationRow, ObservationRow.document_id == InspectionRow.document_id
+        ).where(ObservationRow.outcome == "measured", ObservationRow.quarantine_reason.is_(None))
+        query = query.where(jobs.exists() if wanted.measured else ~jobs.exists())
     if after is not None:
         query = query.where(row.digest > after)
     return _heads(connection, query.order_by(row.digest).limit(limit))

@@ -157,6 +157,21 @@ def test_what_the_address_says_is_escaped(browser: FlaskClient, address: str) ->
     assert "\x1b" not in content
 
 
+def test_forms_offer_only_what_was_measured(browser: FlaskClient) -> None:
+    inspected = browser.get("/api/v2/stacks?limit=100").get_json()["items"]
+    groups = browser.get("/api/v2/comparison-groups?limit=50").get_json()["items"]
+    measured = {it["stack_digest"] for group in groups for it in group["stacks"]}
+    content = _page(browser, "/compare")
+    choices = content.partition('id="baseline"')[2].partition("</select>")[0]
+    assert set(re.findall('value="([^"]*)"', choices)) == measured
+    assert len(measured) < sum(it["inspections"] > 0 for it in inspected)
+    for address in ("/compare", "/ask"):
+        assert "unknown hardware" not in _page(browser, address)
+    (first, _) = re.findall('value="([^"]*)" selected', content)[:2]
+    chosen = re.findall('value="([^"]*)" selected', _page(browser, f"/compare?baseline={first}"))
+    assert chosen[0] == first != chosen[1]
+
+
 def test_a_problem_of_the_api_is_a_page(browser: FlaskClient) -> None:
     assert "no package is called" in _page(browser, "/packages/there-is-none", 404)
     assert "not a cursor of this list" in _page(browser, "/packages?after=x", 400)
