@@ -41,11 +41,13 @@ class SeriesFilter:
     :param indicator: name of an indicator
     :param hardware: prefix of digests of hardware classes
     :param package: name of a measured package
+    :param stack: digest of a measured stack
     """
 
     indicator: str | None = None
     hardware: str | None = None
     package: str | None = None
+    stack: str | None = None
 
     def admits(self, series: SeriesEstimates) -> bool:
         """Whether it is one of them."""
@@ -54,6 +56,7 @@ class SeriesFilter:
             (self.indicator is None or key.indicator == self.indicator)
             and (self.hardware is None or key.hardware_digest.startswith(self.hardware))
             and (self.package is None or any(it.component == self.package for it in series.stacks))
+            and (self.stack is None or series.has(self.stack))
         )
 
 

@@ -34,7 +34,9 @@ def stack(digest: str) -> Response:
     known = read(f"/api/v2/stacks/{digest}")
     inspections = read("/api/v2/inspections", stack=known["digest"], limit=50)
     return render(
-        "stack.html", known, inspections, stack=known.body, inspections=inspections["items"],
+        "stack.html", known, groups, inspections, stack=known.body,
+        rates=[_rate_row(it, known["digest"]) for it in groups["items"]],
+        more_rates=groups["next"], inspections=inspections["items"],
     )  # fmt: skip
 
 
@@ -48,6 +50,12 @@ def compare() -> Response:
     compared = read("/api/v2/comparisons", **request.args)
     settled = [it for it in compared["items"] if it["effect"]["verdict"] in _SETTLED]
     open_ones = [it for it in compared["items"] if it["effect"]["verdict"] not in _SETTLED]
+def _rate_row(group: Mapping[str, Any], digest: str) -> tuple[Mapping[str, Any], ...]:
+    """A group, a stack in it, and the baseline of the group."""
+    by_digest = {it["stack_digest"]: it for it in group["stacks"]}
+    return group, by_digest[digest], by_digest[group["baseline"]["stack_digest"]]
+
+
     rows = (
         (f"{item['indicator']} on {item['hardware']['label']}", item["effect"], item["delta_pct"])
         for item in compared["items"]

@@ -183,6 +183,12 @@ class GroupQuerySchema(PageQuerySchema):
     indicator = filter_text("Name of the indicator.", "PiMatmul")
     hardware = filter_text("Digest of the hardware class.", _DIGEST)
     package = filter_text("Package that the indicator measures.", "numpy")
+    stack = filter_text(
+        "Digest of a stack: compare only the series in which it was measured. These comparisons"
+        " share one error rate among themselves, so a verdict may differ from that without this"
+        " filter.",
+        _DIGEST,
+    )
     newest = fields.Integer(
         validate=validate.Range(1, 50),
         metadata={
@@ -345,6 +351,8 @@ class ComparisonGroupsResource(MethodView):
                     ("newest series", newest),
                     lambda: newest_series(connection, newest, _MOST_OF_NEWEST),
                 )
+            elif "stack" in selection:
+                keys = tuple(common_keys(connection, [selection["stack"]], limit=None))
             wanted = SeriesFilter(**selection)
             family = service().comparisons.family(connection, keys=keys, wanted=wanted)
 

@@ -535,19 +535,19 @@ def observation_named(connection: Connection, observation_id: str) -> RecordedOb
 
 def common_keys(
     connection: Connection,
-    stacks: tuple[str, str],
+    stacks: Sequence[str],
     *,
     indicator: str | None = None,
     hardware: str | None = None,
     after: str | None = None,
-    limit: int,
+    limit: int | None,
 ) -> list[str]:
-    """The comparison keys that have measurements of both stacks, in order.
+    """The comparison keys that have measurements of all these stacks, in order.
 
-    :param stacks: digests of the two stacks
+    :param stacks: digests, at least one
     """
     row, job = ObservationRow, InspectionRow
-    query, other = (
+    query, *others = (
         select(row.comparison_key)
         .join(job, job.document_id == row.document_id)
         .where(
@@ -557,7 +557,9 @@ def common_keys(
         )
         for stack in stacks
     )
-    query = query.where(row.comparison_key.in_(other), *matching({row.hardware_digest: hardware}))
+    query = query.where(
+        *(row.comparison_key.in_(it) for it in others), *matching({row.hardware_digest: hardware})
+    )
     if indicator is not None:
         named = select(IndicatorRow.indicator_id).where(IndicatorRow.name == indicator)
         query = query.where(row.indicator_id.in_(named))

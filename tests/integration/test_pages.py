@@ -16,6 +16,7 @@ from sqlalchemy import delete, insert, update
 from werkzeug.test import TestResponse
 
 from api.authentication import SESSION_COOKIE
+from api.pages.formatting import counted_jobs
 from api.pages.loop import STEP_LABELS
 from api.pages.site import POLICY
 from common.settings import Settings
@@ -170,6 +171,35 @@ def test_forms_offer_only_what_was_measured(browser: FlaskClient) -> None:
     (first, _) = re.findall('value="([^"]*)" selected', content)[:2]
     chosen = re.findall('value="([^"]*)" selected', _page(browser, f"/compare?baseline={first}"))
     assert chosen[0] == first != chosen[1]
+
+
+def test_a_stack_shows_its_measured_rates(browser: FlaskClient) -> None:
+    groups = browser.get("/api/v2/comparison-groups?package=numpy").get_json()["items"]
+    for stack in groups[0]["stacks"]:
+        address = f"/stacks/{stack['stack_digest']}"
+        content = _page(browser, address)
+        links = _links(content)
+        for group in groups:
+            it = next(it for it in group["stacks"] if it["stack_digest"] == stack["stack_digest"])
+            assert f">{it['median_rate'] / 1e9:.3g} GFLOPS<" in content
+            assert f">{it['spread_pct']:.3g} %<" in content
+            assert f">{counted_jobs(it)}<" in content
+            assert f"/series/{group['comparison_key']}?python={group['python_version']}" in links
+            if it["comparison"]:
+                pair = (
+                    f"baseline={group['baseline']['stack_digest']}&candidate={it['stack_digest']}"
+                )
+                assert f"/compare?{pair}&indicator={group['indicator']}" in links
+    found = browser.get(f"/api/v2/comparison-groups?stack={stack['stack_digest']}").get_json()
+    assert [it["comparison_key"] for it in found["items"]] == [
+        it["comparison_key"] for it in groups
+    ]
+    failed = next(
+        it["digest"]
+        for it in browser.get("/api/v2/stacks?measured=false").get_json()["items"]
+        if it["inspections"]
+    )
+    assert "No job of this stack has a result" in _page(browser, f"/stacks/{failed}")
 
 
 def test_a_problem_of_the_api_is_a_page(browser: FlaskClient) -> None:
