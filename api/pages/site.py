@@ -26,6 +26,8 @@ POLICY = (
 _PLAIN = "!$'()*,/:;?@"
 #: Paths of the API, for programs.
 _API = ("/api/", "/amun/")
+#: Query parameters of lists that are no filters.
+_NO_FILTERS = frozenset({"after", "limit"})
 #: The menu: endpoint and label.
 _MENU = (
     ("pages-home.home", "What changed"),
@@ -79,6 +81,7 @@ def render(
         menu=_MENU + (_ADMIN_MENU if client and client.may(Scope.ADMIN) else ()),
         client=client,
         form_token=form_token,
+        active_filters=active_filters,
         as_of=max((it.as_of for it in shown if it.as_of), default=None),
         sources=[it.url for it in shown if it.method == "GET"],
         **values,
@@ -99,6 +102,15 @@ def other_url(**changed: Any) -> str:
     address = url_for(request.endpoint or "", **(request.view_args or {}))
     # As arguments of `url_for`, parameters could replace its options, and those of the path.
     return f"{address}?{urlencode(filled, safe=_PLAIN)}" if filled else address
+
+
+def active_filters() -> list[tuple[str, str, str]]:
+    """Filters in the address of a list: name, value, and the address without the filter."""
+    return [
+        (name, value, other_url(**{name: None, "after": None}))
+        for name, value in request.args.items()
+        if value and name not in _NO_FILTERS
+    ]
 
 
 def next_page(document: ApiDocument) -> str | None:

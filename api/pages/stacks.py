@@ -22,22 +22,38 @@ def stacks() -> Response:
     """Measured stacks by what is comparable: which is fastest, and how surely."""
     query = {name: value for name, value in request.args.items() if value}
     groups = read("/api/v2/comparison-groups", **query)
+    _, classes = hardware_choices()
+    wanted = query.get("hardware", "")
+    chosen = next((it for it in classes if wanted and _starts(it["digest"], wanted)), None)
     return render(
         "stacks.html", groups, groups=group_views(groups["items"]), following=next_page(groups),
-        selected=request.args,
+        selected=request.args, hardware=classes, chosen=chosen and chosen["digest"],
+        labels={wanted: chosen["label"]} if chosen else {},
     )  # fmt: skip
+
+
+def _starts(digest: str, prefix: str) -> bool:
+    """Whether a digest starts with ``prefix``, with or without the algorithm."""
+    return digest.startswith((prefix, f"sha256:{prefix}"))
 
 
 @blueprint.get("/stacks/<digest>")
 def stack(digest: str) -> Response:
-    """One stack with its packages and inspections."""
+    """One stack with its rates, packages and inspections."""
     known = read(f"/api/v2/stacks/{digest}")
+    groups = read("/api/v2/comparison-groups", stack=known["digest"], limit=50)
     inspections = read("/api/v2/inspections", stack=known["digest"], limit=50)
     return render(
         "stack.html", known, groups, inspections, stack=known.body,
         rates=[_rate_row(it, known["digest"]) for it in groups["items"]],
         more_rates=groups["next"], inspections=inspections["items"],
     )  # fmt: skip
+
+
+def _rate_row(group: Mapping[str, Any], digest: str) -> tuple[Mapping[str, Any], ...]:
+    """A group, a stack in it, and the baseline of the group."""
+    by_digest = {it["stack_digest"]: it for it in group["stacks"]}
+    return group, by_digest[digest], by_digest[group["baseline"]["stack_digest"]]
 
 
 @blueprint.get("/compare")
@@ -50,15 +66,9 @@ def compare() -> Response:
     compared = read("/api/v2/comparisons", **request.args)
     settled = [it for it in compared["items"] if it["effect"]["verdict"] in _SETTLED]
     open_ones = [it for it in compared["items"] if it["effect"]["verdict"] not in _SETTLED]
-def _rate_row(group: Mapping[str, Any], digest: str) -> tuple[Mapping[str, Any], ...]:
-    """A group, a stack in it, and the baseline of the group."""
-    by_digest = {it["stack_digest"]: it for it in group["stacks"]}
-    return group, by_digest[digest], by_digest[group["baseline"]["stack_digest"]]
-
-
     rows = (
         (f"{item['indicator']} on {item['hardware']['label']}", item["effect"], item["delta_pct"])
-        for item in compared["items"]
+        for item in (*settled, *open_ones)
     )
     drawing = comparisons_plot(rows, "Differences, with 95 % intervals")
     return render(
@@ -78,7 +88,8 @@ def render_form(fields: Mapping[str, str], problem: ApiProblem | None = None) ->
     measured = read("/api/v2/stacks", measured="true", limit=100)
     classes, hardware = hardware_choices()
     # A choice is made in advance only if there is no other.
-    only = described[0]["digest"] if len(described) == 1 else ""
+    only = hardware[0]["digest"] if len(hardware) == 1 else ""
+    stacks = sorted(measured["items"], key=lambda it: it["label"])
     return render(
         "compare_form.html", measured, classes, status=problem.status if problem else 200,
         stacks=stacks, more=measured["next"],
@@ -86,6 +97,13 @@ def render_form(fields: Mapping[str, str], problem: ApiProblem | None = None) ->
         hardware=hardware, chosen=fields.get("hardware", only), fields=fields,
         problem=problem and problem.body,
     )  # fmt: skip
+
+
+def _chosen(stacks: Sequence[str], fields: Mapping[str, str]) -> Mapping[str, str | None]:
+    """The digests that the form chooses in advance: two different stacks, if there are two."""
+    baseline = fields.get("baseline") or next(iter(stacks), None)
+    others = (it for it in stacks if it != baseline)
+    return {"baseline": baseline, "candidate": fields.get("candidate") or next(others, None)}
 
 
 def _inspections(compared: ApiDocument, *stacks: ApiDocument) -> list[str]:
@@ -107,13 +125,6 @@ def _changes(
     before, after = (
         {it["name"]: it["version"] for it in one["packages"]} for one in (baseline, candidate)
     )
-def _chosen(stacks: Sequence[str], fields: Mapping[str, str]) -> Mapping[str, str | None]:
-    """The digests that the form chooses in advance: two different stacks, if there are two."""
-    baseline = fields.get("baseline") or next(iter(stacks), None)
-    others = (it for it in stacks if it != baseline)
-    return {"baseline": baseline, "candidate": fields.get("candidate") or next(others, None)}
-
-
     names = sorted(before.keys() | after.keys())
     rows = ((name, before.get(name), after.get(name)) for name in names)
     return [row for row in rows if row[1] != row[2]]

@@ -202,6 +202,28 @@ def test_a_stack_shows_its_measured_rates(browser: FlaskClient) -> None:
     assert "No job of this stack has a result" in _page(browser, f"/stacks/{failed}")
 
 
+def test_lists_name_their_filters_and_remove_each(browser: FlaskClient) -> None:
+    (hardware,) = browser.get("/api/v2/hardware?measured=true").get_json()["items"]
+    digest = hardware["digest"]
+    for value in (digest, digest.removeprefix("sha256:")[:8]):
+        address = f"/stacks?hardware={value}&indicator=PiMatmul&limit=1"
+        content = _page(browser, address)
+        assert f'<option value="{digest}" selected>{hardware["label"]}</option>' in content
+        assert f"hardware <b>{hardware['label']}</b>" in content
+        assert "indicator <b>PiMatmul</b>" in content
+        without = {f"hardware={value}", "indicator=PiMatmul"}
+        assert {f"/stacks?{it}&limit=1" for it in without} <= _links(content)
+    filters = {
+        "/inspections": "indicator", "/changes": "package", "/benchmarks": "metric",
+        "/bisects": "indicator", "/packages": "like", "/reports": "indicator",
+    }  # fmt: skip
+    for path, name in filters.items():
+        content = _page(browser, f"{path}?{name}=PiMatmul")
+        assert f"{name} <b>PiMatmul</b>" in content
+        assert f'<a href="{path}" aria-label="Remove the filter {name}">' in content
+        assert "Filters:" not in _page(browser, path)
+
+
 def test_a_problem_of_the_api_is_a_page(browser: FlaskClient) -> None:
     assert "no package is called" in _page(browser, "/packages/there-is-none", 404)
     assert "not a cursor of this list" in _page(browser, "/packages?after=x", 400)
