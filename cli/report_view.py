@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from adviser.reports.remarks import remark_of
 from cli.console import Column, Styled, Table, print_text, shown
 from common.counts import counted
 from common.terminal import first_few
@@ -116,30 +117,14 @@ def packages_table(product: Mapping[str, Any], title: str = "") -> Table:
             notes.setdefault(note["package_name"], []).append(note["message"])
     for package in product["packages"]:
         why = _why(package["why"])
-        release = f"{package['name']} {package['version']} "
-        remarks = (_remark(it, release, why) for it in notes.get(package["name"], ()))
-        reason = "; ".join([why, *remarks])
+        release = f"{package['name']} {package['version']}"
+        remarks = (remark_of(it, release, why) for it in notes.get(package["name"], ()))
+        reason = "; ".join([why, *filter(None, remarks)])
         changed = yours_known and package["yours"] != package["version"]
         yours = [package["yours"] or "–"] if yours_known else []
         advised = Styled(package["version"], "bold" if changed else "")
         table.add(_name(package), *yours, advised, shown(reason))
     return table
-
-
-def _remark(message: str, release: str, why: str) -> str:
-    """A note in the row of its release, without what the row already says.
-
-    >>> _remark("core 1.0b1 is a pre-release: web 3 requires core==1.0b1", "core 1.0b1 ",
-    ...         "web 3 requires core==1.0b1")
-    'it is a pre-release'
-    >>> _remark("core 2.0 against 1.0: 12.2 % faster in matmul", "core 2.0 ", "")
-    'against 1.0: 12.2 % faster in matmul'
-    """
-    message = message.removesuffix(f": {why}")
-    if not message.startswith(release):
-        return message
-    rest = message.removeprefix(release)
-    return rest if rest.startswith("against ") else f"it {rest}"
 
 
 def _name(package: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from flask import Response, redirect, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
 from adviser.locks.formats import pipfile_lock_requirements, pipfile_lock_text
+from adviser.reports.remarks import remark_of
 from api.errors import not_found
 from api.pages.api_client import ApiDocument, read, read_if_any, write
 from api.pages.groups import claims_plot
@@ -33,6 +34,7 @@ def advice(advice_id: str) -> Response:
         metadata=report["metadata"], best=best, others=products[1:],
         sentence=_sentence(inner, best), lock=locked and pipfile_lock_requirements(locked),
         drawing=best and _drawing(best), notes=_notes(inner, best),
+        hardware=_hardware(result["parameters"]["hardware"]),
     )  # fmt: skip
 
 
@@ -148,8 +150,22 @@ def _claim_label(claim: Mapping[str, Any]) -> str:
 def _notes(
     inner: Mapping[str, Any], best: Mapping[str, Any] | None
 ) -> dict[str, list[Mapping[str, Any]]]:
-    """Notes about the request and the stack by package; those about all come first, under ''."""
+    """Notes about the request and the stack by package; those about all come first, under ''.
+
+    Of a note about a package, only what the row of the package does not say already.
+    """
+    rows = {it["name"]: it for it in (best["packages"] if best else ())}
     notes: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for note in (*inner["stack_info"], *((best or {}).get("justification") or ())):
-        notes[note.get("package_name") or ""].append(note)
+        name, message = note.get("package_name") or "", note["message"]
+        if row := rows.get(name):
+            message = remark_of(message, f"{name} {row['version']}", row["why"]["message"])
+        if message:
+            notes[name].append({**note, "message": message})
     return notes
+
+
+def _hardware(digest: str | None) -> Mapping[str, Any] | None:
+    """The hardware class of a request; ``None`` if it named none or its label is not known."""
+    known = digest and read_if_any(f"/api/v2/hardware/{digest}")
+    return known.body if known else None

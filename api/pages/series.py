@@ -10,7 +10,7 @@ from flask import Response, request, url_for
 
 from adviser.plots.history import DrawnJob, DrawnRun, history_plot
 from api.pages.api_client import ApiDocument, read
-from api.pages.formatting import day, moment, percent, prefixed_unit, visible
+from api.pages.formatting import day, digest, moment, percent, prefixed_unit, visible
 from api.pages.site import Pages, plot, render
 from common.job_stability import exclusion_text
 
@@ -85,5 +85,8 @@ def _changes(known: ApiDocument) -> str:
     steps = known["steps"]
     if not steps:
         return "No machine changed its speed while this was measured."
-    texts = [f"{percent(it['change_pct'])} since {moment(it['since'])}" for it in steps]
+    texts = [
+        f"of {digest(it['host'], 8)} by {percent(it['change_pct'])} since {moment(it['since'])}"
+        for it in steps
+    ]
     return f"The speed of a machine changed: {', '.join(texts)}."

@@ -114,6 +114,18 @@ def test_the_plot_with_zoom_leads_to_a_job(site: Served, browser: Browser) -> No
     context.close()
 
 
+def test_an_advice_says_a_reason_once_and_names_its_hardware(site: Served) -> None:
+    with site.client(site.token("admin")) as client:
+        (advice,) = client.get("/api/v2/advice", params={"limit": 1}).json()["items"]
+        content = client.get(f"/advice/{advice['advice_id']}").text
+        (hardware,) = client.get("/api/v2/hardware?measured=true").json()["items"]
+    rows = content.partition("<h2>Packages</h2>")[2].partition("</table>")[0]
+    assert rows.count("requires Python &gt;=3.12") == 1
+    link = f'<a href="/hardware/{hardware["digest"]}">{hardware["label"]}</a>'
+    assert f"measured in this version on {link}" in content
+    assert "on this hardware" not in content
+
+
 def test_a_question_shows_what_the_graph_answers(site: Served) -> None:
     with site.client(site.token("cypher")) as client:
         address = "/questions/2?indicator=PiConv2D&run=1"

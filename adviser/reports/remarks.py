@@ -1,0 +1,27 @@
+"""Notes about a version as remarks beside the reason for it."""
+
+from __future__ import annotations
+
+
+def remark_of(message: str, release: str, why: str) -> str:
+    """What a note adds to the row of its release; empty if the row already says all of it.
+
+    :param message: of the note
+    :param release: name and version
+    :param why: the reason for the version, which the row shows
+
+    >>> remark_of("core 1.0b1 is a pre-release: web 3 requires core==1.0b1", "core 1.0b1",
+    ...           "web 3 requires core==1.0b1")
+    'it is a pre-release'
+    >>> remark_of("core 2.0 against 1.0: 12.2 % faster in matmul", "core 2.0", "")
+    'against 1.0: 12.2 % faster in matmul'
+    >>> remark_of("core 2.0: 3.0: is yanked", "core 2.0", "3.0: is yanked")
+    ''
+    """
+    message = message.removesuffix(f": {why}")
+    if message == release:
+        return ""
+    if not message.startswith(f"{release} "):
+        return message
+    rest = message.removeprefix(f"{release} ")
+    return rest if rest.startswith("against ") else f"it {rest}"
