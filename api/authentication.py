@@ -24,6 +24,8 @@ _IN_QUERY = "token"
 PAGE_TOKEN = "thoth.page_token"  # noqa: S105
 #: Cookie with the secret of a session, which only pages accept.
 SESSION_COOKIE = "thoth_session"
+#: How clients of the API send a token; pages offer to sign in instead.
+_HINT = "send it in the header `Authorization: Bearer <token>`"
 #: How the names of the blueprints of pages begin.
 PAGES = "pages-"
 #: Key of the throttle in ``app.extensions``.
@@ -112,8 +114,9 @@ def _require_token_with(scope: Scope) -> None:
     client = token()
     if client is None:
         raise _unauthorized(
-            f"this needs a token with the scope {scope.value!r}: `Authorization: Bearer <token>`",
+            f"this needs a token with the scope {scope.value!r}",
             f'scope="{scope.value}"',
+            hint=_HINT,
         )
     if not client.may(scope):
         raise ApiError(
@@ -127,7 +130,7 @@ def require_token() -> Token:
     """:raises ApiError: 401 if this request has no token"""
     client = token()
     if client is None:
-        raise _unauthorized("this needs a token: `Authorization: Bearer <token>`")
+        raise _unauthorized("this needs a token", hint=_HINT)
     return client
 
 
@@ -189,8 +192,8 @@ def _secret() -> str | None:
     return secret.strip()
 
 
-def _unauthorized(detail: str, why: str = "") -> ApiError:
-    return ApiError(401, ProblemType.UNAUTHORIZED, detail, headers=_challenge(why))
+def _unauthorized(detail: str, why: str = "", **more: str) -> ApiError:
+    return ApiError(401, ProblemType.UNAUTHORIZED, detail, headers=_challenge(why), **more)
 
 
 def _challenge(why: str) -> dict[str, str]:

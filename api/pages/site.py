@@ -127,9 +127,11 @@ def _protect(response: Response) -> Response:
 
 
 def _of_api(problem: ApiProblem) -> Response:
+    lacks_scope = "insufficient_scope" in problem.headers.get("WWW-Authenticate", "")
+    by_token = problem.status == 401 or lacks_scope
     response = render(
         "problem.html", status=problem.status, problem=problem.body,
-        sign_in=problem.status == 401 and url_for("pages-sessions.sign_in", next=_here()),
+        sign_in=by_token and url_for("pages-sessions.sign_in", next=_here()),
     )  # fmt: skip
     if "Retry-After" in problem.headers:
         response.headers["Retry-After"] = problem.headers["Retry-After"]

@@ -173,6 +173,28 @@ def test_forms_offer_only_what_was_measured(browser: FlaskClient) -> None:
     assert chosen[0] == first != chosen[1]
 
 
+def test_lists_name_their_filters_and_remove_each(browser: FlaskClient) -> None:
+    (hardware,) = browser.get("/api/v2/hardware?measured=true").get_json()["items"]
+    digest = hardware["digest"]
+    for value in (digest, digest.removeprefix("sha256:")[:8]):
+        address = f"/stacks?hardware={value}&indicator=PiMatmul&limit=1"
+        content = _page(browser, address)
+        assert f'<option value="{digest}" selected>{hardware["label"]}</option>' in content
+        assert f"hardware <b>{hardware['label']}</b>" in content
+        assert "indicator <b>PiMatmul</b>" in content
+        without = {f"hardware={value}", "indicator=PiMatmul"}
+        assert {f"/stacks?{it}&limit=1" for it in without} <= _links(content)
+    filters = {
+        "/inspections": "indicator", "/changes": "package", "/benchmarks": "metric",
+        "/bisects": "indicator", "/packages": "like", "/reports": "indicator",
+    }  # fmt: skip
+    for path, name in filters.items():
+        content = _page(browser, f"{path}?{name}=PiMatmul")
+        assert f"{name} <b>PiMatmul</b>" in content
+        assert f'<a href="{path}" aria-label="Remove the filter {name}">' in content
+        assert "Filters:" not in _page(browser, path)
+
+
 def test_a_stack_shows_its_measured_rates(browser: FlaskClient) -> None:
     groups = browser.get("/api/v2/comparison-groups?package=numpy").get_json()["items"]
     for stack in groups[0]["stacks"]:
@@ -200,28 +222,6 @@ def test_a_stack_shows_its_measured_rates(browser: FlaskClient) -> None:
         if it["inspections"]
     )
     assert "No job of this stack has a result" in _page(browser, f"/stacks/{failed}")
-
-
-def test_lists_name_their_filters_and_remove_each(browser: FlaskClient) -> None:
-    (hardware,) = browser.get("/api/v2/hardware?measured=true").get_json()["items"]
-    digest = hardware["digest"]
-    for value in (digest, digest.removeprefix("sha256:")[:8]):
-        address = f"/stacks?hardware={value}&indicator=PiMatmul&limit=1"
-        content = _page(browser, address)
-        assert f'<option value="{digest}" selected>{hardware["label"]}</option>' in content
-        assert f"hardware <b>{hardware['label']}</b>" in content
-        assert "indicator <b>PiMatmul</b>" in content
-        without = {f"hardware={value}", "indicator=PiMatmul"}
-        assert {f"/stacks?{it}&limit=1" for it in without} <= _links(content)
-    filters = {
-        "/inspections": "indicator", "/changes": "package", "/benchmarks": "metric",
-        "/bisects": "indicator", "/packages": "like", "/reports": "indicator",
-    }  # fmt: skip
-    for path, name in filters.items():
-        content = _page(browser, f"{path}?{name}=PiMatmul")
-        assert f"{name} <b>PiMatmul</b>" in content
-        assert f'<a href="{path}" aria-label="Remove the filter {name}">' in content
-        assert "Filters:" not in _page(browser, path)
 
 
 def test_a_problem_of_the_api_is_a_page(browser: FlaskClient) -> None:
@@ -577,9 +577,13 @@ def test_a_vulnerability_names_ranges_releases_and_advisories(browser: FlaskClie
 
 
 def test_the_operator_sees_how_the_service_runs(stores: Stores, empty: FlaskClient) -> None:
-    assert "Sign in with a token" in _page(empty, "/operator", 401)
+    refused = _page(empty, "/operator", 401)
+    assert "Sign in with a token</a>" in refused
+    assert "Bearer" not in refused
+    document = empty.get("/api/v2/operation").get_json()
+    assert document["hint"] == "send it in the header `Authorization: Bearer <token>`"
     with client_of(stores.settings, Scope.READ) as reader:
-        _page(reader, "/operator", 403)
+        assert "Sign in with another token</a>" in _page(reader, "/operator", 403)
         assert 'href="/operator"' not in _page(reader, "/")
     with client_of(stores.settings, Scope.ADMIN) as operator:
         assert 'href="/operator"' in _page(operator, "/")
