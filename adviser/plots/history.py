@@ -58,7 +58,7 @@ def history_plot(
         canvas.label(_LEFT_PX - 6, up(tick) + 4, f"{tick:.4g}", "end", "soft")
     canvas.label(0, 12, unit, "start", "soft")
     radius = max(1.5, min(4.0, 500 / number))
-    begin, day_end = 0, 0.0
+    begin, day, day_end = 0, "", 0.0
     for run in runs:
         left, right = across(begin - 0.5), across(begin + len(run.jobs) - 0.5)
         if run.step:
@@ -76,8 +76,9 @@ def history_plot(
         if right - left > 5 * CHARACTER_PX:
             text = shortened(run.label, right - left - 4)
             canvas.label((left + right) / 2, height - _BOTTOM_PX + 16, text, "middle")
-        if left >= day_end:
-            canvas.label(left, height - 6, run.day, "start", "soft")
+        if left >= day_end and run.day != day:
+            day = run.day
+            canvas.label(left, height - 6, day, "start", "soft")
             day_end = left + (len(run.day) + 2) * CHARACTER_PX
         begin += len(run.jobs)
     return canvas.svg()

@@ -106,6 +106,14 @@ def test_a_history_leads_from_each_dot_to_its_job() -> None:
     assert "&lt;numpy 2&gt;" in svg
 
 
+def test_a_history_names_a_day_where_it_begins() -> None:
+    jobs = [DrawnJob(90.0, "/jobs/1", "one")] * 9
+    days = ["2026-11-20", "2026-11-20", "2026-11-21"]
+    runs = [DrawnRun("numpy", it, jobs, 90.0, None, None) for it in days]
+    shown = [it.text for it in _of(history_plot(runs, "history", "GFLOP/s"), "text", "soft")]
+    assert [it for it in shown if it in days] == ["2026-11-20", "2026-11-21"]
+
+
 def test_a_distribution_has_a_dot_for_each_job_a_box_and_a_violin() -> None:
     jobs = tuple(JobDot(float(it), f"{it} ms", counts=it != 9) for it in (1, 2, 3, 4, 5, 9))
     few = DrawnDistribution("b", jobs[:2], (1.0, 1.5, 2.0))
