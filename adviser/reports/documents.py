@@ -138,7 +138,7 @@ def result_document(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
         "accepted_final_states_count": len(advice.resolution.stacks),
         "certificate": certificate,
         "search": _search(advice),
-        "conflict": _conflict(advice.resolution.conflict),
+        "conflict": conflict_document(advice.resolution.conflict),
         "next_jobs": [_next_jobs(it) for it in next_claims(advice.assessment.claims)],
         "family": family_document(advice.assessment.comparisons),
         "baseline": {
@@ -371,7 +371,8 @@ def _search(advice: Advice) -> dict[str, Any]:
     }
 
 
-def _conflict(conflict: Conflict | None) -> dict[str, Any] | None:
+def conflict_document(conflict: Conflict | None) -> dict[str, Any] | None:
+    """A conflict as JSON values, also as lines for people."""
     if conflict is None:
         return None
     return {**plain(conflict), "lines": conflict.lines()}

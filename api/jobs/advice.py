@@ -24,6 +24,7 @@ from adviser.answering.missing_packages import lacks_releases, lacks_releases_of
 from adviser.answering.recorded_advice import recorded, replayed, request_in, why_it_may_differ
 from adviser.answering.target_hardware import recorded_target
 from adviser.explain import ForcedStack, why_not
+from adviser.reports.documents import conflict_document
 from adviser.reports.serialization import plain
 from adviser.reports.unfetched_versions import unread_texts
 from adviser.request_values import parse_dependencies
@@ -230,4 +231,8 @@ def run_why_not(worker: WorkerContext, analysis: Analysis, request: dict[str, An
     if unread_texts(snapshot):
         with worker.service.writing() as connection:
             supersede(connection, analysis.analysis_id)
-    return store_result(worker, analysis, {"advice_id": request["advice_id"], **plain(explanation)})
+    result = {
+        "advice_id": request["advice_id"], **plain(explanation),
+        "conflict": conflict_document(explanation.conflict),
+    }  # fmt: skip
+    return store_result(worker, analysis, result)

@@ -282,6 +282,12 @@ def test_a_newcomer_gets_a_lock_and_asks_why_not(
     page.get_by_role("link", name="Link to this question").click()
     page.wait_for_url("**/advice/*/why-not?requirement=numpy*")
     page.locator("#state", has_text="A stack has it").wait_for()
+    page.get_by_role("link", name="Back to the advice").click()
+    assert page.get_by_role("columnheader", name="Yours").count() == 0
+    page.get_by_label("Requirement", exact=True).fill("numpy==1.0")
+    page.get_by_role("button", name="Why not?").click()
+    page.locator("li", has_text="you ask for numpy==1.0").wait_for()
+    assert page.get_by_text("accounts").count() == 0
     page.get_by_role("link", name="Stacks", exact=True).click()
     page.get_by_text("stacks, batch=").first.click()
     page.get_by_role("link", name="compare", exact=True).first.click()
