@@ -95,6 +95,10 @@ SYSTEMS = (
         reader="deepbench",
     ),
     _system(
+        "osu-micro-benchmarks", "OSU Micro-Benchmarks", rb"^[ \t]*# OSU .{1,100} Test\b",
+        reader="osu",
+    ),
+    _system(
         "dawnbench", "DAWNBench",
         rb'"codeURL":', rb'"costPerHour":', rb'"authorEmail":',
         rb"^(?=[\w \t]*\bhours\b)(?=[\w \t]*\bepoch\b)(?=[\w \t]*\b(?:top[15]|f1))[\w \t]+$",

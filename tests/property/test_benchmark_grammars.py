@@ -94,6 +94,11 @@ SAMPLES: dict[str, Mapping[str, str]] = {
     "edge-aibench-faces": {"a.txt": tables.FACES},
     "edge-aibench-kernels": {"a.log": tables.NVPROF.format(script="label_image.py")},
     "aibench": {"a.jtl": tables.jmeter_log([5, 6, 7], failed=1)},
+    "osu-micro-benchmarks": {
+        "a.txt": "# OSU MPI Allreduce Latency Test v7.0\n"
+        "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n"
+        "4                     136.08             99.29            164.85        1000\n"
+    },
     "aibench-xml": {"a.jtl": tables.jmeter_xml([5, 6, 7], failed=1)},
     "aibench-table": {"a.log": tables.NVPROF_TABLE},
     "aibench-kernels": {"a.log": tables.NVPROF.format(script="train.py")},
@@ -107,7 +112,7 @@ SAMPLES: dict[str, Mapping[str, str]] = {
 _SYSTEMS = (
     "mlperf-training", "mlperf-inference", "tf_cnn_benchmarks", "pytorch-benchmark", "perfzero",
     "aiot-bench", "aiperf", "pytorch-v3", "deepbench", "dawnbench", "hpe-dlcookbook", "jetson",
-    "ianvs", "edge-aibench", "aibench", "aiia-dnn",
+    "ianvs", "edge-aibench", "aibench", "aiia-dnn", "osu-micro-benchmarks",
 )  # fmt: skip
 PIECES = st.sampled_from(
     ["", "\n", "-1", "0", "0.00", "nan", "-inf", "1e999", "1.2.3", "null", "[]", "{", '"', "#",

@@ -31,6 +31,10 @@ def workbook(texts: bytes) -> bytes:
 
 #: A few lines of each system's files, by the key of the system.
 SAMPLES = {
+    "osu-micro-benchmarks": [
+        b"$ mpirun osu_bw\n# OSU MPI-CUDA Bandwidth Test v7.5\n# Size      Bandwidth (MB/s)\n",
+        b"    # OSU MPI_Put Latency Test v5.7\n    # Size          Latency (us)\n",
+    ],
     "mlperf-training": [
         b":::MLL 1560400998.76 run_start: {}",
         b':::MLLOG {"namespace": "", "time_ms": 1, "key": "submission_benchmark", "value": "ssd"}',

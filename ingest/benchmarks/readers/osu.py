@@ -1,0 +1,161 @@
+"""OSU Micro-Benchmarks: latency, bandwidth and message rate of MPI by message size.
+
+Each program prints a title, lines about the run, a header and a row for each size. Releases and
+options differ in their columns, which the header names with their units.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from common.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    Metric,
+    Parameter,
+    Validity,
+)
+from common.errors import InvalidDocument
+from common.reasons import Reason
+from ingest.benchmarks.result_tree import (
+    ResultFile,
+    missing_value,
+    reader_of_files,
+    results_of_parts,
+)
+from ingest.benchmarks.values import finite_number, measured_or_failed, whole_number
+
+SYSTEM = "osu-micro-benchmarks"
+_DEFINITION = "osu-micro-benchmarks-1"
+_TITLE = re.compile(r"^[ \t]*# OSU (.{1,100}?) Test\b(?: +v([\w.]{1,20}))?.*", re.MULTILINE)
+#: Where the buffers of a run are, such as ``MPI-CUDA``.
+_DEVICE = re.compile(r"^(\w+)-(CUDA|ROCM|OPENACC|SYCL)\b")
+_STATED = (
+    re.compile(r"\[ pairs: (?P<pairs>\d{1,9}) \] \[ window size: (?P<window_size>\d{1,9}) \]"),
+    re.compile(r"Datatype: (?P<datatype>\w{1,50})"),
+    re.compile(r"Window creation: (?P<window_creation>\w{1,50})"),
+    re.compile(r"Synchronization: (?P<synchronization>\w{1,50})"),
+    re.compile(
+        r"Send Buffer on (?P<send_buffer>\w{1,20}).* Receive Buffer on (?P<receive_buffer>\w{1,20})"
+    ),
+)
+_MARKED = re.compile(r"[ \t]*# ?(.*)")
+_COLUMN = re.compile(
+    r"Size\b|Iterations\b|Validation\b|MB/s\b|Messages/s\b|Bandwidth ?\(MB/s\)|Overlap ?\(%\)"
+    r"|(?:(?:Avg|Min|Max|P\d\d Tail) )?(?:Latency|Lat) ?\(us\)"
+    r"|(?:Overall|Compute|Coll\. Init|MPI_Test|MPI_Wait|(?:(?:Min|Max) )?Pure Comm\.) ?\(us\)"
+    r"|(?:(?:Min|Max) )?Comm\.? ?\(us\)|P\d\d Tail (?:BW|Bandwidth) ?\(MB/s\)"
+)
+
+
+def _metric(name: str, unit: str, direction: Direction) -> Metric:
+    return Metric(name, unit, direction, _DEFINITION)
+
+
+def _latency(suffix: str) -> Metric:
+    return _metric(f"latency{suffix}", "us", Direction.LOWER)
+
+
+_BANDWIDTH = _metric("bandwidth", "MB/s", Direction.HIGHER)
+_OVERLAP = _metric("overlap", "%", Direction.HIGHER)
+#: Metrics by column without its unit. The other columns describe the run, or are parts of a value.
+_METRICS = {
+    "Latency": (_latency(""), Aggregate.MEAN), "Avg Latency": (_latency(""), Aggregate.MEAN),
+    "Min Latency": (_latency("_min"), Aggregate.MINIMUM),
+    "Max Latency": (_latency("_max"), Aggregate.MAXIMUM),
+    "P50 Tail Lat": (_latency("_p50"), Aggregate.P50),
+    "P90 Tail Lat": (_latency("_p90"), Aggregate.P90),
+    "P99 Tail Lat": (_latency("_p99"), Aggregate.P99),
+    "Bandwidth": (_BANDWIDTH, Aggregate.TOTAL), "MB/s": (_BANDWIDTH, Aggregate.TOTAL),
+    "Messages/s": (_metric("message_rate", "messages/s", Direction.HIGHER), Aggregate.TOTAL),
+    "Overall": (_metric("overall_time", "us", Direction.LOWER), Aggregate.MEAN),
+    "Pure Comm.": (_metric("communication_time", "us", Direction.LOWER), Aggregate.MEAN),
+    "Overlap": (_OVERLAP, Aggregate.MEAN),
+}  # fmt: skip
+#: Values have two decimals; the last row of a log that was cut off may have fewer.
+_COMPLETE = re.compile(r"\.\d\d\Z|\A\D+\Z")
+
+
+@reader_of_files
+def read(file: ResultFile) -> Iterator[BenchmarkResult]:
+    """Results of each run in a file."""
+    common = {"system": SYSTEM, "files": (file.measured,)}
+    text = file.text
+    titles = list(_TITLE.finditer(text))
+    if not titles:
+        raise missing_value(file.place, "$", "no title of a test")
+    ends = [*(it.start() for it in titles[1:]), len(text)]
+    runs = [(title, text[title.end() : end]) for title, end in zip(titles, ends, strict=True)]
+    yield from results_of_parts(
+        file.place, runs, lambda run, source: _of_run(*run, {**common, "source": source})
+    )
+
+
+def _of_run(title: re.Match[str], text: str, common: dict[str, Any]) -> Iterator[BenchmarkResult]:
+    device = _DEVICE.match(title[1])
+    common["benchmark"] = _DEVICE.sub(r"\1", title[1])
+    common["software"] = {SYSTEM: title[2]}
+    stated: dict[str, Parameter] = {"device": device[2]} if device else {}
+    columns: list[str] = []
+    rows = 0
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
+        marked = _MARKED.match(line)
+        if marked is not None:
+            for pattern in _STATED:
+                if match := pattern.search(marked[1]):
+                    values = match.groupdict().items()
+                    stated |= {key: int(it) if it.isdecimal() else it for key, it in values}
+            columns = _columns(marked[1], number) or columns
+            continue
+        cells = line.split()
+        cut = number == len(lines) and cells and not _COMPLETE.search(cells[-1])
+        if cells and len(cells) == len(columns) and finite_number(cells[0]) is not None and not cut:
+            rows += 1
+            row = dict(zip(columns, cells, strict=True))
+            yield from _of_row(row, stated, common)
+    if not rows:
+        raise missing_value("", "$", "the run printed no row")
+
+
+def _columns(text: str, number: int) -> list[str]:
+    """Names of the columns without units; empty if ``text`` is no header.
+
+    :raises InvalidDocument: if a column is not known
+    """
+    names = [re.sub(r" ?\(.*", "", it) for it in _COLUMN.findall(text)]
+    if not any(it in _METRICS for it in names):
+        return []
+    unknown = _COLUMN.sub("", text).strip()
+    if unknown:
+        if " = " in text:
+            return []  # says what a column is the sum of
+        raise InvalidDocument(
+            Reason.UNKNOWN_SCHEMA, f"an unknown column: {unknown[:60]}", field=f"line {number}"
+        )
+    return names
+
+
+def _of_row(
+    row: dict[str, str], stated: dict[str, Parameter], common: dict[str, Any]
+) -> Iterator[BenchmarkResult]:
+    parameters = dict(stated)
+    for column, name in (("Size", "size_bytes"), ("Iterations", "iterations")):
+        if (count := whole_number(row.get(column))) is not None:
+            parameters[name] = count
+    verdict = row.get("Validation", "").lower()
+    judged: dict[str, Any] = {}
+    if verdict == "pass":
+        judged = {"validity": Validity.VALID}
+    elif verdict:
+        judged = {"validity": Validity.INVALID, "reason": f"validation: {verdict[:20]}"}
+    for column, cell in row.items():
+        metric, aggregate = _METRICS.get(column, (None, Aggregate.SINGLE))
+        if metric is not None:
+            yield measured_or_failed(
+                cell, f"the cell is {cell[:60]!r}", zero_counts=metric is _OVERLAP, metric=metric,
+                aggregate=aggregate, parameters=parameters, **judged, **common,
+            )  # fmt: skip
