@@ -133,6 +133,55 @@ Result is : {verdict}
   Min duration satisfied : Yes
 """
 
+ENDPOINT_REPORT = """----------------- Summary -----------------
+Version: 0.1.0
+Run config:
+  load_pattern: type=poisson, target_qps=32.5, target_concurrency=None
+Total samples issued: 6000
+Total samples completed: 5998
+Total samples failed: 2
+Duration: 200.00 seconds
+QPS: 29.99
+TPS: 11758.25
+Accuracy:
+  Average: 81.43
+
+------------------- Latency Breakdowns -------------------
+TTFT:
+  Min: 101.08 ms
+  Max: 3580.10 ms
+  Median: 205.52 ms
+  Avg.: 212.03 ms
+  Std Dev.: 99.27 ms
+
+  Histogram:
+      [101.08, 113.84) | 277
+
+  Percentiles:
+    99.9: 1874.30 ms
+    99.0: 303.55 ms
+    90.0: 253.33 ms
+    50.0: 205.52 ms
+     1.0: 133.57 ms
+
+  Early-stopping percentile estimates (N/A = insufficient samples):
+    99.0: 304.65 ms
+
+Latency:
+  Avg.: 1469.83 ms
+
+  Percentiles:
+    99.0: 7848.62 ms
+
+Output sequence lengths:
+  Avg.: 3792.16 tokens
+
+  Percentiles:
+    99.0: 20000.00 tokens
+
+----------------- End of Report -----------------
+"""
+
 DEEPBENCH_CONSOLE = """    m       n      k      a_t     b_t      time (usec)
    1760     16   1760      n      t          38
    1760     32   1760      n      n          0

@@ -45,6 +45,7 @@ SAMPLES: dict[str, Mapping[str, str]] = {
         "a.txt": "TestScenario.Offline qps=44.11, mean=2.3486, time=2.49, queries=110, tiles=50:2\n"
         "Accuracy qps=48.12, mean=0.12, acc=87.50, queries=8, t=80:0.2\n",
     },
+    "mlperf-inference-report": {"report.txt": files.ENDPOINT_REPORT},
     "mlperf-inference-accuracy": {"accuracy.txt": "accuracy=76.034%, good=38017, total=50000\n"},
     "tf_cnn_benchmarks": {"1": files.TF_CNN_LOG},
     "tf_cnn_benchmarks-json": {

@@ -7,7 +7,8 @@ their minimum.
 
 The headlines of v0.5 changed later: a latency for Multi Stream instead of a number of streams, and
 completed instead of scheduled samples for Server. Since v2.0 a run may stop early. The definition
-tells the two apart.
+tells the two apart. In v6.1, endpoints of language models have a ``report.txt`` instead of a
+summary.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from ingest.benchmarks.result_tree import (
     ResultTree,
     missing_value,
     numbered_parts,
+    results_of_parts,
     results_or_refusal,
 )
 from ingest.benchmarks.software import software_versions
@@ -138,6 +140,25 @@ _CONSOLE = re.compile(
 #: Folder of a run; summaries in other folders may be of other models.
 _RUN = re.compile(r"run_?\d+")
 _AUDIT = re.compile(r"(?:.*/)?(?:audit|compliance|test_[^/]*|test\d\d(?:-[^/]*)?)/", re.IGNORECASE)
+_REPORT = re.compile(r"^(?=-+ Summary -+$)", re.MULTILINE)
+_ISSUED = re.compile(r"^Total samples issued: (\d+)$", re.MULTILINE)
+_FAILED = re.compile(r"^Total samples failed: (\d+)$", re.MULTILINE)
+_LOAD = re.compile(r"^ +load_pattern: type=(\w+), target_qps=([\d.]+|None)", re.MULTILINE)
+_RATES = (
+    (re.compile(r"^QPS: (\S+)$", re.MULTILINE), "QPS", "queries/s"),
+    (re.compile(r"^TPS: (\S+)$", re.MULTILINE), "TPS", "tokens/s"),
+)
+_ENDPOINTS = "mlperf-inference-endpoints-1"
+#: Rates over the time in which samples were issued, and not up to the last answer.
+_ENDPOINTS_ISSUING = "mlperf-inference-endpoints-issuing-1"
+#: The mean and the percentiles; estimates of early stopping follow in a block of their own.
+_REPORTED_LATENCY = re.compile(
+    r"^(TTFT|TPOT|Latency):\n(?: .*\n){0,20}? +Avg\.: (?P<mean>\S+) ms\n(?:(?: .*)?\n){0,200}?"
+    r" +Percentiles:\n(?P<percentiles>(?: +[\d.]+: \S+ ms\n)+)",
+    re.MULTILINE,
+)
+_PERCENTILE = re.compile(r"^ +(\d\d)\.0: (\S+) ms$", re.MULTILINE)
+_PERCENTILES = {"50": Aggregate.P50, "90": Aggregate.P90, "99": Aggregate.P99}
 _STATED_NOTHING = frozenset({"", "-", "na", "n/a", "none", "0"})
 
 
@@ -170,6 +191,11 @@ def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
         summaries = text.split(_SUMMARY_TITLE)[1:]
         for source, summary in numbered_parts(place, summaries):
             yield from _summary(tree, file, dict(reversed(_LINE.findall(summary))), source)
+    elif _ISSUED.search(text):
+        reports = [it for it in _REPORT.split(text) if _ISSUED.search(it)]
+        yield from results_of_parts(
+            place, reports, lambda report, source: _report(tree, file, report, source)
+        )
     elif _ENTRY.search(text):
         beside = join(dirname(place), _DETAIL.replace("detail", "summary"))
         detailed = _detailed_lines(text)
@@ -258,6 +284,42 @@ def _summary(
             yield measured_or_failed(
                 lines[name], metric=Metric(name, "ns", Direction.LOWER, definition), aggregate=rule,
                 validity=validity, reason=reason, **common,
+            )  # fmt: skip
+
+
+def _report(
+    tree: ResultTree, file: ResultFile, text: str, source: str
+) -> Iterator[BenchmarkResult]:
+    """Results of a report of an endpoint: rates, and latencies in milliseconds."""
+    common = {**_described(tree, file), "system": _LATER, "source": source}
+    issued, failed = _ISSUED.search(text), _FAILED.search(text)
+    if failed and issued and int(failed[1]):
+        common["reason"] = f"{failed[1]} of {issued[1]} samples failed"
+    if load := _LOAD.search(text):
+        stated: dict[str, Parameter] = {"load_pattern": load[1]}
+        if (target := finite_number(load[2])) is not None:
+            stated["target_qps"] = target
+        common["parameters"] = {**common["parameters"], **stated}
+    issuing = "use_legacy_loadgen_qps_metrics=True" in text
+    definition = _ENDPOINTS_ISSUING if issuing else _ENDPOINTS
+    for pattern, name, unit in _RATES:
+        rate = pattern.search(text)
+        if rate is not None or name == "QPS":
+            yield measured_or_failed(
+                rate[1] if rate else None, f"the report has no {name}",
+                metric=Metric(name, unit, Direction.HIGHER, definition),
+                aggregate=Aggregate.TOTAL, **common,
+            )  # fmt: skip
+    for match in _REPORTED_LATENCY.finditer(text):
+        percentiles = dict(_PERCENTILE.findall(match["percentiles"]))
+        values = {Aggregate.MEAN: match["mean"]} | {
+            rule: percentiles[share] for share, rule in _PERCENTILES.items() if share in percentiles
+        }
+        for rule, value in values.items():
+            name = f"{match[1].lower()}_{rule}"
+            yield measured_or_failed(
+                value, metric=Metric(name, "ms", Direction.LOWER, _ENDPOINTS), aggregate=rule,
+                **common,
             )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from tests.factories.benchmark_files import (
     DEEPBENCH_MKL_CONVOLUTIONS,
     DEEPBENCH_MPI_ALL_REDUCE,
     DLBS_LOG,
+    ENDPOINT_REPORT,
     LOADGEN_SUMMARY,
     PYTORCH_BENCHMARK_CONSOLE,
     TF_CNN_LOG,
@@ -875,3 +876,31 @@ def test_an_accuracy_that_is_one_of_two_metrics_is_not_read(tmp_path: Path) -> N
     results, refusals = read_files(tmp_path, "mlperf-training", {"s/x/result_0.txt": log})
     assert refusals == []
     assert {it.metric.name for it in results} == {"time_to_train_olympic_mean"}
+
+
+@pytest.mark.parametrize(
+    ("load", "definition"),
+    [
+        ("", "mlperf-inference-endpoints-1"),
+        (", use_legacy_loadgen_qps_metrics=True", "mlperf-inference-endpoints-issuing-1"),
+    ],
+)
+def test_a_report_of_an_endpoint_has_rates_and_latencies(
+    load: str, definition: str, tmp_path: Path
+) -> None:
+    text = ENDPOINT_REPORT.replace("target_concurrency=None", f"target_concurrency=None{load}")
+    recognised = system_of(text.encode())
+    assert recognised is not None
+    assert recognised.key == "mlperf-inference"
+    place = "closed/X/results/m/llama2-70b/Server/report.txt"
+    results, refusals = read_files(tmp_path, "mlperf-inference", {place: text})
+    assert refusals == []
+    assert {it.metric.name: (it.value, it.metric.unit) for it in results} == {
+        "QPS": (29.99, "queries/s"), "TPS": (11758.25, "tokens/s"), "ttft_mean": (212.03, "ms"),
+        "ttft_p50": (205.52, "ms"), "ttft_p90": (253.33, "ms"), "ttft_p99": (303.55, "ms"),
+        "latency_mean": (1469.83, "ms"), "latency_p99": (7848.62, "ms"),
+    }  # fmt: skip
+    first = results[0]
+    assert (first.benchmark, first.reason) == ("llama2-70b", "2 of 6000 samples failed")
+    assert first.parameters["load_pattern"] == "poisson"
+    assert first.metric.definition == definition
