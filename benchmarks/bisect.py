@@ -49,7 +49,7 @@ _TRUTHS = (
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Print one row for each kind of truth; takes about an hour."""
+    """Print one row for each kind of truth; takes up to an hour."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bisect")
     parser.add_argument("--searches", type=int, default=SEARCHES, help="searches for each truth")
     searches: int = parser.parse_args(arguments).searches

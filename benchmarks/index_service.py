@@ -37,7 +37,7 @@ _PAUSE_S, _PATIENCE_S = 1.0, 300.0
 
 
 def main(arguments: Sequence[str] = ("--seconds", "30")) -> None:
-    """Measure and print; takes a minute and the seconds that are asked for, twice."""
+    """Measure and print; takes a minute, and twice ``--seconds``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.index_service")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each load")
     parser.add_argument(

@@ -46,7 +46,7 @@ USERS = 16
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is asked how often.
+    """A visit and its rate, in visits per second.
 
     :param goal_ms: for the 99th percentile, if there is one
     """
@@ -58,7 +58,7 @@ class Scenario:
 
 
 def main(arguments: Sequence[str] = _SHORT) -> None:
-    """Measure and print; takes some five minutes and the minutes that are asked for."""
+    """Measure and print; takes some five minutes, and ``--minutes``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.service")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="of load on memory")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each other load")
@@ -127,7 +127,7 @@ def _offer(scenario: Scenario, client: Callable[[], Client], seconds: float) -> 
 
 
 def _memory(service: Running, result: Visit, minutes: float) -> None:
-    """Before and after a mixture of everything that was asked."""
+    """Memory before and after a mixture of all visits."""
     mixture = [
         Scenario("", result, 50),
         Scenario("", request_cached_advice, 20),
