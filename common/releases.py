@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
+from typing import Protocol
 
 from packageurl import PackageURL
 from packaging.markers import InvalidMarker, Marker
@@ -306,6 +307,16 @@ def wheel_tags(files: tuple[ReleaseFile, ...]) -> list[str]:
         it.filename.removesuffix(".whl") for it in files if it.kind == "wheel" and not it.yanked
     )
     return sorted({"-".join(parts[-3:]) for name in names if len(parts := name.split("-")) >= 5})
+
+
+class _Uploaded(Protocol):
+    @property
+    def uploaded_at(self) -> datetime | None: ...
+
+
+def first_upload(files: Iterable[_Uploaded]) -> datetime | None:
+    """When the first of ``files`` was uploaded; ``None`` if no file has a time."""
+    return min((it.uploaded_at for it in files if it.uploaded_at), default=None)
 
 
 def as_json_time(moment: datetime | None) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 from adviser.scoring.comparisons import compare_candidates
 from adviser.scoring.samples import JobPlace, Sample, job_log_rate
 from common.errors import AlreadyRunning, StoreUnavailable
+from common.formats.json_documents import finite_or_none
 from common.settings import Settings
 from graph.engine import Stores, relational_errors
 from graph.record.loop import BatchState, LoopBatch, batches_in, count_jobs, set_batch_state
@@ -212,8 +213,11 @@ def quality_report(batch: LoopBatch, outcomes: Sequence[InspectionOutcome]) -> d
         "failed": sum(it.failed for it in outcomes),
         "left_out": _left_out(outcomes),
         "aa_verdict": pair.verdict.value,
-        "aa_difference_pct": _finite(pair.difference_pct) if pair.jobs else None,
-        "aa_interval_pct": [_finite(pair.interval_low_pct), _finite(pair.interval_high_pct)],
+        "aa_difference_pct": finite_or_none(pair.difference_pct) if pair.jobs else None,
+        "aa_interval_pct": [
+            finite_or_none(pair.interval_low_pct),
+            finite_or_none(pair.interval_high_pct),
+        ],
         "within_variation": _deviation([x for it in samples for x in _centred(it.log_rates)]),
         "between_variation": _deviation(means),
         "stacks": [
@@ -273,7 +277,3 @@ def _deviation(values: Sequence[float]) -> float | None:
         return None
     mean = math.fsum(values) / len(values)
     return math.sqrt(math.fsum((it - mean) ** 2 for it in values) / (len(values) - 1))
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

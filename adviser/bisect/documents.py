@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adviser.bisect.posterior import STEP_SIZES
 from adviser.bisect.search import SearchState, StepSearch
 from adviser.bisect.stack_series import StackSeries
+from common.formats.json_documents import finite_or_none
 
 if TYPE_CHECKING:
     from adviser.scoring.comparisons import Comparison
@@ -86,9 +87,9 @@ def search_document(series: StackSeries, search: StepSearch) -> dict[str, Any]:
         if comparison is None
         else {
             "verdict": str(comparison.verdict),
-            "difference_pct": _finite(comparison.difference_pct),
-            "interval_low_pct": _finite(comparison.interval_low_pct),
-            "interval_high_pct": _finite(comparison.interval_high_pct),
+            "difference_pct": finite_or_none(comparison.difference_pct),
+            "interval_low_pct": finite_or_none(comparison.interval_low_pct),
+            "interval_high_pct": finite_or_none(comparison.interval_high_pct),
         },
         "jobs": search.jobs,
         "search_jobs": search.search_jobs,
@@ -124,7 +125,3 @@ def search_document(series: StackSeries, search: StepSearch) -> dict[str, Any]:
             ],
         },
     }  # fmt: skip
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

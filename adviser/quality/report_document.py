@@ -25,6 +25,7 @@ from adviser.quality.variance_components import RepetitionAdvice, VarianceCompon
 from adviser.scoring.effects import SpreadRatio
 from adviser.scoring.verdicts import family_document
 from adviser.stacks_document import compared, group_document
+from common.formats.json_documents import finite_or_none
 from common.releases import as_json_time
 
 #: Increases when a key changes its meaning or disappears, not when a key is added.
@@ -67,9 +68,9 @@ def batches_document(report: BatchReport) -> dict[str, Any]:
                 "mean": judgement.batch.mean,
                 "sd": judgement.batch.sd,
                 "cv": judgement.batch.cv,
-                "ratio": _finite(judgement.ratio),
+                "ratio": finite_or_none(judgement.ratio),
                 "ratio_low": judgement.low,
-                "ratio_high": _finite(judgement.high),
+                "ratio_high": finite_or_none(judgement.high),
                 "fitted_sd": judgement.fitted_sd,
                 "departs": judgement.departs,
             }
@@ -256,7 +257,3 @@ def _differences(points: Iterable[CurvePoint]) -> Iterator[dict[str, Any]]:
 
 def _pct(log: float) -> float:
     return 100 * math.expm1(log)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

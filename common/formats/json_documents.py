@@ -83,6 +83,15 @@ def _object(pairs: list[tuple[str, Any]]) -> _ObjectWithRepeats:
     return made
 
 
+def finite_or_none(value: float) -> float | None:
+    """``value`` as JSON can have it: ``None`` for NaN and infinity.
+
+    >>> finite_or_none(1.5), finite_or_none(float("nan")), finite_or_none(float("-inf"))
+    (1.5, None, None)
+    """
+    return float(value) if math.isfinite(value) else None
+
+
 def canonical_json(value: Any) -> bytes:
     """Canonical JSON for digests: sorted keys, no spaces."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

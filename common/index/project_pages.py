@@ -15,7 +15,7 @@ import orjson
 from packaging.utils import canonicalize_version
 from packaging.version import InvalidVersion, Version
 
-from common.releases import as_json_time
+from common.releases import as_json_time, first_upload
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ def summary_of(version: str, files: Iterable[IndexFile]) -> ListedVersion:
         pythons.pop() if len(pythons) == 1 else None,
         yanked,
         next((it.yanked_reason for it in files if it.yanked_reason), None) if yanked else None,
-        min((it.uploaded_at for it in files if it.uploaded_at), default=None),
+        first_upload(files),
         tuple(dict.fromkeys(wheels)),
         any(it.kind == "sdist" for it in counted),
     )

@@ -17,7 +17,7 @@ from common.index.release_metadata import (
     metadata_files,
 )
 from common.packages import version_of
-from common.releases import ReleaseState
+from common.releases import ReleaseState, first_upload
 from graph.record.crawls import (
     IndexEvent,
     ProjectRow,
@@ -180,7 +180,7 @@ class ProjectPlan:
 def listed_on(page: ProjectPage) -> list[ListedRelease]:
     """Return the releases of a page; a release without files counts as yanked."""
     return [
-        ListedRelease(version, _uploaded(files), all(file.yanked for file in files))
+        ListedRelease(version, first_upload(files), all(file.yanked for file in files))
         for version, files in page.releases.items()
     ]
 
@@ -349,7 +349,3 @@ def _conflicts(index: str, page: ProjectPage, before: ProjectRow | None) -> list
         )
         for version, file, first, other in page.conflicts
     ]
-
-
-def _uploaded(files: Sequence[IndexFile]) -> datetime | None:
-    return min((file.uploaded_at for file in files if file.uploaded_at), default=None)

@@ -42,6 +42,7 @@ from common.releases import (
     Requirement,
     as_json_time,
     fault_of,
+    first_upload,
     parse_requirement,
     release_identity,
 )
@@ -188,7 +189,7 @@ def checked_release(draft: ReleaseDraft, *, now: datetime | None = None) -> Rele
         "license": _license_of(draft.license),
         "yanked": yanked,
         "yanked_reason": yanked_reason,
-        "uploaded_at": draft.uploaded_at or _first_upload(files),
+        "uploaded_at": draft.uploaded_at or first_upload(files),
         "metadata_source": _bounded(draft.metadata_source, "$.metadata_source", 100),
         "metadata_file": checked_filename(draft.metadata_file or None, "$.metadata_file"),
         "files": files,
@@ -329,10 +330,6 @@ def _yanked(draft: ReleaseDraft, files: Sequence[ReleaseFile]) -> tuple[bool, st
     if not files or not all(file.yanked for file in files):
         return False, None
     return True, next((file.yanked_reason for file in files if file.yanked_reason), None)
-
-
-def _first_upload(files: Sequence[ReleaseFile]) -> datetime | None:
-    return min((file.uploaded_at for file in files if file.uploaded_at), default=None)
 
 
 def release_body(
