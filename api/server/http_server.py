@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from threading import Thread
 from typing import Any, NoReturn
 
 from flask import Flask
@@ -21,7 +22,7 @@ from api.client_addresses import is_loopback
 from api.server import raw_errors
 from api.server.connections import ConnectionWorker
 from api.server.supervisor import keeping_stores
-from api.service import EXTENSION
+from api.service import EXTENSION, ServiceStores
 from common.errors import ServiceFailed
 from common.settings import Settings
 from common.tracing import stop_tracing
@@ -184,7 +185,9 @@ class _Server(BaseApplication):
             self._settings, behind_proxy=front.behind_proxy, threads=front.threads,
             certificate=front.certificate,
         )  # fmt: skip
-        self._opened.callback(app.extensions[EXTENSION].close)
+        stores: ServiceStores = app.extensions[EXTENSION]
+        self._opened.callback(stores.close)
+        Thread(target=stores.read_comparisons, name="comparisons", daemon=True).start()
         # Here rather than in the master: a thread of the master would not survive a fork.
         self._opened.enter_context(keeping_stores(self._settings))
         return app

@@ -12,7 +12,9 @@ from sqlalchemy import Connection
 from adviser.stack_comparison import compare_stacks
 from adviser.stacks_document import stacks_document
 from api import comparison_cache
+from api import service as service_module
 from api.comparison_cache import ComparisonCache, SeriesFamily, SeriesFilter
+from api.service import ServiceStores
 from graph.engine import Stores
 from graph.evidence import MeasuredObservation
 from graph.record.observations import measured_observations
@@ -27,6 +29,8 @@ from tests.factories.inspections import (
     stack_jobs,
     write,
 )
+from tests.services.served import serving
+from tests.services.waiting import wait_until
 
 VERSIONS = ("2.0.2", "2.1.0", "2.2.0")
 SIZES = (64, 128)
@@ -86,6 +90,22 @@ def test_a_change_reads_the_series_that_changed_and_judges_all(
     assert after == stacks_document(compare_stacks(seen))["groups"]
     assert [it["recent"]["inspections"] for it in before] == [3, 3]
     assert sorted(it["recent"]["inspections"] for it in after) == [3, 4]
+
+
+def test_a_server_reads_the_comparisons_when_it_starts(
+    delivered: Stores, read_keys: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "_STEP_JOBS", 20)  # a series has 18
+    service = ServiceStores(delivered.settings)
+    service.read_comparisons()
+    assert read_keys == [1, 1]
+    with service.reading() as connection:
+        assert len(documents(service.comparisons.family(connection))) == 2
+    service.close()
+    assert read_keys == [1, 1]
+    with serving(tmp_path) as served:
+        log = served.log
+        wait_until(lambda: "comparisons_read" in log.read_text(), "it has read them", log=log)
 
 
 def test_another_baseline_is_judged_without_reading_again(
