@@ -371,7 +371,9 @@ def _console(file: ResultFile) -> Iterator[BenchmarkResult]:
         "files": (file.measured,),
     }  # fmt: skip
     count = 0
-    for benchmark, parameters, times in _rows(file.text):
+    # A line without its end may have been cut off inside a number.
+    complete = file.text[: file.text.rfind("\n") + 1]
+    for benchmark, parameters, times in _rows(complete):
         if benchmark == "all_reduce":
             common["accelerators"] = _reducing(parameters)
         for name, duration in times.items():

@@ -904,3 +904,11 @@ def test_a_report_of_an_endpoint_has_rates_and_latencies(
     assert (first.benchmark, first.reason) == ("llama2-70b", "2 of 6000 samples failed")
     assert first.parameters["load_pattern"] == "poisson"
     assert first.metric.definition == definition
+
+
+@pytest.mark.parametrize("end", [1, 2, 3])
+def test_a_table_that_ends_inside_a_number_has_its_complete_rows(end: int, tmp_path: Path) -> None:
+    text = DEEPBENCH_CONSOLE.replace("          0\n", "          4567\n")
+    results, refusals = read_files(tmp_path, "deepbench", {"log": text[:-end]})
+    assert refusals == []
+    assert [it.value for it in results if it.metric.name == "time"] == [0.038]
