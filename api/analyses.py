@@ -91,14 +91,15 @@ def submit(
             return _awaited(earlier, PATIENCE_S), True
     with stores.writing() as connection:
         accepted, cached = analyses.accept(connection, stores.settings, new, force=force)
+        before = 0
         if not cached:
             queue, who = QUEUE_OF[kind], sender(client)
-            stores.queue.admit(connection, queue, who)
+            before = stores.queue.admit(connection, queue, who)
             also(connection, new.analysis_id)
             stores.queue.enqueue_request(connection, _TASKS[kind], queue, new.analysis_id, who)
     if cached:
         wrote_nothing()
-    return _awaited(accepted, PATIENCE_S), cached
+    return _awaited(accepted, PATIENCE_S, before), cached
 
 
 def sender(client: Token | None) -> QueueClient:
@@ -184,12 +185,14 @@ def log_document(analysis: Analysis) -> dict[str, Any]:
     return {"parameters": {"analysis_id": analysis.analysis_id}, "log": log or None}
 
 
-def _awaited(analysis: Analysis, wait_s: float) -> Analysis:
+def _awaited(analysis: Analysis, wait_s: float, before: int = 0) -> Analysis:
     """Poll an analysis for up to ``wait_s`` until it ends.
 
     The analysis is already accepted, so an unavailable store ends only the wait, not the analysis.
+
+    :param before: jobs that run before it; the first pause is longer by one pause for each
     """
-    began, pause = time.monotonic(), _PAUSE_S
+    began, pause = time.monotonic(), _PAUSE_S * (1 + before)
     while not analysis.state.is_terminal and (now := time.monotonic()) + pause < began + wait_s:
         time.sleep(pause)
         longest = max(_LONGEST_PAUSE_S, min((now - began) * _PAUSE_FRACTION, _PAUSE_LIMIT_S))

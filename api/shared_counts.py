@@ -1,10 +1,15 @@
-"""A storage of the library ``limits`` in PostgreSQL, so that all processes share one count."""
+"""A storage of the library ``limits`` in PostgreSQL, so that all processes share one count.
+
+A process that gets many requests of one client adds several of them to the count at once.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
 from typing import TypeVar
 
 from limits.storage import MemoryStorage, Storage
@@ -16,9 +21,35 @@ from graph.record.request_counts import count_requests, counted_requests, forget
 
 #: After a failure, PostgreSQL is not asked for this long, s.
 _PAUSE_S = 5.0
+#: A process adds its requests to the shared count after this time, s, or if they exceed this
+#: fraction of it. Each request counts alone while the count is small.
+_AFTER_S, _FRACTION = 0.1, 0.1
+#: Counts that a process remembers.
+_REMEMBERED = 10_000
 
 _LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
+
+
+@dataclass(slots=True)
+class _Count:
+    """A count as PostgreSQL returned it, and the requests of this process since then.
+
+    :param asked_at: time of that answer, by the monotonic clock
+    :param ends_at: end of the window, by the same clock
+    """
+
+    shared: int
+    asked_at: float
+    ends_at: float
+    own: int = 0
+
+    def has_room(self, amount: int, now: float) -> bool:
+        """Whether ``amount`` may be added to the shared count later."""
+        return (
+            now < min(self.asked_at + _AFTER_S, self.ends_at)
+            and self.own + amount <= self.shared * _FRACTION
+        )
 
 
 class SharedCounts(Storage):
@@ -31,6 +62,8 @@ class SharedCounts(Storage):
         self._service = service
         self._own = MemoryStorage()
         self._away_until = 0.0
+        self._lock = Lock()
+        self._counts: dict[str, _Count] = {}
 
     @property
     def base_exceptions(self) -> type[Exception]:
@@ -39,10 +72,31 @@ class SharedCounts(Storage):
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
         """Count requests; return the sum in the present window of ``expiry`` seconds."""
+        with self._lock:
+            now = time.monotonic()
+            known = self._counts.get(key)
+            if known is not None and known.has_room(amount, now):
+                known.own += amount
+                return known.shared + known.own
+            if known is not None and now < known.ends_at:
+                amount += known.own
+            self._counts.pop(key, None)
         return self._asked(
-            lambda connection: count_requests(connection, key, expiry, amount),
+            lambda connection: self._remembered(
+                key, *count_requests(connection, key, expiry, amount)
+            ),
             lambda: self._own.incr(key, expiry, amount),
         )
+
+    def _remembered(self, key: str, shared: int, left_s: float) -> int:
+        with self._lock:
+            while len(self._counts) >= _REMEMBERED:
+                del self._counts[next(iter(self._counts))]
+            now = time.monotonic()
+            other = self._counts.get(key)  # of a thread that asked at the same time
+            own = 0 if other is None else other.own
+            self._counts[key] = _Count(shared, now, now + left_s, own)
+        return shared
 
     def get(self, key: str) -> int:
         """Requests in the present window."""
@@ -64,11 +118,15 @@ class SharedCounts(Storage):
     def reset(self) -> int:
         """Forget all counts; return their number."""
         self._own.reset()
+        with self._lock:
+            self._counts.clear()
         return self._asked(forget_counts, int)
 
     def clear(self, key: str) -> None:
         """Forget one count."""
         self._own.clear(key)
+        with self._lock:
+            self._counts.pop(key, None)
         self._asked(lambda connection: forget_counts(connection, key), int)
 
     def _asked(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -93,22 +94,37 @@ def relational_engine(
 
     :param connections: fixed size of the pool; by default a small pool with overflow
     """
-    from sqlalchemy import create_engine
+    from sqlalchemy import create_engine, event
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
     url = relational_url(settings)
     wanted = _connect_arguments(settings, statement_timeout_s)
     arguments = {name: value for name, value in wanted.items() if name not in url.query}
     try:
-        return create_engine(
+        engine = create_engine(
             url,
             connect_args=arguments,
-            pool_pre_ping=True,
             pool_timeout=_SILENCE_S,
             **({} if connections is None else {"pool_size": connections, "max_overflow": 0}),
         )
     except (ArgumentError, NoSuchModuleError):
         raise InvalidSettings("DATABASE_URL: the URL cannot be used") from None
+    event.listen(engine, "checkout", _replace_ended)
+    return engine
+
+
+def _replace_ended(connection: psycopg2.extensions.connection, *_of_pool: object) -> None:
+    """Have the pool connect again if the server ended this connection while it was idle.
+
+    An idle connection has nothing to read, unless the server or the kernel ended it. This check
+    costs no round trip, as SQLAlchemy's ``pool_pre_ping`` would.
+    """
+    from sqlalchemy.exc import DisconnectionError
+
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    if waiting.poll(0):
+        raise DisconnectionError
 
 
 def _connect_arguments(settings: Settings, statement_timeout_s: float) -> dict[str, Any]:

@@ -209,6 +209,9 @@ class Queue:
 
         :returns: its number; ``None`` if a job with its key waits already
         """
+        # A delayed job often waits already, and to ask is quicker than to be refused.
+        if job.delay_s and job.key is not None and self.is_waiting(connection, job.key):
+            return None
         task = self._app.configure_task(
             f"{NAMESPACE}:{job.task}",
             allow_unknown=True,
@@ -269,10 +272,11 @@ class Queue:
 
     def admit(
         self, connection: Connection, queue: QueueName, client: QueueClient | None = None
-    ) -> None:
+    ) -> int:
         """Check that a queue has room: for anonymous requests three quarters of it, for those of
         one address a quarter.
 
+        :returns: number of waiting jobs
         :raises Overloaded: if too many jobs wait in a queue, with the time to try again
         """
         waiting = self.waiting(connection, queue)
@@ -281,11 +285,12 @@ class Queue:
             retry_s = self._retry_after_s(connection, queue, waiting)
             raise Overloaded(queue, f"{waiting} jobs wait", retry_s)
         if client is None or not client.anonymous:
-            return
+            return waiting
         own = connection.scalar(_OF_CLIENT, _counted(queue, client)) or 0
         if own >= own_room:
             retry_s = self._retry_after_s(connection, queue, own)
             raise Overloaded(queue, f"{own} requests of this address wait", retry_s)
+        return waiting
 
     @staticmethod
     def _retry_after_s(connection: Connection, queue: QueueName, jobs: int) -> int:

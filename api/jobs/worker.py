@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import procrastinate
+import psycopg
 from procrastinate import JobContext
 from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import DeleteJobCondition, Job
@@ -53,7 +54,10 @@ def queue_app(settings: Settings, name: str = "thoth") -> procrastinate.App:
     url = relational_url(settings).set(drivername="postgresql")
     url = url.update_query_dict({"application_name": name})
     connector = procrastinate.PsycopgConnector(
-        conninfo=url.render_as_string(hide_password=False), min_size=1, max_size=4
+        conninfo=url.render_as_string(hide_password=False),
+        min_size=1,
+        max_size=4,
+        configure=_commit_quickly,
     )
     app = procrastinate.App(connector=connector)
     app.job_manager = DatabaseClockManager(connector)
@@ -62,6 +66,16 @@ def queue_app(settings: Settings, name: str = "thoth") -> procrastinate.App:
     own.tasks = {name: copy.copy(task) for name, task in blueprint.tasks.items()}
     app.add_tasks_from(own, namespace=NAMESPACE)
     return app
+
+
+async def _commit_quickly(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Save round trips and waits for the disk.
+
+    Transactions of procrastinate have a single statement. If PostgreSQL dies before it has written
+    the last ones to disk, a job is delivered twice, which changes nothing.
+    """
+    await connection.set_autocommit(True)
+    await connection.execute("SET synchronous_commit TO off")
 
 
 def run_worker(settings: Settings, queues: Sequence[QueueName], name: str) -> None:

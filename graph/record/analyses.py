@@ -127,10 +127,11 @@ def accept(
     :param force: always store the request; it then answers later equal requests
     :returns: the stored request, and whether it was stored before this call
     """
-    lock_name(connection, f"{new.kind}:{new.cache_key}")
-    earlier = None if force else earlier_than(connection, new)
-    if earlier is not None:
-        return earlier, True
+    if not force:
+        lock_name(connection, f"{new.kind}:{new.cache_key}")
+        earlier = earlier_than(connection, new)
+        if earlier is not None:
+            return earlier, True
     body = canonical_json(new.request)
     document = DeliveredDocument(
         digest_bytes(body), f"{new.kind}-request", SCHEMA_VERSION, new.analysis_id, body

@@ -15,7 +15,7 @@ _COUNT = text(
         ends_at = CASE
             WHEN known.ends_at > clock_timestamp() THEN known.ends_at ELSE excluded.ends_at
         END
-    RETURNING requests
+    RETURNING requests, extract(epoch FROM ends_at - clock_timestamp())::float8
     """
 )
 _READ = text(
@@ -28,13 +28,18 @@ _FORGET = text("DELETE FROM request_counts WHERE CAST(:key AS text) IS NULL OR k
 _FORGET_ENDED = text("DELETE FROM request_counts WHERE ends_at < clock_timestamp()")
 
 
-def count_requests(connection: Connection, key: str, window_s: float, amount: int) -> int:
-    """Add ``amount`` to a count in one statement; return the sum in the present window.
+def count_requests(
+    connection: Connection, key: str, window_s: float, amount: int
+) -> tuple[int, float]:
+    """Add ``amount`` to a count in one statement.
 
     A window begins with the first request after the last one ended.
+
+    :returns: the sum in the present window, and the seconds until it ends
     """
     values = {"key": key, "window_s": window_s, "amount": amount}
-    return int(connection.execute(_COUNT, values).scalar_one())
+    requests, left_s = connection.execute(_COUNT, values).one()
+    return int(requests), float(left_s)
 
 
 def counted_requests(connection: Connection, key: str) -> tuple[int, float]:

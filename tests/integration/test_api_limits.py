@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, event, text
 from werkzeug.test import TestResponse
 
 from api.app import create_app
 from api.jobs.upkeep import prune
-from api.service import EXTENSION
+from api.service import EXTENSION, ServiceStores
+from api.shared_counts import SharedCounts
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.request_counts import count_requests, counted_requests
@@ -145,6 +146,20 @@ def test_a_client_above_its_limit_costs_no_statement(narrow: Settings, stores: S
         assert connection.scalar(text("SELECT requests FROM request_counts")) == 4
 
 
+def test_processes_add_requests_to_a_large_count_together(stores: Stores) -> None:
+    service = ServiceStores(stores.settings)
+    one, other = SharedCounts(service), SharedCounts(service)
+    sent: list[str] = []
+    event.listen(service.engine, "before_cursor_execute", lambda *given: sent.append(given[2]))
+    counts = [one.incr("a client", 3600) for _ in range(2000)]
+    assert counts == list(range(1, 2001))
+    assert len(sent) < 1000
+    # The other process knows all but a tenth.
+    assert 1800 <= other.incr("a client", 3600) <= 2001
+    assert other.incr("another client", 3600) == 1
+    service.close()
+
+
 def test_each_process_counts_alone_while_postgresql_is_away(narrow: Settings) -> None:
     away = f"postgresql://thoth:word@127.0.0.1:{closed_port()}/thoth"
     with client_with(narrow, database_url=away) as client:
@@ -154,7 +169,7 @@ def test_each_process_counts_alone_while_postgresql_is_away(narrow: Settings) ->
 def test_no_request_of_many_threads_is_lost(relational: Engine) -> None:
     def ask(_: int) -> int:
         with relational.begin() as connection:
-            return count_requests(connection, "a client", 3600, 1)
+            return count_requests(connection, "a client", 3600, 1)[0]
 
     with ThreadPoolExecutor(8) as pool:
         counts = list(pool.map(ask, range(200)))
@@ -170,7 +185,7 @@ def test_a_window_ends_and_its_row_is_forgotten(stores: Stores) -> None:
         count_requests(connection, "a client", 3600, 3)
         connection.execute(text("UPDATE request_counts SET ends_at = now() - interval '1 s'"))
         assert counted_requests(connection, "a client") == (0, 0.0)
-        assert count_requests(connection, "a client", 3600, 1) == 1
+        assert count_requests(connection, "a client", 3600, 1)[0] == 1
         connection.execute(text("UPDATE request_counts SET ends_at = now() - interval '1 s'"))
         count_requests(connection, "another", 3600, 1)
     upkeep(stores.settings, prune)
