@@ -1,4 +1,4 @@
-"""Projects changes to the graph in a background thread while a run writes the record."""
+"""Projects changes to the graph in a thread of its own while a run writes the record."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ STALLED_AFTER_S = 120.0
 class BackgroundProjector:
     """Calls ``project`` in a thread after each :meth:`wake`, and once more when the block ends.
 
-    The writer never waits for the graph, and a failure of the graph does not stop the writer. The
-    failure stays in :attr:`error`, and the pending entries stay in the outbox. Other errors of
-    ``project`` are raised at the end of the block.
+    The writer does not wait for the graph, unless they work in turn, and a failure of the graph does
+    not stop the writer. The failure stays in :attr:`error`, and the pending entries stay in the
+    outbox. Other errors of ``project`` are raised at the end of the block.
 
     :param project: projects pending entries; its argument is a function to call after each progress
     :param close: called at the end by the same thread, because other threads cannot close
         connections in use
+    :param in_turn: whether the writer waits in :meth:`wake` until its entries are projected, so that
+        the run keeps one processor busy at a time
     :param stalled_after_s: time without progress after which the projection is given up
     """
 
@@ -46,12 +48,15 @@ class BackgroundProjector:
         project: Callable[[Callable[[], None]], object],
         *,
         close: Callable[[], None] = lambda: None,
+        in_turn: bool = False,
         stalled_after_s: float = STALLED_AFTER_S,
     ) -> None:
         self._project = project
+        self._in_turn = in_turn
         self._close = close
         self._stalled_after_s = stalled_after_s
         self._pending = threading.Event()
+        self._projected = threading.Event()
         self._stopping = False
         # A daemon, so that the process can end even if the graph never answers.
         self._thread = threading.Thread(target=self._run, name="projector", daemon=True)
@@ -62,7 +67,13 @@ class BackgroundProjector:
 
     def wake(self) -> None:
         """Start projecting new entries."""
+        self._projected.clear()
         self._pending.set()
+        if self._in_turn and self._thread.is_alive():
+            self._note_progress()
+            while not self._projected.wait(min(1.0, self._stalled_after_s)):
+                if self._stalled():
+                    self._in_turn = False
 
     def __enter__(self) -> BackgroundProjector:
         self._thread.start()
@@ -76,7 +87,7 @@ class BackgroundProjector:
             return
         while self._thread.is_alive():
             self._thread.join(min(1.0, self._stalled_after_s))
-            if time.monotonic() - self._progress_at > self._stalled_after_s:
+            if self._stalled():
                 cause = f"no answer for {self._stalled_after_s:.0f} s"
                 self.error = StoreUnavailable("the graph", cause, "see `thoth status`")
                 return
@@ -86,10 +97,14 @@ class BackgroundProjector:
     def _note_progress(self) -> None:
         self._progress_at = time.monotonic()
 
+    def _stalled(self) -> bool:
+        return time.monotonic() - self._progress_at > self._stalled_after_s
+
     def _run(self) -> None:
         try:
             self._project_until_stopped()
         finally:
+            self._projected.set()
             self._close()
 
     def _project_until_stopped(self) -> None:
@@ -107,6 +122,8 @@ class BackgroundProjector:
                 self._lost = not isinstance(error, ProjectionFailed)
             except Exception as error:
                 self._bug, self._lost = error, True
+            if not self._pending.is_set():
+                self._projected.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +157,18 @@ def run_on_record(
 
 
 def run_with_projection(
-    settings: Settings, engine: Engine, work: Callable[[Engine, Callable[[], None]], Report]
+    settings: Settings,
+    engine: Engine,
+    work: Callable[[Engine, Callable[[], None]], Report],
+    *,
+    in_turn: bool = False,
 ) -> RunOutcome[Report]:
     """Run ``work`` with a background projection, and project the remaining entries afterwards.
 
     :param work: called with the record and a function to call after each commit
+    :param in_turn: as for :class:`BackgroundProjector`
     """
-    with background_projection(settings, engine) as projector:
+    with background_projection(settings, engine, in_turn=in_turn) as projector:
         report = work(engine, projector.wake)
     return RunOutcome(report, lag(engine).count, projector.error)
 
@@ -161,13 +183,16 @@ def start_both_stores(settings: Settings) -> None:
 
 
 @contextmanager
-def background_projection(settings: Settings, engine: Engine) -> Iterator[BackgroundProjector]:
+def background_projection(
+    settings: Settings, engine: Engine, *, in_turn: bool = False
+) -> Iterator[BackgroundProjector]:
     """Project pending entries after each :meth:`BackgroundProjector.wake`, and at the end.
 
     The thread opens the graph for the first projection.
     """
     graph = ExitStack()
-    with BackgroundProjector(_projection(settings, engine, graph), close=graph.close) as projector:
+    project = _projection(settings, engine, graph)
+    with BackgroundProjector(project, close=graph.close, in_turn=in_turn) as projector:
         projector.wake()
         yield projector
 

@@ -214,7 +214,8 @@ def run_nightly(
             return report
 
         try:
-            outcome = run_with_projection(settings, engine, work)
+            # People may be waiting for advice, and nobody for this run.
+            outcome = run_with_projection(settings, engine, work, in_turn=True)
         except Exception as error:
             with suppress(ProjectError):  # the record may be the cause
                 _note_end(settings, engine, {"run": error})
