@@ -31,15 +31,14 @@ STALLED_AFTER_S = 120.0
 class BackgroundProjector:
     """Calls ``project`` in a thread after each :meth:`wake`, and once more when the block ends.
 
-    The writer does not wait for the graph, unless they work in turn, and a failure of the graph does
-    not stop the writer. The failure stays in :attr:`error`, and the pending entries stay in the
-    outbox. Other errors of ``project`` are raised at the end of the block.
+    A failure of the graph does not stop the writer. It stays in :attr:`error`, and the pending
+    entries stay in the outbox. Other errors of ``project`` are raised at the end of the block.
 
     :param project: projects pending entries; its argument is a function to call after each progress
     :param close: called at the end by the same thread, because other threads cannot close
         connections in use
-    :param in_turn: whether the writer waits in :meth:`wake` until its entries are projected, so that
-        the run keeps one processor busy at a time
+    :param in_turn: whether :meth:`wake` waits until the entries are projected, so that the run
+        keeps one processor busy at a time
     :param stalled_after_s: time without progress after which the projection is given up
     """
 
@@ -74,6 +73,7 @@ class BackgroundProjector:
             while not self._projected.wait(min(1.0, self._stalled_after_s)):
                 if self._stalled():
                     self._in_turn = False
+                    break
 
     def __enter__(self) -> BackgroundProjector:
         self._thread.start()

@@ -41,6 +41,7 @@ from graph.evidence import Evidence, RecordedHardware
 from graph.record.advice import report_document_of
 from graph.record.analyses import Analysis, supersede
 from graph.record.hardware import jobs_on, recorded_hardware
+from graph.record.postgresql_helpers import commit_unflushed
 from graph.snapshot import Snapshot, with_absences
 
 #: Fields that identify a processor, by the names that ``thamos`` has for them.
@@ -65,6 +66,7 @@ def run_advice(worker: WorkerContext, analysis: Analysis, document: dict[str, An
         answered = _answered(worker, stores, analysis, stack_request, may_fetch=request.may_fetch)
 
         def also(connection: Connection) -> None:
+            commit_unflushed(connection)  # the end of the analysis follows
             worker.service.queue.enqueue(connection, PROJECT_SOON)
             if unread_texts(answered.advice.snapshot):
                 supersede(connection, analysis.analysis_id)

@@ -38,6 +38,7 @@ from graph.record.analyses import (
     start,
 )
 from graph.record.documents import DeliveredDocument, add_documents
+from graph.record.postgresql_helpers import commit_unflushed
 
 #: Attempts before a job is given up; waiting for a store does not count as one.
 MAX_ATTEMPTS = 3
@@ -96,6 +97,7 @@ def run(worker: WorkerContext, analysis_id: str, work: Work, attempt: Attempt) -
     :raises ProjectError: one of :data:`PASSING`, if the job should be tried again
     """
     with worker.service.writing() as connection:
+        commit_unflushed(connection)  # `end` follows
         analysis = start(connection, analysis_id)
         if analysis is None:
             return

@@ -237,11 +237,10 @@ def _vulnerabilities(
 def _sources(connection: Connection, packages: Iterable[str]) -> dict[str, datetime | None]:
     """When each source last answered; for an index, the earliest time among these packages."""
     times: dict[str, datetime | None] = {}
-    times[INSPECTIONS] = connection.scalar(
-        select(func.max(func.coalesce(ObservationRow.ended_at, InspectionRow.created_at))).join(
-            InspectionRow, InspectionRow.document_id == ObservationRow.document_id
-        )
-    )
+    # Each maximum is read from the end of an index; a join would read all observations.
+    last_job = select(func.max(ObservationRow.ended_at)).scalar_subquery()
+    last_inspection = select(func.max(InspectionRow.created_at)).scalar_subquery()
+    times[INSPECTIONS] = connection.scalar(select(func.greatest(last_job, last_inspection)))
     names = sorted(packages)
     releases = select(PackageVersionRow.index_name, func.min(PackageVersionRow.as_of)).where(
         PackageVersionRow.name == any_(texts(names))

@@ -117,6 +117,14 @@ def lock_name(
     connection.execute(select(function(func.hashtextextended(name, namespace))))
 
 
+def commit_unflushed(connection: Connection) -> None:
+    """Let the transaction end before it is on disk; another one, which does wait, must follow.
+
+    If PostgreSQL dies in between, it has lost both or only the second.
+    """
+    connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
+
+
 @contextmanager
 def session_lock(
     engine: Engine, lock: int, wait_s: float | None = None

@@ -59,3 +59,26 @@ def test_a_graph_that_never_answers_is_given_up() -> None:
         projector.wake()
     never.set()
     assert isinstance(projector.error, StoreUnavailable)
+
+
+def test_in_turn_each_entry_is_projected_before_the_next_is_written() -> None:
+    written: list[int] = []
+    projected: list[int] = []
+    with BackgroundProjector(lambda _: projected.extend(written), in_turn=True) as projector:
+        for number in range(20):
+            written.append(number)
+            projector.wake()
+            assert number in projected
+
+
+def test_in_turn_a_graph_that_is_away_or_never_answers_lets_the_writer_go_on() -> None:
+    def away(_: Callable[[], None]) -> None:
+        raise StoreUnavailable("the graph", "refused", "start it")
+
+    never = threading.Event()
+    for project in (away, lambda _: never.wait(DEADLINE_S)):
+        with BackgroundProjector(project, in_turn=True, stalled_after_s=0.2) as projector:
+            projector.wake()
+            projector.wake()
+        assert isinstance(projector.error, StoreUnavailable)
+    never.set()

@@ -1,0 +1,20 @@
+"""indexes that find the time of the last measurement"""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = '0032'
+down_revision = '0031'
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_index('ix_inspections_created_at', 'inspections', ['created_at'])
+    op.create_index('ix_observations_ended_at', 'observations', ['ended_at'])
+
+
+def downgrade() -> None:
+    op.drop_index('ix_observations_ended_at', table_name='observations')
+    op.drop_index('ix_inspections_created_at', table_name='inspections')
