@@ -28,8 +28,9 @@ from graph.record.tokens import Scope, Token
 PATIENCE_S = 0.3
 #: Longest time that a request for a result may wait for it, s.
 LONGEST_WAIT_S = 10.0
-#: First pause between two polls, s; each is 1.5 times as long as the one before, up to the longest.
-_PAUSE_S, _LONGEST_PAUSE_S = 0.008, 0.05
+#: First pause between two polls, s; each is longer than the one before by this factor, up to the
+#: longest.
+_PAUSE_S, _LONGER, _LONGEST_PAUSE_S = 0.008, 1.25, 0.05
 #: After a long wait, the longest pause is this fraction of the wait, up to a limit in s. So clients
 #: that wait for a busy worker do not take its processor time.
 _PAUSE_FRACTION, _PAUSE_LIMIT_S = 0.1, 0.5
@@ -196,7 +197,7 @@ def _awaited(analysis: Analysis, wait_s: float, before: int = 0) -> Analysis:
     while not analysis.state.is_terminal and (now := time.monotonic()) + pause < began + wait_s:
         time.sleep(pause)
         longest = max(_LONGEST_PAUSE_S, min((now - began) * _PAUSE_FRACTION, _PAUSE_LIMIT_S))
-        pause = min(pause * 1.5, longest)
+        pause = min(pause * _LONGER, longest)
         try:
             with service().glancing() as connection:
                 analysis = analyses.analysis_of(connection, analysis.analysis_id) or analysis

@@ -438,6 +438,11 @@ class ObservationRow(Base):
         Index("ix_observations_hardware_digest", "hardware_digest", "observation_id"),
         Index("ix_observations_indicator_id", "indicator_id", "observation_id"),
         Index("ix_observations_ended_at", "ended_at"),
+        Index(
+            "ix_observations_quarantined",
+            "document_id",
+            postgresql_where=text("quarantine_reason IS NOT NULL"),
+        ),
         CheckConstraint("rate > 0", name="rate_positive"),
         CheckConstraint("(outcome = 'measured') = (rate IS NOT NULL)", name="measured_has_rate"),
         CheckConstraint("(rate IS NULL) = (unit IS NULL)", name="rate_has_unit"),

@@ -1,7 +1,8 @@
-"""indexes that find the time of the last measurement"""
+"""indexes that find the last measurement and those in quarantine"""
 
 from __future__ import annotations
 
+import sqlalchemy as sa
 from alembic import op
 
 revision = '0032'
@@ -13,8 +14,15 @@ depends_on = None
 def upgrade() -> None:
     op.create_index('ix_inspections_created_at', 'inspections', ['created_at'])
     op.create_index('ix_observations_ended_at', 'observations', ['ended_at'])
+    op.create_index(
+        'ix_observations_quarantined',
+        'observations',
+        ['document_id'],
+        postgresql_where=sa.text('quarantine_reason IS NOT NULL'),
+    )
 
 
 def downgrade() -> None:
+    op.drop_index('ix_observations_quarantined', table_name='observations')
     op.drop_index('ix_observations_ended_at', table_name='observations')
     op.drop_index('ix_inspections_created_at', table_name='inspections')
