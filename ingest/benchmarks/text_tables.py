@@ -1,4 +1,4 @@
-"""Tables in text files: Markdown, boxes of a console, and CSV."""
+"""Tables in text files: Markdown, boxes and complete lines of a console, and CSV."""
 
 from __future__ import annotations
 
@@ -30,6 +30,15 @@ class TextTable:
     heading: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
+
+
+def complete_lines(text: str) -> str:
+    """The lines that have an end; a last line without one may have been cut off inside a number.
+
+    >>> complete_lines("time 12\\ntime 4"), complete_lines("12\\n")
+    ('time 12\\n', '12\\n')
+    """
+    return text[: text.rfind("\n") + 1]
 
 
 def delimiter_of(line: str) -> str:

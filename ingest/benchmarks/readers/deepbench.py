@@ -36,6 +36,7 @@ from ingest.benchmarks.result_tree import (
     results_or_refusal,
 )
 from ingest.benchmarks.software import software_versions
+from ingest.benchmarks.text_tables import complete_lines
 from ingest.benchmarks.values import (
     finite_number,
     measured_or_failed,
@@ -371,9 +372,7 @@ def _console(file: ResultFile) -> Iterator[BenchmarkResult]:
         "files": (file.measured,),
     }  # fmt: skip
     count = 0
-    # A line without its end may have been cut off inside a number.
-    complete = file.text[: file.text.rfind("\n") + 1]
-    for benchmark, parameters, times in _rows(complete):
+    for benchmark, parameters, times in _rows(complete_lines(file.text)):
         if benchmark == "all_reduce":
             common["accelerators"] = _reducing(parameters)
         for name, duration in times.items():

@@ -26,6 +26,7 @@ from ingest.benchmarks.result_tree import (
     reader_of_files,
     results_of_parts,
 )
+from ingest.benchmarks.text_tables import complete_lines
 from ingest.benchmarks.values import finite_number, measured_or_failed, whole_number
 
 SYSTEM = "osu-micro-benchmarks"
@@ -75,15 +76,13 @@ _METRICS = {
     "Pure Comm.": (_metric("communication_time", "us", Direction.LOWER), Aggregate.MEAN),
     "Overlap": (_OVERLAP, Aggregate.MEAN),
 }  # fmt: skip
-#: Values have two decimals; the last row of a log that was cut off may have fewer.
-_COMPLETE = re.compile(r"\.\d\d\Z|\A\D+\Z")
 
 
 @reader_of_files
 def read(file: ResultFile) -> Iterator[BenchmarkResult]:
     """Results of each run in a file."""
     common = {"system": SYSTEM, "files": (file.measured,)}
-    text = file.text
+    text = complete_lines(file.text)
     titles = list(_TITLE.finditer(text))
     if not titles:
         raise missing_value(file.place, "$", "no title of a test")
@@ -101,8 +100,7 @@ def _of_run(title: re.Match[str], text: str, common: dict[str, Any]) -> Iterator
     stated: dict[str, Parameter] = {"device": device[2]} if device else {}
     columns: list[str] = []
     rows = 0
-    lines = text.split("\n")
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text.split("\n"), 1):
         marked = _MARKED.match(line)
         if marked is not None:
             for pattern in _STATED:
@@ -112,8 +110,7 @@ def _of_run(title: re.Match[str], text: str, common: dict[str, Any]) -> Iterator
             columns = _columns(marked[1], number) or columns
             continue
         cells = line.split()
-        cut = number == len(lines) and cells and not _COMPLETE.search(cells[-1])
-        if cells and len(cells) == len(columns) and finite_number(cells[0]) is not None and not cut:
+        if cells and len(cells) == len(columns) and finite_number(cells[0]) is not None:
             rows += 1
             row = dict(zip(columns, cells, strict=True))
             yield from _of_row(row, stated, common)

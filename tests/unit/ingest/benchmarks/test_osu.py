@@ -114,6 +114,8 @@ def test_a_failed_validation_is_invalid(tmp_path: Path) -> None:
     results, _ = read_files(tmp_path, SYSTEM, {"log": text})
     assert [it.validity for it in results] == [Validity.VALID, Validity.INVALID]
     assert results[1].reason == "validation: fail"
+    cut, _ = read_files(tmp_path, SYSTEM, {"log": text.replace("Fail\n", "Pa")})
+    assert [it.validity for it in cut] == [Validity.VALID]
 
 
 def test_runs_on_one_console_are_told_apart_and_a_crash_loses_no_other(tmp_path: Path) -> None:
