@@ -39,8 +39,8 @@ def without_captures(text: str) -> str:
 
     >>> without_captures("[1,0]<stdout>:total images/sec: 2\\n\\x1b[32mFPS:3\\x1b[0m")
     'total images/sec: 2\\nFPS:3'
-    >>> without_captures("1: c\\n0: a\\n1: d\\n0: b"), without_captures("0: a\\nb\\n")
-    ('a\\nb\\nc\\nd', '0: a\\nb\\n')
+    >>> without_captures("1: c\\n0: a\\n1: d\\n0: b\\n"), without_captures("0: a\\nb\\n")
+    ('a\\nb\\nc\\nd\\n', '0: a\\nb\\n')
     """
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
@@ -67,18 +67,21 @@ def _on_most_lines(text: str, mark: re.Pattern[str]) -> bool:
 def _by_process(text: str, mark: re.Pattern[str]) -> str:
     """``text`` without ``mark``; if several processes wrote it, by process in order of their names.
 
-    Lines without a mark are of the launcher, and come first.
+    Lines without a mark are of the launcher, and come first. A last line without its end stays the
+    last with the other lines of its process, so that readers see that it may have been cut off.
     """
     lines: dict[str, list[str]] = {}
-    end = "\n" if text.endswith("\n") else ""
+    complete = text.endswith("\n")
+    process = ""
     for line in text.removesuffix("\n").split("\n"):
         match = mark.match(line)
         process = "" if match is None else next(filter(None, match.groups()), "")
         lines.setdefault(process, []).append(line if match is None else line[match.end() :])
     if len(lines) - ("" in lines) < 2:
         return _PREFIX.sub("", mark.sub("", text))
-    ordered = "\n".join(line for it in sorted(lines, key=_numbers) for line in lines[it])
-    return _PREFIX.sub("", ordered) + end
+    names = sorted(lines, key=lambda it: (it == process and not complete, _numbers(it)))
+    ordered = "\n".join(line for it in names for line in lines[it])
+    return _PREFIX.sub("", ordered) + "\n" * complete
 
 
 def _numbers(name: str) -> tuple[list[int], str]:

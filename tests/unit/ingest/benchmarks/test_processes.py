@@ -110,6 +110,18 @@ def test_profiles_of_two_programs_are_not_added(
     ]  # fmt: skip
 
 
+def test_a_last_line_that_was_cut_off_is_left_out_whichever_process_wrote_it(
+    tmp_path: Path,
+) -> None:
+    console = DEEPBENCH_CONSOLE.replace("          0\n", "          4567\n")
+    for marks in (("0: ", "1: "), ("1: ", "0: ")):
+        text = interleaved(console, console, marks)
+        results, refusals = read_files(tmp_path, "deepbench", {"log": text[: -len("67\n")]})
+        assert refusals == []
+        times = sorted(it.value or 0 for it in results if it.metric.name == "time")
+        assert times == [0.038, 0.038, 4.567]
+
+
 def test_processes_of_one_training_are_one_run(tmp_path: Path) -> None:
     """Two runs in a log, each of two processes, whose lines say the same."""
     lines = training_log(1e9, 1e9 + 600) + training_log(1e9 + 1000, 1e9 + 2200)
