@@ -28,6 +28,8 @@ _TASK = re.compile(r"^(?: *(\d{1,6}):|\[(\d{1,6})\])(?: |$)", re.MULTILINE)
 #: Containers of Docker Compose. Tables may begin with names, but few lines have the same.
 _CONTAINER = re.compile(r"^(?=[\w.-]{0,100}[A-Za-z])([\w.-]{1,100}) +\|(?: |$)", re.MULTILINE)
 _LINES_OF_A_CONTAINER = 2
+#: The line below the header of a Markdown table, which no container wrote.
+_MARKDOWN = re.compile(r"^[ :-]+\|[ :|-]*$", re.MULTILINE)
 
 
 def without_captures(text: str) -> str:
@@ -49,7 +51,7 @@ def without_captures(text: str) -> str:
         text = _by_process(text, _PROCESS)
     if _on_most_lines(text, _TASK):
         text = _by_process(text, _TASK)
-    elif _on_most_lines(text, _CONTAINER):
+    elif _on_most_lines(text, _CONTAINER) and not _MARKDOWN.search(text):
         names = _CONTAINER.findall(text)
         if len(names) >= _LINES_OF_A_CONTAINER * len(set(names)):
             text = _by_process(text, _CONTAINER)

@@ -149,6 +149,7 @@ def test_a_table_of_rates_may_be_appended_with_its_header(tmp_path: Path) -> Non
         "0: a\n0: b\nsrun: done\n",
         "model-1 | 5\nmodel-2 | 6\nmodel-3 | 7\n",
         "1 | a\n2 | b\n",
+        "model | rate\n--- | ---:\nresnet | 5\nvgg | 6\nresnet | 7\nvgg | 8\nresnet | 9\n",
     ],
 )
 def test_lines_stay_in_order_without_several_processes(text: str) -> None:
