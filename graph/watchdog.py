@@ -34,7 +34,7 @@ def watchdog(store: str, seconds: float) -> Iterator[Callable[[], None]]:
     thread only.
 
     :param store: name of the store in the error message
-    :raises StoreUnavailable: when the block was left, which may happen at any point inside it
+    :raises StoreUnavailable: after the alarm, which may end the block at any point
     """
 
     def give_up(_number: int, _frame: FrameType | None) -> None:

@@ -268,13 +268,11 @@ def delete_documents(connection: Connection, which: ColumnElement[bool]) -> int:
     return len(rows)
 
 
-def delete_unreferenced_bodies(settings: Settings, engine: Engine) -> int:
+def delete_unreferenced_bodies(settings: Settings, engine: Engine) -> None:
     """Delete the bodies of deleted documents from the document store.
 
     A later call deletes what this one leaves: everything during a backup, whose snapshot may name
     the documents, and everything after the first failure of the document store.
-
-    :returns: number of bodies that the record does not list any more
     """
     table = UnreferencedBodyRow
     with engine.connect() as connection:
@@ -285,13 +283,12 @@ def delete_unreferenced_bodies(settings: Settings, engine: Engine) -> int:
             with engine.begin() as connection:
                 if not shares_lock(connection, AdvisoryLock.BACKUP):
                     _LOG.info("deletion_put_off", extra={"bodies": len(entries) - number})
-                    return number
+                    return
                 _delete_body(connection, settings, entry.document_id)
                 connection.execute(delete(table).where(table.entry_id == entry.entry_id))
         except StoreUnavailable as error:
             _LOG.warning("deletion_failed", extra={"error": str(error)})
-            return number
-    return len(entries)
+            return
 
 
 def _delete_body(connection: Connection, settings: Settings, document_id: str) -> None:

@@ -31,10 +31,10 @@ _BATCH = 500
 _LOG = logging.getLogger(__name__)
 
 
-def without_stored_persons(settings: Settings, engine: Engine) -> Collection[str]:
-    """Replace such advisories by others without persons; the graph follows with its next update.
+def remove_stored_persons(settings: Settings, engine: Engine) -> Collection[str]:
+    """Replace advisories that name persons; the graph follows with its next update.
 
-    :returns: identifiers of all advisory documents that are then in the record
+    :returns: identifiers of all advisory documents in the record afterwards
     """
     with relational_errors(settings):
         known = _known(engine)

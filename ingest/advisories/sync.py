@@ -31,7 +31,7 @@ from graph.record.advisories import (
 from graph.record.postgresql_helpers import storable
 from graph.record.source_successes import ADVISORIES, add_successes, set_sources
 from ingest.advisories.osv import advisory_of, without_persons
-from ingest.advisories.person_removal import without_stored_persons
+from ingest.advisories.person_removal import remove_stored_persons
 from ingest.advisories.sources import OpenedSource, opened_source
 from ingest.background_projection import RunOutcome, run_on_record
 from ingest.batches import Batch, SourceRecorder, in_batches
@@ -163,7 +163,7 @@ def sync_source(
     source = _absolute(source)
     configured = settings.advisories is not None and _absolute(settings.advisories) == source
     report = AdvisoryReport(stored_source(source))
-    documents = without_stored_persons(settings, engine)
+    documents = remove_stored_persons(settings, engine)
     with relational_errors(settings), engine.begin() as connection:
         states = {state.source: state for state in source_states(connection)}
         if configured:
