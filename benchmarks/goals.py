@@ -1,4 +1,4 @@
-"""Goals that are at most a number."""
+"""Whether a measured value meets its goal, if smaller is better."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _SINGULAR = {
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """A number with its noun, in the singular or plural.
 
-    :param plural: of a noun that does not end with ``s`` there
+    :param plural: the plural, if it is not the noun with ``s`` at its end
 
     >>> counted(1, "entry", "entries"), counted(2, "job"), counted(1652, "job")
     ('1 entry', '2 jobs', '1,652 jobs')
