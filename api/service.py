@@ -95,7 +95,7 @@ class ServiceStores:
                     with engine.connect() as connection:
                         self.comparisons.family(connection, keys=keys)
         except ProjectError as error:
-            _LOG.info("comparisons_unread", extra={"error": str(error)})
+            _LOG.warning("comparisons_not_read", extra={"error": str(error)})
         else:
             _LOG.info("comparisons_read", extra={"series": len(marks)})
 
