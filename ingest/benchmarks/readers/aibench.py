@@ -32,7 +32,7 @@ from ingest.benchmarks.result_tree import (
     reader_of_files,
     results_of_parts,
 )
-from ingest.benchmarks.text_tables import csv_rows, delimiter_of
+from ingest.benchmarks.text_tables import complete_lines, csv_rows, delimiter_of
 from ingest.benchmarks.values import finite_number, measured_or_failed, time_of_epoch
 
 SYSTEM = "aibench"
@@ -84,12 +84,8 @@ _Request = tuple[int, Mapping[str, str]]
 
 
 def _of_csv(text: str, place: str) -> Iterator[_Request]:
-    complete, _, last = text.rpartition("\n")
-    first = text.partition("\n")[0]
-    delimiter = delimiter_of(first)
-    if last.count(delimiter) < first.count(delimiter):
-        text = complete + "\n"  # JMeter was killed while it wrote the last line
-    rows = csv_rows(text, delimiter)
+    # JMeter may have been killed while it wrote the last line. The header has no cells to lose.
+    rows = csv_rows(complete_lines(text) or text, delimiter_of(text.partition("\n")[0]))
     header = next(rows)
     for name in _NEEDED:
         if name not in header:

@@ -488,6 +488,12 @@ def test_a_log_of_requests_in_xml_says_the_same_as_in_csv(encoding: str, tmp_pat
     assert [replace(it, files=()) for it in results] == [replace(it, files=()) for it in expected]
 
 
+def test_a_log_of_requests_that_ends_inside_a_number_has_its_complete_rows(tmp_path: Path) -> None:
+    text = "timeStamp,label,success,elapsed\n1620288450000,a,true,120\n1620288451000,a,true,130\n"
+    results, refusals = read_files(tmp_path, "aibench", {"a.jtl": text.removesuffix("0\n")})
+    assert (refusals, results[0].value, results[0].parameters["requests"]) == ([], 120, 1)
+
+
 def test_a_log_in_xml_that_ends_early_has_its_complete_requests(tmp_path: Path) -> None:
     text = jmeter_xml([5, 6, 10])
     cut = text[: text.rindex("</httpSample>")]
