@@ -99,9 +99,13 @@ class SharedCounts(Storage):
         return shared
 
     def get(self, key: str) -> int:
-        """Requests in the present window."""
+        """Requests in the present window, with those that this process has not shared yet."""
+        with self._lock:
+            known = self._counts.get(key)
+            own = known.own if known is not None and time.monotonic() < known.ends_at else 0
         return self._asked(
-            lambda connection: counted_requests(connection, key)[0], lambda: self._own.get(key)
+            lambda connection: counted_requests(connection, key)[0] + own,
+            lambda: self._own.get(key),
         )
 
     def get_expiry(self, key: str) -> float:

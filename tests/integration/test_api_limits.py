@@ -160,6 +160,14 @@ def test_processes_add_requests_to_a_large_count_together(stores: Stores) -> Non
     service.close()
 
 
+def test_requests_that_are_not_shared_yet_are_in_the_count_of_their_process(stores: Stores) -> None:
+    service = ServiceStores(stores.settings)
+    shared = SharedCounts(service)
+    counts = [(shared.incr("a client", 3600), shared.get("a client")) for _ in range(30)]
+    assert counts == [(it, it) for it in range(1, 31)]
+    service.close()
+
+
 def test_each_process_counts_alone_while_postgresql_is_away(narrow: Settings) -> None:
     away = f"postgresql://thoth:word@127.0.0.1:{closed_port()}/thoth"
     with client_with(narrow, database_url=away) as client:
