@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, Row, any_, func, select
@@ -15,9 +16,11 @@ from common.packages import Purl
 from graph.evidence import ADVISORIES, Evidence, Reading, Series, VulnerabilityDetails
 from graph.record.advisories import HAS_ADVISORIES
 from graph.record.observations import (
+    ReadingValues,
     measured,
     minor,
-    reading_of,
+    numbered_reading,
+    reading_values,
     refused_observations,
     series_of,
 )
@@ -195,18 +198,19 @@ def series_and_readings(
 
     :param rows: of :func:`graph.record.observations.measured`, each with a known stack
     """
-    by_series: dict[tuple[str, str], tuple[Series, list[Row[Any]]]] = {}
+    # A row takes several times the memory of its values.
+    by_series: dict[tuple[str, str], tuple[Series, list[ReadingValues]]] = {}
     for row in rows:
         key = row.comparison_key, minor(row.python_version) or ""
         if key not in by_series:
             by_series[key] = (series_of(row), [])
-        by_series[key][1].append(row)
+        by_series[key][1].append(reading_values(row, row.stack_digest))
     ordered = sorted(by_series.values(), key=lambda it: _order(it[0]))
-    readings = (
-        reading_of(row, number, row.stack_digest)
-        for number, (_, observations) in enumerate(ordered)
-        for row in sorted(observations, key=lambda it: it.observation_id)
-    )
+    readings: list[Reading] = []
+    for number, (_, values) in enumerate(ordered):
+        values.sort(key=itemgetter(0), reverse=True)
+        while values:
+            readings.append(numbered_reading(number, values.pop()))
     return tuple(it for it, _ in ordered), tuple(readings)
 
 

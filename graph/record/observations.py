@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from statistics import median
+from sys import intern
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, any_, func, select, text
@@ -126,20 +127,33 @@ def series_of(row: Row[Any]) -> Series:
     )
 
 
-def reading_of(row: Row[Any], series: int, stack: str) -> Reading:
-    """The reading of a row of :func:`measured`, marked if its job was unstable."""
-    return Reading(
-        observation_id=row.observation_id,
-        series=series,
-        stack=stack,
-        document_id=row.document_id,
-        job_id=row.job_id,
-        rate=_rate(row),
-        unstable_reason=row.unstable_reason or instability(row.repetitions_s),
-        host=row.host,
-        block=row.block,
-        seen_at=row.seen_at,
+#: What a reading has besides the number of its series, in the order of its fields.
+ReadingValues = tuple[
+    str, str, str, str, float, str | None, str | None, str | None, datetime | None
+]  # fmt: skip
+
+
+def reading_values(row: Row[Any], stack: str) -> ReadingValues:
+    """The values of a row of :func:`measured`, marked if its job was unstable.
+
+    Texts that many rows share are kept once.
+    """
+    return (
+        row.observation_id,
+        intern(stack),
+        intern(row.document_id),
+        row.job_id,
+        _rate(row),
+        row.unstable_reason or instability(row.repetitions_s),
+        row.host and intern(row.host),
+        row.block and intern(row.block),
+        row.seen_at,
     )
+
+
+def numbered_reading(series: int, values: ReadingValues) -> Reading:
+    """The reading with these values, of the series with this number."""
+    return Reading(values[0], series, *values[1:])
 
 
 def minor(version: str | None) -> str | None:
@@ -233,7 +247,9 @@ def measured_rows(
             row,
             MeasuredObservation(
                 series=series,
-                reading=reading_of(row, number, row.stack_digest or UNKNOWN_STACK),
+                reading=numbered_reading(
+                    number, reading_values(row, row.stack_digest or UNKNOWN_STACK)
+                ),
                 hardware_label=row.hardware_label,
                 component=component,
                 component_version=version,

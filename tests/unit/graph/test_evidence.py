@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import weakref
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +20,7 @@ from hypothesis import strategies as st
 from common.errors import InvalidDocument
 from common.reasons import Reason
 from graph.evidence import Evidence, Reading
+from graph.record.evidence import series_and_readings
 from tests.factories.evidence import NOW, Bench, harms
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "evidence.md"
@@ -87,3 +92,30 @@ def test_the_reference_names_every_field() -> None:
     assert told == {"schema_version", *(it.name for it in fields(Evidence))}
     rows = next(line for line in page.splitlines() if line.startswith("| `readings`"))
     assert re.findall(r"`(\w+)`", rows)[1:] == [it.name for it in fields(Reading)]
+
+
+class _Row(SimpleNamespace):
+    """Unlike its base class, it takes weak references."""
+
+
+def test_rows_of_measurements_are_not_kept_while_others_are_read() -> None:
+    kept: list[weakref.ref[_Row]] = []
+
+    def rows() -> Iterator[Any]:
+        for number in reversed(range(3)):
+            assert all(it() is None for it in kept[:-1])
+            row = _Row(
+                observation_id=f"o{number}", document_id="d", job_id=f"j{number}",
+                comparison_key="key", parameters={}, device=None, unit="FLOP/s", rate=2.0,
+                elapsed_s=1.0, repetitions_s=[1.0, 2.0, 4.0], unstable_reason=None, host=None,
+                block=None, seen_at=NOW, hardware_digest="h", stack_digest="s",
+                indicator="PiMatmul", script_sha256=None, python_version="3.12.1",
+            )  # fmt: skip
+            kept.append(weakref.ref(row))
+            yield row
+
+    series, readings = series_and_readings(rows())
+    assert [it.python_version for it in series] == ["3.12"]
+    assert [it.observation_id for it in readings] == ["o0", "o1", "o2"]
+    first = Reading("o0", 0, "s", "d", "j0", 1.0, "spread", None, None, NOW)
+    assert readings[0] == first
