@@ -152,9 +152,8 @@ def guard(
     circumstances = Target(hardware or None, environment.python_version)
     both = [it.name for it in changes if it.advised and it.forced]
     measured = _claims(evidence, circumstances, before, after, changes)
-    here = [it for it in measured if it.same_hardware]
-    claims = [it for it in here if it.package is not None]
-    stacks = [it for it in here if it.package is None]
+    claims = [it for it in measured if it.package is not None]
+    stacks = [it for it in measured if it.package is None]
     settled = {it.comparison_key for it in stacks if _is_settled(it)}
     unsettled = [
         *(it for it in stacks if not _is_settled(it)),
@@ -165,7 +164,7 @@ def guard(
         changes=changes,
         claims=tuple(filter(_is_settled, claims)),
         stacks=tuple(filter(_is_settled, stacks)),
-        comparisons=sum(it.tested for it in measured) if here else 0,
+        comparisons=sum(it.tested for it in measured),
         introduced=tuple(_only_in(after, before, changes)),
         removed=tuple(_only_in(before, after, changes)),
         yanked=tuple(_yanked(after, changes)),

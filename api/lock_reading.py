@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from adviser.answering.lock_comparison import LockKnowledge, knowledge_of_locks
 from api.analyses import sender
@@ -21,10 +21,14 @@ MAX_VERSIONS = 100_000
 
 
 def read_lock_knowledge(
-    old: Mapping[str, str], new: Mapping[str, str], environment: Environment
+    old: Mapping[str, str],
+    new: Mapping[str, str],
+    environment: Environment,
+    hardware: Collection[str] | None = None,
 ) -> LockKnowledge:
     """What the stores know of two locks, each given as version by package name.
 
+    :param hardware: digests of the hardware classes whose measurements are read; by default all
     :raises ApiError: 429 if too many clients compare locks
     :raises InvalidArgument: if the packages have too many versions
     :raises StoreUnavailable: if a store does not answer in time
@@ -41,6 +45,6 @@ def read_lock_knowledge(
 
         def ask(check_time: CheckTime) -> LockKnowledge:
             with stores.stores() as opened:
-                return knowledge_of_locks(opened, old, new, environment, check_time)
+                return knowledge_of_locks(opened, old, new, environment, hardware, check_time)
 
         return answer_within(stores.settings.query_timeout_s * 2, ask)

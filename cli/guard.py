@@ -133,7 +133,9 @@ def guard(
     elif export is not None:
         knowledge = _exported_knowledge(export, before, after, where)
     else:
-        knowledge, unmet = _stored_knowledge(settings, locks, before, after, where, fetch)
+        knowledge, unmet = _stored_knowledge(
+            settings, locks, before, after, where, options["hardware"], fetch
+        )
     hardware = asked_hardware(knowledge.hardware, options["hardware"])
     upgrade = with_reasons(compared(knowledge, before, after, where, hardware.digest), unmet or {})
     print_note(hardware.note)
@@ -168,10 +170,12 @@ def _stored_knowledge(
     before: Mapping[str, str],
     after: Mapping[str, str],
     where: Environment,
+    hardware: str | None,
     fetch: bool | None,
 ) -> tuple[LockKnowledge, Mapping[str, str] | None]:
     """What the stores know of two locks.
 
+    :param hardware: as for :func:`adviser.answering.target_hardware.asked_hardware`
     :returns: also why the indexes cannot provide a version, by package; ``None`` if these were not
         read
     """
@@ -182,20 +186,24 @@ def _stored_knowledge(
         lacks_metadata,
         request_of_locks,
     )
+    from adviser.answering.target_hardware import asked_hardware
     from cli.graph_lag import catch_up_graph
     from graph.migrate import migrated_stores
+    from graph.record.hardware import recorded_hardware
 
     with migrated_stores(settings) as stores:
+        with stores.engine.connect() as connection:
+            read = (asked_hardware(recorded_hardware(connection), hardware).digest,)
         if not fetch:
             catch_up_graph(stores)
-            knowledge = knowledge_of_locks(stores, before, after, where)
+            knowledge = knowledge_of_locks(stores, before, after, where, read)
             if fetch is False or not settings.fetch_missing:
                 return knowledge, None
             if not lacks_metadata(compared(knowledge, before, after, where, None)):
                 return knowledge, None
         request = request_of_locks(settings, locks, where)
         unmet = _read_versions(stores, request, changed_versions(before, after))
-        return knowledge_of_locks(stores, before, after, where), unmet
+        return knowledge_of_locks(stores, before, after, where, read), unmet
 
 
 def _read_versions(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -102,6 +102,7 @@ def knowledge_of_locks(
     old: Mapping[str, str],
     new: Mapping[str, str],
     environment: Environment,
+    hardware: Collection[str] | None = None,
     check_time: CheckTime = lambda: None,
 ) -> LockKnowledge:
     """What the stores know of two locks, each given as version by package name.
@@ -110,6 +111,7 @@ def knowledge_of_locks(
     noise; what they require is not read. The number of queries to PostgreSQL does not depend on
     the size of the locks.
 
+    :param hardware: digests of the hardware classes whose measurements are read; by default all
     :param check_time: called between the steps of the reading
     :raises StoreUnavailable: if a store does not answer
     """
@@ -121,8 +123,9 @@ def knowledge_of_locks(
     with stores.engine.connect() as connection:
         check_time()
         evidence = evidence_for(
-            connection, snapshot, datetime.now(UTC), with_excluded=True, check_time=check_time
-        )
+            connection, snapshot, datetime.now(UTC), with_excluded=True, hardware=hardware,
+            check_time=check_time,
+        )  # fmt: skip
         unlisted = versions_without_candidate(old, new, snapshot)
         vulnerabilities = {
             release: tuple(
@@ -130,8 +133,8 @@ def knowledge_of_locks(
             )
             for release, known in vulnerabilities_by_version(connection, unlisted).items()
         }
-        hardware = tuple(recorded_hardware(connection))
-    return LockKnowledge(locked_versions(snapshot, old, new), evidence, vulnerabilities, hardware)
+        recorded = tuple(recorded_hardware(connection))
+    return LockKnowledge(locked_versions(snapshot, old, new), evidence, vulnerabilities, recorded)
 
 
 def locked_versions(snapshot: Snapshot, old: Mapping[str, str], new: Mapping[str, str]) -> Snapshot:

@@ -138,14 +138,17 @@ def upgrade_claims(
 ) -> tuple[Claim, ...]:
     """Claims about an upgrade, settled or not: about each changed version and the whole stack.
 
-    These comparisons form a family of their own.
+    Only measurements on the target's hardware count, with any version of Python. These comparisons
+    form a family of their own.
 
     :param baseline: versions of the old stack by name
     :param versions: by name, the old and the new version of each changed package
     :param whole: digests of the old and the new stack if both were measured; they are compared on
         the target only, and never scored
     """
-    histories = histories_of(evidence, _series_of_interest(evidence, stacks, baseline, versions))
+    known = _series_of_interest(evidence, stacks, baseline, versions)
+    here = {it for it in known if target.same_hardware(evidence.series[it])}
+    histories = histories_of(evidence, here)
     pairs = _nearest(package_pairs(stacks, histories, baseline, versions), evidence.series, target)
     if whole is not None:
         old, new = whole

@@ -38,6 +38,7 @@ from common.environments import environment
 from common.errors import InvalidArgument
 from common.inspection import Stack
 from common.packages import package_version
+from graph.record.hardware import recorded_hardware
 from graph.record.stacks import stack_named
 from graph.record.tokens import Scope
 
@@ -161,15 +162,15 @@ class LockComparisonsResource(MethodView):
             {name: it.version for name, it in lock.packages(where.markers).items()}
             for lock in locks
         )
-        known = read_lock_knowledge(old, new, where)
         stacks = [_stack(it) for it in (old, new)]
         with reading() as (connection, progress):
             heads = [stack_named(connection, it.digest) for it in stacks]
             labels = stack_labels(connection, [it.digest for it in stacks])
-        hardware = None
-        if "hardware" in named:
-            hardware = asked_hardware(known.hardware, named["hardware"])
-        upgrade = compared(known, old, new, where, None if hardware is None else hardware.digest)
+            recorded = recorded_hardware(connection)
+        hardware = asked_hardware(recorded, named["hardware"]) if "hardware" in named else None
+        digest = None if hardware is None else hardware.digest
+        known = read_lock_knowledge(old, new, where, () if digest is None else (digest,))
+        upgrade = compared(known, old, new, where, digest)
         sides = [
             {
                 "stack_digest": stack.digest, "label": labels[stack.digest],

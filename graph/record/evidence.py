@@ -50,6 +50,7 @@ def evidence_for(
     now: datetime,
     *,
     with_excluded: bool = False,
+    hardware: Collection[str] | None = None,
     check_time: CheckTime = lambda: None,
 ) -> Evidence:
     """The evidence for ``snapshot``: all measurements of stacks that contain one of its candidates.
@@ -60,9 +61,10 @@ def evidence_for(
     :param now: ages are measured from the beginning of its day (UTC), so that equal knowledge gives
         equal evidence all day long, which is stored once
     :param with_excluded: include stacks that contain an excluded version
+    :param hardware: digests of the hardware classes whose measurements are read; by default all
     :param check_time: called before each thousand of the measurements
     """
-    reader = EvidenceReader(now, check_time)
+    reader = EvidenceReader(now, check_time, hardware)
     return reader.evidence(connection, snapshot, with_excluded=with_excluded)
 
 
@@ -79,11 +81,18 @@ class EvidenceReader:
 
     :param now: as for :func:`evidence_for`
     :param check_time: as for :func:`evidence_for`
+    :param hardware: as for :func:`evidence_for`
     """
 
-    def __init__(self, now: datetime, check_time: CheckTime = lambda: None) -> None:
+    def __init__(
+        self,
+        now: datetime,
+        check_time: CheckTime = lambda: None,
+        hardware: Collection[str] | None = None,
+    ) -> None:
         self._as_of = day_of(now)
         self._check_time = check_time
+        self._hardware = hardware
         self._purls: set[Purl] = set()
         self._stacks: dict[str, tuple[Purl, ...]] = {}
         self._last: Evidence | None = None
@@ -149,6 +158,8 @@ class EvidenceReader:
 
     def _observations(self, connection: Connection, stacks: Sequence[str]) -> Iterator[Row[Any]]:
         query = measured().where(InspectionRow.stack_digest == any_(texts(stacks)))
+        if self._hardware is not None:
+            query = query.where(ObservationRow.hardware_digest == any_(texts(self._hardware)))
         # On the query: an option of the connection would also apply to later statements.
         rows = connection.execute(query.execution_options(yield_per=_ROWS_AT_A_TIME))
         for partition in rows.partitions():

@@ -116,6 +116,18 @@ def test_evidence_is_of_the_packages_that_are_asked_for(filled: Stores) -> None:
     assert (nothing.readings, nothing.series, dict(nothing.stacks)) == ((), (), {})
 
 
+def test_evidence_is_of_the_hardware_that_is_asked_for(filled: Stores) -> None:
+    snapshot, evidence = read(filled, "numpy")
+    with filled.engine.connect() as connection:
+        here, elsewhere, nowhere = (
+            evidence_for(connection, snapshot, NOW, hardware=it)
+            for it in ((hardware(filled),), ("sha256:elsewhere",), ())
+        )
+    assert here == evidence
+    assert elsewhere == nowhere
+    assert (nowhere.readings, dict(nowhere.stacks)) == ((), {})
+
+
 def test_vulnerabilities_are_known_by_all_their_names(filled: Stores) -> None:
     snapshot, evidence = read(filled, "numpy")
     (identifier,) = evidence.vulnerabilities

@@ -11,6 +11,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from adviser.answering.lock_comparison import LockKnowledge, knowledge_of_locks
 from api import lock_reading
 from api.jobs.queue import QueueClient
 from api.service import EXTENSION
@@ -61,6 +62,26 @@ def test_the_answer_is_that_of_the_command(
         assert answer[name] == command[name], name
     assert answer["changes"] == [{"name": "numpy", "old": "2.0.2", "new": "2.4.6"}]
     assert [it["verdict"] for it in answer["claims"]] == ["faster"]
+
+
+def test_measurements_on_other_hardware_are_not_read(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+
+    def noted(*arguments: Any) -> LockKnowledge:
+        read.append(knowledge_of_locks(*arguments))
+        return read[-1]
+
+    monkeypatch.setattr(lock_reading, "knowledge_of_locks", noted)
+    lock = {"requirements.txt": "numpy==2.0.2\n"}
+    for where in (_WHERE, {**_WHERE, "hardware": None}):
+        body = {"old": lock, "new": lock, "environment": {k: v for k, v in where.items() if v}}
+        assert client.post("/api/v2/lock-comparisons", json=body).status_code == 200
+    (series, *_), nothing = (it.evidence.series for it in read)
+    assert series.hardware_digest.startswith(f"sha256:{_HARDWARE}")
+    assert {it.hardware_digest for it in read[0].evidence.series} == {series.hardware_digest}
+    assert nothing == ()
 
 
 def test_locks_that_were_measured_lead_to_their_stacks(client: FlaskClient) -> None:

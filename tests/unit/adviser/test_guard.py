@@ -223,3 +223,21 @@ def test_versions_that_nobody_asked_about_take_no_part() -> None:
     ]  # fmt: skip
     (among_many,), (alone,) = (it.slower for it in found)
     assert among_many.p_value == alone.p_value
+
+
+def test_what_was_measured_on_other_hardware_takes_no_part() -> None:
+    draw, here, both = np.random.default_rng(5), Bench(), Bench()
+    index: Index = {name: {"2": {}, "1": {}} for name in ("fast", "rest")}
+    for version, level in (("1", 0.0), ("2", -0.08)):
+        rates = draw.normal(level, 0.03, 10)
+        for bench in (here, both):
+            bench.measure(bench.stack(f"fast=={version}"), rates)
+        stack = both.stack(f"rest=={version}")
+        both.measure(stack, draw.normal(0, 0.03, 10), series(hardware=ELSEWHERE))
+    snapshot = snapshot_of(index, ["fast", "rest"])
+    alone, among = (
+        guard(ONE, {"fast": "2", "rest": "2"}, snapshot, it.evidence(), ENVIRONMENT, HERE)
+        for it in (here, both)
+    )
+    assert alone.slower
+    assert (among.comparisons, among.slower) == (alone.comparisons, alone.slower)
