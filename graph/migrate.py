@@ -7,7 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -285,7 +285,8 @@ def migrate_relational(engine: sqlalchemy.Engine) -> None:
     """Migrate PostgreSQL to the newest revision, each step in its own transaction.
 
     All later queries of a table wait behind a step that waits for a lock on it. A step therefore
-    gives up after :data:`LOCK_WAIT_S`, lets these queries pass, and is tried again.
+    gives up after :data:`LOCK_WAIT_S`, lets these queries pass, and is tried again. Only a step
+    that creates indexes of large tables commits each, and waits without making others wait.
 
     :raises StoreUnavailable: if a lock was not free for :data:`STATEMENT_TIMEOUT_S`
     """
@@ -293,8 +294,8 @@ def migrate_relational(engine: sqlalchemy.Engine) -> None:
     from sqlalchemy.exc import OperationalError
 
     deadline = time.monotonic() + STATEMENT_TIMEOUT_S
-    with engine.connect() as connection:
-        connection.detach()  # Its setting ends with it.
+    with engine.connect() as connection, ExitStack() as at_the_end:
+        at_the_end.callback(connection.invalidate)  # Closes it, with its setting.
         connection.exec_driver_sql(f"SET lock_timeout = '{LOCK_WAIT_S}s'")
         connection.commit()
         while True:
@@ -351,6 +352,7 @@ def alembic_config(connection: sqlalchemy.Connection) -> Config:
     config.set_main_option("file_template", "%%(rev)s_%%(slug)s")
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
+    config.attributes["within_transaction"] = connection.in_transaction()
     return config
 
 

@@ -414,7 +414,10 @@ class InspectionRow(Base):
     """An inspection: a number of jobs that measured a stack."""
 
     __tablename__ = "inspections"
-    __table_args__ = (Index("ix_inspections_stack_digest", "stack_digest"),)
+    __table_args__ = (
+        Index("ix_inspections_stack_digest", "stack_digest"),
+        Index("ix_inspections_created_at", "created_at"),
+    )
 
     document_id: ColumnElement[str] = column(ForeignKey("documents.document_id"), primary_key=True)
     name: ColumnElement[str]
@@ -434,6 +437,12 @@ class ObservationRow(Base):
         Index("ix_observations_comparison_key", "comparison_key"),
         Index("ix_observations_hardware_digest", "hardware_digest", "observation_id"),
         Index("ix_observations_indicator_id", "indicator_id", "observation_id"),
+        Index("ix_observations_ended_at", "ended_at"),
+        Index(
+            "ix_observations_quarantined",
+            "document_id",
+            postgresql_where=text("quarantine_reason IS NOT NULL"),
+        ),
         CheckConstraint("rate > 0", name="rate_positive"),
         CheckConstraint("(outcome = 'measured') = (rate IS NOT NULL)", name="measured_has_rate"),
         CheckConstraint("(rate IS NULL) = (unit IS NULL)", name="rate_has_unit"),

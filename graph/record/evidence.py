@@ -252,7 +252,7 @@ def _vulnerabilities(
 def _sources(connection: Connection, packages: Iterable[str]) -> dict[str, datetime | None]:
     """When each source last answered; for an index, the earliest time among these packages."""
     times: dict[str, datetime | None] = {}
-    # Two maxima need no join of all observations with their inspections.
+    # Each maximum is read from the end of an index; a join would read all observations.
     last_job = select(func.max(ObservationRow.ended_at)).scalar_subquery()
     last_inspection = select(func.max(InspectionRow.created_at)).scalar_subquery()
     times[INSPECTIONS] = connection.scalar(select(func.greatest(last_job, last_inspection)))

@@ -139,6 +139,53 @@ def test_a_lock_that_is_never_free_ends_the_migration_with_a_remedy(
             assert relational_state(connection).current == "0011"
 
 
+@pytest.mark.slow
+def test_indexes_are_created_while_others_write_and_again_after_a_cut(empty: Stores) -> None:
+    """A writer keeps its transaction open while step 0032 waits; others write all the time."""
+    with empty.engine.connect() as connection:
+        command.upgrade(alembic_config(connection), "0031")
+    write = text("UPDATE observations SET unit = unit")
+    failures: list[BaseException] = []
+    with empty.engine.connect() as long_writer, empty.engine.connect() as writer:
+        for cut in (True, False):
+            long_writer.execute(write)
+            thread = _in_thread(lambda: migrate_relational(empty.engine), failures)
+            wait_until(lambda: _waiting_for_writer(empty), "the step waits for the long writer")
+            writer.execute(write)
+            writer.commit()
+            if cut:
+                writer.execute(
+                    text("SELECT pg_terminate_backend(:pid)"), {"pid": _waiting_for_writer(empty)}
+                )
+                thread.join()
+                assert len(failures) == 1
+                failures.clear()
+                assert _invalid_indexes(empty) == ["ix_observations_ended_at"]
+            long_writer.rollback()
+        thread.join()
+    assert failures == []
+    assert _invalid_indexes(empty) == []
+    with empty.engine.connect() as connection:
+        assert relational_state(connection).pending == ()
+        command.check(alembic_config(connection))
+
+
+def _waiting_for_writer(stores: Stores) -> int | None:
+    """The process of the server that creates or drops an index and waits for a transaction."""
+    query = text(
+        "SELECT pid FROM pg_stat_activity WHERE query LIKE '% INDEX CONCURRENTLY %'"
+        " AND wait_event = 'virtualxid' AND datname = current_database()"
+    )
+    with stores.engine.connect() as connection:
+        return connection.scalar(query)
+
+
+def _invalid_indexes(stores: Stores) -> list[str]:
+    query = text("SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid")
+    with stores.engine.connect() as connection:
+        return list(connection.scalars(query))
+
+
 def _in_thread(work: Any, failures: list[BaseException]) -> threading.Thread:
     def run() -> None:
         try:
@@ -191,8 +238,8 @@ _REFUSED = {
     rf"ALTER TABLE {_TABLE}\"? ADD (?:CONSTRAINT|CHECK|FOREIGN|UNIQUE|PRIMARY)(?!.*NOT VALID)":
         "all rows are read under a lock: add it NOT VALID, and validate it in a later step",
     rf"(?:DROP|TRUNCATE) TABLE {_TABLE}": "old code reads this table",
-    rf"CREATE (?:UNIQUE )?INDEX (?!CONCURRENTLY)\w+ ON {_TABLE}":
-        "writers wait: create it CONCURRENTLY in an autocommit block",
+    rf"CREATE (?:UNIQUE )?INDEX (?!CONCURRENTLY)(?:IF NOT EXISTS )?\w+ ON {_TABLE}":
+        "writers wait: use migrations.large_tables.create_index",
     rf"(?:UPDATE|DELETE FROM) {_TABLE}": "all rows are written in one transaction: use a job",
 }  # fmt: skip
 
@@ -229,7 +276,7 @@ def test_steps_can_run_beside_the_old_code_and_beside_long_queries(empty: Stores
     unreleased: set[str] = set()
     for revision in migrate.known_revisions():
         statements: list[str] = []
-        with empty.engine.begin() as connection:
+        with empty.engine.connect() as connection:
             event.listen(
                 connection, "before_cursor_execute",
                 lambda *arguments, into=statements: into.append(arguments[2]),
@@ -258,8 +305,9 @@ def test_steps_can_run_beside_the_old_code_and_beside_long_queries(empty: Stores
         ("ALTER TABLE stacks ADD CONSTRAINT c CHECK (n > 0) NOT VALID", None),
         ("ALTER TABLE stacks DROP CONSTRAINT c", None),
         ("DROP TABLE stacks", "reads this table"),
-        ("CREATE INDEX i ON observations (rate)", "CONCURRENTLY"),
-        ("CREATE INDEX CONCURRENTLY i ON observations (rate)", None),
+        ("CREATE INDEX i ON observations (rate)", "writers wait"),
+        ("CREATE INDEX IF NOT EXISTS i ON observations (rate)", "writers wait"),
+        ("CREATE INDEX CONCURRENTLY IF NOT EXISTS i ON observations (rate)", None),
         ("CREATE INDEX i ON watches (state)", None),
         ("UPDATE observations SET unit = 'FLOP/s'", "one transaction"),
         ("DELETE FROM claims", "one transaction"),
