@@ -18,6 +18,8 @@ from graph.snapshot_reader import CheckTime
 MAX_PACKAGES = 2_000
 #: Maximum number of versions of these packages; reading them from the graph takes some 10 s.
 MAX_VERSIONS = 100_000
+#: Maximum number of their measurements; reading them takes some 10 s and 170 MB.
+MAX_MEASUREMENTS = 250_000
 
 
 def read_lock_knowledge(
@@ -30,7 +32,7 @@ def read_lock_knowledge(
 
     :param hardware: digests of the hardware classes whose measurements are read; by default all
     :raises ApiError: 429 if too many clients compare locks
-    :raises InvalidArgument: if the packages have too many versions
+    :raises InvalidArgument: if the packages have too many versions or measurements
     :raises StoreUnavailable: if a store does not answer in time
     """
     stores = service()
@@ -45,6 +47,8 @@ def read_lock_knowledge(
 
         def ask(check_time: CheckTime) -> LockKnowledge:
             with stores.stores() as opened:
-                return knowledge_of_locks(opened, old, new, environment, hardware, check_time)
+                return knowledge_of_locks(
+                    opened, old, new, environment, hardware, MAX_MEASUREMENTS, check_time
+                )
 
         return answer_within(stores.settings.query_timeout_s * 2, ask)

@@ -58,8 +58,8 @@ class LockKnowledge:
         """The canonical JSON form, as the service sends it."""
         return canonical_json(
             {
-                "snapshot": orjson.loads(self.snapshot.to_json()),
-                "evidence": orjson.loads(self.evidence.to_json()),
+                "snapshot": orjson.Fragment(self.snapshot.to_json()),
+                "evidence": orjson.Fragment(self.evidence.to_json()),
                 "vulnerabilities": [
                     [*release, [[it.id, it.severity, it.score] for it in known]]
                     for release, known in self.vulnerabilities.items()
@@ -103,6 +103,7 @@ def knowledge_of_locks(
     new: Mapping[str, str],
     environment: Environment,
     hardware: Collection[str] | None = None,
+    most: int | None = None,
     check_time: CheckTime = lambda: None,
 ) -> LockKnowledge:
     """What the stores know of two locks, each given as version by package name.
@@ -112,7 +113,9 @@ def knowledge_of_locks(
     the size of the locks.
 
     :param hardware: digests of the hardware classes whose measurements are read; by default all
+    :param most: maximum number of measurements
     :param check_time: called between the steps of the reading
+    :raises InvalidArgument: if there are more measurements
     :raises StoreUnavailable: if a store does not answer
     """
     names = sorted({*old, *new})
@@ -124,7 +127,7 @@ def knowledge_of_locks(
         check_time()
         evidence = evidence_for(
             connection, snapshot, datetime.now(UTC), with_excluded=True, hardware=hardware,
-            check_time=check_time,
+            most=most, check_time=check_time,
         )  # fmt: skip
         unlisted = versions_without_candidate(old, new, snapshot)
         vulnerabilities = {

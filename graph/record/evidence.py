@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, any_, func, select
 
+from common.errors import InvalidArgument
 from common.formats.json_documents import canonical_json
 from common.packages import Purl
 from graph.evidence import ADVISORIES, Evidence, Reading, Series, VulnerabilityDetails
@@ -51,6 +52,7 @@ def evidence_for(
     *,
     with_excluded: bool = False,
     hardware: Collection[str] | None = None,
+    most: int | None = None,
     check_time: CheckTime = lambda: None,
 ) -> Evidence:
     """The evidence for ``snapshot``: all measurements of stacks that contain one of its candidates.
@@ -62,9 +64,11 @@ def evidence_for(
         equal evidence all day long, which is stored once
     :param with_excluded: include stacks that contain an excluded version
     :param hardware: digests of the hardware classes whose measurements are read; by default all
+    :param most: maximum number of measurements; each takes up to 0.7 kB of memory
     :param check_time: called before each thousand of the measurements
+    :raises InvalidArgument: if there are more measurements
     """
-    reader = EvidenceReader(now, check_time, hardware)
+    reader = EvidenceReader(now, check_time, hardware, most)
     return reader.evidence(connection, snapshot, with_excluded=with_excluded)
 
 
@@ -82,6 +86,7 @@ class EvidenceReader:
     :param now: as for :func:`evidence_for`
     :param check_time: as for :func:`evidence_for`
     :param hardware: as for :func:`evidence_for`
+    :param most: as for :func:`evidence_for`
     """
 
     def __init__(
@@ -89,10 +94,12 @@ class EvidenceReader:
         now: datetime,
         check_time: CheckTime = lambda: None,
         hardware: Collection[str] | None = None,
+        most: int | None = None,
     ) -> None:
         self._as_of = day_of(now)
         self._check_time = check_time
         self._hardware = hardware
+        self._most = most
         self._purls: set[Purl] = set()
         self._stacks: dict[str, tuple[Purl, ...]] = {}
         self._last: Evidence | None = None
@@ -162,8 +169,15 @@ class EvidenceReader:
             query = query.where(ObservationRow.hardware_digest == any_(texts(self._hardware)))
         # On the query: an option of the connection would also apply to later statements.
         rows = connection.execute(query.execution_options(yield_per=_ROWS_AT_A_TIME))
+        number = 0
         for partition in rows.partitions():
             self._check_time()
+            number += len(partition)
+            if self._most is not None and number > self._most:
+                raise InvalidArgument(
+                    f"the packages have more than {self._most} measurements on the requested"
+                    " hardware, and no more are read"
+                )
             yield from partition
 
 

@@ -167,6 +167,20 @@ def test_packages_with_too_many_versions_are_refused_before_they_are_read(
     assert "versions, but at most 3 are read" in refused.get_json()["detail"]
 
 
+def test_packages_with_too_many_measurements_are_refused(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = {"numpy": "2.0.2"}
+    known = client.post("/api/v2/lock-knowledge", json={"old": lock, "new": lock}).get_json()
+    number = len(known["evidence"]["readings"])
+    assert number > 1
+    for most, status in ((number, 200), (number - 1, 400)):
+        monkeypatch.setattr(lock_reading, "MAX_MEASUREMENTS", most)
+        answer = client.post("/api/v2/lock-knowledge", json={"old": lock, "new": lock})
+        assert answer.status_code == status
+    assert f"more than {number - 1} measurements" in answer.get_json()["detail"]
+
+
 def test_one_client_compares_as_many_locks_at_a_time_as_its_share(
     client: FlaskClient, filled_app: Flask
 ) -> None:
