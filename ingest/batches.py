@@ -24,10 +24,10 @@ from common.errors import StoreUnavailable
 from common.reasons import Reason
 from common.settings import Settings
 from graph.engine import relational_errors
+from graph.record.postgresql_helpers import current_time
 from graph.record.quarantine import (
     QuarantineReason,
     add_refusals,
-    now,
     resolve_source,
 )
 from ingest.sources.source_items import RefusedDocument
@@ -122,7 +122,7 @@ class SourceRecorder(Generic[Delivered, Added]):
         :raises StoreUnavailable: if a store is lost; committed batches are kept
         """
         with relational_errors(self.settings), self.engine.begin() as connection:
-            began = now(connection)
+            began = current_time(connection)
         with ThreadPoolExecutor(1, thread_name_prefix="recorder") as thread:
             pending: Future[tuple[Batch[Delivered], Added]] | None = None
             for batch in batches:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, and_, delete, func, not_, select, tuple_, update
@@ -12,6 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from common.index.project_pages import ProjectState, ProjectStatus
 from graph.record.packages import refresh_revisions
+from graph.record.postgresql_helpers import current_time
 from graph.tables import IndexProject, PackageEvent, QueuedRelease, WatchedPackage
 
 
@@ -43,7 +44,7 @@ class QueueRow:
 class FailedRead:
     """A failed attempt to read the metadata of a release.
 
-    :param retry_at: time of the next attempt; ``None`` to give up
+    :param pause: time until the next attempt; ``None`` to give up
     """
 
     name: str
@@ -51,7 +52,7 @@ class FailedRead:
     problem: str
     message: str
     attempts: int
-    retry_at: datetime | None
+    pause: timedelta | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def record_page(
         "message": None,
         "page_digest": page_digest,
         "listed": sorted(listed),
-        "as_of": as_of,
+        "as_of": min(as_of, current_time(connection)),
     }
     before = _inactive_projects(connection, index, [name])
     _record_project(connection, index, name, values)
@@ -147,16 +148,17 @@ def record_new_pages(
 
     :param pages: name of the project, versions with files, time and state of each page
     """
+    if not pages:
+        return
+    latest = current_time(connection)
     rows = [
         {
             "index_name": index, "name": name, "state": "known", "listed": listed,
-            "as_of": as_of, "asked_at": as_of, "status": status.state.value,
-            "status_reason": status.reason,
+            "as_of": min(as_of, latest), "asked_at": min(as_of, latest),
+            "status": status.state.value, "status_reason": status.reason,
         }
         for name, listed, as_of, status in sorted(pages, key=lambda page: page[0])
     ]  # fmt: skip
-    if not rows:
-        return
     names = [name for name, *_ in pages]
     inactive = _inactive_projects(connection, index, names)
     statement = insert(IndexProject)
@@ -256,8 +258,10 @@ def record_failures(connection: Connection, index: str, failures: Iterable[Faile
                 attempts=failure.attempts,
                 problem=failure.problem,
                 message=failure.message,
-                retry_at=failure.retry_at or QueuedRelease.retry_at,
-                given_up_at=func.clock_timestamp() if failure.retry_at is None else None,
+                retry_at=QueuedRelease.retry_at
+                if failure.pause is None
+                else func.clock_timestamp() + failure.pause,
+                given_up_at=func.clock_timestamp() if failure.pause is None else None,
             )
         )
 

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from enum import IntEnum, unique
 from typing import Any, TypeVar
 
@@ -48,6 +49,12 @@ def storable(text: str) -> str:
         return data.decode()
     mark = f"… (sha256 {hashlib.sha256(data).hexdigest()[:16]})"
     return data[: LIMIT_BYTES - len(mark.encode())].decode("utf-8", "ignore") + mark
+
+
+def current_time(connection: Connection) -> datetime:
+    """The current time by PostgreSQL's clock; clocks of other machines may be wrong."""
+    moment: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
+    return moment
 
 
 def as_named(text: str) -> str:

@@ -146,9 +146,3 @@ def forget(connection: Connection, quarantine_ids: Iterable[int]) -> set[int]:
         .returning(QuarantinedDocument.quarantine_id)
     )
     return set(resolved)
-
-
-def now(connection: Connection) -> datetime:
-    """The current time by PostgreSQL's clock, which also dates the entries."""
-    moment: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
-    return moment

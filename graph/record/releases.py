@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +24,7 @@ from graph.record.known_releases import (
     stored_releases,
 )
 from graph.record.packages import add_package_rows, finish_versions
+from graph.record.postgresql_helpers import current_time
 from graph.record.release_merging import (
     Findings,
     HashAlarm,
@@ -90,7 +91,11 @@ _RECENT_ALARMS = text(
 
 @dataclass(frozen=True, slots=True)
 class ReleaseDelivery:
-    """A release with its source and, if known, the time at which the index answered."""
+    """A release with its source and, if known, the time at which the index answered.
+
+    A time that PostgreSQL's clock has not reached is stored as its current time. Otherwise, a
+    machine whose clock is ahead would hide all later changes on the index until that time.
+    """
 
     release: Release
     source: str
@@ -118,7 +123,12 @@ def add_releases(
     :raises StoreUnavailable: if a large body cannot be written to the document store
     """
     share_advisories(connection)
-    ordered = sorted(deliveries, key=lambda it: rank_of(it.release, it.as_of))
+    now = current_time(connection)
+    dated = [
+        replace(it, as_of=now) if it.as_of is not None and it.as_of > now else it
+        for it in deliveries
+    ]
+    ordered = sorted(dated, key=lambda it: rank_of(it.release, it.as_of))
     documents = (
         DeliveredDocument(
             delivery.release.document_id,

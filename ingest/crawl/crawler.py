@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from packaging.specifiers import SpecifierSet
 from sqlalchemy import Connection, Engine
@@ -32,6 +31,7 @@ from graph.record.crawls import (
     take_off_queue,
 )
 from graph.record.known_releases import known_releases
+from graph.record.postgresql_helpers import current_time
 from graph.record.release_merging import KnownRelease
 from graph.record.releases import ReleasesAdded
 from ingest.crawl.closure import FollowedPackage, RequirementClosure, WantedPackage
@@ -41,7 +41,7 @@ from ingest.crawl.failures import (
     CircuitBreaker,
     IndexLost,
     bug_message,
-    retry_at,
+    pause_after,
     together,
 )
 from ingest.crawl.record_writer import ReadRelease, RecordWriter
@@ -240,7 +240,7 @@ class _Crawler:
         known = as_listed(known_releases(connection, index, name), page.releases)
         queue = queued_releases(connection, index, name)
         before = project_row(connection, index, name)
-        prepared = plan(index, page, needs, known, queue, before, datetime.now(UTC))
+        prepared = plan(index, page, needs, known, queue, before, current_time(connection))
         described = [
             ReadRelease(release, page.as_of)
             for release in filter(None, map(release_from, prepared.drafts))
@@ -308,8 +308,8 @@ class _Crawler:
         self, name: str, version: str, queued: QueueRow | None, code: str, message: str
     ) -> None:
         attempts = 1 + (queued.attempts if queued else 0)
-        again_at = retry_at(attempts, datetime.now(UTC))
-        self._failures.append(FailedRead(name, version, code, message, attempts, again_at))
+        pause = pause_after(attempts)
+        self._failures.append(FailedRead(name, version, code, message, attempts, pause))
         self._report.failed.append(CrawlFailure(name, version, code, message))
         logger.warning(
             "release_not_read", extra={"package": name, "version": version, "code": code}

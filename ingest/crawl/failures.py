@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from common.errors import IndexFault, IndexProblem
@@ -79,14 +79,14 @@ _FIRST_WAIT = timedelta(minutes=1)
 _FACTOR = 5
 
 
-def retry_at(attempts: int, now: datetime) -> datetime | None:
-    """Return the time of the next attempt after ``attempts`` failures; ``None`` to give up.
+def pause_after(attempts: int) -> timedelta | None:
+    """Return the pause after ``attempts`` failures; ``None`` to give up.
 
     A pause lasts 1, 5, 25 or 125 minutes, or until the next refresh if that is later.
     """
     if attempts >= ATTEMPTS:
         return None
-    return now + float(_FACTOR ** (attempts - 1)) * _FIRST_WAIT
+    return float(_FACTOR ** (attempts - 1)) * _FIRST_WAIT
 
 
 async def together(work: Iterable[Coroutine[Any, Any, None]]) -> None:

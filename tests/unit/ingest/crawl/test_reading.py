@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from datetime import UTC, datetime
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import pytest
@@ -17,11 +17,9 @@ from common.index.release_metadata import (
     read_release,
 )
 from common.releases import ReleaseProblem, ReleaseState, kind_of_file
-from ingest.crawl.failures import ATTEMPTS, CircuitBreaker, IndexLost, retry_at
+from ingest.crawl.failures import ATTEMPTS, CircuitBreaker, IndexLost, pause_after
 from ingest.crawl.release_drafts import refused_draft, release_draft
 from ingest.releases.parsing import checked_release
-
-NOW = datetime(2024, 6, 1, tzinfo=UTC)
 
 T = TypeVar("T")
 
@@ -145,10 +143,8 @@ def test_a_refused_document_leaves_the_release_on_record() -> None:
 
 
 def test_waits_grow_and_end() -> None:
-    moments = [retry_at(attempts, NOW) for attempts in range(1, ATTEMPTS + 1)]
-    waits = [(it - NOW).total_seconds() / 60 for it in moments if it]
-    assert waits == [1, 5, 25, 125]
-    assert moments[-1] is None
+    pauses = [pause_after(attempts) for attempts in range(1, ATTEMPTS + 1)]
+    assert pauses == [*(timedelta(minutes=it) for it in (1, 5, 25, 125)), None]
 
 
 def test_an_index_is_lost_when_it_answers_nothing_for_long() -> None:
