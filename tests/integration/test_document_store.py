@@ -196,7 +196,7 @@ def small_postgresql(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def test_a_postgresql_without_space_is_not_ready_and_says_why(
-    small_postgresql: tuple[str, Path], settings: Settings
+    small_postgresql: tuple[str, Path], settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     url, disk = small_postgresql
     with client_of(replace(settings, database_url=url)) as client:
@@ -206,6 +206,7 @@ def test_a_postgresql_without_space_is_not_ready_and_says_why(
         assert answer.status_code == 503
         record = answer.get_json()["checks"]["postgresql"]
         assert (record["status"], record["problem"]) == ("full", "its disk is full")
+        assert "record_disk_full" in caplog.messages
         filler.unlink()
         healed = client.get("/readyz")
         assert healed.status_code == 200, healed.get_json()

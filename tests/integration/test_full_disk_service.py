@@ -61,7 +61,9 @@ def test_counting_survives_a_full_disk_and_nothing_is_lost(disk: Path) -> None:
     assert (counts[0], counts[2]) == (3000.0, 9000.0)
 
 
-def test_a_service_without_space_is_not_ready_and_says_why(disk: Path, settings: Settings) -> None:
+def test_a_service_without_space_is_not_ready_and_says_why(
+    disk: Path, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
     full = replace(settings, home=disk)
     app = create_app(full)
     try:
@@ -71,6 +73,7 @@ def test_a_service_without_space_is_not_ready_and_says_why(disk: Path, settings:
         answer = client.get("/readyz")
         assert answer.status_code == 503
         assert answer.get_json()["checks"]["disk"]["problem"] == "the disk of THOTH_HOME is full"
+        assert "disk_full" in caplog.messages
         assert client.get("/livez").status_code == 200
         filler.unlink()
         assert client.get("/readyz").get_json()["checks"]["disk"] == {"status": "up"}
