@@ -28,7 +28,7 @@ from sqlalchemy import (
     update,
 )
 
-from common.errors import DamagedDocument, StoreUnavailable
+from common.errors import DamagedDocument, DocumentStoreMismatch, StoreUnavailable
 from common.formats.json_documents import digest_bytes
 from common.inspection import OWN_COLLECTOR
 from common.parser_version import PARSER_VERSION
@@ -72,6 +72,8 @@ UPLOAD = "upload"
 
 #: Namespace of the locks on large bodies: shared by writers, exclusive for deletion.
 _BODIES = 1
+#: Bodies in a row that cannot be deleted before the others are left for a later run.
+_MOST_FAILURES = 10
 _KNOWN = select(exists().where(Document.document_id == bindparam("wanted")))
 
 _COLUMNS = (
@@ -271,13 +273,15 @@ def delete_documents(connection: Connection, which: ColumnElement[bool]) -> int:
 def delete_unreferenced_bodies(settings: Settings, engine: Engine) -> None:
     """Delete the bodies of deleted documents from the document store.
 
-    A later call deletes what this one leaves: everything during a backup, whose snapshot may name
-    the documents, and everything after the first failure of the document store.
+    A later call deletes what this one leaves: bodies that could not be deleted, everything after
+    several failures in a row, and everything during a backup, whose snapshot may name the
+    documents.
     """
     table = UnreferencedBodyRow
     with engine.connect() as connection:
         query = select(table.entry_id, table.document_id).order_by(table.entry_id)
         entries = connection.execute(query).all()
+    failed = in_a_row = 0
     for number, entry in enumerate(entries):
         try:
             with engine.begin() as connection:
@@ -286,9 +290,17 @@ def delete_unreferenced_bodies(settings: Settings, engine: Engine) -> None:
                     return
                 _delete_body(connection, settings, entry.document_id)
                 connection.execute(delete(table).where(table.entry_id == entry.entry_id))
+                in_a_row = 0
         except StoreUnavailable as error:
-            _LOG.warning("deletion_failed", extra={"error": str(error)})
-            return
+            fields = {"document_id": entry.document_id, "error": str(error)}
+            _LOG.warning("deletion_failed", extra=fields)
+            failed, in_a_row = failed + 1, in_a_row + 1
+            # A store that does not answer takes the same time for each body.
+            if in_a_row == _MOST_FAILURES or isinstance(error, DocumentStoreMismatch):
+                failed += len(entries) - number - 1
+                break
+    if failed:
+        _LOG.warning("bodies_left", extra={"bodies": failed, "of": len(entries)})
 
 
 def _delete_body(connection: Connection, settings: Settings, document_id: str) -> None:

@@ -24,7 +24,7 @@ from common.settings import Settings
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import relational_engine, relational_url
 from graph.migrate import alembic_config, migrate_relational
-from graph.record import document_store
+from graph.record import document_store, documents
 from graph.record.document_store import file_system_of
 from graph.record.documents import (
     INLINE_LIMIT_BYTES,
@@ -224,8 +224,8 @@ def documents_url(
         yield "s3://knowledge/documents"
 
 
-def large_upload() -> DeliveredDocument:
-    body = random.Random(1).randbytes(INLINE_LIMIT_BYTES * 2)
+def large_upload(seed: int = 1) -> DeliveredDocument:
+    body = random.Random(seed).randbytes(INLINE_LIMIT_BYTES * 2)
     return DeliveredDocument(digest_bytes(body), UPLOAD, "upload-1", "a test", body)
 
 
@@ -261,6 +261,49 @@ def test_bodies_are_deleted_later_if_a_process_is_killed_after_it_deleted_their_
     upkeep(settings, prune)
     assert bodies_in(documents_url) == []
     assert row_counts(relational)["unreferenced_bodies"] == 0
+
+
+def test_a_body_that_cannot_be_deleted_keeps_no_other(
+    settings: Settings, relational: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = with_documents(settings, tmp_path)
+    with relational.begin() as connection:
+        add_documents(connection, settings, [large_upload(seed) for seed in range(3)])
+    delete_uploads(relational)
+    with relational.connect() as connection:
+        first = connection.scalars(text("SELECT document_id FROM unreferenced_bodies")).first()
+    assert first is not None
+    (path,) = tmp_path.rglob(f"{first.removeprefix('sha256:')}.json.zst")
+    path.unlink()
+    path.mkdir()
+    delete_unreferenced_bodies(settings, relational)
+    assert bodies_in(settings.document_store_url) == []
+    assert row_counts(relational)["unreferenced_bodies"] == 1
+    named, total = (it.__dict__ for it in caplog.records if it.levelname == "WARNING")
+    assert (named["document_id"], total["bodies"], total["of"]) == (first, 1, 3)
+    path.rmdir()
+    delete_unreferenced_bodies(settings, relational)
+    assert row_counts(relational)["unreferenced_bodies"] == 0
+
+
+def test_after_several_failures_the_other_bodies_are_left(
+    settings: Settings,
+    relational: Engine,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = with_documents(settings, tmp_path)
+    monkeypatch.setattr(documents, "_MOST_FAILURES", 2)
+    with relational.begin() as connection:
+        add_documents(connection, settings, [large_upload(seed) for seed in range(4)])
+    delete_uploads(relational)
+    for path in list(tmp_path.rglob("*.zst")):
+        path.unlink()
+        path.mkdir()
+    delete_unreferenced_bodies(settings, relational)
+    assert [it.message for it in caplog.records] == [*["deletion_failed"] * 2, "bodies_left"]
+    assert caplog.records[-1].__dict__["bodies"] == 4
 
 
 def test_a_body_stays_if_its_document_is_stored_again(
