@@ -44,6 +44,12 @@ def fill_as(stores: Stores, version: str) -> str:
     return str(data["revision"])
 
 
+def reads_of(version: str) -> list[str]:
+    """The statements, with their values, that the routes of a release sent for these rows."""
+    statements: list[str] = json.loads((_FOLDER / f"{version}-reads.json").read_text("utf-8"))
+    return statements
+
+
 def _fill_tables(connection: sqlalchemy.Connection, rows: dict[str, list[dict[str, Any]]]) -> None:
     tables = sqlalchemy.MetaData()
     tables.reflect(connection)
