@@ -1,10 +1,13 @@
-"""Ends statements that wait for a PostgreSQL that no longer answers.
+"""Ends the wait for a PostgreSQL that no longer answers.
 
 A stopped server or proxy keeps its connections open and acknowledges what it receives, so neither
 TCP nor ``statement_timeout`` ends the wait. Threads get no signals, and libpq has no timeout for
 reading. This module therefore watches from a thread: if a statement takes long and a new connection
 is not answered either, the server hangs, and the sockets of all waiting statements are shut down.
 Their drivers then raise the error of a lost connection.
+
+A request may ask several times. So once a new connection was not answered, further statements and
+connections fail at once, until the thread finds that the server answers again.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
@@ -26,12 +30,15 @@ from sqlalchemy import event
 
 #: A statement that takes longer causes a probe, s.
 SLOW_S = 1.0
-#: How long a new connection may take before the server counts as hanging, s, in whole seconds.
-PROBE_S = 3
+#: How long a new connection may take before the server counts as hanging, s.
+PROBE_S = 3.0
 #: Pause between two looks at the running statements, s.
 _LOOK_S = 0.25
-#: Pause after a probe that was answered, s: the statement is slow, or waits for a lock.
-_ANSWERED_S = 2.0
+#: Pause after a probe that was answered, s: the statement is slow, or waits for a lock. A statement
+#: that the server receives just after the probe waits no longer than others.
+_ANSWERED_S = SLOW_S
+#: libpq's own limit for each address of the server, s. It only ends the threads that connect.
+_ADDRESS_S = 10
 
 _LOG = logging.getLogger(__name__)
 
@@ -48,11 +55,15 @@ class _Waiting:
     since: float
 
 
-class StatementWatch:
-    """Watches the statements of one process. Its thread starts with the first statement."""
+class NoAnswer(psycopg2.OperationalError):
+    """The server did not answer a new connection."""
 
-    def __init__(self, probe: Callable[[int], object]) -> None:
-        """:param probe: opens a connection within as many seconds, and closes it"""
+
+class StatementWatch:
+    """Watches the statements of one process. Its thread starts with the first wait."""
+
+    def __init__(self, probe: Callable[[], extensions.connection]) -> None:
+        """:param probe: opens a connection"""
         self._probe = probe
         self._waiting: dict[object, _Waiting] = {}
         self._lock = Lock()
@@ -71,30 +82,50 @@ class StatementWatch:
         inode = os.fstat(descriptor).st_ino
         with self._lock:
             self._waiting[key] = _Waiting(descriptor, inode, time.monotonic())
-            if self._thread is None:
-                self._thread = Thread(target=self._watch, name="statement-watch", daemon=True)
-                self._thread.start()
+            self._start()
         try:
             yield
         finally:
             with self._lock:
                 del self._waiting[key]
 
+    def connection(self, connect: Callable[[], extensions.connection]) -> extensions.connection:
+        """Open a connection with ``connect``.
+
+        :raises NoAnswer: after :data:`PROBE_S`
+        :raises psycopg2.OperationalError: at once while the server hangs
+        """
+        self.refuse()
+        try:
+            return _answered(connect)
+        except NoAnswer:
+            with self._lock:
+                self._note(hangs=True)
+                self._start()
+            raise
+
     def refuse(self) -> None:
         """:raises psycopg2.OperationalError: while the server hangs"""
         if self._hangs:
-            raise psycopg2.OperationalError(f"no answer for {PROBE_S} s")
+            raise psycopg2.OperationalError("the server hangs")
 
     def close(self) -> None:
         """End the thread."""
         self._over.set()
 
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = Thread(target=self._watch, name="statement-watch", daemon=True)
+            self._thread.start()
+
     def _watch(self) -> None:
         while not self._over.wait(_LOOK_S):
             if not self._hangs and not self._slow():
                 continue
-            self._hangs = not self._answers()
-            if self._hangs:
+            answers = self._answers()
+            with self._lock:
+                self._note(hangs=not answers)
+            if not answers:
                 self._end_all()
             elif self._over.wait(_ANSWERED_S):
                 return
@@ -106,13 +137,18 @@ class StatementWatch:
 
     def _answers(self) -> bool:
         """Whether the server answers a new connection, be it with an error."""
-        began = time.monotonic()
-        with suppress(psycopg2.Error):
-            self._probe(PROBE_S)
-        answers = time.monotonic() - began < PROBE_S
-        if answers is self._hangs:
-            _LOG.warning("postgresql_answers_again" if answers else "postgresql_hangs")
-        return answers
+        try:
+            _answered(self._probe).close()
+        except NoAnswer:
+            return False
+        except psycopg2.Error:
+            return True
+        return True
+
+    def _note(self, *, hangs: bool) -> None:
+        if hangs is not self._hangs:
+            _LOG.warning("postgresql_hangs" if hangs else "postgresql_answers_again")
+        self._hangs = hangs
 
     def _end_all(self) -> None:
         # Nobody leaves the block meanwhile, so the driver does not close these connections.
@@ -124,14 +160,40 @@ class StatementWatch:
                             shared.shutdown(socket.SHUT_RDWR)
 
 
+def _answered(connect: Callable[[], extensions.connection]) -> extensions.connection:
+    """Open a connection within :data:`PROBE_S`, with all addresses of the server and their lookup.
+
+    libpq limits the time for each address only, and no lookup.
+
+    :raises NoAnswer: after that time
+    """
+    opened: Future[extensions.connection] = Future()
+
+    def run() -> None:
+        try:
+            opened.set_result(connect())
+        except Exception as error:
+            opened.set_exception(error)
+
+    Thread(target=run, name="connect", daemon=True).start()
+    try:
+        return opened.result(PROBE_S)
+    except TimeoutError:
+        opened.add_done_callback(_close)
+        raise NoAnswer(f"no answer to a new connection for {PROBE_S:.0f} s") from None
+
+
+def _close(opened: Future[extensions.connection]) -> None:
+    with suppress(Exception):
+        opened.result().close()
+
+
 def watch_statements(engine: sqlalchemy.Engine) -> StatementWatch:
-    """Watch all statements of an engine that has not connected yet."""
+    """Watch all connections of an engine that has not connected yet, and their statements."""
     arguments, more = engine.dialect.create_connect_args(engine.url)
-
-    def probe(seconds: int) -> None:
-        psycopg2.connect(*arguments, **{**more, "connect_timeout": seconds}).close()
-
-    watch = StatementWatch(probe)
+    watch = StatementWatch(
+        lambda: psycopg2.connect(*arguments, **{**more, "connect_timeout": _ADDRESS_S})
+    )
 
     class _Watched(WatchedConnection):
         pass
@@ -139,10 +201,9 @@ def watch_statements(engine: sqlalchemy.Engine) -> StatementWatch:
     _Watched.watch = watch
 
     @event.listens_for(engine, "do_connect")
-    def _connect(_dialect: object, _record: object, _arguments: object, more: Any) -> None:
-        watch.refuse()
-        more["connection_factory"] = _Watched
-        more["connect_timeout"] = min(PROBE_S, int(more.get("connect_timeout", PROBE_S)))
+    def _connect(_dialect: object, _record: object, arguments: Any, more: Any) -> Any:
+        more |= {"connection_factory": _Watched, "connect_timeout": _ADDRESS_S}
+        return watch.connection(lambda: psycopg2.connect(*arguments, **more))
 
     return watch
 

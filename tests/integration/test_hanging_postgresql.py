@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from urllib.parse import urlsplit
 
 import pytest
 from flask.testing import FlaskClient
+from sqlalchemy import make_url
 
 from api.app import create_app
 from api.service import EXTENSION
@@ -19,6 +20,8 @@ from tests.services.proxy import Proxy, proxy_to
 from tests.services.waiting import DEADLINE_S, wait_until
 
 LIST = "/api/v2/packages"
+#: Errors of a request that waited for a new connection, and of one that failed at once.
+WAITED, REFUSED = "no answer to a new connection", "the server hangs"
 
 
 @pytest.fixture
@@ -29,26 +32,58 @@ def proxy(settings: Settings) -> Iterator[Proxy]:
         yield made
 
 
-@pytest.fixture
-def client(settings: Settings, proxy: Proxy) -> Iterator[FlaskClient]:
-    url = re.sub(r":\d+/", f":{proxy.port}/", settings.database_url or "")
-    app = create_app(replace(settings, database_url=url, rate_limit=None), threads=4)
+@contextmanager
+def client_of(settings: Settings, *addresses: str) -> Iterator[FlaskClient]:
+    """A client of a service whose PostgreSQL, which also counts requests, has these addresses."""
+    url = make_url(settings.database_url or "").set(host=None, port=None)
+    url = url.update_query_dict({"host": addresses})
+    changed = replace(settings, database_url=url.render_as_string(hide_password=False))
+    app = create_app(changed, threads=4)
     try:
         yield app.test_client()
     finally:
         app.extensions[EXTENSION].close()
 
 
+@pytest.fixture
+def client(settings: Settings, proxy: Proxy) -> Iterator[FlaskClient]:
+    with client_of(settings, f"127.0.0.1:{proxy.port}") as made:
+        yield made
+
+
+def errors(caplog: pytest.LogCaptureFixture, message: str) -> list[str]:
+    """Errors of PostgreSQL in the log, oldest first."""
+    return [vars(it)["error"] for it in caplog.records if it.getMessage() == message]
+
+
+@pytest.mark.parametrize("connected", [True, False])
 def test_a_database_that_hangs_is_given_up_and_found_again(
-    client: FlaskClient, proxy: Proxy
+    client: FlaskClient, proxy: Proxy, caplog: pytest.LogCaptureFixture, connected: bool
 ) -> None:
-    assert client.get(LIST).status_code == 200
+    if connected:
+        assert client.get(LIST).status_code == 200
     proxy.stop()
     for path in (LIST, "/readyz", LIST):
         assert client.get(path).status_code == 503
         assert client.get("/livez").status_code == 200
+    # The count of the first request waited, and nothing after it.
+    _, *others = errors(caplog, "requests_counted_alone")
+    failed = errors(caplog, "request_failed")
+    assert failed
+    assert all(REFUSED in it for it in (*others, *failed))
     proxy.go_on()
     wait_until(lambda: client.get(LIST).status_code == 200, "PostgreSQL answers again")
+
+
+def test_several_addresses_of_a_database_that_hangs_make_one_wait(
+    settings: Settings, proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = f"127.0.0.1:{proxy.port}"
+    proxy.stop()
+    with client_of(settings, address, address) as client:
+        assert client.get(LIST).status_code == 503
+    (waited,) = errors(caplog, "requests_counted_alone")
+    assert WAITED in waited
 
 
 def test_requests_that_wait_already_are_given_up(client: FlaskClient, proxy: Proxy) -> None:
