@@ -21,7 +21,14 @@ from adviser.stack_comparison import (
 )
 from adviser.stacks_document import group_document
 from graph.record.freshness import changes
-from graph.record.observations import SeriesMark, measured_observations, series_marks
+from graph.record.observations import (
+    SeriesMark,
+    SeriesProgress,
+    changed_series,
+    measured_observations,
+    series_marks,
+    series_progress,
+)
 
 #: Maximum number of jobs in all kept series; a job takes about 0.5 kB.
 _MOST_JOBS = 50_000
@@ -105,10 +112,13 @@ class ComparisonCache:
     def __init__(self) -> None:
         self._lock = Lock()
         self._position = -1
+        self._progress: SeriesProgress | None = None
         self._marks: dict[str, SeriesMark] = {}
-        #: The keys whose marks are of this position, and whether these are all keys.
+        #: The keys whose marks are of this position.
         self._current: set[str] = set()
+        #: Whether these are all keys, except for those that may have changed.
         self._is_complete = False
+        self._changed: set[str] = set()
         #: By comparison key, one for each version of Python.
         self._measured: OrderedDict[str, list[MeasuredSeries]] = OrderedDict()
         self._estimates: dict[str, list[SeriesEstimates]] = {}
@@ -133,8 +143,7 @@ class ComparisonCache:
             if (position := changes(connection)) > self._position:
                 self._position = position
                 self._families.clear()
-                self._current.clear()
-                self._is_complete = False
+                self._note_changes(connection)
             chosen = None if keys is None else frozenset(keys)
             name = baseline, chosen, wanted
             if name not in self._families:
@@ -151,12 +160,28 @@ class ComparisonCache:
         sizes = {name: it.kept_stacks for name, it in self._families.items()}
         _forget_oldest(self._families, sizes, _MOST_STACKS, 1)
 
+    def _note_changes(self, connection: Connection) -> None:
+        """Note which marks may no longer be current."""
+        before, now = self._progress, series_progress(connection)
+        changed = None if before is None else changed_series(connection, before, now)
+        self._progress = now
+        if changed is None:
+            self._current.clear()
+            self._is_complete = False
+        else:
+            self._current -= changed
+            self._changed |= changed
+
     def _mark(self, connection: Connection, keys: frozenset[str] | None) -> None:
         """Forget those of these series that changed; ``None`` for all series."""
+        unmarked: AbstractSet[str] | None = None
         if self._is_complete:
+            unmarked = self._changed
+        elif keys is not None:
+            unmarked = keys - self._current
+        if unmarked is not None and not unmarked:
             return
-        unmarked = None if keys is None else keys - self._current
-        marks = series_marks(connection, unmarked) if unmarked is None or unmarked else {}
+        marks = series_marks(connection, unmarked)
         for key in self._marks.keys() | marks if unmarked is None else unmarked:
             if key not in marks or marks[key] != self._marks.get(key):
                 self._measured.pop(key, None)
@@ -165,7 +190,8 @@ class ComparisonCache:
         self._others = OrderedDict(it for it in self._others.items() if it[0][0] in self._estimates)
         self._marks |= marks
         self._current |= marks.keys()
-        self._is_complete = unmarked is None
+        self._is_complete = self._is_complete or unmarked is None
+        self._changed = set() if unmarked is None else self._changed - unmarked
 
     def _series(
         self, connection: Connection, baseline: str | None, keys: frozenset[str] | None

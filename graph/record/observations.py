@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from statistics import median
 from sys import intern
 from typing import Any
@@ -170,11 +170,11 @@ def _rate(row: Row[Any]) -> float:
 
 #: Number of measurements of a series, and a sum that changes with any of their rows.
 SeriesMark = tuple[int, int]
-#: A row that was written later has another transaction.
+#: A row that was written later has another transaction. What measurements use of an inspection
+#: never changes.
 _MARKS = """
-    SELECT comparison_key, count(*),
-        sum(job.xmin::text::bigint + inspection.xmin::text::bigint)::bigint
-    FROM observations AS job JOIN inspections AS inspection USING (document_id)
+    SELECT comparison_key, count(*), sum(xmin::text::bigint)::bigint
+    FROM observations
     WHERE outcome = 'measured' AND quarantine_reason IS NULL {condition}
     GROUP BY comparison_key
     """
@@ -194,6 +194,82 @@ def series_marks(
     else:
         rows = connection.execute(_SOME_MARKS, {"keys": list(keys)})
     return {key: (number, transactions) for key, number, transactions in rows}
+
+
+#: A transaction that adds inspections takes less time. Its documents have the time of its start.
+_LONGEST_TRANSACTION = timedelta(hours=1)
+_PROGRESS = text(
+    """
+    SELECT
+        pg_snapshot_xmin(pg_current_snapshot())::text AS transaction,
+        (SELECT max(ingested_at) FROM documents WHERE kind = 'inspection') AS ingested_at
+    """
+)
+# As a 32-bit number, as rows have it; ages are right even if these numbers begin anew.
+_NEW_INSPECTIONS = text(
+    """
+    SELECT document_id FROM documents
+    WHERE kind = 'inspection' AND ingested_at >= :ingested_at
+        AND age(xmin) <= age(
+            CAST(CAST(CAST(:transaction AS bigint) % 4294967296 AS text) AS xid)
+        )
+    """
+)
+_QUARANTINED = text(
+    """
+    SELECT comparison_key, count(*), sum(xmin::text::bigint)::bigint FROM observations
+    WHERE quarantine_reason IS NOT NULL GROUP BY comparison_key
+    """
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesProgress:
+    """Up to where the series of the record were read; see :func:`changed_series`.
+
+    :param transaction: the oldest transaction that had not ended
+    :param ingested_at: when the newest inspection was stored
+    :param quarantined: a mark of the excluded measurements of each series
+    """
+
+    transaction: str
+    ingested_at: datetime | None
+    quarantined: Mapping[str, SeriesMark]
+
+
+def series_progress(connection: Connection) -> SeriesProgress:
+    """The progress of a reader that reads the series after this call."""
+    row = connection.execute(_PROGRESS).one()
+    quarantined = {key: (number, sum_) for key, number, sum_ in connection.execute(_QUARANTINED)}
+    return SeriesProgress(row.transaction, row.ingested_at, quarantined)
+
+
+def changed_series(
+    connection: Connection, since: SeriesProgress, now: SeriesProgress
+) -> set[str] | None:
+    """The comparison keys of series that may have changed; ``None`` if any may have changed.
+
+    Measurements are added with their inspection, and change only in why they are excluded. The
+    time grows with the inspections of the last hour and the excluded measurements.
+
+    :param since: the progress when the series were read
+    :param now: of :func:`series_progress`, before the series are read again
+    """
+    if since.ingested_at is None:
+        return None
+    values = {
+        "ingested_at": since.ingested_at - _LONGEST_TRANSACTION,
+        "transaction": since.transaction,
+    }
+    documents = connection.scalars(_NEW_INSPECTIONS, values).all()
+    query = select(ObservationRow.comparison_key).where(
+        ObservationRow.document_id == any_(texts(documents))
+    )
+    before = since.quarantined
+    keys = before.keys() | now.quarantined
+    return {key for key in keys if before.get(key) != now.quarantined.get(key)}.union(
+        connection.scalars(query.distinct()) if documents else ()
+    )
 
 
 def measured_observations(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select, text
 
 from adviser.stack_comparison import compare_stacks
 from adviser.stacks_document import stacks_document
@@ -17,7 +17,10 @@ from api.comparison_cache import ComparisonCache, SeriesFamily, SeriesFilter
 from api.service import ServiceStores
 from graph.engine import Stores
 from graph.evidence import MeasuredObservation
-from graph.record.observations import measured_observations
+from graph.record.freshness import count_change
+from graph.record.inspections import accept_observations, refuse_observations
+from graph.record.observations import SeriesMark, measured_observations, series_marks
+from graph.tables import InspectionRow, ObservationRow
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
 from tests.factories.inspections import (
@@ -174,3 +177,83 @@ def test_the_time_of_some_series_does_not_depend_on_the_others(
         documents(cache.family(connection, keys=[second]))
         assert len(documents(cache.family(connection))) == 2
     assert read_keys == [1, 1, 1, 1]
+
+
+def test_after_a_change_only_the_series_that_changed_are_counted(
+    delivered: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked: list[int | None] = []
+
+    def noted(connection: Connection, keys: Collection[str] | None) -> dict[str, SeriesMark]:
+        marked.append(None if keys is None else len(keys))
+        return series_marks(connection, keys)
+
+    monkeypatch.setattr(comparison_cache, "series_marks", noted)
+    cache = ComparisonCache()
+    with delivered.engine.connect() as connection:
+        before = documents(cache.family(connection))
+    deliver(delivered, tmp_path, "inspection-again", "2.2.0", 64)
+    deliver(delivered, tmp_path, "inspection-new", "2.0.2", 256)
+    with delivered.engine.connect() as connection:
+        after = documents(cache.family(connection))
+        assert after == stacks_document(compare_stacks(measured_observations(connection)))["groups"]
+    assert marked == [None, 2]
+    assert (len(before), len(after)) == (2, 3)
+
+
+def test_a_measurement_that_is_excluded_changes_its_series_and_so_does_its_return(
+    delivered: Stores,
+) -> None:
+    cache = ComparisonCache()
+    with delivered.engine.connect() as connection:
+        before = documents(cache.family(connection))
+        query = select(ObservationRow.document_id, ObservationRow.observation_id)
+        rows = connection.execute(query).all()
+    document = rows[0].document_id
+    jobs = [it.observation_id for it in rows if it.document_id == document]
+    with delivered.engine.begin() as connection:
+        assert refuse_observations(connection, [document]) == len(jobs)
+        count_change(connection)
+    with delivered.engine.connect() as connection:
+        excluded = documents(cache.family(connection))
+    assert sorted(len(it["stacks"]) for it in excluded) == [2, 3]
+    with delivered.engine.begin() as connection:
+        assert accept_observations(connection, document, dict.fromkeys(jobs)) == len(jobs)
+        count_change(connection)
+    with delivered.engine.connect() as connection:
+        assert documents(cache.family(connection)) == before
+
+
+def test_what_a_slow_writer_commits_is_seen(delivered: Stores, tmp_path: Path) -> None:
+    """Its transaction begins before others are read, and its rows have that of a savepoint."""
+    cache = ComparisonCache()
+    with delivered.engine.connect() as connection, delivered.engine.begin() as writer:
+        documents(cache.family(connection))
+        connection.rollback()
+        known = writer.scalar(select(InspectionRow.document_id).limit(1))
+        with writer.begin_nested():
+            for statement in _COPY:
+                writer.execute(text(statement), {"known": known})
+        deliver(delivered, tmp_path, "inspection-again", "2.2.0", 64)
+        documents(cache.family(connection))
+        connection.rollback()
+        writer.commit()
+        seen = stacks_document(compare_stacks(measured_observations(connection)))["groups"]
+        assert documents(cache.family(connection)) == seen
+    assert sorted(it["recent"]["inspections"] for it in seen) in ([3, 5], [4, 4])
+
+
+#: Statements that copy an inspection with its document and its jobs.
+_COPY = tuple(
+    f"INSERT INTO {table} SELECT (jsonb_populate_record(known, {changes})).*"
+    f" FROM {table} AS known WHERE document_id = :known"
+    for table, changes in (
+        ("documents", "jsonb_build_object('document_id', 'copy', 'ingested_at', now())"),
+        ("inspections", "jsonb_build_object('document_id', 'copy')"),
+        (
+            "observations",
+            "jsonb_build_object('document_id', 'copy', 'observation_id', 'copy ' ||"
+            " observation_id, 'job_id', 'copy ' || job_id)",
+        ),
+    )
+)
