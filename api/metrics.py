@@ -30,6 +30,7 @@ from api.server.certificates import expires_at
 from api.service import ServiceStores, service
 from common import __version__
 from common.errors import ProjectError
+from common.reasons import Reason
 from graph.record.advice import recent_statuses
 from graph.record.analyses import states, times, workers
 from graph.record.freshness import COUNTED, lag_of
@@ -167,10 +168,11 @@ def _analyses(connection: Connection) -> Iterator[Metric]:
 
 def _knowledge(connection: Connection) -> Iterator[Metric]:
     """Metrics of the knowledge, which change slowly."""
+    # Growth is measured from a number, so an empty quarantine needs one, too.
+    refusals = {str(Reason.TAMPERED): 0, **count_refusals(connection)}
     yield _gauges(
-        "thoth_quarantine_entries", "Unresolved entries of the quarantine.",
-        "reason", count_refusals(connection),
-    )  # fmt: skip
+        "thoth_quarantine_entries", "Unresolved entries of the quarantine.", "reason", refusals
+    )
     yield _gauge(
         "thoth_hash_alarms", "Files of the last 7 days whose hash differs from the first known.",
         recent_hash_alarms(connection),

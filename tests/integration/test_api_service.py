@@ -234,6 +234,10 @@ class TestFigures:
         took = f'thoth_analysis_run_seconds{{kind="{kind}",quantile="0.5"}}'
         assert figure(client, took) >= 0
 
+    def test_an_empty_quarantine_is_a_figure(self, client: FlaskClient) -> None:
+        """Without it, the growth to the first hundred entries could not be calculated."""
+        assert figure(client, 'thoth_quarantine_entries{reason="tampered"}') == 0
+
     def test_the_oldest_job_of_a_queue_and_its_workers(
         self, client: FlaskClient, settings: Settings, relational: sqlalchemy.Engine
     ) -> None:
