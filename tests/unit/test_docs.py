@@ -68,7 +68,11 @@ def test_compose_passes_every_setting_to_the_services() -> None:
     text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
     shared = text.partition("\n  environment:\n")[2].partition("\n  volumes:")[0]
     # The heap of the embedded graph, which the image does not contain.
-    assert set(re.findall(r"(?m)^    (\w+):", shared)) == codes("settings.md") - {"GRAPH_MEMORY_MB"}
+    ours = codes("settings.md") - {"GRAPH_MEMORY_MB"}
+    assert set(re.findall(r"(?m)^    (\w+): \S", shared)) == ours
+    pages = "".join(it.read_text(encoding="utf-8") for it in (ROOT / "docs").rglob("*.md"))
+    theirs = set(re.findall(r"\b(?:AWS|OTEL)_[A-Z_]*[A-Z]\b", pages)) | {"HTTPS_PROXY", "NO_PROXY"}
+    assert set(re.findall(r"(?m)^    (\w+):$", shared)) == theirs
 
 
 def test_every_reason_has_its_line_and_every_line_its_reason() -> None:
