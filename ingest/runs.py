@@ -13,6 +13,7 @@ from common.errors import InvalidArgument, ProjectError
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.crawls import is_following
+from graph.record.documents import delete_unreferenced_bodies, list_orphaned_bodies
 from graph.record.events import EventKind, night_problems, record_problem, record_solution
 from graph.record.postgresql_helpers import as_named
 from graph.record.quarantine import (
@@ -174,8 +175,9 @@ def run_nightly(
 ) -> RunOutcome[NightlyReport]:
     """Store the documents in ``sources``, then new releases, then advisories; one run at a time.
 
-    Afterwards the next part of the record is compared with its documents, and the record is
-    exported. If one part fails, the other parts still run.
+    Afterwards the next part of the record is compared with its documents, bodies without a document
+    are deleted from the document store, and the record is exported. If one part fails, the other
+    parts still run.
 
     :param export: exports the record if the settings ask for it, and returns a report
     :param on_end: called once it is recorded whether the run failed
@@ -205,6 +207,9 @@ def run_nightly(
                 advisories = _advisories(settings, engine, wake)
             with _skipping("record", skipped):
                 record = _verify(settings, engine, wake)
+            with _skipping("documents", skipped):
+                list_orphaned_bodies(settings, engine)
+                delete_unreferenced_bodies(settings, engine)
             with _skipping("export", skipped):
                 exported = export(settings, engine)
             report = NightlyReport(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -21,6 +22,8 @@ from graph.tables import Document, DocumentStoreRow
 #: How long a process relies on its last successful check, s. A store may change while it runs: if a
 #: network file system is unmounted, an empty folder takes its place.
 _KEPT_S = 10.0
+#: Folder of the identifiers of records.
+_RECORDS = "records"
 #: Objects that were found, with the time.
 _found: dict[str, float] = {}
 
@@ -78,8 +81,45 @@ def identify_store(connection: Connection, settings: Settings, *, now: bool = Fa
         require_own_store(connection, settings)
 
 
+def is_shared(connection: Connection, settings: Settings) -> bool:
+    """Whether the store may have objects of other records: it lacks the identifier, or has several.
+
+    :raises StoreUnavailable: if the store cannot be read
+    """
+    store_id = connection.scalar(_STORE_ID)
+    return store_id is None or objects_in(settings, _RECORDS) != [_name(store_id)]
+
+
+def objects_in(settings: Settings, folder: str) -> list[str]:
+    """Locations of all objects in a folder of the store.
+
+    :raises StoreUnavailable: if the store cannot be read
+    """
+    try:
+        filesystem, path = file_system_of(object_url(settings, folder))
+        filesystem.invalidate_cache()
+        return [f"{folder}/{it.rpartition('/')[2]}" for it in filesystem.find(path)]
+    except Exception as error:
+        raise unavailable_store(error) from error
+
+
+def modified_at(settings: Settings, location: str) -> datetime | None:
+    """When an object was written; ``None`` if it no longer exists.
+
+    :raises StoreUnavailable: if the store cannot be read
+    """
+    try:
+        filesystem, path = file_system_of(object_url(settings, location))
+        at: datetime = filesystem.modified(path)
+        return at if at.tzinfo else at.replace(tzinfo=UTC)
+    except FileNotFoundError:
+        return None
+    except Exception as error:
+        raise unavailable_store(error) from error
+
+
 def _name(store_id: str) -> str:
-    return f"records/{store_id}"
+    return f"{_RECORDS}/{store_id}"
 
 
 def _exists(url: str) -> bool:

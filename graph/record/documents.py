@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from threading import local
 from typing import Any
 
@@ -38,12 +39,15 @@ from graph.record.document_store import (
     delete_object,
     file_system_of,
     identify_store,
+    is_shared,
+    modified_at,
     object_url,
+    objects_in,
     require_own_store,
     unavailable_store,
     write_object,
 )
-from graph.record.postgresql_helpers import AdvisoryLock, lock_name, shares_lock, storable
+from graph.record.postgresql_helpers import AdvisoryLock, lock_name, shares_lock, storable, texts
 from graph.tables import Document, QuarantinedDocument, UnreferencedBodyRow
 
 #: Larger compressed bodies are stored in the document store, to keep backups of the record fast.
@@ -72,6 +76,9 @@ UPLOAD = "upload"
 
 #: Namespace of the locks on large bodies: shared by writers, exclusive for deletion.
 _BODIES = 1
+_BODY_LOCATION = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}\.json\.zst")
+#: A younger body may belong to a transaction that has not ended.
+_ORPHANED_AFTER = timedelta(days=1)
 #: Bodies in a row that cannot be deleted before the others are left for a later run.
 _MOST_FAILURES = 10
 _KNOWN = select(exists().where(Document.document_id == bindparam("wanted")))
@@ -303,6 +310,48 @@ def delete_unreferenced_bodies(settings: Settings, engine: Engine) -> None:
         _LOG.warning("bodies_left", extra={"bodies": failed, "of": len(entries)})
 
 
+def list_orphaned_bodies(
+    settings: Settings, engine: Engine, older_than: timedelta = _ORPHANED_AFTER
+) -> int:
+    """List bodies without a document, which interrupted transactions leave in the document store.
+
+    :func:`delete_unreferenced_bodies` deletes them. Nothing is listed if the store may have bodies
+    of other records. The time grows with the number of bodies.
+
+    :returns: number of listed bodies
+    :raises StoreUnavailable: if the document store cannot be read
+    """
+    with engine.connect() as connection:
+        if is_shared(connection, settings):
+            _LOG.info("document_store_shared")
+            return 0
+    latest, number = datetime.now(UTC) - older_than, 0
+    for folder in map("{:02x}".format, range(256)):
+        with engine.begin() as connection:
+            orphans = [
+                it
+                for it in _without_document(connection, objects_in(settings, folder))
+                if (at := modified_at(settings, it)) is not None and at < latest
+            ]
+            if orphans:
+                bodies = [{"document_id": _document_id(it)} for it in orphans]
+                connection.execute(insert(UnreferencedBodyRow), bodies)
+        number += len(orphans)
+    if number:
+        _LOG.info("orphaned_bodies", extra={"bodies": number})
+    return number
+
+
+def _without_document(connection: Connection, locations: Iterable[str]) -> list[str]:
+    """Those of these bodies that no document has and that are not listed yet."""
+    bodies = {_document_id(it): it for it in locations if _BODY_LOCATION.fullmatch(it)}
+    for column in (Document.document_id, UnreferencedBodyRow.document_id):
+        known = select(column).where(column == any_(texts(bodies)))
+        for document_id in connection.scalars(known).all() if bodies else ():
+            bodies.pop(document_id, None)
+    return list(bodies.values())
+
+
 def _delete_body(connection: Connection, settings: Settings, document_id: str) -> None:
     """Delete a body unless a document has it.
 
@@ -317,3 +366,7 @@ def _delete_body(connection: Connection, settings: Settings, document_id: str) -
 def _location(document_id: str) -> str:
     hexadecimal = document_id.removeprefix("sha256:")
     return f"{hexadecimal[:2]}/{hexadecimal}.json.zst"
+
+
+def _document_id(location: str) -> str:
+    return f"sha256:{location[3:67]}"

@@ -34,6 +34,7 @@ from graph.record.documents import (
     body_of,
     delete_unreferenced_bodies,
     forget_documents,
+    list_orphaned_bodies,
 )
 from graph.record.tokens import Scope
 from graph.tables import DocumentStoreRow
@@ -261,6 +262,39 @@ def test_bodies_are_deleted_later_if_a_process_is_killed_after_it_deleted_their_
     upkeep(settings, prune)
     assert bodies_in(documents_url) == []
     assert row_counts(relational)["unreferenced_bodies"] == 0
+
+
+def test_bodies_that_interrupted_transactions_left_are_deleted_if_they_are_old(
+    settings: Settings, relational: Engine, documents_url: str
+) -> None:
+    settings = replace(settings, document_store_url=documents_url)
+    with relational.begin() as connection:
+        store_upload(connection, settings)
+    with relational.connect() as interrupted:
+        add_documents(interrupted, settings, [large_upload(2)])
+    assert len(bodies_in(documents_url)) == 2
+    assert list_orphaned_bodies(settings, relational) == 0, "its transaction may go on"
+    assert list_orphaned_bodies(settings, relational, timedelta()) == 1
+    assert list_orphaned_bodies(settings, relational, timedelta()) == 0, "it is listed"
+    delete_unreferenced_bodies(settings, relational)
+    assert len(bodies_in(documents_url)) == 1
+    with relational.connect() as connection:
+        assert body_of(connection, settings, large_upload().document_id) == large_upload().body
+
+
+def test_bodies_of_other_records_in_one_document_store_stay(
+    settings: Settings, relational: Engine, tmp_path: Path
+) -> None:
+    settings = with_documents(settings, tmp_path)
+    with relational.connect() as interrupted:
+        add_documents(interrupted, settings, [large_upload()])
+    assert list_orphaned_bodies(settings, relational, timedelta()) == 0, "no record has this store"
+    with relational.begin() as connection:
+        add_documents(connection, settings, [large_upload(2)])
+    for path in list((tmp_path / "records").iterdir()):
+        path.with_name("f" * 32).touch()
+    assert list_orphaned_bodies(settings, relational, timedelta()) == 0
+    assert len(bodies_in(settings.document_store_url)) == 2
 
 
 def test_a_body_that_cannot_be_deleted_keeps_no_other(

@@ -19,6 +19,7 @@ from common.errors import AlreadyRunning
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import verify
+from graph.record.document_store import identify_store
 from graph.record.source_successes import NEVER, source_successes
 from ingest.runs import run_nightly
 from tests.factories.generations import FOLDER as GENERATIONS
@@ -55,6 +56,21 @@ def test_every_source_is_read_and_projected(stores: Stores, nightly: Settings) -
     assert verify(stores.engine, stores.driver, database=stores.database).equal
     again = thoth_json(nightly, "ingest", "nightly")
     assert (again["inspection"]["new"], again["inspection"]["known"]) == (0, 20)
+
+
+def test_old_bodies_without_a_document_are_deleted(
+    stores: Stores, nightly: Settings, tmp_path: Path
+) -> None:
+    settings = replace(nightly, document_store_url=tmp_path.as_uri())
+    with stores.engine.begin() as connection:
+        identify_store(connection, settings)
+    old, young = (tmp_path / (digit * 2) / f"{digit * 64}.json.zst" for digit in "ab")
+    for path in (old, young):
+        path.parent.mkdir()
+        path.touch()
+    os.utime(old, (0, 0))
+    assert not run_nightly(settings, SOURCES[:1], lambda: None).report.skipped
+    assert (old.exists(), young.exists()) == (False, True)
 
 
 def test_a_source_that_is_missing_holds_up_no_other(
