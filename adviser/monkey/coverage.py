@@ -9,6 +9,7 @@ doi:10.1109/32.605761). Every choice has a stack, so the method never runs into 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
@@ -73,6 +74,8 @@ class CoveringArray:
         #: Combinations without a stack so far, in a fixed order.
         self.uncovered: dict[Combination, None] = {}
         self._left: dict[int, int] = {}
+        #: By node, the others of its pairs in ``uncovered``.
+        self._partners: defaultdict[int, set[int]] = defaultdict(set)
         self._sizes: set[int] = set()
         self._class_of = {
             node: space.number_of(number, place)
@@ -125,6 +128,10 @@ class CoveringArray:
                 self.uncovered[tuple(sorted(combination))] = None
                 for node in combination:
                     self._left[node] = self._left.get(node, 0) + 1
+                if len(combination) == 2:
+                    left, right = combination
+                    self._partners[left].add(right)
+                    self._partners[right].add(left)
             if len(self.uncovered) > MOST_COMBINATIONS:
                 raise TooManyCombinations(len(self.uncovered))
 
@@ -194,8 +201,7 @@ class CoveringArray:
             gain = 0
             for size in sizes if left else ():
                 if size == 2:
-                    pairs = ((node, it) if node < it else (it, node) for it in chosen)
-                    gain += sum(it in uncovered for it in pairs)
+                    gain += len(self._partners[node].intersection(chosen))
                 else:
                     groups = combinations(chosen, size - 1)
                     gain += sum(tuple(sorted((node, *it))) in uncovered for it in groups)
@@ -211,4 +217,8 @@ class CoveringArray:
                     del self.uncovered[combination]
                     for node in combination:
                         self._left[node] -= 1
+                    if size == 2:
+                        left, right = combination
+                        self._partners[left].discard(right)
+                        self._partners[right].discard(left)
         return before - len(self.uncovered)
