@@ -315,8 +315,12 @@ def measured_rows(
         )
     )
     numbers: dict[tuple[str, str | None], int] = {}
+    # Kept once, because its parameters take more memory than a reading.
+    known: dict[tuple[str, str | None, str], Series] = {}
     for row in connection.execution_options(yield_per=1000).execute(query):
-        series = series_of(row)
+        identity = row.comparison_key, row.python_version, row.unit
+        if (series := known.get(identity)) is None:
+            series = known[identity] = series_of(row)
         number = numbers.setdefault((series.comparison_key, series.python_version), len(numbers))
         component, version = installed_component(row.component, releases.get(row.stack_digest, {}))
         yield (
@@ -326,8 +330,8 @@ def measured_rows(
                 reading=numbered_reading(
                     number, reading_values(row, row.stack_digest or UNKNOWN_STACK)
                 ),
-                hardware_label=row.hardware_label,
-                component=component,
+                hardware_label=intern(row.hardware_label),
+                component=component and intern(component),
                 component_version=version,
             ),
         )
