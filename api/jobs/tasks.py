@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, cast
@@ -17,6 +18,7 @@ from api.jobs.request_run import (
     LONGEST_PAUSE_S,
     MAX_ATTEMPTS,
     PASSING,
+    SHORTEST_PAUSE_S,
     Attempt,
     Postponed,
     Work,
@@ -89,8 +91,11 @@ def _another_waits(context: JobContext) -> bool:
     key, service = context.job.queueing_lock, _worker(context).service
     if key is None:
         return False
-    with service.reading() as connection:
-        return service.queue.is_waiting(connection, key)
+    try:
+        with service.reading() as connection:
+            return service.queue.is_waiting(connection, key)
+    except StoreUnavailable:
+        return False
 
 
 @_task("advice.make", _ADVICE_S)
@@ -142,7 +147,10 @@ def run_inspection(context: JobContext, analysis_id: str) -> None:
 
 
 def _run(context: JobContext, analysis_id: str, work: Work) -> None:
-    run(_worker(context), analysis_id, work, _attempt(context))
+    try:
+        run(_worker(context), analysis_id, work, _attempt(context))
+    except StoreUnavailable as error:  # while the state of the analysis was read or written
+        raise _postponed(context, error, SHORTEST_PAUSE_S) from error
 
 
 @_task("packages.fetch", _BULK_S)
@@ -162,10 +170,7 @@ def project_graph(context: JobContext) -> None:
             may_rebuild = service.settings.graph_rebuild
             sync(stores.engine, stores.driver, database=stores.database, may_rebuild=may_rebuild)
     except StoreUnavailable as error:
-        _LOG.warning("store_away", extra={"error": str(error)})
-        with service.writing() as connection:
-            service.queue.uncount(connection, _attempt(context).job_id)
-        raise Postponed(LONGEST_PAUSE_S) from error
+        raise _postponed(context, error, LONGEST_PAUSE_S) from error
 
 
 @_task("cron.refresh", _NIGHT_S)
@@ -235,6 +240,15 @@ async def prune(context: JobContext, timestamp: int) -> None:
 
 def _tell(name: str, report: dict[str, Any], timestamp: int) -> None:
     _LOG.info("cron_finished", extra={"cron": name, "due": timestamp, "report": report})
+
+
+def _postponed(context: JobContext, error: StoreUnavailable, delay_s: int) -> Postponed:
+    """Do not count the attempt, if PostgreSQL lets us, and return what puts the job off."""
+    _LOG.warning("store_away", extra={"error": str(error)})
+    service = _worker(context).service
+    with suppress(StoreUnavailable), service.writing() as connection:
+        service.queue.uncount(connection, _attempt(context).job_id)
+    return Postponed(delay_s)
 
 
 def _attempt(context: JobContext) -> Attempt:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +27,7 @@ from tests.effort import examples
 from tests.factories.inspections import inspection_files, specification_document, stack_jobs, write
 from tests.factories.releases import release
 from tests.services.commands import row_counts
+from tests.services.failing import FAULTS, failing
 from tests.services.projection import answer, project, verified
 
 #: With ``--thorough``, 10,000 operations; an eighth of that otherwise.
@@ -172,37 +172,6 @@ def projected_numbers(stores: Stores) -> list[list[str]]:
     )
 
 
-#: What PostgreSQL is made to do instead of a statement: a serialization failure, a deadlock, and
-#: the end of the connection.
-_FAULTS = (
-    "DO $$ BEGIN RAISE EXCEPTION 'injected' USING ERRCODE = '40001'; END $$",
-    "DO $$ BEGIN RAISE EXCEPTION 'injected' USING ERRCODE = '40P01'; END $$",
-    "SELECT pg_terminate_backend(pg_backend_pid())",
-)
-
-
-@contextmanager
-def failing(share: float, seed: int) -> Iterator[list[str]]:
-    """Let a share of all statements fail in PostgreSQL itself.
-
-    :returns: the injected faults so far
-    """
-    draw, injected, lock = random.Random(seed), [], threading.Lock()
-
-    def before(_c: Any, cursor: Any, _s: Any, _p: Any, _x: Any, _m: Any) -> None:
-        with lock:
-            fault = draw.choice(_FAULTS) if draw.random() < share else None
-        if fault is not None:
-            injected.append(fault)
-            cursor.execute(fault)
-
-    event.listen(sqlalchemy.Engine, "before_cursor_execute", before)
-    try:
-        yield injected
-    finally:
-        event.remove(sqlalchemy.Engine, "before_cursor_execute", before)
-
-
 @pytest.mark.slow
 def test_statements_that_fail_and_connections_that_are_cut_lose_and_double_nothing(
     stores: Stores, tmp_path: Path
@@ -225,7 +194,7 @@ def test_statements_that_fail_and_connections_that_are_cut_lose_and_double_nothi
             failure = runs[-1].exception
             assert failure is None or isinstance(failure, StoreUnavailable | SystemExit), failure
             assert len(runs) < 200
-    assert {*injected} == {*_FAULTS}
+    assert {*injected} == {*FAULTS}
     project(stores)
     before = row_counts(stores.engine)
     assert before["documents"] == before["inspections"] == before["observations"] == count
@@ -241,7 +210,7 @@ def test_a_batch_is_stored_again_after_a_failure_that_passes(
 ) -> None:
     name = "inspection-matmul-0000000a"
     write(tmp_path / name, inspection_files(stack_jobs([200.0], name), specification_document({})))
-    left = list(_FAULTS)
+    left = list(FAULTS)
 
     def before(_c: Any, cursor: Any, statement: str, _p: Any, _x: Any, _m: Any) -> None:
         if left and "pg_advisory_xact_lock_shared" in statement:  # begins a batch

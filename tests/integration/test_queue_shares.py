@@ -88,6 +88,22 @@ def test_clients_take_turns_with_one_whose_last_request_runs(
     assert order(small) == [running, first, second, later, third]
 
 
+def test_a_worker_of_all_queues_takes_bulk_jobs_last(
+    client: FlaskClient, small: Settings, stores: Stores
+) -> None:
+    with stores.engine.begin() as connection:
+        _, secret = create_token(connection, "bulk", [Scope.INGEST, Scope.ADVISE], None)
+    header = {"Authorization": f"Bearer {secret}"}
+    fetch = client.post("/api/v2/packages", json={"requirements": ["app"]}, headers=header)
+    assert fetch.status_code == 202, fetch.text
+    later = [ask(client, "192.0.2.1").json["analysis_id"], ask(client, "", **header).json]
+    run_jobs(replace(small, package_indexes=()))
+    with stores.engine.connect() as connection:
+        query = text("SELECT analysis_id FROM analyses ORDER BY started_at")
+        started = list(connection.scalars(query))
+    assert started == [later[1]["analysis_id"], later[0], fetch.json["analysis_id"]]
+
+
 def test_one_address_leaves_room_for_others(client: FlaskClient, stores: Stores) -> None:
     header = token(stores)
     assert [ask(client, "192.0.2.1").status_code for _ in range(3)] == [202, 202, 429]
