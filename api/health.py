@@ -18,7 +18,7 @@ from typing import Any
 from flask import Flask, Response, current_app, jsonify, request
 from sqlalchemy import Connection
 
-from api.schema_state import READ_ONLY
+from api.schema_state import FOREIGN, READ_ONLY
 from api.service import ServiceStores, service
 from common import __version__
 from common.errors import (
@@ -229,7 +229,7 @@ def _record_checks() -> tuple[dict[str, dict[str, Any]], bool]:
             ready = True
     except SchemaMismatch as error:
         _LOG.warning("record_schema", extra={"error": str(error)})
-        record["problem"] = "its schema is not this release's"
+        record["problem"] = FOREIGN
     except ProjectError as error:
         _LOG.warning("record_down", extra={"error": str(error)})
         record = {"status": "down", "problem": "does not answer"}

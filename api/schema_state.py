@@ -1,6 +1,9 @@
-"""A server on the schema of an earlier release answers reads until the schema is migrated."""
+"""A server writes only to the schema of its own or a later release, and still answers reads."""
 
 from __future__ import annotations
+
+import math
+import time
 
 from flask import Flask, current_app, request
 
@@ -12,40 +15,45 @@ from graph.migrate import relational_state
 
 #: What operators see on ``/readyz`` and clients in refused writes.
 READ_ONLY = "read-only until `thoth migrate`"
+FOREIGN = "its schema is not this release's"
+#: How long the schema is taken to be as it was, s.
+_KEPT_S = 5.0
 _STATE = "thoth-schema"
 
 
 class SchemaCheck:
-    """Asks for the schema before each write until it is not older than this release."""
+    """Asks for the schema before a write, unless a write shortly before could be made."""
 
     def __init__(self, service: ServiceStores) -> None:
         self._service = service
-        self._is_current = False
+        self._good_until = -math.inf
 
-    def is_older(self) -> bool:
-        """Whether PostgreSQL lacks steps of this release.
+    def problem(self) -> str | None:
+        """Why nothing may be written: PostgreSQL lacks steps, or another program migrated it.
 
         :raises StoreUnavailable: if PostgreSQL does not answer
         """
-        if not self._is_current:
-            with self._service.glancing() as connection:
-                try:
-                    self._is_current = not relational_state(connection).pending
-                except SchemaMismatch:
-                    self._is_current = True  # A later release migrated it.
-        return not self._is_current
+        if time.monotonic() < self._good_until:
+            return None
+        with self._service.glancing() as connection:
+            try:
+                problem = READ_ONLY if relational_state(connection).pending else None
+            except SchemaMismatch as error:
+                problem = None if error.newer else FOREIGN
+        if problem is None:
+            self._good_until = time.monotonic() + _KEPT_S
+        return problem
 
 
 def register(app: Flask) -> None:
-    """Let ``app`` refuse writes on the schema of an earlier release."""
+    """Let ``app`` refuse writes on a schema that it cannot write to."""
     app.extensions[_STATE] = SchemaCheck(app.extensions[EXTENSION])
 
 
 def refuse_writes() -> None:
-    """:raises ApiError: 503 if this request may write, and the schema is older"""
+    """:raises ApiError: 503 if this request may write, and the schema is older or a foreign one"""
     check: SchemaCheck = current_app.extensions[_STATE]
-    if request.method not in READS and check.is_older():
-        raise ApiError(
-            503, ProblemType.UNAVAILABLE, f"the service is {READ_ONLY}",
-            headers={"Retry-After": "60"},
-        )  # fmt: skip
+    if request.method in READS or (problem := check.problem()) is None:
+        return
+    detail = f"the service is {READ_ONLY}" if problem == READ_ONLY else f"PostgreSQL: {problem}"
+    raise ApiError(503, ProblemType.UNAVAILABLE, detail, headers={"Retry-After": "60"})

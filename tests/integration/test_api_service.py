@@ -174,6 +174,10 @@ class TestHealth:
         answer = client.get("/readyz")
         assert answer.status_code == 503
         assert answer.json["checks"]["postgresql"]["status"] == "up"
+        refused = client.post(ADVISE, json=REQUEST)
+        assert refused.status_code == 503
+        assert "schema is not this release's" in refused.json["detail"]
+        assert client.get("/api/v2/packages").status_code == 200
 
     def test_a_server_goes_on_after_a_newer_release_migrated(
         self, client: FlaskClient, relational: sqlalchemy.Engine
