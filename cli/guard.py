@@ -131,7 +131,7 @@ def guard(
 
         knowledge = ServiceClient(service).knowledge_of_locks(before, after, where)
     elif export is not None:
-        knowledge = _exported_knowledge(export, before, after, where)
+        knowledge = _exported_knowledge(export, before, after, where, options["hardware"])
     else:
         knowledge, unmet = _stored_knowledge(
             settings, locks, before, after, where, options["hardware"], fetch
@@ -152,14 +152,21 @@ def guard(
 
 
 def _exported_knowledge(
-    folder: Path, before: Mapping[str, str], after: Mapping[str, str], where: Environment
+    folder: Path,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    where: Environment,
+    prefix: str | None,
 ) -> LockKnowledge:
     """What an export knows of two locks; its age is printed."""
+    from adviser.answering.target_hardware import asked_hardware
     from adviser.exports.parquet import needs_pyarrow
 
     with needs_pyarrow():
         from adviser.answering.exported_lock_knowledge import knowledge_of_exported_locks
-    knowledge, as_of = knowledge_of_exported_locks(folder, before, after, where)
+    knowledge, as_of = knowledge_of_exported_locks(
+        folder, before, after, where, lambda classes: asked_hardware(classes, prefix).digest
+    )
     print_note(f"{folder} shows the record at {as_of:%Y-%m-%d %H:%M} UTC")
     return knowledge
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -46,19 +46,26 @@ _Row = dict[str, Any]
 
 
 def knowledge_of_exported_locks(
-    folder: Path, old: Mapping[str, str], new: Mapping[str, str], environment: Environment
+    folder: Path,
+    old: Mapping[str, str],
+    new: Mapping[str, str],
+    environment: Environment,
+    hardware: Callable[[Sequence[RecordedHardware]], str] | None = None,
 ) -> tuple[LockKnowledge, datetime]:
     """What an export knows of two locks, each given as version by package name.
 
+    :param hardware: returns the digest of the hardware class whose measurements are read, given all
+        classes; by default, those of all classes are read
     :returns: also the time of the data
     :raises InvalidArgument: if ``folder`` is not a complete export of this version
     """
     try:
         export = _Export(folder)
+        read = None if hardware is None else [hardware(export.hardware)]
         snapshot = export.snapshot(sorted({*old, *new}), environment)
         unlisted = versions_without_candidate(old, new, snapshot)
         vulnerabilities = export.vulnerabilities_by_version(unlisted)
-        evidence = export.evidence(snapshot)
+        evidence = export.evidence(snapshot, read)
         known = locked_versions(snapshot, old, new)
         return LockKnowledge(known, evidence, vulnerabilities, export.hardware), export.as_of
     except (OSError, pa.ArrowException, ValueError, LookupError, TypeError) as error:
@@ -90,10 +97,20 @@ class _Export:
         }
         return unnamed_snapshot(with_affected(closure, vulnerabilities), roots, environment)
 
-    def evidence(self, snapshot: Snapshot) -> Evidence:
-        """The measurements of all stacks that contain a version of the snapshot."""
+    def evidence(self, snapshot: Snapshot, classes: Collection[str] | None = None) -> Evidence:
+        """The measurements of all stacks that contain a version of the snapshot.
+
+        :param classes: digests of the hardware classes whose measurements are read; by default all
+        """
         stacks = self._stacks_with(purls_in(snapshot, with_excluded=True))
-        jobs = self._rows("observations", _OBSERVATIONS, stack_digest=stacks)
+        excluded = self._rows(
+            "observations", ("quarantine_reason",),
+            stack_digest=stacks, quarantine_reason=[Reason.TAMPERED.value],
+        )  # fmt: skip
+        wanted = {"stack_digest": stacks} | (
+            {} if classes is None else {"hardware_digest": classes}
+        )
+        jobs = self._rows("observations", _OBSERVATIONS, **wanted)
         series, readings = series_and_readings(self._measured(jobs))
         measured = {it.stack for it in readings}
         hardware = {it.hardware_digest for it in series}
@@ -105,10 +122,10 @@ class _Export:
             stacks={key: purls for key, purls in stacks.items() if key in measured},
             hardware={it.digest: it.label for it in self.hardware if it.digest in hardware},
             sources={} if archives else {ADVISORIES: None},
-            refused=sum(it["quarantine_reason"] == Reason.TAMPERED.value for it in jobs),
+            refused=len(excluded),
         )
 
-    def _measured(self, jobs: Sequence[_Row]) -> list[Any]:
+    def _measured(self, jobs: Sequence[_Row]) -> Iterator[Any]:
         """Comparable measurements, as :func:`graph.record.observations.measured` selects them."""
         measured = [
             it for it in jobs if it["outcome"] == "measured" and it["quarantine_reason"] is None
@@ -120,14 +137,12 @@ class _Export:
         identifiers = [it["observation_id"] for it in measured]
         for row in self._rows("samples", _SAMPLES, observation_id=identifiers):
             samples[row["observation_id"]].append(row["duration_s"])
-        return [
-            SimpleNamespace(
+        for row in measured:
+            yield SimpleNamespace(
                 **row | {"parameters": json.loads(row["parameters"])},
-                repetitions_s=samples.get(row["observation_id"]),
+                repetitions_s=samples.get(row["observation_id"], []),
                 seen_at=row["ended_at"] or row["started_at"] or made_at[row["document_id"]],
             )
-            for row in measured
-        ]
 
     def vulnerabilities_by_version(
         self, versions: Collection[tuple[str, str]]
@@ -191,12 +206,12 @@ class _Export:
     def _rows(self, table: str, columns: Sequence[str], **wanted: Collection[str]) -> list[_Row]:
         """Some columns of the rows of a table.
 
-        :param wanted: a column and its values; all rows without it
+        :param wanted: columns and their values; all rows without any
         """
         condition = None
-        if wanted:
-            ((column, values),) = wanted.items()
-            condition = ds.field(column).isin(pa.array(sorted(values), pa.string()))
+        for column, values in wanted.items():
+            alike = ds.field(column).isin(pa.array(sorted(values), pa.string()))
+            condition = alike if condition is None else condition & alike
         files = ds.dataset(self._folder / table, format="parquet")
         rows: list[_Row] = files.to_table(list(columns), filter=condition).to_pylist()
         return rows

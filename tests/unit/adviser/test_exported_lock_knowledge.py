@@ -13,8 +13,10 @@ pytest.importorskip("pyarrow", reason="the extra `export` is not installed")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from adviser.answering.exported_lock_knowledge import _Export
+from adviser.answering.exported_lock_knowledge import _OBSERVATIONS, _Export
 from adviser.exports.croissant import CROISSANT_FILE
+from common.packages import package_version
+from tests.factories.universes import snapshot_of
 
 
 def write_table(folder: Path, name: str, *rows: dict[str, Any]) -> None:
@@ -47,3 +49,28 @@ def test_the_advisories_are_read_once_for_all_versions(
     assert affected == {("package-0", "2"): ["CVE-1"]}
     assert sorted(read) == ["advisories", "advisory_packages", "vulnerabilities"]
     assert export.vulnerabilities_by_version([]) == {}
+
+
+def test_measurements_are_of_one_hardware_class_and_need_no_repetitions(tmp_path: Path) -> None:
+    (tmp_path / CROISSANT_FILE).write_text('{"datePublished": "2026-11-26T00:00:00+00:00"}')
+    snapshot = snapshot_of({"a": {"1": {}}}, ["a"])
+    text = dict.fromkeys(_OBSERVATIONS, "x") | {"parameters": "{}"}
+    none = dict.fromkeys(("unstable_reason", "started_at", "ended_at", "quarantine_reason"))
+    job = text | none | {"unit": "FLOP/s", "rate": 2.0, "elapsed_s": None, "outcome": "measured"}
+    jobs = [
+        job | {"observation_id": it, "comparison_key": it, "hardware_digest": it}
+        for it in ("here", "elsewhere")
+    ]
+    tampered = job | {"observation_id": "other", "quarantine_reason": "tampered"}
+    write_table(tmp_path, "observations", *jobs, tampered)
+    write_table(tmp_path, "stacks", {"stack_digest": "x", "purl": package_version("a", "1").purl})
+    write_table(tmp_path, "inspections", {"document_id": "x", "created_at": None})
+    write_table(tmp_path, "samples", {"observation_id": "unknown", "duration_s": 1.0})
+    hardware = [{"hardware_digest": it, "hardware": it, "identity": "{}"} for it in ("here", "x")]
+    write_table(tmp_path, "hardware", *hardware)
+    write_table(tmp_path, "advisory_archives", {"read_at": "x"})
+    export = _Export(tmp_path)
+    every, some = export.evidence(snapshot), export.evidence(snapshot, ["here"])
+    assert [it.observation_id for it in every.readings] == ["elsewhere", "here"]
+    assert [(it.observation_id, it.rate) for it in some.readings] == [("here", 2.0)]
+    assert (every.refused, some.refused) == (1, 1)
