@@ -15,7 +15,10 @@ import click
 import pytest
 import yaml
 
+from api.jobs.queue import QueueName
 from cli import main as cli
+from common.reasons import Reason
+from graph.record import source_successes
 from tests.requirements import needs
 from tests.services.guides import blocks_of
 from tests.services.served import Served
@@ -216,6 +219,19 @@ class TestNames:
         recorded = {rule["record"] for rule in rules("record")}
         assert set(_RECORDED.findall("\n".join(expressions()))) <= recorded
 
+    def test_labels_have_values_that_the_service_gives_them(self) -> None:
+        text = RULES.read_text("utf-8")
+
+        def values(label: str) -> set[str]:
+            found = re.findall(rf'\b{label}=~?"([^"]+)"', text)
+            return {value for it in found for value in it.split("|")}
+
+        # Each kind of source has an alert.
+        kinds = {it for name, it in vars(source_successes).items() if name.isupper()}
+        assert values("kind") == {it for it in kinds if isinstance(it, str)}
+        assert values("queue") <= {it.value for it in QueueName}
+        assert values("reason") <= {it.value for it in Reason}
+
     def test_a_running_service_has_every_metric(self, served: Served) -> None:
         with served.client() as client:
             client.get("/api/v2/advice")
@@ -224,6 +240,9 @@ class TestNames:
         named = set(_METRIC.findall("\n".join(expressions())))
         assert len(named) > 20
         assert named - exposed == set()
+        # Metrics whose absence is an alert have a value, not only a type.
+        watched = re.findall(r"absent\((\w+)\)", _expression_of("ThothMetricAbsent"))
+        assert set(watched) - set(re.findall(r"(?m)^(\w+)", text)) == set()
 
     def test_the_guide_lists_every_metric_of_a_running_service(self, served: Served) -> None:
         with served.client() as client:
