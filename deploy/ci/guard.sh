@@ -16,7 +16,12 @@
 set -eu
 
 base=${GUARD_BASE:-HEAD}
-here=$(dirname -- "$0")
+here=$(cd -- "$(dirname -- "$0")" && pwd)
+# A variable that is not set must not look like a lock without harm.
+[ "$#" -gt 0 ] || { echo "guard.sh: name at least one lock" >&2; exit 2; }
+for lock in "$@"; do
+    [ -n "$lock" ] || { echo "guard.sh: the path of a lock is empty" >&2; exit 2; }
+done
 case $base in -*) echo "GUARD_BASE: $base is not a revision" >&2; exit 2 ;; esac
 case ${GUARD_FAIL_ON:=harm} in
     harm | unknown | never) ;;
@@ -26,6 +31,7 @@ case ${GUARD_OFFLINE:=false} in
     true | false) ;;
     *) echo "GUARD_OFFLINE: write true or false" >&2; exit 2 ;;
 esac
+cd -- "$(git rev-parse --show-toplevel)"
 work=$(mktemp -d)
 trap 'rm -rf -- "$work"' EXIT
 trap 'exit 1' HUP INT TERM

@@ -174,6 +174,27 @@ def test_variables_become_options(stores: Stores, repository: Path) -> None:
 
 
 @needs("git")
+@pytest.mark.parametrize("locks", [(), ("",), ("app.lock.txt", "")])
+def test_a_lock_that_is_not_named_is_an_error(repository: Path, locks: tuple[str, ...]) -> None:
+    command = ["sh", str(CI / "guard.sh"), *locks]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("guard.sh: ")
+
+
+@needs("git")
+def test_paths_are_relative_to_the_top_of_the_repository(
+    stores: Stores, hardware: str, repository: Path
+) -> None:
+    lock(repository, "2.0.0", "1")
+    folder = repository / "src"
+    folder.mkdir()
+    done = pipeline(stores, folder, hardware)
+    assert done.returncode == 1, done.stderr
+    assert "result: harm" in done.stdout
+
+
+@needs("git")
 def test_a_lock_that_is_new_is_not_compared(stores: Stores, repository: Path) -> None:
     git(repository, "mv", "app.lock.txt", "old.txt")
     git(repository, "commit", "--quiet", "--message", "renamed")
