@@ -281,10 +281,26 @@ class _Inspection:
     observations: list[Row] = field(default_factory=list)
 
     @property
-    def row(self) -> Row:
-        """The row for :func:`_statement`."""
-        first = (next(iter(self.hardware), None), next(iter(self.environments), None))
-        return [self.stack, *first, self.observations, *self.properties]
+    def group(self) -> tuple[str | None, ...]:
+        """Keys of the nodes in :data:`_SHARED`, with the first of several machines."""
+        indicators = {row[0] for row in self.observations}
+        return (
+            self.stack,
+            next(iter(self.hardware), None),
+            next(iter(self.environments), None),
+            indicators.pop() if len(indicators) == 1 else None,
+        )
+
+
+#: Nodes that many inspections share, by their names in :func:`_statement`.
+_SHARED = {
+    "stack": STACK,
+    "hardware": HARDWARE,
+    "environment": RUNTIME_ENVIRONMENT,
+    "indicator": PERFORMANCE_INDICATOR,
+}
+#: Edges from an inspection to such nodes.
+_SHARED_EDGES = {"stack": INSPECTED, "hardware": RAN_ON, "environment": IN}
 
 
 def project_inspections(
@@ -356,12 +372,15 @@ def _chunks(inspections: Iterable[_Inspection]) -> Iterator[list[_Inspection]]:
 
 
 def _create(tx: neo4j.ManagedTransaction, inspections: list[_Inspection]) -> None:
-    by_shape: dict[tuple[bool, bool], list[Row]] = {}
+    groups: dict[tuple[str | None, ...], list[Row]] = {}
     for each in inspections:
-        shape = (each.stack is not None, bool(each.observations))
-        by_shape.setdefault(shape, []).append(each.row)
-    for shape, rows in by_shape.items():
-        write(tx, _statement(*shape), rows)
+        groups.setdefault(each.group, []).append([each.observations, *each.properties])
+    by_shape: dict[tuple[bool, ...], list[Row]] = {}
+    for group, rows in groups.items():
+        shape = tuple(key is not None for key in group)
+        by_shape.setdefault(shape, []).append([*group, rows])
+    for shape, grouped in by_shape.items():
+        write(tx, _statement(shape), grouped)
     # The statement writes one machine and environment each; inspections with more are rare.
     write(tx, RAN_ON.create, _further_edges(inspections, "hardware"))
     write(tx, IN.create, _further_edges(inspections, "environments"))
@@ -382,29 +401,40 @@ def _further_edges(inspections: list[_Inspection], name: str) -> list[Row]:
 
 
 @lru_cache
-def _statement(stack: bool, observed: bool) -> LiteralString:
-    """Cypher that creates inspections with their edges and observations.
+def _statement(shape: tuple[bool, ...]) -> LiteralString:
+    """Cypher that creates groups of inspections with their edges and observations.
 
-    A row is ``[stack, hardware, environment, observations, *properties]``. With separate
-    statements, each edge would need a look-up of the inspection.
+    A row is ``[*group, inspections]``, and an inspection is ``[observations, *properties]``. With
+    separate statements, each edge would need a look-up of the inspection. Each group needs one
+    look-up of a shared node, which takes a seventh less time than one for each inspection.
 
-    :param stack: whether the inspections have a stack
-    :param observed: whether they have observations
+    :param shape: which of :data:`_SHARED` the groups have; observations without a shared indicator
+        name their own
     """
-    ends = [("stack", STACK, INSPECTED, 0)] if stack else []
-    if observed:
-        ends += [("hardware", HARDWARE, RAN_ON, 1), ("env", RUNTIME_ENVIRONMENT, IN, 2)]
-    matches = [f"MATCH ({name}:{end.label} {{{end.key}: row[{i}]}})" for name, end, _, i in ends]
-    edges = [f", (inspection)-[:{edge.type}]->({name})" for name, _, edge, _ in ends]
-    query = (
-        f"UNWIND $rows AS row {' '.join(matches)}"
-        f" CREATE (inspection:Inspection {INSPECTION.values('row', 4)}){''.join(edges)}"
+    nodes = {name: number for number, name in enumerate(_SHARED) if shape[number]}
+    matches = (
+        f" MATCH ({name}:{_SHARED[name].label} {{{_SHARED[name].key}: row[{number}]}})"
+        for name, number in nodes.items()
     )
-    if observed:
+    edges = (
+        f", (inspection)-[:{edge.type}]->({name})"
+        for name, edge in _SHARED_EDGES.items()
+        if name in nodes
+    )
+    query = (
+        f"UNWIND $rows AS row{''.join(matches)}"
+        f" WITH {', '.join([*nodes, f'row[{len(_SHARED)}] AS inspections'])}"
+        " UNWIND inspections AS row"
+        f" CREATE (inspection:Inspection {INSPECTION.values('row', 1)}){''.join(edges)}"
+    )
+    if "hardware" in nodes:
+        carried, match = "inspection, indicator", ""
+        if "indicator" not in nodes:
+            carried = "inspection"
+            match = " MATCH (indicator:PerformanceIndicator {indicator_id: row[0]})"
         query += (
-            " WITH inspection, row[3] AS observations UNWIND observations AS row"
-            " MATCH (indicator:PerformanceIndicator {indicator_id: row[0]})"
-            " CREATE (inspection)-[:OBSERVED]->"
+            f" WITH {carried}, row[0] AS observations"
+            f" UNWIND observations AS row{match} CREATE (inspection)-[:OBSERVED]->"
             f"(:Observation {OBSERVATION.values('row', 1)})-[:OF]->(indicator)"
         )
     return query
