@@ -176,15 +176,16 @@ _CUT_SHORT = re.compile(
 )
 
 
-def load_json(data: bytes) -> tuple[Any, bytes]:
+def load_json(data: bytes, parsed: Any = None) -> tuple[Any, bytes]:
     """Parse ``data``; returns the value and its canonical JSON, from which digests are computed.
 
+    :param parsed: the value of ``data``, if orjson has parsed it before
     :raises InvalidDocument: empty, not UTF-8, truncated, invalid, NaN or infinite,
         NUL, lone surrogates, duplicate keys, or nested deeper than 254 levels
     """
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
-        value = orjson.loads(data)
+        value = parsed or orjson.loads(data)
     except orjson.JSONDecodeError as error:
         _diagnose(data, str(error))
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -73,8 +74,12 @@ def _chunks(
     chunk: list[RawDocument | RefusedDocument] = []
     size = 0
     for document in documents:
-        chunk.append(document)
-        size += 0 if isinstance(document, RefusedDocument) else document.size_bytes
+        if isinstance(document, RefusedDocument):
+            chunk.append(document)
+        else:
+            size += document.size_bytes
+            # Only the bytes are sent to the task.
+            chunk.append(replace(document, value=None))
         if len(chunk) >= CHUNK_DOCUMENTS or size >= _CHUNK_BYTES:
             yield chunk
             chunk, size = [], 0

@@ -116,7 +116,7 @@ def deliveries_of(raw: RawDocument) -> Iterator[DeliveredInspection | InvalidDoc
         if raw.data is None:
             yield _directory(raw)
             return
-        value, canonical = _load(raw.data)
+        value, canonical = _load(raw.data, raw.value)
         kind = _kind_of(value)
         if kind is not SchemaVersion.Y2020_02_DICTIONARY or _is_stored_entry(value):
             yield _delivery(value, canonical, kind)
@@ -167,9 +167,9 @@ def has_inspection_keys(value: Record) -> bool:
     )
 
 
-def _load(data: bytes) -> tuple[Any, bytes]:
+def _load(data: bytes, parsed: Any = None) -> tuple[Any, bytes]:
     """Parse strict JSON and remove private data; return the value and its canonical bytes."""
-    value, canonical = load_json(data)
+    value, canonical = load_json(data, parsed)
     scrubbed = scrub(value, canonical)
     return scrubbed, canonical if scrubbed is value else canonical_json(scrubbed)
 

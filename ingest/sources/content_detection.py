@@ -14,11 +14,13 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import BinaryIO
 
 import orjson
 
 from common.errors import InvalidDocument
+from common.formats.fields import Record
 from common.reasons import Reason
 from ingest.benchmarks.captures import without_captures
 from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem
@@ -94,22 +96,25 @@ _KEYS = re.compile(
 )
 
 
-def is_inspection(data: bytes) -> bool:
-    """Whether a file has the keys of an inspection, valid or not.
+def parsed_inspection(data: bytes) -> Record | None:
+    """The parsed JSON of a file with the keys of an inspection; ``None`` for other files.
 
-    Truncated or invalid JSON counts as an inspection if it contains one of these keys anywhere.
+    Truncated or invalid JSON counts as an inspection if it contains one of these keys anywhere. An
+    empty object is returned for it.
 
-    >>> is_inspection(b'{"inspection_id": "inspection-a", "job_logs": [')
-    True
-    >>> is_inspection(b'{"columns": ["exit_code", "stdout"]}')
-    False
+    >>> parsed_inspection(b'{"job_log": {}}')
+    {'job_log': {}}
+    >>> parsed_inspection(b'{"inspection_id": "inspection-a", "job_logs": [')
+    {}
+    >>> parsed_inspection(b'{"columns": ["exit_code", "stdout"]}')
     """
     if not _JSON_OBJECT.match(data) or not _KEYS.search(data):
-        return False
+        return None
     try:
-        return has_inspection_keys(orjson.loads(data.removeprefix(codecs.BOM_UTF8)))
+        value: Record = orjson.loads(data.removeprefix(codecs.BOM_UTF8))
     except orjson.JSONDecodeError:
-        return True
+        return {}
+    return value if has_inspection_keys(value) else None
 
 
 def other_content(data: bytes) -> str:
@@ -126,8 +131,11 @@ def screened(raw: RawDocument, limits: SourceLimits) -> RawDocument | InvalidDoc
     If the whole source is a file of another benchmark, the file is refused, because it was named
     explicitly.
     """
-    if not limits.by_content or raw.data is None or is_inspection(raw.data):
+    if not limits.by_content or raw.data is None:
         return raw
+    value = parsed_inspection(raw.data)
+    if value is not None:
+        return replace(raw, value=value)
     system = system_of(raw.data[:HEAD_BYTES])
     if system is None:
         return raw
@@ -148,8 +156,9 @@ def recognised(
     if not _JSON_OBJECT.match(head):
         return SkippedFile(source, place, other_content(head))
     data = read_bounded(stream, place, limits, head)
-    if is_inspection(data):
-        return RawDocument(source, place, data=data)
+    value = parsed_inspection(data)
+    if value is not None:
+        return RawDocument(source, place, data=data, value=value)
     return SkippedFile(source, place, other_content(data))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from common.errors import InvalidDocument
 
@@ -19,12 +20,14 @@ class RawDocument:
 
     :param source: the file, folder, archive or URL that the user named
     :param place: path inside ``source``; empty if the document is the source itself
+    :param value: parsed ``data``, if it was parsed to recognise an inspection
     """
 
     source: str
     place: str = ""
     data: bytes | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
+    value: Any = field(default=None, compare=False, repr=False)
 
     @property
     def size_bytes(self) -> int:

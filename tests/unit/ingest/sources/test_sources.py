@@ -23,7 +23,7 @@ from common.errors import InvalidArgument
 from common.inspection import InspectionDocument
 from common.reasons import Reason
 from ingest.inspections.parsing import parse_inspections
-from ingest.sources.content_detection import is_inspection
+from ingest.sources.content_detection import parsed_inspection
 from ingest.sources.reader import count_hint, documents_of
 from ingest.sources.source_items import (
     RawDocument,
@@ -685,8 +685,9 @@ def test_a_file_that_only_mentions_the_keys_of_inspections_is_none(
 )
 def test_a_document_of_each_generation_is_an_inspection(document: dict[str, Any]) -> None:
     data = encoded(document)
-    assert is_inspection(data)
-    assert is_inspection(data[:-1]), "a document that is cut off is for the parser to refuse"
+    assert parsed_inspection(data)
+    cut_off = parsed_inspection(data[:-1])
+    assert cut_off is not None, "a document that is cut off is for the parser to refuse"
 
 
 def test_files_that_cannot_be_opened_are_skipped_with_the_reason(tmp_path: Path) -> None:
