@@ -40,8 +40,11 @@ from graph.record import analyses
 GRACE_S = 20.0
 #: Pause between two heartbeats, s.
 HEARTBEAT_S = 5.0
-#: Pause before connecting to an unavailable queue again, s.
-PAUSE_S = 2.0
+#: Pause before asking an unavailable queue again, s.
+PAUSE_S = 1.0
+#: How long a connection to the queue is waited for, s. The pool doubles the pause before each
+#: attempt, so after an outage it could take as long again.
+_PATIENCE_S = 3.0
 
 _LOG = logging.getLogger(__name__)
 
@@ -57,6 +60,7 @@ def queue_app(settings: Settings, name: str = "thoth") -> procrastinate.App:
         conninfo=url.render_as_string(hide_password=False),
         min_size=1,
         max_size=4,
+        timeout=_PATIENCE_S,
         configure=_commit_quickly,
     )
     app = procrastinate.App(connector=connector)
@@ -95,7 +99,10 @@ def run_worker(settings: Settings, queues: Sequence[QueueName], name: str) -> No
 
 @dataclass(slots=True)
 class _RunningWorker:
-    """State of the worker process: its queues and the job that it started last."""
+    """State of the worker process.
+
+    :param jobs: the running job, and those whose end may not be stored, with their worker
+    """
 
     app: procrastinate.App
     worker: WorkerContext
@@ -103,11 +110,14 @@ class _RunningWorker:
     name: str
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     worker_id: int | None = None
-    job: Job | None = None
+    jobs: list[tuple[int | None, Job]] = field(default_factory=list)
 
     async def take(self, work: Callable[[], Awaitable[Any]], context: JobContext, by: Any) -> Any:
         """Remember the job, and run it."""
-        self.worker_id, self.job = by.worker_id, context.job
+        with suppress(ProjectError):
+            await asyncio.to_thread(self.put_back)
+        self.worker_id = by.worker_id
+        self.jobs.append((by.worker_id, context.job))
         return await work()
 
     async def show_life(self) -> None:
@@ -119,21 +129,21 @@ class _RunningWorker:
                     await self.app.job_manager.update_heartbeat(self.worker_id)
 
     def put_back(self) -> None:
-        """Return the last job to the queue unless its end was stored.
+        """Return the jobs that this process took to the queue, unless their end was stored.
 
-        :raises StoreUnavailable: if the queue is unavailable; then the missing heartbeat returns it
+        :raises StoreUnavailable: if the queue is unavailable, even without such jobs
         """
-        job = self.job
-        if job is None or job.id is None:
-            return
         with self.worker.service.writing() as connection:
-            taken = self.worker.service.queue.give_back(connection, job.id, self.worker_id)
-            analysis_id = job.task_kwargs.get("analysis_id")
-            if taken and isinstance(analysis_id, str):
-                analyses.give_back(connection, analysis_id)
-        self.job = None
-        if taken:
-            _LOG.info("job_put_back", extra={"job": job.id, "task": job.task_name})
+            for worker_id, job in self.jobs:
+                if job.id is None or not self.worker.service.queue.give_back(
+                    connection, job.id, worker_id
+                ):
+                    continue
+                analysis_id = job.task_kwargs.get("analysis_id")
+                if isinstance(analysis_id, str):
+                    analyses.give_back(connection, analysis_id)
+                _LOG.info("job_put_back", extra={"job": job.id, "task": job.task_name})
+        self.jobs.clear()
 
 
 async def _work(running: _RunningWorker) -> None:
@@ -144,8 +154,10 @@ async def _work(running: _RunningWorker) -> None:
     guarding = asyncio.create_task(guard(running.worker.watch))
     while not stopping.is_set():
         try:
+            # The end of a job could not be stored while the queue was unavailable.
+            await asyncio.to_thread(running.put_back)
             await _work_once(running)
-        except ConnectorException as error:
+        except (ConnectorException, ProjectError) as error:
             _LOG.warning("queue_away", extra={"error": str(error.__cause__ or error).strip()[:200]})
         with suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), PAUSE_S)
@@ -156,9 +168,6 @@ async def _work_once(running: _RunningWorker) -> None:
     """Run jobs until a signal to stop or until the queue is unavailable."""
     app, stopping = running.app, running.stopping
     async with app.open_async():
-        # Its end could not be stored while the queue was unavailable.
-        with suppress(ProjectError):
-            await asyncio.to_thread(running.put_back)
         working = asyncio.create_task(
             app.run_worker_async(
                 queues=[it.value for it in running.queues],
@@ -182,14 +191,16 @@ async def _work_once(running: _RunningWorker) -> None:
                 stopping.wait(),
             )
         ]
-        await asyncio.wait((working, beside[-1]), return_when=asyncio.FIRST_COMPLETED)
-        if stopping.is_set():
-            await _stop(running, working)
-        with suppress(asyncio.CancelledError):
-            await working
-        for it in beside:
-            it.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
+        try:
+            await asyncio.wait((working, beside[-1]), return_when=asyncio.FIRST_COMPLETED)
+            if stopping.is_set():
+                await _stop(running, working)
+            with suppress(asyncio.CancelledError):
+                await working
+        finally:
+            for it in beside:
+                it.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
 
 
 async def _keep_scheduling(app: procrastinate.App, settings: Settings) -> None:

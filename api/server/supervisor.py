@@ -31,7 +31,7 @@ _BACKOFF_S, _LONGEST_S = 0.5, 30.0
 _LIVED_S = 60.0
 _LOOK_S = 0.1
 #: Pause between two checks of the stores, s.
-_STORES_LOOK_S = 5.0
+_STORES_LOOK_S = 1.0
 #: A store that is stopped on purpose is marked as such within this time after its end, s.
 _NOTED_S = 1.0
 _SET_PARENT_DEATH_SIGNAL = 1

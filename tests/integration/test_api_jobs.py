@@ -24,14 +24,15 @@ import procrastinate
 import pytest
 from flask.testing import FlaskClient
 from procrastinate import periodic, utils
-from sqlalchemy import Engine, text
+from psycopg_pool.base import AttemptWithBackoff
+from sqlalchemy import Engine, make_url, text
 
 from api.jobs import upkeep as upkeep_module
 from api.jobs.queue import PROJECT, PROJECT_SOON, Queue, QueueJob, QueueName
 from api.jobs.request_run import MAX_ATTEMPTS
 from api.jobs.schedules import keep_scheduling, scheduled_tasks, schedules
 from api.jobs.upkeep import prune, return_stalled, return_stalled_once
-from api.jobs.worker import _RunningWorker, queue_app
+from api.jobs.worker import _RunningWorker, _work, queue_app
 from api.jobs.worker_context import JobTimeouts, WorkerContext, guard
 from api.server.supervisor import keeping_stores
 from common.settings import Settings
@@ -59,6 +60,7 @@ from tests.services.jobs import (
 )
 from tests.services.ports import closed_port
 from tests.services.projection import deliver
+from tests.services.proxy import proxy_to
 from tests.services.waiting import DEADLINE_S, wait_until
 
 #: Runs until its environment has the file ``NAME``.
@@ -259,7 +261,7 @@ def test_what_ended_while_the_queue_was_away_is_put_back_by_the_same_worker(
             for worker_id, status in ((other, "doing"), (hand.worker_id, "todo")):
                 taken = f"UPDATE procrastinate_jobs SET worker_id = {worker_id}"
                 execute(known.engine, taken)
-                hand.job = job
+                hand.jobs = [(hand.worker_id, job)]
                 await asyncio.to_thread(hand.put_back)
                 assert jobs_in(known.engine) == [("advice.make", status)]
 
@@ -271,6 +273,76 @@ def test_what_ended_while_the_queue_was_away_is_put_back_by_the_same_worker(
         shop.close()
     assert attempts_of(known.engine, "advice.make") == 0
     assert client.get(where).get_json()["state"] == "pending"
+
+
+def test_a_job_whose_end_was_not_stored_is_put_back_before_the_next_one(
+    client: FlaskClient, known: Stores
+) -> None:
+    """The queue was unavailable so briefly that the worker could take the next job."""
+    client.post("/api/v2/advice", json=ASKED)
+    client.post("/api/v2/advice", json=ASKED, query_string={"force": "true"})
+    app, shop = queue_app(known.settings), WorkerContext(known.settings)
+    hand = _RunningWorker(app, shop, list(QueueName), "test")
+
+    async def nothing() -> None:
+        return None
+
+    async def take() -> None:
+        async with app.open_async():
+            by = SimpleNamespace(worker_id=await app.job_manager.register_worker())
+            for _ in range(2):
+                job = await app.job_manager.fetch_job(queues=None, worker_id=by.worker_id)
+                assert job is not None
+                context = procrastinate.JobContext(
+                    job=job, app=app, start_timestamp=time.time(), abort_reason=lambda: None
+                )
+                await hand.take(nothing, context, by)
+
+    try:
+        asyncio.run(take())
+    finally:
+        shop.close()
+    assert [status for _, status in jobs_in(known.engine)] == ["todo", "doing"]
+
+
+def test_a_worker_takes_jobs_as_soon_as_postgresql_is_there(
+    client: FlaskClient,
+    known: Stores,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The pool alone would pause for as long as after a long outage."""
+    monkeypatch.setattr(AttemptWithBackoff, "INITIAL_DELAY", DEADLINE_S)
+    where = client.post("/api/v2/advice", json=ASKED).headers["Location"]
+    url, port = make_url(known.settings.database_url or ""), closed_port()
+    away = url.set(port=port).render_as_string(hide_password=False)
+    settings = replace(known.settings, database_url=away)
+    shop = WorkerContext(settings)
+    hand = _RunningWorker(queue_app(settings), shop, [QueueName.PEOPLE], "test")
+
+    async def queue_away(working: asyncio.Task[None]) -> None:
+        caplog.clear()
+        while "queue_away" not in caplog.messages:
+            assert not working.done()
+            await asyncio.sleep(0.01)
+
+    async def work() -> None:
+        working = asyncio.create_task(_work(hand))
+        await queue_away(working)
+        with proxy_to(url.port or 0, port):
+            await asyncio.to_thread(ended, client, where)
+        await queue_away(working)
+        # What ran beside the jobs has ended; it would run twice after the outage.
+        running = {getattr(it.get_coro(), "__name__", "") for it in asyncio.all_tasks()}
+        assert "_work" in running
+        assert not running & {"keep_returning", "_keep_scheduling", "show_life"}
+        hand.stopping.set()
+        await working
+
+    try:
+        asyncio.run(work())
+    finally:
+        shop.close()
 
 
 def test_a_stalled_job_is_dropped_where_another_with_its_key_waits(known: Stores) -> None:

@@ -31,8 +31,11 @@ class Proxy:
 
 
 @contextmanager
-def proxy_to(target: int) -> Iterator[Proxy]:
-    """A proxy in front of a port."""
+def proxy_to(target: int, port: int = 0) -> Iterator[Proxy]:
+    """A proxy in front of a port.
+
+    :param port: of the proxy; 0 takes a free one
+    """
     sockets: list[socket.socket] = []
 
     def forward(source: socket.socket, sink: socket.socket) -> None:
@@ -51,7 +54,7 @@ def proxy_to(target: int) -> Iterator[Proxy]:
                 for pair in ((client, server), (server, client)):
                     threading.Thread(target=forward, args=pair, daemon=True).start()
 
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", port)) as listening:
         made = Proxy(listening.getsockname()[1])
         made.go_on()
         threading.Thread(target=accept, daemon=True).start()
