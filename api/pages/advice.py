@@ -123,6 +123,10 @@ def _sentence(inner: Mapping[str, Any], best: Mapping[str, Any] | None) -> str:
     parts.append(
         f"{_few(older)} not in the newest version" if older else "each in its newest version"
     )
+    notes = best.get("justification") or ()
+    names = {it.get("package_name") for it in notes if it.get("code") == "vulnerable"}
+    if affected := [it for it in packages if it["name"] in names]:
+        parts.append(f"{_few(affected)} with known vulnerabilities")
     status = inner["certificate"]["status"]
     ending = "no stack scores better" if status == "optimal" else f"the search ended {status}"
     return f"{', '.join(parts)}; {ending}."

@@ -26,7 +26,7 @@ from graph.record.source_successes import BACKUP, INDEX, INSPECTIONS, add_succes
 from graph.record.tokens import Scope, create_token, revoke_token
 from graph.tables import HardwareRow, PackageVersionRow, PageSessionRow, TokenRow
 from loop.night import STEPS
-from tests.factories.advisories import add_versions
+from tests.factories.advisories import add_versions, osv, write_archive
 from tests.factories.inspections import (
     MATMUL,
     hwinfo,
@@ -38,7 +38,7 @@ from tests.factories.inspections import (
     write,
 )
 from tests.factories.nights import add_night
-from tests.services.commands import thoth
+from tests.services.commands import ROOT, thoth
 from tests.services.jobs import client_of
 
 #: Pages that need no object of the record.
@@ -326,6 +326,27 @@ def test_an_advice_without_hardware_says_that_no_measurement_counts(
     claims = report["report"]["products"][0]["claims"]
     assert ("show what was measured of other versions" in content) != bool(claims)
     assert "What would change it?" in content
+
+
+def test_an_advised_version_with_a_vulnerability_says_so_at_once(
+    empty: FlaskClient, stores: Stores, tmp_path: Path
+) -> None:
+    (tmp_path / "requirements.in").write_text("flask\n", encoding="utf-8")
+    advisories = write_archive(tmp_path / "all.zip", [osv("CVE-2026-1", summary="Leaks cookies")])
+    releases = ROOT / "samples" / "packages.jsonl.gz"
+    for command in (
+        ("packages", "import", str(releases), "--as-of", "2026-11-21"),
+        ("advisories", "sync", str(advisories)),
+        ("advise", str(tmp_path), "--python", "3.12", "--platform", "linux_x86_64", "--offline"),
+    ):
+        assert thoth(stores.settings, *command).returncode == 0
+    with client_of(stores.settings, Scope.ADMIN) as operator:
+        (advice,) = operator.get("/api/v2/advice").get_json()["items"]
+    content = _page(empty, f"/advice/{advice['advice_id']}")
+    assert "flask with known vulnerabilities; " in content
+    # Notes about other packages are folded.
+    without_notes = re.sub(r"<details>.*?</details>", "", content, flags=re.DOTALL)
+    assert "affected by CVE-2026-1" in without_notes
 
 
 def test_a_why_not_link_without_an_answer_asks_nothing(
