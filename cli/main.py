@@ -168,7 +168,8 @@ def _report_click_error(error: click.ClickException) -> int:
     message = message.replace(". Choose from:", ": choose from")
     message = message.replace("a valid integer range", "a whole number")
     message = message.replace("a valid float range", "a number")
-    message = message[:1].lower() + message[1:]
+    if not message[:2].isupper():  # "ADVISORIES is not set" begins with a name
+        message = message[:1].lower() + message[1:]
     hint = f"`{error.ctx.command_path} --help` shows the usage" if error.ctx else None
     return _report(message, hint, error.exit_code)
 

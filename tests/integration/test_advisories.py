@@ -386,7 +386,7 @@ def test_the_commands_tell_what_they_did(stores: Stores, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("sync",), 2, "set ADVISORIES"),
+        (("sync",), 2, "error: ADVISORIES is not set"),
         (("sync", "--osv"), 2, "PyPI/all.zip in its public bucket"),
         (("sync", "--osv", "all.zip"), 2, "leave SOURCE out"),
         (("list", "flask==final"), 2, "not a version"),
