@@ -179,7 +179,8 @@ def test_lists_name_their_filters_and_remove_each(browser: FlaskClient) -> None:
     for value in (digest, digest.removeprefix("sha256:")[:8]):
         address = f"/stacks?hardware={value}&indicator=PiMatmul&limit=1"
         content = _page(browser, address)
-        assert f'<option value="{digest}" selected>{hardware["label"]}</option>' in content
+        option = f"{hardware['label']} ({digest.removeprefix('sha256:')[:8]})"
+        assert f'<option value="{digest}" selected>{option}</option>' in content
         assert f"hardware <b>{hardware['label']}</b>" in content
         assert "indicator <b>PiMatmul</b>" in content
         without = {f"hardware={value}", "indicator=PiMatmul"}
@@ -491,6 +492,15 @@ def test_the_first_page_shows_how_much_was_measured(
     content = _page(empty, "/")
     assert "Nothing was measured yet" in content
     assert "hardware class</li>" not in content
+
+
+def test_hardware_classes_with_one_label_can_be_told_apart(browser: FlaskClient) -> None:
+    classes = browser.get("/api/v2/hardware?measured=true").get_json()["items"]
+    for address in ("/", "/ask", "/stacks", "/compare"):
+        content = _page(browser, address)
+        text = re.sub(r"<[^>]*>", "", content)
+        for it in classes:
+            assert f"{it['label']} ({it['digest'].removeprefix('sha256:')[:8]})" in text, address
 
 
 def test_a_hardware_class_shows_its_coverage_and_the_nearest_classes(browser: FlaskClient) -> None:

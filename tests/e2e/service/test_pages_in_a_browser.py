@@ -265,7 +265,7 @@ def test_a_newcomer_gets_a_lock_and_asks_why_not(
     page.get_by_text("Environment and rules").click()
     page.get_by_label("Python").fill("3.11")
     page.get_by_label("Platform").fill("manylinux_2_28_x86_64")
-    page.get_by_label("Hardware").select_option(label="AMD EPYC, 2 CPUs")
+    page.get_by_label("Hardware").select_option(label="AMD EPYC, 2 CPUs (fa9f8e70)")
     page.get_by_role("button", name="Ask").click()
     page.wait_for_url("**/advice/*")
     with page.expect_download() as download:
