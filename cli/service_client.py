@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from http.client import HTTPException
+from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -88,6 +89,8 @@ class ServiceClient:
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", error)
             hint = f"check --service {self._url}"
+            if isinstance(reason, SSLCertVerificationError):
+                hint = "set SSL_CERT_FILE to a file with the certificate of the service"
             raise StoreUnavailable(_SERVICE, f"does not answer: {reason}", hint) from error
         if len(answer) > _MOST_BYTES:
             cause = f"its answer has more than {_MOST_BYTES >> 20} MiB"

@@ -24,6 +24,7 @@ from sqlalchemy import text
 from common.settings import Settings
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import relational_engine
+from tests.services.commands import thoth
 from tests.services.embedded import kill_store
 from tests.services.served import Served, end, serving
 from tests.services.waiting import DEADLINE_S, wait_until, waiting_for_locks
@@ -72,6 +73,21 @@ def renewable() -> Iterator[Renewable]:
 def own(renewable: Renewable) -> Served:
     """A service that tests may hurt."""
     return renewable.get()
+
+
+def test_guard_trusts_a_self_signed_certificate_that_is_named(
+    served: Served, tmp_path: Path
+) -> None:
+    lock = tmp_path / "requirements.txt"
+    lock.write_text("flask==3.1.2\n", encoding="utf-8")
+    other = tmp_path / "new.txt"
+    other.write_text("flask==3.1.3\n", encoding="utf-8")
+    command = ("guard", str(lock), str(other), "--service", served.base_url)
+    refused = thoth(served.settings, *command)
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert "hint: set SSL_CERT_FILE to a file with the certificate" in refused.stderr
+    answered = thoth(served.settings, *command, SSL_CERT_FILE=str(served.ca))
+    assert "flask: 3.1.2 → 3.1.3" in answered.stdout, answered.stderr
 
 
 def test_the_certificate_is_for_every_name_of_this_machine(served: Served) -> None:
