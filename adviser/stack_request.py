@@ -106,7 +106,7 @@ def _named(
             f"has no {kind} {shown(name)}",
             place=project.source,
             field=f"{kind}s",
-            hint=f"it has {first_few(sorted(known), 20) or 'none'}",
+            hint=f"the project has {first_few(sorted(known), 20) or f'no {kind}s'}",
         )
     return requirements
 

@@ -62,7 +62,7 @@ def test_folders_files_and_options_that_cannot_be_used_are_exit_code_2(
     at = str(tmp_path / "requirements.txt")
     for arguments, words in (
         (("advise", str(tmp_path / "empty")), "no file lists requirements"),
-        (("advise", at, "--extra", "nope"), "has no extra 'nope'"),
+        (("advise", at, "--extra", "nope"), "hint: the project has no extras"),
         (("advise", at, "--group", "nope"), "has no group 'nope'"),
         (("advise", str(users)), "is not a requirement"),
         (("advise", at, "-o", str(tmp_path / "out-pylock.toml")), "add --format"),

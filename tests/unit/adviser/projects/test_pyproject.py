@@ -166,7 +166,7 @@ def test_requests_choose_extras_and_groups() -> None:
     )
     with pytest.raises(InvalidFile, match="no group 'none'") as caught:
         selected_requirements(project, groups=["none"])
-    assert caught.value.hint == "it has dev, more"
+    assert caught.value.hint == "the project has dev, more"
     many = "".join(f"g{n:02}=[]\n" for n in range(22))
     with pytest.raises(InvalidFile) as caught:
         selected_requirements(read(f"[project]\n[dependency-groups]\n{many}"), groups=["none"])
