@@ -16,6 +16,8 @@ from common.errors import InvalidSettings
 
 #: Scopes that ``ANONYMOUS_SCOPES`` can open to everybody; the others always need a token.
 OPENABLE_SCOPES = frozenset({"read", "advise"})
+#: Schemes of the object stores that are read and written through fsspec.
+OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "az")
 #: Dates further in the past cannot be represented.
 _MOST_DAYS = 36_500.0
 
@@ -123,7 +125,8 @@ class Settings:
             graph_database=values.get("GRAPH_DATABASE", "neo4j"),
             graph_reader_user=values.get("GRAPH_READER_USER"),
             graph_reader_password=values.get("GRAPH_READER_PASSWORD"),
-            document_store_url=values.get("DOCUMENT_STORE_URL") or (home / "documents").as_uri(),
+            document_store_url=_document_store(values, "DOCUMENT_STORE_URL")
+            or (home / "documents").as_uri(),
             ingest_sources=tuple(values.get("INGEST_SOURCES", "").split()),
             connect_timeout_s=_number(values, "CONNECT_TIMEOUT_S", 5.0),
             query_timeout_s=_number(values, "QUERY_TIMEOUT_S", 30.0),
@@ -192,6 +195,22 @@ def _url(values: Mapping[str, str], name: str, *schemes: str) -> str | None:
     if scheme not in schemes:
         # The value may hold a password, so only the scheme is repeated.
         raise InvalidSettings(f"{name}: scheme {scheme!r} is not one of {', '.join(schemes)}")
+    return url
+
+
+def _document_store(values: Mapping[str, str], name: str) -> str | None:
+    """The URL of a bucket or a folder, or the path of a folder."""
+    url = values.get(name)
+    if url is None:
+        return None
+    # fsspec takes all that has no "://" for a path, such as s3:/bucket.
+    is_path = ":" not in url.partition("/")[0] or url.startswith("file:/")
+    if not (is_path or url.startswith(tuple(f"{scheme}://" for scheme in OBJECT_STORES))):
+        # The value may hold a password, so it is not repeated.
+        raise InvalidSettings(
+            f"{name}: neither a path nor a URL with one of the schemes file,"
+            f" {', '.join(OBJECT_STORES)}"
+        )
     return url
 
 

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, cast
 import fsspec
 
 from common.errors import InvalidDocument
+from common.settings import OBJECT_STORES
 from graph.record.document_store import client_errors
 from ingest.sources.archives import documents_in_archive
 from ingest.sources.content_detection import (
@@ -45,7 +46,7 @@ from ingest.sources.source_items import (
 )
 from ingest.sources.urls import check_url
 
-_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "az", "memory")
+_STORES = (*OBJECT_STORES, "memory")
 _WEB = ("http", "https")
 
 
