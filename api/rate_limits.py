@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from flask import Flask, request
-from limits import RateLimitItem, parse_many
+from limits import parse_many
 from limits.errors import ConfigurationError
 from limits.storage import Storage, storage_from_string
 from limits.strategies import FixedWindowRateLimiter
@@ -36,14 +36,14 @@ class RequestLimits:
     Requests are counted by token or, without a token, by address. Requests for unknown paths count,
     too.
 
-    :raises InvalidSettings: naming ``RATE_LIMIT`` or ``RATE_LIMIT_STORAGE``
+    :raises InvalidSettings: naming ``RATE_LIMIT_STORAGE``
     """
 
     def __init__(self, app: Flask, settings: Settings) -> None:
         self._app = app
         app.request_class = BoundedRequest
         app.config["MAX_CONTENT_LENGTH"] = settings.body_limit_mb * _MIB
-        self._rates = _rates(settings)
+        self._rates = parse_many(settings.rate_limit) if settings.rate_limit else []
         self._limiter = FixedWindowRateLimiter(_storage(app, settings))
         self._refused = RememberedKeys()
         self.guesses = TokenThrottle(self._limiter, self._rates)
@@ -92,17 +92,6 @@ def _storage(app: Flask, settings: Settings) -> Storage:
     if not isinstance(storage, Storage):
         raise InvalidSettings("RATE_LIMIT_STORAGE: cannot be used: it is asynchronous")
     return storage
-
-
-def _rates(settings: Settings) -> list[RateLimitItem]:
-    if settings.rate_limit is None:
-        return []
-    try:
-        return parse_many(settings.rate_limit)
-    except ValueError:
-        raise InvalidSettings(
-            f"RATE_LIMIT: {settings.rate_limit!r} is neither none nor like 600/minute"
-        ) from None
 
 
 def _bound_body() -> None:

@@ -277,8 +277,18 @@ def _schedule(values: Mapping[str, str], name: str) -> str | None:
 
 def _rate(values: Mapping[str, str], name: str) -> str | None:
     """A rate such as ``600/minute``; ``none`` gives ``None``."""
-    text = values.get(name, "600/minute")
-    return None if text == "none" else text
+    text = values.get(name)
+    if text is None:
+        return "600/minute"
+    if text == "none":
+        return None
+    from limits import parse_many
+
+    try:
+        parse_many(text)
+    except ValueError:
+        raise InvalidSettings(f"{name}: {text!r} is neither none nor like 600/minute") from None
+    return text
 
 
 def _origins(values: Mapping[str, str], name: str) -> tuple[str, ...]:

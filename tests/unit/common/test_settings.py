@@ -26,3 +26,15 @@ def test_a_document_store_that_cannot_be_used_is_refused_without_its_url(url: st
 )  # fmt: skip
 def test_a_bucket_or_a_folder_is_a_document_store(url: str) -> None:
     assert Settings.from_env({"DOCUMENT_STORE_URL": url}).document_store_url == url
+
+
+@pytest.mark.parametrize("rate", ["many", "600", "600/fortnight", "600/minute;x"])
+def test_a_rate_that_is_none_is_refused(rate: str) -> None:
+    with pytest.raises(InvalidSettings, match=f"RATE_LIMIT: '{rate}' is neither none nor like"):
+        Settings.from_env({"RATE_LIMIT": rate})
+
+
+def test_several_rates_or_none_are_a_limit() -> None:
+    rates = ("10/second;5000/day", "none", "")
+    read = [Settings.from_env({"RATE_LIMIT": rate}).rate_limit for rate in rates]
+    assert read == ["10/second;5000/day", None, "600/minute"]
