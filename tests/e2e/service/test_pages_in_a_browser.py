@@ -17,6 +17,7 @@ from tests.services.served import Served
 pytestmark = needs("chromium")
 
 _TIMEOUT_MS = 120_000
+_PHONE = {"width": 360, "height": 640}
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,17 @@ def _problems(page: Page, origin: str) -> list[str]:
     return problems
 
 
+def _beyond_the_screen(page: Page, selector: str) -> list[str]:
+    """Texts of the elements that are not within the width of the screen."""
+    texts: list[str] = page.locator(selector).evaluate_all(
+        """elements => elements
+            .map(it => [it.textContent, it.getBoundingClientRect()])
+            .filter(([_, box]) => box.width === 0 || box.left < 0 || box.right > innerWidth)
+            .map(([text]) => text)"""
+    )
+    return texts
+
+
 @pytest.mark.parametrize("scripts", [True, False])
 def test_pages_load_without_errors_on_a_small_dark_screen(
     site: Served, browser: Browser, addresses: list[str], scripts: bool
@@ -81,6 +93,18 @@ def test_pages_load_without_errors_on_a_small_dark_screen(
         if scripts:
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
         assert problems == [], path
+    context.close()
+
+
+def test_the_menu_has_one_line_on_a_phone(site: Served, browser: Browser) -> None:
+    context = _context(browser, viewport=_PHONE)
+    page = context.new_page()
+    page.goto(site.base_url)
+    links = page.locator("nav a")
+    tops = links.evaluate_all("links => links.map(it => it.getBoundingClientRect().top)")
+    assert len(set(tops)) == 1
+    links.last.focus()
+    assert _beyond_the_screen(page, "nav li:last-child a") == []
     context.close()
 
 
@@ -178,7 +202,7 @@ def test_a_dropped_file_is_chosen(site: Served, browser: Browser) -> None:
 def test_locks_are_compared_with_the_keyboard_alone(
     site: Served, browser: Browser, scripts: bool
 ) -> None:
-    context = _context(browser, java_script_enabled=scripts, viewport={"width": 360, "height": 640})
+    context = _context(browser, java_script_enabled=scripts, viewport=_PHONE)
     page = context.new_page()
     problems = _problems(page, site.base_url)
     page.goto(f"{site.base_url}/compare")
