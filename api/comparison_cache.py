@@ -141,9 +141,9 @@ class ComparisonCache:
         """
         with self._lock:  # others wait, since they would read the same
             if (position := changes(connection)) > self._position:
-                self._position = position
                 self._families.clear()
                 self._note_changes(connection)
+                self._position = position  # Last: a failed query is repeated.
             chosen = None if keys is None else frozenset(keys)
             name = baseline, chosen, wanted
             if name not in self._families:

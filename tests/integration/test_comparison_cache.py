@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from sqlalchemy import Connection, select, text
@@ -15,6 +15,7 @@ from api import comparison_cache
 from api import service as service_module
 from api.comparison_cache import ComparisonCache, SeriesFamily, SeriesFilter
 from api.service import ServiceStores
+from common.errors import StoreUnavailable
 from graph.engine import Stores
 from graph.evidence import MeasuredObservation
 from graph.record.freshness import count_change
@@ -206,6 +207,26 @@ def test_after_a_change_only_the_series_that_changed_are_counted(
         assert after == stacks_document(compare_stacks(measured_observations(connection)))["groups"]
     assert marked == [None, 2]
     assert (len(before), len(after)) == (2, 3)
+
+
+def test_a_change_is_looked_for_again_after_a_failure(
+    delivered: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ComparisonCache()
+    with delivered.engine.connect() as connection:
+        documents(cache.family(connection))
+    deliver(delivered, tmp_path, "inspection-again", "2.2.0", 64)
+    with delivered.engine.connect() as connection:
+        with monkeypatch.context() as patch:
+            patch.setattr(comparison_cache, "series_progress", _fail)
+            with pytest.raises(StoreUnavailable):
+                cache.family(connection)
+        seen = stacks_document(compare_stacks(measured_observations(connection)))["groups"]
+        assert documents(cache.family(connection)) == seen
+
+
+def _fail(_connection: Connection) -> NoReturn:
+    raise StoreUnavailable("PostgreSQL", "it was stopped", "start it")
 
 
 def test_a_measurement_that_is_excluded_changes_its_series_and_so_does_its_return(
