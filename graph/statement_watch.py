@@ -139,10 +139,8 @@ class StatementWatch:
         """Whether the server answers a new connection, be it with an error."""
         try:
             _answered(self._probe).close()
-        except NoAnswer:
-            return False
-        except psycopg2.Error:
-            return True
+        except Exception as error:  # must not end the thread, without which nothing is found again
+            return not isinstance(error, NoAnswer)
         return True
 
     def _note(self, *, hangs: bool) -> None:
