@@ -99,13 +99,14 @@ def run(worker: WorkerContext, analysis_id: str, work: Work, attempt: Attempt) -
     with worker.service.writing() as connection:
         commit_unflushed(connection)  # `end` follows
         analysis = start(connection, analysis_id)
-        if analysis is None:
-            return
-        request = orjson.loads(request_of(connection, worker.settings, analysis))
+    if analysis is None:
+        return
     began = time.perf_counter()
     with _logged(worker, analysis) as end:
         _LOG.info("%s: attempt %d", analysis.kind, attempt.number)
         try:
+            with worker.service.reading() as connection:
+                request = orjson.loads(request_of(connection, worker.settings, analysis))
             result = work(worker, analysis, request)
         except StoreUnavailable as error:
             _private("store_away", analysis, error)

@@ -41,7 +41,7 @@ from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import Stores, relational_engine
 from graph.migrate import migrate_relational
 from graph.projection import lag
-from graph.record import analyses
+from graph.record import analyses, documents
 from graph.record.tokens import Scope
 from tests.factories.releases import release
 from tests.requirements import needs
@@ -184,6 +184,23 @@ def test_without_the_graph_a_request_is_tried_again_and_then_ends(
     done = client.get(second).get_json()
     assert done["state"] == "error"
     assert re.fullmatch(r"given up after 36\d\d s: the graph is unavailable", done["reason"])
+
+
+def test_a_request_whose_body_cannot_be_read_is_tried_again_and_then_ends(
+    client: FlaskClient, known: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(documents, "INLINE_LIMIT_BYTES", 0)
+        where = client.post("/api/v2/advice", json=ASKED).headers["Location"]
+    away = replace(known.settings, document_store_url=tmp_path.as_uri())
+    for looks in range(1, MAX_ATTEMPTS + 2):
+        _run_now(away, known.engine)
+        waiting = client.get(where).get_json()
+        assert (waiting["state"], waiting["attempts"]) == ("pending", looks)
+    _run_now(replace(away, outage_patience_s=1e-6), known.engine)
+    done = client.get(where).get_json()
+    assert done["state"] == "error"
+    assert re.fullmatch(r"given up after \d+ s: the document store is unavailable", done["reason"])
 
 
 def test_the_graph_follows_once_it_is_back_however_long_it_was_away(known: Stores) -> None:
