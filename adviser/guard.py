@@ -337,7 +337,8 @@ def _missing_advisories(
         yield MissingKnowledge(
             MissingKind.ADVISORIES,
             None,
-            "the store has no advisories, so vulnerabilities are unknown",
+            "the store has no advisories, so vulnerabilities are unknown; set ADVISORIES to OSV's "
+            "archive and read it",
             "thoth advisories sync --osv",
         )
 

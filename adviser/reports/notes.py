@@ -448,7 +448,7 @@ def _advisories(advice: Advice) -> Iterator[ReportNote]:
     level = NoteLevel.WARNING if advice.request.kind.refuses_vulnerable else NoteLevel.INFO
     message = (
         "the store has no advisories, so vulnerable versions are not recognised: "
-        "`thoth advisories sync --osv` reads them"
+        "set ADVISORIES to OSV's archive and run `thoth advisories sync --osv`"
     )
     yield ReportNote(NoteCode.NO_ADVISORIES, level, message)
 

@@ -150,7 +150,8 @@ def test_advisories_that_could_not_be_read_are_still_not_known(
     assert "not recorded: no advisory about a Python package was read" in done.stdout
     done = thoth(known.settings, "advise", str(tmp_path), *WHERE, "--type", "security")
     assert "warning: the store has no advisories" in done.stdout
-    assert "`thoth advisories sync --osv` reads them" in " ".join(done.stdout.split())
+    remedy = "set ADVISORIES to OSV's archive and run `thoth advisories sync --osv`"
+    assert remedy in " ".join(done.stdout.split())
     done = thoth(known.settings, "advisories", "status")
     assert "sources          none" in done.stdout
 

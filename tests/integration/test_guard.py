@@ -115,8 +115,8 @@ def test_a_gain_without_metadata_and_advisories_is_unknown(
     assert lines == [
         "missing: numpy 2.1.0: its metadata was not read "
         "(`thoth packages add 'numpy==2.1.0'` or --fetch)",
-        "missing: the store has no advisories, so vulnerabilities are unknown"
-        " (`thoth advisories sync --osv`)",
+        "missing: the store has no advisories, so vulnerabilities are unknown; "
+        "set ADVISORIES to OSV's archive and read it (`thoth advisories sync --osv`)",
     ]
     allowed = guard(measured, *locks, "--allow-unknown", "--json")
     assert allowed.returncode == 0
