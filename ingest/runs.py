@@ -13,7 +13,7 @@ from common.errors import InvalidArgument, ProjectError
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.crawls import is_following
-from graph.record.documents import delete_unreferenced_bodies, list_orphaned_bodies
+from graph.record.documents import delete_unreferenced_bodies, find_unreferenced_bodies
 from graph.record.events import EventKind, night_problems, record_problem, record_solution
 from graph.record.postgresql_helpers import as_named
 from graph.record.quarantine import (
@@ -208,7 +208,7 @@ def run_nightly(
             with _skipping("record", skipped):
                 record = _verify(settings, engine, wake)
             with _skipping("documents", skipped):
-                list_orphaned_bodies(settings, engine)
+                find_unreferenced_bodies(settings, engine)
                 delete_unreferenced_bodies(settings, engine)
             with _skipping("export", skipped):
                 exported = export(settings, engine)

@@ -78,7 +78,7 @@ UPLOAD = "upload"
 _BODIES = 1
 _BODY_LOCATION = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}\.json\.zst")
 #: A younger body may belong to a transaction that has not ended.
-_ORPHANED_AFTER = timedelta(days=1)
+_UNREFERENCED_AFTER = timedelta(days=1)
 #: Bodies in a row that cannot be deleted before the others are left for a later run.
 _MOST_FAILURES = 10
 _KNOWN = select(exists().where(Document.document_id == bindparam("wanted")))
@@ -310,15 +310,15 @@ def delete_unreferenced_bodies(settings: Settings, engine: Engine) -> None:
         _LOG.warning("bodies_left", extra={"bodies": failed, "of": len(entries)})
 
 
-def list_orphaned_bodies(
-    settings: Settings, engine: Engine, older_than: timedelta = _ORPHANED_AFTER
+def find_unreferenced_bodies(
+    settings: Settings, engine: Engine, older_than: timedelta = _UNREFERENCED_AFTER
 ) -> int:
-    """List bodies without a document, which interrupted transactions leave in the document store.
+    """Find bodies without a document, which interrupted transactions leave in the document store.
 
-    :func:`delete_unreferenced_bodies` deletes them. Nothing is listed if the store may have bodies
-    of other records. The time grows with the number of bodies.
+    The record lists them, and :func:`delete_unreferenced_bodies` deletes them. Nothing is done if
+    the store may have bodies of other records. The time grows with the number of bodies.
 
-    :returns: number of listed bodies
+    :returns: number of bodies that were not listed before
     :raises StoreUnavailable: if the document store cannot be read
     """
     with engine.connect() as connection:
@@ -328,17 +328,17 @@ def list_orphaned_bodies(
     latest, number = datetime.now(UTC) - older_than, 0
     for folder in map("{:02x}".format, range(256)):
         with engine.begin() as connection:
-            orphans = [
+            unreferenced = [
                 it
                 for it in _without_document(connection, objects_in(settings, folder))
                 if (at := modified_at(settings, it)) is not None and at < latest
             ]
-            if orphans:
-                bodies = [{"document_id": _document_id(it)} for it in orphans]
+            if unreferenced:
+                bodies = [{"document_id": _document_id(it)} for it in unreferenced]
                 connection.execute(insert(UnreferencedBodyRow), bodies)
-        number += len(orphans)
+        number += len(unreferenced)
     if number:
-        _LOG.info("orphaned_bodies", extra={"bodies": number})
+        _LOG.info("unreferenced_bodies_found", extra={"bodies": number})
     return number
 
 

@@ -33,8 +33,8 @@ from graph.record.documents import (
     add_documents,
     body_of,
     delete_unreferenced_bodies,
+    find_unreferenced_bodies,
     forget_documents,
-    list_orphaned_bodies,
 )
 from graph.record.tokens import Scope
 from graph.tables import DocumentStoreRow
@@ -273,9 +273,9 @@ def test_bodies_that_interrupted_transactions_left_are_deleted_if_they_are_old(
     with relational.connect() as interrupted:
         add_documents(interrupted, settings, [large_upload(2)])
     assert len(bodies_in(documents_url)) == 2
-    assert list_orphaned_bodies(settings, relational) == 0, "its transaction may go on"
-    assert list_orphaned_bodies(settings, relational, timedelta()) == 1
-    assert list_orphaned_bodies(settings, relational, timedelta()) == 0, "it is listed"
+    assert find_unreferenced_bodies(settings, relational) == 0, "its transaction may go on"
+    assert find_unreferenced_bodies(settings, relational, timedelta()) == 1
+    assert find_unreferenced_bodies(settings, relational, timedelta()) == 0, "it is listed"
     delete_unreferenced_bodies(settings, relational)
     assert len(bodies_in(documents_url)) == 1
     with relational.connect() as connection:
@@ -288,12 +288,12 @@ def test_bodies_of_other_records_in_one_document_store_stay(
     settings = with_documents(settings, tmp_path)
     with relational.connect() as interrupted:
         add_documents(interrupted, settings, [large_upload()])
-    assert list_orphaned_bodies(settings, relational, timedelta()) == 0, "no record has this store"
+    assert find_unreferenced_bodies(settings, relational, timedelta()) == 0, "of no record"
     with relational.begin() as connection:
         add_documents(connection, settings, [large_upload(2)])
     for path in list((tmp_path / "records").iterdir()):
         path.with_name("f" * 32).touch()
-    assert list_orphaned_bodies(settings, relational, timedelta()) == 0
+    assert find_unreferenced_bodies(settings, relational, timedelta()) == 0
     assert len(bodies_in(settings.document_store_url)) == 2
 
 
