@@ -50,22 +50,22 @@ def knowledge_of_exported_locks(
     old: Mapping[str, str],
     new: Mapping[str, str],
     environment: Environment,
-    hardware: Callable[[Sequence[RecordedHardware]], str] | None = None,
+    choose_hardware: Callable[[Sequence[RecordedHardware]], str] | None = None,
 ) -> tuple[LockKnowledge, datetime]:
     """What an export knows of two locks, each given as version by package name.
 
-    :param hardware: returns the digest of the hardware class whose measurements are read, given all
-        classes; by default, those of all classes are read
+    :param choose_hardware: given all hardware classes, returns the digest of the one whose
+        measurements are read; by default, those of all classes are read
     :returns: also the time of the data
     :raises InvalidArgument: if ``folder`` is not a complete export of this version
     """
     try:
         export = _Export(folder)
-        read = None if hardware is None else [hardware(export.hardware)]
+        hardware = None if choose_hardware is None else [choose_hardware(export.hardware)]
         snapshot = export.snapshot(sorted({*old, *new}), environment)
         unlisted = versions_without_candidate(old, new, snapshot)
         vulnerabilities = export.vulnerabilities_by_version(unlisted)
-        evidence = export.evidence(snapshot, read)
+        evidence = export.evidence(snapshot, hardware)
         known = locked_versions(snapshot, old, new)
         return LockKnowledge(known, evidence, vulnerabilities, export.hardware), export.as_of
     except (OSError, pa.ArrowException, ValueError, LookupError, TypeError) as error:
@@ -97,10 +97,10 @@ class _Export:
         }
         return unnamed_snapshot(with_affected(closure, vulnerabilities), roots, environment)
 
-    def evidence(self, snapshot: Snapshot, classes: Collection[str] | None = None) -> Evidence:
+    def evidence(self, snapshot: Snapshot, hardware: Collection[str] | None = None) -> Evidence:
         """The measurements of all stacks that contain a version of the snapshot.
 
-        :param classes: digests of the hardware classes whose measurements are read; by default all
+        :param hardware: digests of the hardware classes whose measurements are read; by default all
         """
         stacks = self._stacks_with(purls_in(snapshot, with_excluded=True))
         excluded = self._rows(
@@ -108,19 +108,19 @@ class _Export:
             stack_digest=stacks, quarantine_reason=[Reason.TAMPERED.value],
         )  # fmt: skip
         wanted = {"stack_digest": stacks} | (
-            {} if classes is None else {"hardware_digest": classes}
+            {} if hardware is None else {"hardware_digest": hardware}
         )
         jobs = self._rows("observations", _OBSERVATIONS, **wanted)
         series, readings = series_and_readings(self._measured(jobs))
         measured = {it.stack for it in readings}
-        hardware = {it.hardware_digest for it in series}
+        classes = {it.hardware_digest for it in series}
         archives = self._rows("advisory_archives", ("read_at",))
         return Evidence(
             as_of=day_of(self.as_of),
             series=series,
             readings=readings,
             stacks={key: purls for key, purls in stacks.items() if key in measured},
-            hardware={it.digest: it.label for it in self.hardware if it.digest in hardware},
+            hardware={it.digest: it.label for it in self.hardware if it.digest in classes},
             sources={} if archives else {ADVISORIES: None},
             refused=len(excluded),
         )
