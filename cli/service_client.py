@@ -91,7 +91,8 @@ class ServiceClient:
             hint = f"check --service {self._url}"
             if isinstance(reason, SSLCertVerificationError):
                 hint = "set SSL_CERT_FILE to a file with the certificate of the service"
-            raise StoreUnavailable(_SERVICE, f"does not answer: {reason}", hint) from error
+            cause = getattr(reason, "strerror", None) or str(reason)
+            raise StoreUnavailable(_SERVICE, cause, hint) from error
         if len(answer) > _MOST_BYTES:
             cause = f"its answer has more than {_MOST_BYTES >> 20} MiB"
             raise StoreUnavailable(_SERVICE, cause, f"check --service {self._url}")
@@ -109,5 +110,7 @@ class ServiceClient:
         try:
             detail = json.loads(error.read(1 << 16))["detail"]
         except (ValueError, LookupError, TypeError, OSError, HTTPException):
-            detail = "without a reason"
+            return InvalidArgument(
+                f"--service: {self._url} does not answer as a Thoth service ({error.code})"
+            )
         return InvalidArgument(f"the service refused the locks: {detail}")

@@ -452,7 +452,7 @@ def _graph_failure(error: Exception, settings: Settings | None) -> StoreUnavaila
     external = settings is not None and not settings.embedded_graph
     variables = "GRAPH_URL, GRAPH_USER, GRAPH_PASSWORD and GRAPH_DATABASE"
     hint = _remedy(settings, external=external, variable=variables)
-    return StoreUnavailable(GRAPH, text.splitlines()[0], hint)
+    return StoreUnavailable(GRAPH, text.splitlines()[0].removesuffix(":"), hint)
 
 
 def _ran_out_of_memory(settings: Settings) -> bool:

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from sqlalchemy import Engine, event, make_url, select, text
 from werkzeug.serving import make_server
 from werkzeug.utils import redirect
+from werkzeug.wrappers import Response
 
 from adviser.answering.lock_comparison import knowledge_of_locks
 from api.app import create_app
@@ -368,7 +369,7 @@ def test_a_service_that_cannot_be_asked_is_an_error_with_a_remedy(
         (service_url, "two\nlines", 2, "THOTH_TOKEN: not a token"),
         ("http://thoth.example", "thoth_x", 2, "https is needed, since a token is sent"),
         ("thoth.example", "thoth_x", 2, "write an address such as https://thoth.example"),
-        ("http://127.0.0.1:1", "", 3, "the service is unavailable: does not answer"),
+        ("http://127.0.0.1:1", "", 3, "the service is unavailable: Connection refused\n"),
     ):
         done = guard(measured, *locks, "--service", url, THOTH_TOKEN=secret)
         assert (done.returncode, message in done.stderr) == (code, True), done.stderr
@@ -376,6 +377,10 @@ def test_a_service_that_cannot_be_asked_is_an_error_with_a_remedy(
     with over_http(redirect(service_url)) as url:
         led_on = guard(measured, *locks, "--service", url, THOTH_TOKEN=other)
     assert (led_on.returncode, "--service: it redirects" in led_on.stderr) == (2, True)
+    with over_http(Response("<h1>Not allowed</h1>", 405)) as url:
+        elsewhere = guard(measured, *locks, "--service", url)
+    message = f"--service: {url} does not answer as a Thoth service (405)"
+    assert (elsewhere.returncode, message in elsewhere.stderr) == (2, True), elsewhere.stderr
     both = guard(measured, *locks, "--service", service_url, "--fetch")
     assert both.returncode == 2
     assert "--service and --fetch" in both.stderr

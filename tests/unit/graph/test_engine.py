@@ -62,6 +62,12 @@ def test_the_embedded_remedy_is_to_start_it(tmp_path: Path) -> None:
     assert "thoth up" in (caught.value.hint or "")
 
 
+def test_the_first_line_of_a_message_of_the_driver_has_no_colon_at_its_end() -> None:
+    with pytest.raises(StoreUnavailable) as caught, graph_errors():
+        raise neo4j.exceptions.ServiceUnavailable("Couldn't connect to h:1 (h):\nFailed to …")
+    assert str(caught.value) == "the graph is unavailable: Couldn't connect to h:1 (h)"
+
+
 class Usage:
     """Stands for what the system says of a disk that is almost full."""
 
