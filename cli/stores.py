@@ -39,7 +39,15 @@ def up(ctx: click.Context, as_json: bool, serve: bool, port: int | None) -> int:
         raise click.UsageError("--port is for --serve", ctx)
     settings: Settings = ctx.obj
     began = time.perf_counter()
-    started = EmbeddedStores(settings).start(to_stderr)
+    stores = EmbeddedStores(settings)
+    try:
+        started = stores.start(to_stderr)
+    except KeyboardInterrupt:
+        # The stores are processes of their own, which Ctrl-C does not reach.
+        running = [kind.name for kind in stores.kinds if stores.record_of(kind)]
+        if running:
+            to_stderr(f"running: {', '.join(running)}; `thoth down` stops them")
+        raise
     elapsed_s = round(time.perf_counter() - began, 3)
     _print_started(settings, started, elapsed_s, as_json=as_json)
     return _serve(ctx, started, port) if serve else 0

@@ -20,13 +20,16 @@ import psutil
 import pytest
 from sqlalchemy import text
 
+from cli.stores import up
 from common.errors import StoreUnavailable
 from common.settings import Settings
 from graph.embedded import processes
+from graph.embedded.arcadedb import ArcadeDB
 from graph.embedded.home import write_private
 from graph.embedded.service import RunRecord, read_record
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import Stores, open_stores, reader_driver, relational_engine
+from tests.services.commands import run_here
 from tests.services.waiting import DEADLINE_S, wait_until
 
 THOTH = [sys.executable, "-m", "cli"]
@@ -315,6 +318,19 @@ def test_down_says_what_it_did(running: EmbeddedStores, own_home: Settings) -> N
     assert first.stdout == "PostgreSQL: stopped\nthe graph: stopped\n"
     assert second.stdout == "PostgreSQL: was not running\nthe graph: was not running\n"
     assert not [process for process in before if is_alive(process)]
+
+
+def test_an_interrupted_start_says_which_stores_run(
+    running: EmbeddedStores, own_home: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    running.stop()
+    monkeypatch.setattr(ArcadeDB, "answers", interrupt)
+    done = run_here(up, own_home)
+    assert (done.exit_code, done.stdout) == (130, "")
+    assert "running: PostgreSQL, the graph; `thoth down` stops them\n" in done.stderr
 
 
 def test_status_tells_no_password_and_what_is_up(
