@@ -69,7 +69,7 @@ def _beyond_the_screen(page: Page, selector: str) -> list[str]:
     texts: list[str] = page.locator(selector).evaluate_all(
         """elements => elements
             .map(it => [it.textContent, it.getBoundingClientRect()])
-            .filter(([_, box]) => box.width === 0 || box.left < 0 || box.right > innerWidth)
+            .filter(([_, box]) => box.left < 0 || box.right > innerWidth)
             .map(([text]) => text)"""
     )
     return texts
@@ -105,6 +105,20 @@ def test_the_menu_has_one_line_on_a_phone(site: Served, browser: Browser) -> Non
     assert len(set(tops)) == 1
     links.last.focus()
     assert _beyond_the_screen(page, "nav li:last-child a") == []
+    context.close()
+
+
+def test_a_phone_shows_the_reasons_of_an_advice(
+    site: Served, browser: Browser, addresses: list[str]
+) -> None:
+    context = _context(browser, viewport=_PHONE)
+    page = context.new_page()
+    page.goto(site.base_url + next(it for it in addresses if it.startswith("/advice/")))
+    packages = page.get_by_role("region", name="Packages", exact=True)
+    reasons = packages.get_by_role("cell").and_(page.locator("td:last-child"))
+    assert reasons.count() == packages.get_by_role("rowheader").count() > 0
+    assert packages.evaluate("it => it.scrollWidth <= it.clientWidth")
+    assert _beyond_the_screen(page, "[aria-label=Packages] :is(th, td)") == []
     context.close()
 
 
