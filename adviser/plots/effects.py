@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adviser.plots.canvas import CHARACTER_PX, ROW_PX, Canvas, scale_of, shortened
+from adviser.plots.canvas import Canvas, scale_of, shortened
 
-_LABEL_PX = 250
-_AXIS_PX = 34
+#: The style sheet repeats these widths: on a phone, it moves the labels above the intervals and
+#: hides the column of labels.
+_LABEL_PX, _INTERVALS_PX = 250, 430
+#: Height of a row with space for the label above it, and place of its mark.
+_ROW_PX, _MARK_PX = 32, 22
+_AXIS_PX, _MARGIN_PX = 34, 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +33,16 @@ class DrawnEffect:
     delta: float | None = None
 
 
-def effects_plot(effects: Sequence[DrawnEffect], title: str, width: float = 680) -> str:
+def effects_plot(effects: Sequence[DrawnEffect], title: str) -> str:
     """Draw a dot and its interval for each effect, beside a line at zero, as SVG.
 
     :param effects: at least one
     """
     ends = [it for one in effects for it in (one.low, one.high, one.value, 0.0) if it is not None]
-    label_px = min(_LABEL_PX, max(len(it.label) for it in effects) * CHARACTER_PX + 12)
-    scale = scale_of(ends, label_px, width - 16)
-    height = len(effects) * ROW_PX + _AXIS_PX
-    canvas = Canvas(width, height, title)
+    width = _LABEL_PX + _INTERVALS_PX
+    scale = scale_of(ends, _LABEL_PX + _MARGIN_PX, width - _MARGIN_PX)
+    height = len(effects) * _ROW_PX + _AXIS_PX
+    canvas = Canvas(width, height, title, "plot effects")
     bottom = height - _AXIS_PX
     delta = max((it.delta or 0.0 for it in effects), default=0.0)
     if delta:
@@ -55,8 +59,8 @@ def effects_plot(effects: Sequence[DrawnEffect], title: str, width: float = 680)
         canvas.line(scale(tick), 0, scale(tick), bottom, "zero" if tick == 0 else "axis")
         canvas.label(scale(tick), bottom + 18, f"{tick:+g} %" if tick else "0", "middle", "soft")
     for row, effect in enumerate(effects):
-        middle = row * ROW_PX + ROW_PX / 2
-        canvas.label(0, middle + 4, shortened(effect.label, label_px - 8))
+        middle = row * _ROW_PX + _MARK_PX
+        canvas.label(0, middle + 4, shortened(effect.label, _LABEL_PX - 8), kind="name")
         if effect.low is not None and effect.high is not None:
             canvas.line(scale(effect.low), middle, scale(effect.high), middle, effect.verdict, 3)
             interval = f", 95 % interval {effect.low:+.1f} to {effect.high:+.1f} %"

@@ -122,6 +122,22 @@ def test_a_phone_shows_the_reasons_of_an_advice(
     context.close()
 
 
+def test_a_phone_shows_whole_intervals_with_their_labels(
+    site: Served, browser: Browser, addresses: list[str]
+) -> None:
+    context = _context(browser, viewport=_PHONE)
+    page = context.new_page()
+    for kind in ("/advice/", "/compare?", "/stacks", "/reports/sha256:"):
+        page.goto(site.base_url + next(it for it in addresses if it.startswith(kind)))
+        assert page.locator("svg.effects circle").count() > 0, kind
+        assert _beyond_the_screen(page, "svg.effects :is(text, circle, line)") == [], kind
+        heights = page.locator("svg.effects text").evaluate_all(
+            "texts => texts.map(it => it.getBoundingClientRect().height)"
+        )
+        assert min(heights) > 12, kind
+    context.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_have_no_serious_barriers(
     site: Served, browser: Browser, addresses: list[str], scheme: str
