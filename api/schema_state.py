@@ -16,13 +16,13 @@ from graph.migrate import relational_state
 #: What operators see on ``/readyz`` and clients in refused writes.
 READ_ONLY = "read-only until `thoth migrate`"
 FOREIGN = "its schema is not this release's"
-#: How long the schema is taken to be as it was, s.
+#: How long a successful check counts, s.
 _KEPT_S = 5.0
 _STATE = "thoth-schema"
 
 
 class SchemaCheck:
-    """Asks for the schema before a write, unless a write shortly before could be made."""
+    """Checks the schema before a write, unless a recent check was successful."""
 
     def __init__(self, service: ServiceStores) -> None:
         self._service = service

@@ -285,8 +285,8 @@ def migrate_relational(engine: sqlalchemy.Engine) -> None:
     """Migrate PostgreSQL to the newest revision, each step in its own transaction.
 
     All later queries of a table wait behind a step that waits for a lock on it. A step therefore
-    gives up after :data:`LOCK_WAIT_S`, lets these queries pass, and is tried again. Only a step
-    that creates indexes of large tables commits each, and waits without making others wait.
+    gives up after :data:`LOCK_WAIT_S`, lets these queries pass, and is tried again. A step that
+    creates indexes of large tables commits each of them, and blocks nobody while it waits.
 
     :raises StoreUnavailable: if a lock was not free for :data:`STATEMENT_TIMEOUT_S`
     """

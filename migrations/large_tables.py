@@ -28,12 +28,11 @@ _SET_TIMEOUTS = text(
 
 
 def create_index(name: str, table: str, columns: list[str], **options: Any) -> None:
-    """As ``op.create_index``, but others write into the table meanwhile.
+    """Create an index concurrently: others write into the table meanwhile.
 
-    The index is committed at once, so it is the first change of its step or follows such ones. A
-    step that was cut is run again: an index that is there is kept, and one that was cut half-built
-    is built anew. Within a transaction of the caller's, nobody else sees the table, and the index
-    is created in this transaction.
+    The index is committed at once, so call this before all other changes of the step. A step that
+    was interrupted can be run again: it keeps valid indexes and replaces invalid ones. If the
+    caller migrates within a transaction, as a restoration does, the index is created in it.
 
     :param options: as of ``op.create_index``
     """
@@ -52,7 +51,7 @@ def create_index(name: str, table: str, columns: list[str], **options: Any) -> N
 
 @contextmanager
 def _long_timeouts(connection: Connection) -> Iterator[Connection]:
-    """Wait long for older transactions: nobody waits behind this wait, as behind other locks."""
+    """Raise the timeouts: the statement waits for older transactions, but blocks nobody."""
     before = connection.execute(_TIMEOUTS).one()._asdict()
     long = {"locks": f"{STATEMENT_TIMEOUT_S}s", "statements": "0"}
     connection.execute(_SET_TIMEOUTS, long)

@@ -243,7 +243,7 @@ def _tell(name: str, report: dict[str, Any], timestamp: int) -> None:
 
 
 def _postponed(context: JobContext, error: StoreUnavailable, delay_s: int) -> Postponed:
-    """Do not count the attempt, if PostgreSQL lets us, and return what puts the job off."""
+    """Uncount the attempt if PostgreSQL answers, and return the error that postpones the job."""
     _LOG.warning("store_away", extra={"error": str(error)})
     service = _worker(context).service
     with suppress(StoreUnavailable), service.writing() as connection:

@@ -205,7 +205,7 @@ _PROGRESS = text(
         (SELECT max(ingested_at) FROM documents WHERE kind = 'inspection') AS ingested_at
     """
 )
-# As a 32-bit number, as rows have it; ages are right even if these numbers begin anew.
+# Rows have 32-bit transaction IDs, whose ages can be compared even after a wraparound.
 _NEW_INSPECTIONS = text(
     """
     SELECT document_id FROM documents
