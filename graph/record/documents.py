@@ -77,8 +77,9 @@ UPLOAD = "upload"
 #: Namespace of the locks on large bodies: shared by writers, exclusive for deletion.
 _BODIES = 1
 _BODY_LOCATION = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}\.json\.zst")
-#: A younger body may belong to a transaction that has not ended.
-_UNREFERENCED_AFTER = timedelta(days=1)
+#: A younger body may belong to a transaction that has not ended, or to documents that PostgreSQL
+#: has again once an operator restores a later state of it.
+_UNREFERENCED_AFTER = timedelta(days=30)
 #: Bodies in a row that cannot be deleted before the others are left for a later run.
 _MOST_FAILURES = 10
 _KNOWN = select(exists().where(Document.document_id == bindparam("wanted")))
