@@ -156,6 +156,11 @@ def numbered_reading(series: int, values: ReadingValues) -> Reading:
     return Reading(values[0], series, *values[1:])
 
 
+def reading_of(row: Row[Any], series: int, stack: str) -> Reading:
+    """The reading of a row of :func:`measured`, whose series has this number."""
+    return numbered_reading(series, reading_values(row, stack))
+
+
 def minor(version: str | None) -> str | None:
     """The minor version, such as ``3.11`` for ``3.11.7``."""
     return None if version is None else ".".join(version.split(".")[:2])
@@ -327,9 +332,7 @@ def measured_rows(
             row,
             MeasuredObservation(
                 series=series,
-                reading=numbered_reading(
-                    number, reading_values(row, row.stack_digest or UNKNOWN_STACK)
-                ),
+                reading=reading_of(row, number, row.stack_digest or UNKNOWN_STACK),
                 hardware_label=intern(row.hardware_label),
                 component=component and intern(component),
                 component_version=version,

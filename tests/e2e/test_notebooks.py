@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,20 @@ def test_a_notebook_is_stored_without_results(notebook: Path) -> None:
     assert code
     assert prose > 150, "it reads as an article"
     assert notebook.name in (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_a_notebook_imports_from_thoth_is_there(notebook: Path) -> None:
+    """Only slow tests run the notebooks."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(it["source"]) for it in cells if it["cell_type"] == "code")
+    for node in ast.walk(ast.parse(code)):
+        if (
+            isinstance(node, ast.ImportFrom)
+            and (ROOT / str(node.module).partition(".")[0]).is_dir()
+        ):
+            module = import_module(str(node.module))
+            assert [it.name for it in node.names if not hasattr(module, it.name)] == []
 
 
 @pytest.mark.slow
