@@ -76,7 +76,7 @@ UPLOAD = "upload"
 
 #: Namespace of the locks on large bodies: shared by writers, exclusive for deletion.
 _BODIES = 1
-_BODY_LOCATION = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}\.json\.zst")
+_BODY_LOCATION = re.compile(r"[0-9a-f]{2}/([0-9a-f]{64})\.json\.zst")
 #: A younger body may belong to a transaction that has not ended, or to documents that PostgreSQL
 #: has again once an operator restores a later state of it.
 _UNREFERENCED_AFTER = timedelta(days=30)
@@ -329,28 +329,27 @@ def find_unreferenced_bodies(
     latest, number = datetime.now(UTC) - older_than, 0
     for folder in map("{:02x}".format, range(256)):
         with engine.begin() as connection:
+            bodies = _without_document(connection, objects_in(settings, folder))
             unreferenced = [
-                it
-                for it in _without_document(connection, objects_in(settings, folder))
-                if (at := modified_at(settings, it)) is not None and at < latest
+                {"document_id": document_id}
+                for document_id in sorted(bodies)
+                if (at := modified_at(settings, _location(document_id))) and at < latest
             ]
             if unreferenced:
-                bodies = [{"document_id": _document_id(it)} for it in unreferenced]
-                connection.execute(insert(UnreferencedBodyRow), bodies)
+                connection.execute(insert(UnreferencedBodyRow), unreferenced)
         number += len(unreferenced)
     if number:
         _LOG.info("unreferenced_bodies_found", extra={"bodies": number})
     return number
 
 
-def _without_document(connection: Connection, locations: Iterable[str]) -> list[str]:
-    """Those of these bodies that no document has and that are not listed yet."""
-    bodies = {_document_id(it): it for it in locations if _BODY_LOCATION.fullmatch(it)}
+def _without_document(connection: Connection, locations: Iterable[str]) -> set[str]:
+    """Document IDs of those of these bodies that no document has and that are not listed yet."""
+    bodies = {f"sha256:{match[1]}" for it in locations if (match := _BODY_LOCATION.fullmatch(it))}
     for column in (Document.document_id, UnreferencedBodyRow.document_id):
-        known = select(column).where(column == any_(texts(bodies)))
-        for document_id in connection.scalars(known).all() if bodies else ():
-            bodies.pop(document_id, None)
-    return list(bodies.values())
+        if bodies:
+            bodies -= set(connection.scalars(select(column).where(column == any_(texts(bodies)))))
+    return bodies
 
 
 def _delete_body(connection: Connection, settings: Settings, document_id: str) -> None:
@@ -367,7 +366,3 @@ def _delete_body(connection: Connection, settings: Settings, document_id: str) -
 def _location(document_id: str) -> str:
     hexadecimal = document_id.removeprefix("sha256:")
     return f"{hexadecimal[:2]}/{hexadecimal}.json.zst"
-
-
-def _document_id(location: str) -> str:
-    return f"sha256:{location[3:67]}"
