@@ -8,7 +8,8 @@ identifier, and its document store an object with that name.
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -95,12 +96,10 @@ def objects_in(settings: Settings, folder: str) -> list[str]:
 
     :raises StoreUnavailable: if the store cannot be read
     """
-    try:
+    with _store_errors():
         filesystem, path = file_system_of(object_url(settings, folder))
         filesystem.invalidate_cache()
         return [f"{folder}/{it.rpartition('/')[2]}" for it in filesystem.find(path)]
-    except Exception as error:
-        raise unavailable_store(error) from error
 
 
 def modified_at(settings: Settings, location: str) -> datetime | None:
@@ -108,12 +107,18 @@ def modified_at(settings: Settings, location: str) -> datetime | None:
 
     :raises StoreUnavailable: if the store cannot be read
     """
-    try:
+    with _store_errors(), suppress(FileNotFoundError):
         filesystem, path = file_system_of(object_url(settings, location))
         at: datetime = filesystem.modified(path)
         return at if at.tzinfo else at.replace(tzinfo=UTC)
-    except FileNotFoundError:
-        return None
+    return None
+
+
+@contextmanager
+def _store_errors() -> Iterator[None]:
+    """:raises StoreUnavailable: in place of every error of the block"""
+    try:
+        yield
     except Exception as error:
         raise unavailable_store(error) from error
 
@@ -123,13 +128,11 @@ def _name(store_id: str) -> str:
 
 
 def _exists(url: str) -> bool:
-    try:
+    with _store_errors():
         filesystem, path = file_system_of(url)
         # A file system may keep the listing of a folder.
         filesystem.invalidate_cache()
         return bool(filesystem.exists(path))
-    except Exception as error:
-        raise unavailable_store(error) from error
 
 
 def write_object(url: str, content: bytes) -> None:
@@ -137,14 +140,12 @@ def write_object(url: str, content: bytes) -> None:
 
     :raises StoreUnavailable: if the store cannot be written
     """
-    try:
+    with _store_errors():
         filesystem, path = file_system_of(url)
         filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
         temporary = f"{path}.{uuid4().hex}.part"
         filesystem.pipe_file(temporary, content)
         filesystem.mv(temporary, path)
-    except Exception as error:
-        raise unavailable_store(error) from error
 
 
 def delete_object(url: str) -> None:
@@ -152,12 +153,10 @@ def delete_object(url: str) -> None:
 
     :raises StoreUnavailable: if the store cannot be written
     """
-    try:
+    with _store_errors():
         filesystem, path = file_system_of(url)
         with suppress(FileNotFoundError):
             filesystem.rm_file(path)
-    except Exception as error:
-        raise unavailable_store(error) from error
 
 
 def file_system_of(url: str) -> tuple[Any, str]:
