@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from common.errors import SchemaMismatch, StoreUnavailable
+from graph.conflicts import retry_conflict
 from graph.engine import driver_connection, graph_database
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def named_batch(
         connection.exec_driver_sql(_FINISH)
 
 
+@retry_conflict
 def _set_graph_checkpoint(session: neo4j.Session, batch: str, *, finished: bool) -> None:
     session.execute_write(
         lambda tx: tx.run(_SET_GRAPH_CHECKPOINT, batch=batch, finished=finished).consume()

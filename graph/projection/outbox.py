@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import neo4j
-from neo4j.exceptions import ClientError, ConstraintError, DatabaseError, Neo4jError
+from neo4j.exceptions import ClientError, DatabaseError, Neo4jError
 from sqlalchemy import Connection, Engine, func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from common.errors import ProjectionFailed, SchemaMismatch, StoreUnavailable
 from graph.checkpoints import named_batch
+from graph.conflicts import retry_conflict
 from graph.projection.kinds import NodeKind
 from graph.projection.packages import invalidate_all_revisions
 from graph.projection.registry import NODES, PROJECTED
@@ -24,8 +24,6 @@ from graph.tables import OutboxEntry
 #: Kind of the entry that empties the projection.
 REBUILD = "rebuild"
 
-_POLL_S = 0.1
-_ATTEMPTS = 5
 _DELETE = text("DELETE FROM outbox WHERE entry_id = ANY(:ids)")
 _SERIALIZATION_FAILURE = "40001"
 #: Enqueue the packages whose revision was invalidated while their versions were written.
@@ -244,7 +242,7 @@ def _project_what_can_be(
     others.
     """
     try:
-        _project_again(connection, session, entries)
+        _project(connection, session, entries)
     except (ClientError, DatabaseError) as error:
         # A failed rebuild and wrong credentials do not depend on a row.
         if entries[0].kind == REBUILD or ".Security." in (error.code or ""):
@@ -259,20 +257,7 @@ def _project_what_can_be(
     return {}
 
 
-def _project_again(connection: Connection, session: neo4j.Session, entries: list[_Entry]) -> None:
-    """Project, and retry if another transaction created the same nodes.
-
-    After PostgreSQL has released the lock of a killed projector, the graph may still commit the
-    projector's transaction.
-    """
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return _project(connection, session, entries)
-        except ConstraintError:
-            time.sleep(_POLL_S)
-    return _project(connection, session, entries)
-
-
+@retry_conflict
 def _project(connection: Connection, session: neo4j.Session, entries: list[_Entry]) -> None:
     if entries[0].kind == REBUILD:
         # From now on no snapshot is current.

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from graph.checkpoints import graph_checkpoint, named_batch
 from graph.engine import Stores
 from graph.projection import lag, sync, verify
 from graph.projection.outbox import drain
@@ -22,6 +23,7 @@ from tests.services.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 KILLS = 6
+_FORGET = "MATCH (node:ProjectionCheckpoint) DELETE node"
 
 
 def start_sync(stores: Stores) -> subprocess.Popen[bytes]:
@@ -78,3 +80,19 @@ def test_without_the_lock_keys_keep_projectors_from_doubling_anything(stores: St
     assert lag(stores.engine).count == 0
     report = verify(stores.engine, stores.driver, database=stores.database)
     assert [kind for kind in report.kinds if not kind.equal] == []
+
+
+def test_projectors_that_set_the_first_checkpoint_at_the_same_time(stores: Stores) -> None:
+    def finish_a_batch(_: int) -> None:
+        with (
+            stores.driver.session(database=stores.database) as session,
+            named_batch(stores.engine, session, rebuild=False),
+        ):
+            pass
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(10):
+            stores.driver.execute_query(_FORGET, database_=stores.database)
+            list(pool.map(finish_a_batch, range(2)))
+    with stores.driver.session(database=stores.database) as session:
+        assert graph_checkpoint(session).finished
