@@ -13,6 +13,7 @@ from cli.help_pages import CommandGroup
 from cli.options import as_json_option
 from common.counts import counted
 from common.settings import Settings
+from common.suggestions import suggestion
 from common.terminal import printable
 
 if TYPE_CHECKING:
@@ -110,8 +111,6 @@ def _explain_emptiness(
     connection: Connection, chosen: dict[str, str | None], shared: Sequence[SharedMetric]
 ) -> None:
     """Say on standard error which options match nothing, with similar or known names."""
-    from difflib import get_close_matches
-
     from graph.record.benchmark_list import count_results
     from graph.record.benchmark_results import known_names
     from graph.record.own_results import OWN_SYSTEM
@@ -124,12 +123,8 @@ def _explain_emptiness(
     for name, wanted in unmatched.items():
         known = [] if name == "validity" else [*known_names(connection, name)]
         known += [OWN_SYSTEM] if name == "system" else []
-        spelled = {it.lower(): it for it in known}
-        close = get_close_matches(wanted.lower(), spelled, 1)
-        hint = ""
-        if close:
-            hint = f" (did you mean {printable(spelled[close[0]])}?)"
-        elif 0 < len(known) <= _LISTED_NAMES:
+        hint = suggestion(wanted, known, shown=printable)
+        if not hint and 0 < len(known) <= _LISTED_NAMES:
             hint = f"; there are {', '.join(map(printable, known))}"
         click.echo(f"No result matches --{name} {printable(wanted)}{hint}.", err=True)
     if not unmatched:

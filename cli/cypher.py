@@ -103,6 +103,8 @@ def cypher(
             database=graph_database(settings),
         )
     render(result, form, sys.stdout)
+    for warning in result.warnings:
+        to_stderr(f"warning: {warning}")
     if result.cut is Cut.BYTES:
         to_stderr(
             f"only the first {len(result.rows)} rows are printed: more would be larger than"

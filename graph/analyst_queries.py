@@ -27,6 +27,7 @@ from common.errors import GraphOutOfMemory, InvalidSettings, QueryRefused
 from common.settings import Settings
 from graph.engine import graph_errors, reader_driver
 from graph.query_results import Cut, QueryResult, size_bytes
+from graph.query_text import called_procedures, name_warnings
 
 #: Procedures that analysts may call: they list labels, types and keys, with equal results on Neo4j
 #: and ArcadeDB. Procedures that run algorithms or concern the server are not allowed.
@@ -59,12 +60,6 @@ PROCEDURE, LOAD = "ProcedureCall", "LoadCSV"
 
 _TEXT = "string-representation"
 _LINE = re.compile(r"^\s*\+ (?P<step>[A-Z][A-Z ]*[A-Z])(?: (?P<name>[\w.`]+)\()?")
-
-#: Matches quoted names, comments and strings, and then a call of a dotted name.
-_QUOTED = re.compile(
-    r"`[^`]*`|//[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL
-)
-_CALL = re.compile(r"\bCALL\s+(`?\w+`?(?:\s*\.\s*`?\w+`?)+)", re.IGNORECASE)
 
 
 @contextmanager
@@ -127,7 +122,7 @@ def run_query(
                 _end_on_arcadedb(driver, database, mark)
             else:
                 _refuse_writes(result.consume())
-    return QueryResult(columns, rows, cut)
+    return QueryResult(columns, rows, cut, name_warnings(query))
 
 
 def _rows_within(
@@ -296,24 +291,6 @@ def _lines(text: str) -> Iterator[PlanStep]:
             yield PlanStep(LOAD)
         else:
             yield PlanStep(match["step"])
-
-
-def called_procedures(query: str) -> list[str]:
-    """The names of the procedures that ``query`` calls, in order.
-
-    This is needed for ArcadeDB, whose plan omits subqueries and which has no list of allowed
-    procedures. A read-only user cannot write through a procedure.
-
-    >>> called_procedures("CALL { CALL `algo`.wcc() YIELD node RETURN node } RETURN 'CALL a.b'")
-    ['algo.wcc']
-    """
-    plain = _QUOTED.sub(_without_quoted, query)
-    return [re.sub(r"[`\s]", "", match[1]) for match in _CALL.finditer(plain)]
-
-
-def _without_quoted(match: re.Match[str]) -> str:
-    token = match[0]
-    return f"`{re.sub(r'[^A-Za-z0-9]', '_', token[1:-1])}`" if token[0] == "`" else " "
 
 
 def end_query(driver: neo4j.Driver, database: str, mark: str) -> None:

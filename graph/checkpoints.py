@@ -33,6 +33,8 @@ RECORD_CHECKPOINT = "SELECT previous, batch FROM graph_checkpoints"
 _BEGIN = "UPDATE graph_checkpoints SET previous = %(previous)s, batch = %(batch)s"
 _FINISH = "UPDATE graph_checkpoints SET previous = batch"
 _REBUILD_IS_PENDING = "SELECT EXISTS (SELECT FROM outbox WHERE kind = 'rebuild')"
+#: Label of the node that holds the graph's checkpoint, and its properties.
+CHECKPOINT_LABEL, CHECKPOINT_PROPERTIES = "ProjectionCheckpoint", ("name", "batch", "finished")
 _GRAPH_CHECKPOINT = """
 MATCH (node:ProjectionCheckpoint {name: 'last'})
 RETURN node.batch AS batch, node.finished AS finished

@@ -33,11 +33,13 @@ class QueryResult:
     """The rows of a query in the store's order; each row has one value for each of ``columns``.
 
     :param cut: the limit that cut the result; ``None`` if the result is complete
+    :param warnings: sentences about names in the query that the graph does not have
     """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     cut: Cut | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def truncated(self) -> bool:
@@ -72,7 +74,11 @@ def _by_column(columns: tuple[str, ...], row: tuple[Any, ...]) -> dict[str, Any]
 
 
 def _ending(result: QueryResult) -> dict[str, Any]:
-    return {"truncated": result.truncated, "truncated_by": result.cut}
+    return {
+        "truncated": result.truncated,
+        "truncated_by": result.cut,
+        "warnings": result.warnings,
+    }
 
 
 def size_bytes(value: Any) -> int:

@@ -32,6 +32,7 @@ from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
 from adviser.reused_results import ReusedResults
 from common.environments import Environment
 from common.packages import Purl
+from common.suggestions import suggestion
 from graph.candidates import Absence, Candidate, Dependency, Excluded, newest_first
 
 #: Score of a version by criterion, in the order of the criteria, as fixed-point integers.
@@ -438,17 +439,9 @@ def missing_extras_text(name: str, missing: Sequence[str], fitting: Sequence[Can
     """A message for extras that no version has, with the extras of the newest that has any."""
     newest = newest_first([it for it in fitting if it.extras])
     known = sorted(newest[0].extras) if newest else []
-    named = " or ".join(f"{extra!r}{_similar(extra, known)}" for extra in missing)
+    named = " or ".join(f"{extra!r}{suggestion(extra, known, shown=repr)}" for extra in missing)
     rule = f"no version of {name} has the extra {named}; "
     return rule + (f"there are: {', '.join(known)}" if known else "there is none at all")
-
-
-def _similar(extra: str, known: Sequence[str]) -> str:
-    """A suggestion for a misspelt extra; empty if no known extra is similar."""
-    from difflib import get_close_matches
-
-    similar = get_close_matches(extra, known, 1)
-    return f" (did you mean {similar[0]!r}?)" if similar else ""
 
 
 def _lacks(extras: Sequence[str], rule: str, candidate: Candidate) -> _Why | None:

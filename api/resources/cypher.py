@@ -65,6 +65,10 @@ class RowsSchema(Schema):
     )
     truncated = flag("Whether there were more rows than a limit allows.")
     truncated_by = choice("The limit that cut the rows, if one did.", list(Cut), null=True)
+    warnings = texts(
+        "Names in the query that the graph does not have.",
+        ["the graph has no label Packge (did you mean Package?)"],
+    )
 
 
 blueprint = Resources("cypher", __name__, description="Queries to the graph.")

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, case, exists, func, select
 
+from common.suggestions import suggestion
 from graph.record.postgresql_helpers import matching
 from graph.tables import (
     IndexProject,
@@ -354,15 +355,12 @@ def with_suggestions(
 
     :param unknown: the names that no index has
     """
-    from difflib import get_close_matches
-
     row, suggested = IndexProject, dict(reasons)
     for name in sorted(reasons.keys() & unknown)[:_SUGGESTIONS]:
         similar_length = func.length(row.name).between(len(name) - 2, len(name) + 2)
         query = select(row.name).where(row.state == "known", similar_length).distinct()
         known = sorted(connection.scalars(query))
-        if close := get_close_matches(name, known, 1, _SIMILARITY):
-            suggested[name] += f" (did you mean {close[0]}?)"
+        suggested[name] += suggestion(name, known, _SIMILARITY)
     return suggested
 
 

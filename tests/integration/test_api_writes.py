@@ -321,6 +321,10 @@ def test_cypher_reads_within_limits_and_nothing_else(client: FlaskClient) -> Non
     many = client.post("/api/v2/cypher", json={"query": "MATCH (n) RETURN n", "limit": 2})
     assert (len(many.get_json()["rows"]), many.get_json()["truncated"]) == (2, True)
     assert many.get_json()["truncated_by"] == "rows"
+    assert many.get_json()["warnings"] == []
+    misspelt = client.post("/api/v2/cypher", json={"query": "MATCH (p:Packge) RETURN p"}).get_json()
+    warning = "the graph has no label Packge (did you mean Package?)"
+    assert (misspelt["rows"], misspelt["warnings"]) == ([], [warning])
     strange = client.post(
         "/api/v2/cypher", json={"query": "UNWIND [1, 2] AS n RETURN n, 1.0 / 0.0 AS big"}
     )

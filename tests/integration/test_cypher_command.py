@@ -121,3 +121,12 @@ def test_a_query_that_would_write_is_refused(asked: Settings) -> None:
     result = ask(asked, "CREATE (n:Package)")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("error: ")
+
+
+def test_an_unknown_name_is_a_warning_and_the_query_runs(asked: Settings) -> None:
+    result = ask(asked, "MATCH (p:Packge) RETURN count(p) AS packages", "--format", "json")
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["rows"]) == (0, [{"packages": 0}])
+    warning = "the graph has no label Packge (did you mean Package?)"
+    assert document["warnings"] == [warning]
+    assert result.stderr == f"warning: {warning}\n"

@@ -5,14 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from graph.analyst_queries import (
-    PlanStep,
-    called_procedures,
-    steps_of,
-    tells_kind,
-)
+from graph.analyst_queries import PlanStep, steps_of, tells_kind
 
 ARCADEDB = """\
 OpenCypher Native Execution Plan
@@ -61,21 +54,3 @@ def test_a_text_gives_its_lines_and_what_subqueries_call() -> None:
 def test_a_command_without_a_plan_has_no_steps() -> None:
     explained: Any = SimpleNamespace(plan=None)
     assert steps_of(explained, "SHOW USERS") == []
-
-
-@pytest.mark.parametrize(
-    ("query", "names"),
-    [
-        ("CALL db.labels()", ["db.labels"]),
-        ("call\n`db` . labels YIELD label RETURN label", ["db.labels"]),
-        ("CALL (*) { MATCH (n) RETURN n } RETURN n", []),
-        ("CALL { MATCH (n) RETURN n } RETURN n", []),
-        ("RETURN 'CALL a.b' AS x // CALL c.d\n/* CALL e.f */", []),
-        ("RETURN 'it\\'s' AS x CALL a.b()", ["a.b"]),
-        ("CALL/**/a.b()", ["a.b"]),
-        ("WITH 1 AS `'` CALL a.b() YIELD x AS `'` RETURN x", ["a.b"]),
-        ("RETURN 1 AS `CALL a.b`", []),
-    ],
-)
-def test_procedures_are_found_by_name(query: str, names: list[str]) -> None:
-    assert called_procedures(query) == names

@@ -1,0 +1,95 @@
+"""What is read from the text of a query: the procedures that it calls, and unknown names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from graph.query_text import called_procedures, name_warnings
+
+COOKBOOK = (Path(__file__).parents[3] / "docs" / "cookbook.md").read_text(encoding="utf-8")
+QUERIES = re.findall(r"```cypher\n(.+?)\n```", COOKBOOK, re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("CALL db.labels()", ["db.labels"]),
+        ("call\n`db` . labels YIELD label RETURN label", ["db.labels"]),
+        ("CALL (*) { MATCH (n) RETURN n } RETURN n", []),
+        ("CALL { MATCH (n) RETURN n } RETURN n", []),
+        ("RETURN 'CALL a.b' AS x // CALL c.d\n/* CALL e.f */", []),
+        ("RETURN 'it\\'s' AS x CALL a.b()", ["a.b"]),
+        ("CALL/**/a.b()", ["a.b"]),
+        ("WITH 1 AS `'` CALL a.b() YIELD x AS `'` RETURN x", ["a.b"]),
+        ("RETURN 1 AS `CALL a.b`", []),
+    ],
+)
+def test_procedures_are_found_by_name(query: str, names: list[str]) -> None:
+    assert called_procedures(query) == names
+
+
+@pytest.mark.parametrize(
+    ("query", "warnings"),
+    [
+        (
+            "MATCH (p:Packge)-[:HAS_VERSON*1..2]->(v:PackageVersion {nam: $name}) RETURN p.nme, v",
+            [
+                "the graph has no label Packge (did you mean Package?)",
+                "the graph has no relationship type HAS_VERSON (did you mean HAS_VERSION?)",
+                "PackageVersion has no property nam (did you mean name?)",
+            ],
+        ),
+        (
+            "MATCH (n:package)-[:requires|AFFECTS]->() RETURN n",
+            [
+                "the graph has no label package (did you mean Package?)",
+                "the graph has no relationship type requires (did you mean REQUIRES?)",
+            ],
+        ),
+        (
+            "MATCH (v:Vulnerability {name: $id})\n<-[e:AFFECTS]-() WHERE e.since > 1 RETURN v.scor",
+            [
+                "Vulnerability has no property name",
+                "AFFECTS has no property since",
+                "Vulnerability has no property scor (did you mean score?)",
+            ],
+        ),
+        (
+            "MATCH (n:Stack|`Hard ware`) RETURN n",
+            ["the graph has no label Hard_ware (did you mean Hardware?)"],
+        ),
+        (
+            "MATCH (n:Stack|Package) RETURN n.digest, n.version",
+            ["Package or Stack has no property version (did you mean revision?)"],
+        ),
+    ],
+)
+def test_unknown_names_are_named_with_the_nearest_known_one(
+    query: str, warnings: list[str]
+) -> None:
+    assert list(name_warnings(query)) == warnings
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *QUERIES,
+        "MATCH (v:PackageVersion) RETURN v.uploaded_at.year, '(p:Packge)' // (:Packge)",
+        "UNWIND [{a: 1, Packge: {c: 2}}] AS row RETURN row.c, $p.q",
+        "MATCH (s:Stack) WITH {size: s.digest} AS s RETURN s.size",
+        "MATCH (s:Stack) RETURN [s IN [{a: 1}] | s.a]",
+        "MATCH (n:!Stack) RETURN n.name",
+        "MATCH (n) RETURN n.anything",
+        "MATCH (c:ProjectionCheckpoint) RETURN c.batch",
+        "RETURN 1.5 AS number",
+    ],
+)
+def test_names_that_may_be_right_have_no_warning(query: str) -> None:
+    assert name_warnings(query) == ()
+
+
+def test_a_query_has_at_most_ten_warnings() -> None:
+    assert len(name_warnings("".join(f"(:Packge{number})" for number in range(50)))) == 10
