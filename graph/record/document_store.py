@@ -8,7 +8,7 @@ identifier, and its document store an object with that name.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -24,7 +24,9 @@ from graph.tables import Document, DocumentStoreRow
 #: network file system is unmounted, an empty folder takes its place.
 _KEPT_S = 10.0
 #: Folder of the identifiers of records.
-_RECORDS = "records"
+RECORDS = "records"
+#: End of the names of objects that are being written.
+_PART = ".part"
 #: Objects that were found, with the time.
 _found: dict[str, float] = {}
 
@@ -82,13 +84,19 @@ def identify_store(connection: Connection, settings: Settings, *, now: bool = Fa
         require_own_store(connection, settings)
 
 
+def is_identified(connection: Connection) -> bool:
+    """Whether the record has an identifier; without one, it has no objects in the store."""
+    return connection.scalar(_STORE_ID) is not None
+
+
 def is_shared(connection: Connection, settings: Settings) -> bool:
     """Whether the store may have objects of other records: it lacks the identifier, or has several.
 
     :raises StoreUnavailable: if the store cannot be read
     """
     store_id = connection.scalar(_STORE_ID)
-    return store_id is None or objects_in(settings, _RECORDS) != [_name(store_id)]
+    identifiers = [it for it in objects_in(settings, RECORDS) if not it.endswith(_PART)]
+    return store_id is None or identifiers != [_name(store_id)]
 
 
 def objects_in(settings: Settings, folder: str) -> list[str]:
@@ -124,7 +132,7 @@ def _store_errors() -> Iterator[None]:
 
 
 def _name(store_id: str) -> str:
-    return f"{_RECORDS}/{store_id}"
+    return f"{RECORDS}/{store_id}"
 
 
 def _exists(url: str) -> bool:
@@ -143,7 +151,7 @@ def write_object(url: str, content: bytes) -> None:
     with _store_errors():
         filesystem, path = file_system_of(url)
         filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-        temporary = f"{path}.{uuid4().hex}.part"
+        temporary = f"{path}.{uuid4().hex}{_PART}"
         filesystem.pipe_file(temporary, content)
         filesystem.mv(temporary, path)
 
@@ -157,6 +165,27 @@ def delete_object(url: str) -> None:
         filesystem, path = file_system_of(url)
         with suppress(FileNotFoundError):
             filesystem.rm_file(path)
+
+
+def delete_interrupted_writes(
+    settings: Settings, locations: Iterable[str], latest: datetime
+) -> int:
+    """Delete temporary objects among these that were last written before ``latest``.
+
+    They stay behind if the process that writes them is killed.
+
+    :returns: number of deleted objects
+    :raises StoreUnavailable: if the store cannot be written
+    """
+    number = 0
+    for location in locations:
+        if not location.endswith(_PART):
+            continue
+        written_at = modified_at(settings, location)
+        if written_at is not None and written_at < latest:
+            delete_object(object_url(settings, location))
+            number += 1
+    return number
 
 
 def file_system_of(url: str) -> tuple[Any, str]:

@@ -36,9 +36,12 @@ from common.parser_version import PARSER_VERSION
 from common.settings import Settings
 from graph.record.bulk import copy_new
 from graph.record.document_store import (
+    RECORDS,
+    delete_interrupted_writes,
     delete_object,
     file_system_of,
     identify_store,
+    is_identified,
     is_shared,
     modified_at,
     object_url,
@@ -80,6 +83,8 @@ _BODY_LOCATION = re.compile(r"[0-9a-f]{2}/([0-9a-f]{64})\.json\.zst")
 #: A younger body may belong to a transaction that has not ended, or to documents that PostgreSQL
 #: has again once an operator restores a later state of it.
 _UNREFERENCED_AFTER = timedelta(days=30)
+#: A write that began longer ago was interrupted.
+_INTERRUPTED_AFTER = timedelta(days=1)
 #: Bodies in a row that cannot be deleted before the others are left for a later run.
 _MOST_FAILURES = 10
 _KNOWN = select(exists().where(Document.document_id == bindparam("wanted")))
@@ -312,24 +317,33 @@ def delete_unreferenced_bodies(settings: Settings, engine: Engine) -> None:
 
 
 def find_unreferenced_bodies(
-    settings: Settings, engine: Engine, older_than: timedelta = _UNREFERENCED_AFTER
+    settings: Settings,
+    engine: Engine,
+    older_than: timedelta = _UNREFERENCED_AFTER,
+    interrupted_after: timedelta = _INTERRUPTED_AFTER,
 ) -> int:
     """Find bodies without a document, which interrupted transactions leave in the document store.
 
-    The record lists them, and :func:`delete_unreferenced_bodies` deletes them. Nothing is done if
-    the store may have bodies of other records. The time grows with the number of bodies.
+    The record lists them, and :func:`delete_unreferenced_bodies` deletes them. Temporary objects of
+    interrupted writes are deleted at once. Nothing is done if the store may have bodies of other
+    records. The time grows with the number of bodies.
 
     :returns: number of bodies that were not listed before
     :raises StoreUnavailable: if the document store cannot be read
     """
     with engine.connect() as connection:
+        if not is_identified(connection):
+            return 0
         if is_shared(connection, settings):
             _LOG.info("document_store_shared")
             return 0
-    latest, number = datetime.now(UTC) - older_than, 0
-    for folder in map("{:02x}".format, range(256)):
+    now = datetime.now(UTC)
+    latest, number, parts = now - older_than, 0, 0
+    for folder in (RECORDS, *map("{:02x}".format, range(256))):
+        locations = objects_in(settings, folder)
+        parts += delete_interrupted_writes(settings, locations, now - interrupted_after)
         with engine.begin() as connection:
-            bodies = _without_document(connection, objects_in(settings, folder))
+            bodies = _without_document(connection, locations)
             unreferenced = [
                 {"document_id": document_id}
                 for document_id in sorted(bodies)
@@ -340,6 +354,8 @@ def find_unreferenced_bodies(
         number += len(unreferenced)
     if number:
         _LOG.info("unreferenced_bodies_found", extra={"bodies": number})
+    if parts:
+        _LOG.info("interrupted_writes_deleted", extra={"objects": parts})
     return number
 
 

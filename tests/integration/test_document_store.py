@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from alembic import command
@@ -25,7 +26,13 @@ from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import relational_engine, relational_url
 from graph.migrate import alembic_config, migrate_relational
 from graph.record import document_store, documents
-from graph.record.document_store import file_system_of
+from graph.record.document_store import (
+    RECORDS,
+    file_system_of,
+    object_url,
+    objects_in,
+    write_object,
+)
 from graph.record.documents import (
     INLINE_LIMIT_BYTES,
     UPLOAD,
@@ -282,18 +289,52 @@ def test_bodies_that_interrupted_transactions_left_are_deleted_if_they_are_old(
         assert body_of(connection, settings, large_upload().document_id) == large_upload().body
 
 
+def test_what_killed_writers_left_is_deleted_after_a_day(
+    settings: Settings,
+    relational: Engine,
+    documents_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = replace(settings, document_store_url=documents_url)
+    with relational.begin() as connection:
+        store_upload(connection, settings)
+    (record,) = objects_in(settings, RECORDS)
+    filesystem, path = file_system_of(documents_url)
+
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(type(filesystem), "mv", interrupt)
+        for location in (record, f"ab/{'0' * 64}.json.zst"):
+            with pytest.raises(KeyboardInterrupt):
+                write_object(object_url(settings, location), b"half")
+    assert len(parts := filesystem.glob(f"{path}/**/*.part")) == 2
+    find_unreferenced_bodies(settings, relational, timedelta())
+    filesystem.invalidate_cache()
+    assert filesystem.glob(f"{path}/**/*.part") == parts, "their writers may go on"
+    find_unreferenced_bodies(settings, relational, timedelta(), timedelta())
+    filesystem.invalidate_cache()
+    assert filesystem.glob(f"{path}/**/*.part") == []
+    assert len(bodies_in(documents_url)) == 1
+    assert objects_in(settings, RECORDS) == [record]
+
+
 def test_bodies_of_other_records_in_one_document_store_stay(
-    settings: Settings, relational: Engine, tmp_path: Path
+    settings: Settings, relational: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = with_documents(settings, tmp_path)
     with relational.connect() as interrupted:
         add_documents(interrupted, settings, [large_upload()])
+    caplog.set_level("INFO")
     assert find_unreferenced_bodies(settings, relational, timedelta()) == 0, "of no record"
+    assert "document_store_shared" not in caplog.messages
     with relational.begin() as connection:
         add_documents(connection, settings, [large_upload(2)])
     for path in list((tmp_path / "records").iterdir()):
         path.with_name("f" * 32).touch()
     assert find_unreferenced_bodies(settings, relational, timedelta()) == 0
+    assert "document_store_shared" in caplog.messages
     assert len(bodies_in(settings.document_store_url)) == 2
 
 
