@@ -32,7 +32,6 @@ from cli.stores import status
 from common import __version__
 from common.errors import InvalidArgument, InvalidSettings
 from common.settings import Settings
-from graph.embedded.processes import free_port
 from graph.engine import Stores, relational_engine
 from graph.ledger import AdviceOutcome, AdviceScore, ClaimScore
 from graph.record.analyses import (
@@ -47,6 +46,7 @@ from graph.record.audit import AuditEntry, add_write, latest_writes
 from graph.record.ledger import add_score
 from tests.requirements import needs
 from tests.services.commands import run_here
+from tests.services.ports import closed_port
 
 ADVISE = "/api/v1/advise/python?recommendation_type=latest&dev=false&debug=false&force=false"
 STATES = ("ready", "degraded", "unavailable")
@@ -139,7 +139,7 @@ class TestHealth:
         assert "1 job has waited" in run_here(status, settings).stdout
 
     def test_without_the_graph_it_is_degraded(self, settings: Settings, stores: Stores) -> None:
-        url = f"bolt://127.0.0.1:{free_port()}"
+        url = f"bolt://127.0.0.1:{closed_port()}"
         with application(settings, graph_url=url, connect_timeout_s=1.0) as app:
             answer = app.test_client().get("/readyz")
             assert answer.status_code == 200
@@ -148,7 +148,7 @@ class TestHealth:
             assert app.test_client().get("/readiness").status_code == 200
 
     def test_without_postgresql_it_is_not_ready_but_alive(self, settings: Settings) -> None:
-        url = f"postgresql://nobody:hidden@127.0.0.1:{free_port()}/nothing"
+        url = f"postgresql://nobody:hidden@127.0.0.1:{closed_port()}/nothing"
         with application(settings, database_url=url) as app:
             client = app.test_client()
             answer = client.get("/readyz")
@@ -287,7 +287,7 @@ class TestFigures:
             assert figure(client, build) == 1
 
     def test_a_graph_that_is_down_is_a_figure(self, settings: Settings, stores: Stores) -> None:
-        url = f"bolt://127.0.0.1:{free_port()}"
+        url = f"bolt://127.0.0.1:{closed_port()}"
         with application(settings, graph_url=url, connect_timeout_s=1.0) as app:
             assert figure(app.test_client(), "thoth_graph_up") == 0
             assert figure(app.test_client(), 'thoth_readiness{status="degraded"}') == 1

@@ -28,7 +28,8 @@ from ingest.inspections.cluster_parsing import (
 )
 from ingest.inspections.pipeline import IngestReport, ingest_inspections
 from ingest.sources.source_items import SourceLimits
-from tests.services.ray_cluster import RayCluster, free_port, ray_cluster
+from tests.services.ports import closed_port
+from tests.services.ray_cluster import RayCluster, ray_cluster
 from tests.services.waiting import wait_until
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
@@ -123,6 +124,6 @@ def test_the_option_of_the_command(
 
 
 def test_without_a_cluster_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free_port()}")
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{closed_port()}")
     with pytest.raises(RayUnavailable, match="no Ray cluster answers"), cluster_parser():
         pass

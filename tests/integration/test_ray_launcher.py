@@ -23,7 +23,8 @@ from pis.amun.launchers import BuildFailed, Inspection, Job, Script
 from pis.amun.launchers.ray import NodeLost, RayLauncher, RayUnavailable
 from pis.amun.specification import Specification, load_specification
 from tests.requirements import needs
-from tests.services.ray_cluster import RayCluster, free_port, ray_cluster, stop
+from tests.services.ports import closed_port
+from tests.services.ray_cluster import RayCluster, ray_cluster, stop
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
 
@@ -229,7 +230,7 @@ def test_a_node_that_goes_away_costs_one_job(cluster: RayCluster) -> None:
 
 def test_without_a_cluster_the_error_says_how_to_start_one() -> None:
     with pytest.raises(RayUnavailable, match="no Ray cluster answers") as refused:
-        RayLauncher(Settings.from_env({}), address=f"127.0.0.1:{free_port()}")
+        RayLauncher(Settings.from_env({}), address=f"127.0.0.1:{closed_port()}")
     assert "ray start --head" in str(refused.value.hint)
 
 

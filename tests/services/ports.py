@@ -8,10 +8,16 @@ from contextlib import contextmanager
 
 
 def closed_port() -> int:
-    """A loopback port that refuses connections."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    """A loopback port that refuses connections until this process ends.
+
+    Its socket stays bound, so the kernel gives the port to nobody who asks for a free one. A server
+    that names the port can listen there if it sets SO_REUSEADDR, as most servers do.
+    """
+    probe = socket.socket()
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    probe.bind(("127.0.0.1", 0))
+    port: int = probe.getsockname()[1]
+    probe.detach()
     return port
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from tests.services.ports import closed_port
 from tests.services.waiting import DEADLINE_S, wait_until
 
 #: Starts of a node before a test gives up.
@@ -25,7 +25,7 @@ class RayCluster:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = free_port()
+        self.port = closed_port()
         self.nodes: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -106,12 +106,6 @@ def stop(node: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(node.pid, signal.SIGKILL)
     node.wait(DEADLINE_S)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 @contextmanager
