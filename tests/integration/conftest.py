@@ -1,4 +1,4 @@
-"""Both graph products, a filled record, and indexes that are asked again at once."""
+"""Both graph products, a filled record, and waits that suit tests."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from functools import partial
 
 import pytest
 
+from api import health
 from common.index import client
+from graph import statement_watch
 from tests.services.filled import filled, filled_app
 from tests.services.fixtures import graph_driver, graph_settings, neo4j_for_tests
 from tests.services.unmigrated import empty
+from tests.services.waiting import DEADLINE_S
 
 __all__ = ["empty", "filled", "filled_app", "graph_driver", "graph_settings", "neo4j_for_tests"]
 
@@ -24,4 +27,17 @@ def impatient_clients() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "FetchLimits", partial(client.FetchLimits, pause_s=0.01))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_services() -> Iterator[None]:
+    """Services of this process that wait for minutes before a store counts as down.
+
+    How soon a store answers says how busy the machine is. Tests of stores that do not answer set a
+    time of their own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(health, "PATIENCE_S", DEADLINE_S)
+        patch.setattr(statement_watch, "PROBE_S", DEADLINE_S)
         yield

@@ -16,6 +16,7 @@ from api.app import create_app
 from api.service import EXTENSION
 from common.errors import StoreUnavailable
 from common.settings import Settings
+from graph import statement_watch
 from tests.services.proxy import Proxy, proxy_to
 from tests.services.waiting import DEADLINE_S, wait_until
 
@@ -30,6 +31,13 @@ def proxy(settings: Settings) -> Iterator[Proxy]:
     assert port is not None
     with proxy_to(port) as made:
         yield made
+
+
+def hang(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop the proxy, which counts as hanging soon; until now, it could take its time."""
+    monkeypatch.setattr(statement_watch, "PROBE_S", 1.0)
+    monkeypatch.setattr(statement_watch, "SLOW_S", 1.0)
+    proxy.stop()
 
 
 @contextmanager
@@ -58,11 +66,15 @@ def errors(caplog: pytest.LogCaptureFixture, message: str) -> list[str]:
 
 @pytest.mark.parametrize("connected", [True, False])
 def test_a_database_that_hangs_is_given_up_and_found_again(
-    client: FlaskClient, proxy: Proxy, caplog: pytest.LogCaptureFixture, connected: bool
+    client: FlaskClient,
+    proxy: Proxy,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    connected: bool,
 ) -> None:
     if connected:
         assert client.get(LIST).status_code == 200
-    proxy.stop()
+    hang(proxy, monkeypatch)
     for path in (LIST, "/readyz", LIST):
         assert client.get(path).status_code == 503
         assert client.get("/livez").status_code == 200
@@ -76,17 +88,24 @@ def test_a_database_that_hangs_is_given_up_and_found_again(
 
 
 def test_several_addresses_of_a_database_that_hangs_make_one_wait(
-    settings: Settings, proxy: Proxy, caplog: pytest.LogCaptureFixture
+    settings: Settings,
+    proxy: Proxy,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     address = f"127.0.0.1:{proxy.port}"
-    proxy.stop()
+    hang(proxy, monkeypatch)
     with client_of(settings, address, address) as client:
         assert client.get(LIST).status_code == 503
     (waited,) = errors(caplog, "requests_counted_alone")
     assert WAITED in waited
 
 
-def test_requests_that_wait_already_are_given_up(client: FlaskClient, proxy: Proxy) -> None:
+def test_requests_that_wait_already_are_given_up(
+    client: FlaskClient, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A probe that is on its way when the proxy stops would wait for minutes.
+    monkeypatch.setattr(statement_watch, "SLOW_S", DEADLINE_S)
     stores = client.application.extensions[EXTENSION]
     ended: list[BaseException] = []
 
@@ -106,7 +125,7 @@ def test_requests_that_wait_already_are_given_up(client: FlaskClient, proxy: Pro
         wait_until(
             lambda: connection.exec_driver_sql(sleeping).scalar() == 3, "three statements run"
         )
-    proxy.stop()
+    hang(proxy, monkeypatch)
     for thread in threads:
         thread.join(DEADLINE_S)
     assert len(ended) == 3
