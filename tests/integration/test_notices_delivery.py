@@ -97,25 +97,28 @@ def test_a_notice_is_signed_and_says_what_happened(
 def test_attempts_go_on_after_errors_timeouts_and_refused_connections(
     relational: sqlalchemy.Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notice_targets, "_ATTEMPT_S", 0.5)
     released = threading.Event()
 
     def hang(_: BaseHTTPRequestHandler) -> int:
         released.wait()
         return 0
 
+    def error_of_attempt() -> str:
+        deliver_notices(relational, aim, HASTY)
+        return listed(relational)[0].error or ""
+
     record(relational)
-    errors = []
     with receiver() as server:
         port, aim = server.port, hooked(settings, server.url)
         server.answers = [lambda _: 500, lambda _: 302, lambda _: 0, hang]
-        for _ in range(4):
-            deliver_notices(relational, aim, HASTY)
-            errors.append(listed(relational)[0].error or "")
+        errors = [error_of_attempt() for _ in range(3)]
+        with monkeypatch.context() as patch:
+            # Only this attempt may be hasty: on a busy machine, all others take their time.
+            patch.setattr(notice_targets, "_ATTEMPT_S", 0.5)
+            errors.append(error_of_attempt())
         released.set()
         bodies = {it.body for it in server.received}
-    deliver_notices(relational, aim, HASTY)
-    errors.append(listed(relational)[0].error or "")
+    errors.append(error_of_attempt())
     with receiver(port) as server:
         counts = deliver_notices(relational, aim, HASTY)
         bodies |= {it.body for it in server.received}
@@ -132,7 +135,6 @@ def test_attempts_go_on_after_errors_timeouts_and_refused_connections(
 def test_a_response_that_never_ends_is_not_read(
     relational: sqlalchemy.Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notice_targets, "_ATTEMPT_S", 1.0)
     released = threading.Event()
 
     def flood(handler: BaseHTTPRequestHandler) -> int:
@@ -147,12 +149,15 @@ def test_a_response_that_never_ends_is_not_read(
                 handler.wfile.write(b"X-More: 1\r\n")
         return 0
 
-    record(relational, 2)
     with receiver() as server:
         server.answers = [flood, drip]
-        counts = deliver_notices(relational, hooked(settings, server.url), HASTY)
+        aim = hooked(settings, server.url)
+        record(relational)
+        assert deliver_notices(relational, aim, HASTY).delivered == 1
+        record(relational)
+        monkeypatch.setattr(notice_targets, "_ATTEMPT_S", 1.0)
+        assert deliver_notices(relational, aim, HASTY).failed == 1
         released.set()
-    assert (counts.delivered, counts.failed) == (1, 1)
     assert "no answer within 1 s" in [it.error for it in listed(relational)]
 
 
