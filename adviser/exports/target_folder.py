@@ -22,7 +22,7 @@ def target_folder(target: Path, *, replace: bool, marker: str) -> Iterator[Path]
     :param replace: replace an earlier content, if it has the file ``marker``
     :raises InvalidArgument: if ``target`` cannot be written or must not be replaced
     """
-    target = target.resolve()
+    target = Path(os.path.realpath(target))
     _check(target, replace=replace, marker=marker)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     old = target.with_name(f".{target.name}.old")

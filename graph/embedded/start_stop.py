@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from filelock import FileLock, Timeout
 
@@ -43,7 +45,7 @@ class EmbeddedStores:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         # Resolved, because processes are identified by the path in their command line.
-        self.home = Home(settings.home.resolve())
+        self.home = Home(Path(os.path.realpath(settings.home)))
         ours: dict[type[Service], bool] = {
             PostgreSQL: settings.embedded_database,
             ArcadeDB: settings.embedded_graph,

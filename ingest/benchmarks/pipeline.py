@@ -46,6 +46,7 @@ _PIECE_BYTES = 1024 * 1024
 _WEB = ("http", "https")
 #: Entries are stored after this time even if they are few, because reading logs can take minutes.
 _STORED_AFTER_S = 5.0
+_INTEGER_LIMIT = 2**63
 
 
 @dataclass(slots=True)
@@ -170,7 +171,21 @@ def _counted(
     for result in results:
         report.results[result.system] += 1
         report.failed += result.validity is Validity.FAILED
-        yield without_personal_data(result)
+        yield without_personal_data(_with_storable_numbers(result))
+
+
+def _with_storable_numbers(result: BenchmarkResult) -> BenchmarkResult:
+    """``result`` without parameters that are integers above 64 bits, which no store takes."""
+    if all(
+        not isinstance(it, int) or abs(it) < _INTEGER_LIMIT for it in result.parameters.values()
+    ):
+        return result
+    kept = {
+        key: it
+        for key, it in result.parameters.items()
+        if not isinstance(it, int) or abs(it) < _INTEGER_LIMIT
+    }
+    return replace(result, parameters=kept)
 
 
 def without_personal_data(result: BenchmarkResult) -> BenchmarkResult:

@@ -48,7 +48,7 @@ class ResultTree:
     """Files beneath one root.
 
     A packed file has the path that it would have without ``.gz``, so that readers find the parts
-    of an entry whether they are packed or not.
+    of an entry whether they are packed or not. Bytes of a path that are not UTF-8 are escapes.
 
     :param source: what the user named, without credentials
     :param root: path of the root in ``system``
@@ -72,7 +72,7 @@ class ResultTree:
         taken = set(self.places)
         for stored in self.places:
             plain = _plain_place(stored)
-            place = stored if plain in taken else plain
+            place = _escaped(stored if plain in taken else plain)
             taken.add(place)
             self._stored[place] = stored
             self.renames = self.renames or place != stored
@@ -87,7 +87,7 @@ class ResultTree:
     def stored_place(self, place: str) -> str:
         """The path as it is stored; a part of the file may follow behind ``#``."""
         file, mark, part = place.partition("#")
-        return self._stored.get(place) or self._stored.get(file, file) + mark + part
+        return _escaped(self._stored.get(place) or self._stored.get(file, file) + mark + part)
 
     @contextmanager
     def opened(self, place: str) -> Iterator[BinaryIO]:
@@ -147,6 +147,15 @@ class ResultTree:
             return file.json_object(), file.measured
         except InvalidDocument:
             return None
+
+
+def _escaped(place: str) -> str:
+    """The path with escapes for the bytes that are not UTF-8, which no store takes.
+
+    >>> _escaped("caf\\udce9/1")
+    'caf\\\\udce9/1'
+    """
+    return place.encode("utf-8", "backslashreplace").decode()
 
 
 def _plain_place(stored: str) -> str:

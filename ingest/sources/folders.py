@@ -154,7 +154,8 @@ class _FolderReader:
             return path  # no parent is a link, because links to folders are not followed
         if not stat.S_ISLNK(mode):
             return None
-        resolved = path.resolve(strict=True)
+        # Path.resolve() of Python 3.11 and 3.12 raises RuntimeError for links in a circle.
+        resolved = Path(os.path.realpath(path, strict=True))
         inside = resolved.is_relative_to(self.root)
         return resolved if inside and stat.S_ISREG(resolved.stat().st_mode) else None
 

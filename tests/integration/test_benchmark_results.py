@@ -39,6 +39,7 @@ from tests.factories.benchmark_files import (
     DAWNBENCH_TABLE,
     DEEPBENCH_CONSOLE,
     DLBS_LOG,
+    LOADGEN_SUMMARY,
     TF_CNN_LOG,
     VLLM_RECORDS,
     training_log,
@@ -295,6 +296,21 @@ def test_a_refused_file_is_quarantined_and_holds_up_no_other(
     (entry,) = thoth_json(stores.settings, "ingest", "quarantine")
     assert (entry["place"], entry["field"]) == ("broken.log", "exp.model")
     assert len(listed(stores.settings)) == 8
+
+
+def test_a_path_that_is_not_utf_8_is_stored_with_escapes(stores: Stores, tmp_path: Path) -> None:
+    write_files(tmp_path, {os.fsdecode(b"caf\xe9/1"): TF_CNN_LOG})
+    assert thoth(stores.settings, "ingest", "benchmarks", str(tmp_path)).returncode == 0
+    assert {row["source"] for row in listed(stores.settings)} == {r"caf\udce9/1"}
+
+
+def test_a_parameter_that_no_store_takes_is_left_out(stores: Stores, tmp_path: Path) -> None:
+    summary = LOADGEN_SUMMARY.format(rate=40.5, verdict="VALID", constraints="Yes")
+    summary += f"samples_per_query : {10**20}\nmin_query_count : 7\n"
+    write_files(tmp_path, {"a/mlperf_log_summary.txt": summary})
+    assert thoth(stores.settings, "ingest", "benchmarks", str(tmp_path)).returncode == 0
+    (row,) = listed(stores.settings)
+    assert row["parameters"] == {"scenario": "Server", "min_query_count": 7}
 
 
 def test_an_unknown_system_is_refused_with_those_there_are(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from common.benchmark_results import (
@@ -17,6 +18,7 @@ from common.benchmark_results import (
     Metric,
     Parameter,
 )
+from graph.record.benchmark_entries import entry_id_of
 from ingest.benchmarks.result_tree import ResultFile, reader_of_files
 from ingest.benchmarks.text_tables import TextTable, tables_with_bars
 from ingest.benchmarks.values import measured_or_failed, positive_number, whole_number
@@ -66,11 +68,14 @@ def read(file: ResultFile) -> Iterator[BenchmarkResult]:
         "aggregate": Aggregate.SINGLE,
         "files": (file.measured,),
     }
-    for table in tables_with_bars(text):
-        if tuple(it.lower() for it in table.header[: len(_COLUMNS)]) == _COLUMNS:
-            yield from _of_table(table, common)
-    for block in sorted(_blocks(text), key=lambda it: it.get("processor_name", "")):
-        yield from _of_block(block, common)
+    tables = (
+        _of_table(it, common)
+        for it in tables_with_bars(text)
+        if tuple(name.lower() for name in it.header[: len(_COLUMNS)]) == _COLUMNS
+    )
+    blocks = (_of_block(it, common) for it in _blocks(text))
+    # Any table or block may return to the machine of an earlier one.
+    yield from sorted(chain.from_iterable(chain(tables, blocks)), key=entry_id_of)
 
 
 def _measured(text: str, unit: str) -> tuple[float | None, str]:
@@ -97,9 +102,7 @@ def _of_table(table: TextTable, common: dict[str, Any]) -> Iterator[BenchmarkRes
     """Results of a table whose next two rows have the names of models and of metrics."""
     head = len(_COLUMNS)
     described = [row for row in table.rows if not any(row[:head])]
-    devices = sorted(
-        (row for row in table.rows if any(row[:head])), key=lambda row: tuple(row[:head])
-    )
+    devices = [row for row in table.rows if any(row[:head])]
     if len(described) < 2:
         return
     models, metrics = described[:2]

@@ -25,7 +25,9 @@ from common.benchmark_results import (
 )
 from common.errors import InvalidDocument
 from common.reasons import Reason
+from graph.record.benchmark_entries import entry_id_of
 from ingest.benchmarks.result_tree import (
+    ResultFile,
     ResultTree,
     missing_value,
     numbered_parts,
@@ -388,9 +390,12 @@ def _described(run: Mapping[str, Any], place: str, files: Sequence[MeasuredFile]
 
 def _table(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     """A published table of rounded rates by machine; a table of batch sizes has no results."""
-    if "throughput" not in basename(place):
-        return
-    file = tree.file(place)
+    if "throughput" in basename(place):
+        # Rows of one machine may stand apart.
+        yield from sorted(_rows(tree.file(place), place), key=entry_id_of)
+
+
+def _rows(file: ResultFile, place: str) -> Iterator[BenchmarkResult]:
     names, *rows = list(csv_rows(file.text)) or [[]]
     for number, cells in enumerate(rows, 2):
         if cells == names:

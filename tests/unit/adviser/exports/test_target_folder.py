@@ -59,3 +59,11 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidArgument, match="cannot be written"):
         fill(tmp_path / "file" / "a", "new")
+
+
+def test_links_in_a_circle_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(InvalidArgument):
+        fill(tmp_path / "a", "new")
+    assert sorted(it.name for it in tmp_path.iterdir()) == ["a", "b"]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ingest.benchmarks.pipeline import ScatteredResults, results_by_entry
+from tests.factories.benchmark_files import read_files
+from tests.factories.benchmark_tables import AIIA_BLOCK, AIIA_TABLE
 from tests.factories.foreign_results import foreign_result
 
 
@@ -32,3 +36,21 @@ def test_a_reader_that_returns_to_an_entry_is_an_error() -> None:
                  foreign_result(3.0, source="a")]  # fmt: skip
     with pytest.raises(ScatteredResults, match="a: the results of an entry must follow each other"):
         list(results_by_entry(scattered))
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "text"),
+    [
+        ("aiia-dnn", "table.md", f"{AIIA_TABLE}\n\n{AIIA_TABLE}"),
+        ("aiia-dnn", "log.txt", f"{AIIA_BLOCK}\n{AIIA_TABLE}\n{AIIA_BLOCK}"),
+        (
+            "tf_cnn_benchmarks",
+            "throughput.csv",
+            "name_gpu,num_gpu,vgg16\n2x V100,2,350.5\nA100,1,500\n2x V100,2,351.5\n",
+        ),
+    ],
+)
+def test_a_table_may_return_to_a_machine(system: str, name: str, text: str, tmp_path: Path) -> None:
+    results, refusals = read_files(tmp_path, system, {name: text})
+    assert refusals == []
+    assert sum(len(list(group)) for _, group in results_by_entry(results)) == len(results)

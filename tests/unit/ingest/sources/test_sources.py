@@ -201,11 +201,14 @@ def test_links_that_lead_nowhere_or_outside(tmp_path: Path) -> None:
     (folder / "outside.json").symlink_to(outside)
     (folder / "outside").symlink_to(tmp_path)
     (folder / "loop").symlink_to(folder)
+    (folder / "circle.json").symlink_to("circle.log")
+    (folder / "circle.log").symlink_to("circle.json")
     (folder / "inspection-a" / "results" / "0" / "log").symlink_to(outside)
     os.mkfifo(folder / "pipe.json")
     # None is left out without a word: somebody may miss what it leads to.
     assert refusals(str(folder)) == [
-        (Reason.UNREADABLE, name) for name in ("dangling.json", "outside.json", "pipe.json")
+        (Reason.UNREADABLE, name)
+        for name in ("circle.json", "dangling.json", "outside.json", "pipe.json")
     ]
     ((place, raw),) = documents(str(folder)).items()
     assert place == "inspection-a"
