@@ -24,7 +24,6 @@ from packaging.version import Version
 from platformdirs import user_cache_path
 
 from benchmarks.commands import FinishedCommand, run_command
-from benchmarks.goals import verdict
 from benchmarks.homes import THOTH, fresh_home
 from benchmarks.recorded_index import LATENCY_S, ServedIndex, ServedTraffic, recorded_index
 from benchmarks.requirement_sets import (
@@ -34,6 +33,7 @@ from benchmarks.requirement_sets import (
     pins_of,
     requirement_sets,
 )
+from benchmarks.timing import verdict
 from common.logs import set_up_logs
 
 GOAL_COLD, GOAL_BACKTRACKING = 1.5, 1.0

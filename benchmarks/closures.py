@@ -14,7 +14,7 @@ from statistics import median
 
 from benchmarks.dumps import VERSIONS, name_of, write_dump
 from benchmarks.homes import THOTH, FreshHome, fresh_home
-from benchmarks.inputs import FOUR, REAL_DUMP
+from benchmarks.inputs import LARGE_PROJECT, REAL_DUMP
 from benchmarks.packages import LARGE, SMALL, second_product
 from common.environments import environment
 from graph.engine import Stores, open_stores
@@ -32,7 +32,7 @@ def main() -> None:
     """Measure and print; takes some three minutes."""
     with tempfile.TemporaryDirectory(prefix="thoth-bench-") as folder:
         if REAL_DUMP.exists():
-            _measure(REAL_DUMP, FOUR, "a real dump")
+            _measure(REAL_DUMP, LARGE_PROJECT, "a real dump")
         else:
             print(f"no dump at {REAL_DUMP}: only generated ones")
         for versions in (SMALL, LARGE):

@@ -21,12 +21,12 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
-from benchmarks.goals import verdict
 from benchmarks.homes import fresh_home
 from benchmarks.load import Client, Visit, load_at_rate, print_load
 from benchmarks.recorded_index import recorded_index
 from benchmarks.service_requests import expect, read_path, steps_of
 from benchmarks.services import bare_service, thoth_service, token_of
+from benchmarks.timing import verdict
 from common.logs import set_up_logs
 
 GOAL_P99_MS, RATE = 500, 2.0
@@ -65,10 +65,15 @@ def main(arguments: Sequence[str] = ("--seconds", "30")) -> None:
                 f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors; first advice"
                 f" for {len(product['packages'])} packages: {first_s:.1f} s"
             )
-            load_at_rate(lambda: service.client(token), request_different_advice(), RATE, WARM_UP_S)
+            load_at_rate(
+                lambda: service.client(token), request_advice_on_new_projects(), RATE, WARM_UP_S
+            )
             before = service.cpu_s() | home.store_cpu_s()
             load = load_at_rate(
-                lambda: service.client(token), request_different_advice(), RATE, options.seconds
+                lambda: service.client(token),
+                request_advice_on_new_projects(),
+                RATE,
+                options.seconds,
             )
             after = service.cpu_s() | home.store_cpu_s()
             steps = steps_of(new_report(service.client(token), "apache-airflow\nflask\n"))
@@ -89,7 +94,7 @@ def main(arguments: Sequence[str] = ("--seconds", "30")) -> None:
     print(f"  memory (PSS) of server and workers: {memory_mib:.0f} MiB")
 
 
-def request_different_advice() -> Visit:
+def request_advice_on_new_projects() -> Visit:
     """A visit that requests advice for a project without an earlier one, and reads its report."""
     start = time.time_ns() // 1000
 

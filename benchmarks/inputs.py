@@ -11,5 +11,5 @@ SAMPLES = Path(__file__).parents[1] / "samples"
 SAMPLE_INSPECTIONS = SAMPLES / "inspections.tar.gz"
 SAMPLE_PACKAGES = SAMPLES / "packages.jsonl.gz"
 REAL_DUMP = Path(__file__).parents[2] / "shared" / "data" / "pypi-closure" / "pypi-closure.jsonl.gz"
-#: Requirements that have many others; only the dump has all of them.
-FOUR = ("tensorflow-cpu", "flask", "pandas", "scikit-learn")
+#: Direct requirements of a project with many indirect ones; only the dump has all of them.
+LARGE_PROJECT = ("tensorflow-cpu", "flask", "pandas", "scikit-learn")

@@ -27,7 +27,7 @@ from adviser.resolver.universe import Universe
 from adviser.resolver.worker import ResolverWorker
 from benchmarks.commands import run_command
 from benchmarks.homes import UV
-from benchmarks.inputs import FOUR, REAL_DUMP
+from benchmarks.inputs import LARGE_PROJECT, REAL_DUMP
 from benchmarks.local_index import serve_index, write_index
 from benchmarks.timing import seconds_of
 from common.packages import Purl
@@ -46,7 +46,7 @@ CLOSURES = {
     "a": ("flask",),
     "b": ("tensorflow-cpu",),
     "c": ("torch", "transformers"),
-    "d": FOUR,
+    "d": LARGE_PROJECT,
 }
 ROUNDS = 21
 GOAL_WARM_MS, GOAL_COLD_MS, GOAL_MIB = 40, 1000, 300

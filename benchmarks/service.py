@@ -16,9 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.goals import verdict
 from benchmarks.homes import FreshHome, fresh_home
-from benchmarks.inputs import FOUR, REAL_DUMP, SAMPLE_PACKAGES
+from benchmarks.inputs import LARGE_PROJECT, REAL_DUMP, SAMPLE_PACKAGES
 from benchmarks.load import Client, Visit, load_at_rate, load_of_users, print_load
 from benchmarks.service_requests import (
     ADVISE,
@@ -32,6 +31,7 @@ from benchmarks.service_requests import (
     upload_documents,
 )
 from benchmarks.services import Running, bare_service, thoth_service, token_of
+from benchmarks.timing import verdict
 from common.logs import set_up_logs
 
 GOAL_CACHED_MS, GOAL_FLASK_MS, GOAL_GROWTH_MIB = 25, 250, 20
@@ -106,7 +106,11 @@ def _scenarios(result: Visit, uploads: Visit) -> list[Scenario]:
     ]
     if REAL_DUMP.exists():
         scenarios.append(
-            Scenario(f"a new advice for {' + '.join(FOUR)}", request_new_advice(FOUR), 2)
+            Scenario(
+                f"a new advice for {' + '.join(LARGE_PROJECT)}",
+                request_new_advice(LARGE_PROJECT),
+                2,
+            )
         )
     return [*scenarios, Scenario("an inspection sent in", uploads, 5)]
 
@@ -134,7 +138,7 @@ def _memory(service: Running, result: Visit, minutes: float) -> None:
         Scenario("", request_new_advice(FLASK), 2),
     ]
     if REAL_DUMP.exists():
-        mixture.append(Scenario("", request_new_advice(FOUR), 0.5))
+        mixture.append(Scenario("", request_new_advice(LARGE_PROJECT), 0.5))
     rate = sum(it.rate for it in mixture)
     print(f"  memory: {MEMORY_WARM_UP_S:g} s of a mixture at {rate:g}/s fill pools and caches")
     _mix(service, mixture, MEMORY_WARM_UP_S)

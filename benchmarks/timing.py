@@ -1,4 +1,4 @@
-"""The time of a function."""
+"""The time of a function, and whether a time meets its goal."""
 
 from __future__ import annotations
 
@@ -11,3 +11,8 @@ def seconds_of(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
+
+
+def verdict(value: float, goal: float) -> str:
+    """``met`` if the value is at most the goal, else ``MISSED``."""
+    return "met" if value <= goal else "MISSED"

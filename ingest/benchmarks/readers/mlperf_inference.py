@@ -159,7 +159,7 @@ _REPORTED_LATENCY = re.compile(
 )
 _PERCENTILE = re.compile(r"^ +(\d\d)\.0: (\S+) ms$", re.MULTILINE)
 _PERCENTILES = {"50": Aggregate.P50, "90": Aggregate.P90, "99": Aggregate.P99}
-_STATED_NOTHING = frozenset({"", "-", "na", "n/a", "none", "0"})
+_NO_VALUE = frozenset({"", "-", "na", "n/a", "none", "0"})
 
 
 def read(tree: ResultTree, places: Sequence[str]) -> Iterator[BenchmarkResult | InvalidDocument]:
@@ -478,7 +478,7 @@ def _of_machine(system: Mapping[str, Any]) -> dict[str, Any]:
     hardware = {
         key: text.strip()[:500]
         for key, name in names.items()
-        if isinstance(text := system.get(name), str) and text.strip().lower() not in _STATED_NOTHING
+        if isinstance(text := system.get(name), str) and text.strip().lower() not in _NO_VALUE
     }
     nodes = whole_number(system.get("number_of_nodes"))
     each = whole_number(system.get("accelerators_per_node"))

@@ -51,7 +51,7 @@ _PARAMETERS = (
 _SOFTWARE = ("framework", "libraries", "ml_libraries", "os", "operating_system")
 #: Benchmarks whose ``eval_accuracy`` is a loss, a perplexity or a rate of errors.
 _JUDGED_BY_LOSS = ("gpt3", "llama", "rnnt", "flux")
-_STATED_NOTHING = frozenset({"", "-", "na", "n/a", "none", "not public"})
+_NO_VALUE = frozenset({"", "-", "na", "n/a", "none", "not public"})
 
 
 #: Seconds since 1970, key and value of a line.
@@ -445,5 +445,5 @@ def _hardware(description: Mapping[str, Any]) -> tuple[dict[str, str], int | Non
     return {
         key: text[:500]
         for key, text in names.items()
-        if isinstance(text, str) and text.strip().lower() not in _STATED_NOTHING
+        if isinstance(text, str) and text.strip().lower() not in _NO_VALUE
     }, total

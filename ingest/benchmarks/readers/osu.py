@@ -34,7 +34,7 @@ _DEFINITION = "osu-micro-benchmarks-1"
 _TITLE = re.compile(r"^[ \t]*# OSU (.{1,100}?) Test\b(?: +v([\w.]{1,20}))?.*", re.MULTILINE)
 #: Where the buffers of a run are, such as ``MPI-CUDA``.
 _DEVICE = re.compile(r"^(\w+)-(CUDA|ROCM|OPENACC|SYCL)\b")
-_STATED = (
+_RUN_OPTIONS = (
     re.compile(r"\[ pairs: (?P<pairs>\d{1,9}) \] \[ window size: (?P<window_size>\d{1,9}) \]"),
     re.compile(r"Datatype: (?P<datatype>\w{1,50})"),
     re.compile(r"Window creation: (?P<window_creation>\w{1,50})"),
@@ -43,7 +43,7 @@ _STATED = (
         r"Send Buffer on (?P<send_buffer>\w{1,20}).* Receive Buffer on (?P<receive_buffer>\w{1,20})"
     ),
 )
-_MARKED = re.compile(r"[ \t]*# ?(.*)")
+_COMMENT = re.compile(r"[ \t]*# ?(.*)")
 _COLUMN = re.compile(
     r"Size\b|Iterations\b|Validation\b|MB/s\b|Messages/s\b|Bandwidth ?\(MB/s\)|Overlap ?\(%\)"
     r"|(?:(?:Avg|Min|Max|P\d\d Tail) )?(?:Latency|Lat) ?\(us\)"
@@ -97,23 +97,23 @@ def _of_run(title: re.Match[str], text: str, common: dict[str, Any]) -> Iterator
     device = _DEVICE.match(title[1])
     common["benchmark"] = _DEVICE.sub(r"\1", title[1])
     common["software"] = {SYSTEM: title[2]}
-    stated: dict[str, Parameter] = {"device": device[2]} if device else {}
+    run_options: dict[str, Parameter] = {"device": device[2]} if device else {}
     columns: list[str] = []
     rows = 0
     for number, line in enumerate(text.split("\n"), 1):
-        marked = _MARKED.match(line)
-        if marked is not None:
-            for pattern in _STATED:
-                if match := pattern.search(marked[1]):
+        comment = _COMMENT.match(line)
+        if comment is not None:
+            for pattern in _RUN_OPTIONS:
+                if match := pattern.search(comment[1]):
                     values = match.groupdict().items()
-                    stated |= {key: int(it) if it.isdecimal() else it for key, it in values}
-            columns = _columns(marked[1], number) or columns
+                    run_options |= {key: int(it) if it.isdecimal() else it for key, it in values}
+            columns = _columns(comment[1], number) or columns
             continue
         cells = line.split()
         if cells and len(cells) == len(columns) and finite_number(cells[0]) is not None:
             rows += 1
             row = dict(zip(columns, cells, strict=True))
-            yield from _of_row(row, stated, common)
+            yield from _of_row(row, run_options, common)
     if not rows:
         raise missing_value("", "$", "the run printed no row")
 
@@ -137,22 +137,22 @@ def _columns(text: str, number: int) -> list[str]:
 
 
 def _of_row(
-    row: dict[str, str], stated: dict[str, Parameter], common: dict[str, Any]
+    row: dict[str, str], run_options: dict[str, Parameter], common: dict[str, Any]
 ) -> Iterator[BenchmarkResult]:
-    parameters = dict(stated)
+    parameters = dict(run_options)
     for column, name in (("Size", "size_bytes"), ("Iterations", "iterations")):
         if (count := whole_number(row.get(column))) is not None:
             parameters[name] = count
     verdict = row.get("Validation", "").lower()
-    judged: dict[str, Any] = {}
+    validity: dict[str, Any] = {}
     if verdict == "pass":
-        judged = {"validity": Validity.VALID}
+        validity = {"validity": Validity.VALID}
     elif verdict:
-        judged = {"validity": Validity.INVALID, "reason": f"validation: {verdict[:20]}"}
+        validity = {"validity": Validity.INVALID, "reason": f"validation: {verdict[:20]}"}
     for column, cell in row.items():
         metric, aggregate = _METRICS.get(column, (None, Aggregate.SINGLE))
         if metric is not None:
             yield measured_or_failed(
                 cell, f"the cell is {cell[:60]!r}", zero_counts=metric is _OVERLAP, metric=metric,
-                aggregate=aggregate, parameters=parameters, **judged, **common,
+                aggregate=aggregate, parameters=parameters, **validity, **common,
             )  # fmt: skip
