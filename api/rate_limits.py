@@ -13,11 +13,10 @@ from limits.strategies import FixedWindowRateLimiter
 from api.authentication import OPEN, PAGE_TOKEN, token
 from api.client_addresses import is_loopback
 from api.errors import ApiError, ProblemType
-from api.remembered_keys import RememberedKeys
 from api.request_bodies import BoundedRequest
 from api.service import EXTENSION
 from api.shared_counts import SharedCounts
-from api.token_throttle import TokenThrottle, client_address, wait_of
+from api.token_throttle import RememberedKeys, TokenThrottle, client_address, wait_of
 from common.errors import InvalidSettings
 from common.settings import Settings
 

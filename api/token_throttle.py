@@ -6,7 +6,9 @@ Tokens that were valid recently stay accepted, because many people share an addr
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
+from threading import Lock
 
 from flask import request
 from limits import RateLimitItem
@@ -14,10 +16,38 @@ from limits.strategies import RateLimiter
 
 from api.client_addresses import neighbourhood
 from api.errors import ApiError, ProblemType
-from api.remembered_keys import RememberedKeys
 
 #: How long a valid token is remembered, s.
 _KNOWN_S = 3600.0
+#: Number of keys that are remembered; the oldest go first.
+_MOST_KEYS = 4096
+
+
+class RememberedKeys:
+    """Keys with the time at which each is forgotten; threads share it."""
+
+    def __init__(self) -> None:
+        self._ends: OrderedDict[str, float] = OrderedDict()
+        self._lock = Lock()
+
+    def add(self, key: str, seconds: float) -> None:
+        """Remember a key for as many seconds from now."""
+        with self._lock:
+            self._ends[key] = time.monotonic() + seconds
+            self._ends.move_to_end(key)
+            if len(self._ends) > _MOST_KEYS:
+                self._ends.popitem(last=False)
+
+    def left_s(self, key: str) -> float:
+        """Seconds until a key is forgotten; 0 if it is not remembered.
+
+        >>> keys = RememberedKeys()
+        >>> keys.add("a", 60)
+        >>> 59 < keys.left_s("a") <= 60, keys.left_s("b")
+        (True, 0.0)
+        """
+        with self._lock:
+            return max(0.0, self._ends.get(key, 0.0) - time.monotonic())
 
 
 class TokenThrottle:

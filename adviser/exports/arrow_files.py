@@ -1,4 +1,4 @@
-"""Writes rows into Parquet files with typed columns; needs the extra ``export``."""
+"""Writes tables, and rows of queries, as Parquet files; needs the extra ``export``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -82,6 +83,22 @@ def folder_name(value: str) -> str:
     return f"{name[:_LONGEST_NAME]}-{hashlib.sha256(value.encode()).hexdigest()[:16]}"
 
 
+def parquet_of(
+    columns: Sequence[str], rows: Sequence[Mapping[str, Any]], metadata: Mapping[str, str]
+) -> bytes:
+    """A Parquet file with a typed column for each name.
+
+    A column of texts, of numbers or of flags has that type. Any other column, such as one of nodes
+    or of mixed types, holds JSON.
+
+    :param metadata: of the schema, such as the query
+    """
+    table = pa.table({name: _array([row.get(name) for row in rows]) for name in columns})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata(dict(metadata)), sink)
+    return bytes(sink.getvalue())
+
+
 def _schema(table: ExportTable) -> pa.Schema:
     fields = []
     for column in table.columns:
@@ -137,3 +154,12 @@ def _public(text: str) -> str:
 
 def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(dict(value), sort_keys=True, ensure_ascii=False)
+
+
+def _array(values: Sequence[Any]) -> pa.Array:
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {int, float}:
+        return pa.array([None if it is None else float(it) for it in values])
+    if len(kinds) > 1 or not kinds <= {int, float, str, bool}:
+        return pa.array([None if it is None else orjson.dumps(it).decode() for it in values])
+    return pa.array(values)

@@ -1,7 +1,7 @@
-"""Protection of forms against other sites: a random value in a cookie and in every form.
+"""Forms: their protection against other sites, and the files chosen in them.
 
-Another site can make a browser send a form, but can read neither value (OWASP: double submit
-cookie). The cookie is also ``SameSite=Strict``.
+A random value is in a cookie and in every form. Another site can make a browser send a form, but
+can read neither value (OWASP: double submit cookie). The cookie is also ``SameSite=Strict``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ import hmac
 import secrets
 
 from flask import after_this_request, g, request
+from werkzeug.datastructures import FileStorage
 from werkzeug.wrappers import Response
 
+from adviser.projects.documents import text_of
 from api.errors import ApiError, ProblemType
+from api.pages.api_client import ApiProblem
+from common.errors import InvalidFile
 
 #: Name of the cookie and of the field.
 FORM_TOKEN = "form_token"  # noqa: S105
@@ -38,6 +42,17 @@ def check_form() -> None:
     if not cookie or not hmac.compare_digest(sent, cookie):
         detail = "the form is too old or comes from another site: load the page again"
         raise ApiError(403, ProblemType.FORBIDDEN, detail)
+
+
+def uploaded_text(upload: FileStorage) -> str:
+    """The text of a file, in UTF-8 or in the encoding of its byte order mark.
+
+    :raises ApiProblem: 422 if it is not such text
+    """
+    try:
+        return text_of(upload.filename or "file", upload.read())
+    except InvalidFile as error:
+        raise ApiProblem(422, {"detail": str(error), "hint": error.hint}, {}) from error
 
 
 def _with_cookie(response: Response) -> Response:

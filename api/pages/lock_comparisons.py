@@ -10,10 +10,10 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from api.pages.api_client import ApiDocument, ApiProblem, write
 from api.pages.ask import environment_of
+from api.pages.forms import uploaded_text
 from api.pages.groups import claims_plot
 from api.pages.site import Pages, render
 from api.pages.stacks import render_form
-from api.pages.uploads import uploaded_text
 from common.counts import counted
 
 _SIDES = ("old", "new")

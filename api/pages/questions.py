@@ -99,7 +99,7 @@ def _download(saved: Question, result: ApiDocument | None) -> Response:
 
 def _parquet(saved: Question, result: ApiDocument) -> bytes:
     try:
-        from adviser.exports.results import parquet_of
+        from adviser.exports.arrow_files import parquet_of
     except ImportError:
         detail = "format: `parquet` needs the extra `export` on the server; take `csv` or `json`"
         raise ApiError(400, ProblemType.INVALID_REQUEST, detail) from None

@@ -6,20 +6,10 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from common.benchmark_results import Aggregate, Direction, Metric
+from pis.indicators.tails import percentile
 
 #: A summary: its metric, its value, and the rule that makes the value of the samples.
 LatencySummary = tuple[Metric, float, Aggregate]
-
-
-def percentile(ordered: Sequence[float], per_cent: int) -> float:
-    """The sample at index ``floor(p n)`` of ``n`` ordered samples, at most the last one.
-
-    :param ordered: samples in ascending order; at least one
-
-    >>> percentile([1.0, 2.0, 3.0, 4.0], 50), percentile([1.0, 2.0], 99)
-    (3.0, 2.0)
-    """
-    return ordered[min(len(ordered) * per_cent // 100, len(ordered) - 1)]
 
 
 def latency_summaries(

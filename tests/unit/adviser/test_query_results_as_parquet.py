@@ -11,7 +11,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 
 def test_each_column_has_the_type_of_its_values() -> None:
-    from adviser.exports.results import parquet_of
+    from adviser.exports.arrow_files import parquet_of
 
     rows = [
         {"name": "numpy", "rate": 1, "flag": True, "node": {"a": [1]}, "mixed": 1},
@@ -30,6 +30,6 @@ def test_each_column_has_the_type_of_its_values() -> None:
 
 
 def test_no_row_is_a_table_without_rows() -> None:
-    from adviser.exports.results import parquet_of
+    from adviser.exports.arrow_files import parquet_of
 
     assert pq.read_table(io.BytesIO(parquet_of(["a"], [], {}))).num_rows == 0
