@@ -11,7 +11,7 @@ import pytest
 from pypi_simple import DistributionPackage, UnparsableFilenameError, parse_filename
 
 from common.errors import IndexFault, IndexProblem
-from common.index import page_parsing
+from common.index import page_entries, page_parsing
 from common.index.page_parsing import PageText, parse_page
 from common.index.project_pages import (
     NO_FILES,
@@ -306,6 +306,6 @@ def test_urls_of_files_are_relative_to_the_page(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["https://files.example/{}", "/files/{}", "../../files/{}"])
 def test_pages_of_mirrors_are_read_fast(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_parsing, "_package", None)
+    monkeypatch.setattr(page_entries, "_package", None)
     entry = file("parrot-1.0.zip", url=url.format("parrot-1.0.zip"), upload_time=None)
     assert json_page(entry).files[0].url.startswith("https://")
