@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.console import print_canonical_json, print_lines, print_note
+from cli.index_reading import read_over_indexes, stored_knowledge
 from cli.options import (
     EnumChoice,
     advice_request_of,
     as_json_option,
     project_path,
-    read_over_indexes,
     request_options,
 )
 from common.counts import counted
@@ -151,7 +151,7 @@ def _answered(
 
     :param urls: ask the indexes for the URLs of files
     """
-    from adviser.answering.answers import answer, knowledge, reported
+    from adviser.answering.answers import answer, reported
     from adviser.answering.index_selection import with_silent_indexes
     from adviser.answering.missing_packages import lacks_releases, lacks_releases_of_roots
     from cli.graph_lag import catch_up_graph, require_projected
@@ -163,8 +163,7 @@ def _answered(
         # Reading the graph would be in vain.
         fetch = lacks_releases_of_roots(stores, request)
         if not fetch:
-            catch_up_graph(stores)
-            known = knowledge(stores, request)
+            known = stored_knowledge(stores, request)
             fetch = lacks_releases(stores, request, known[0])
     if fetch:
         from adviser.answering.index_resolution import named
@@ -174,10 +173,8 @@ def _answered(
         if not isinstance(advice, IndexesSilent):
             timings = {"indexes_s": perf_counter() - began}
             return reported(stores, named(advice), timings, urls=urls, all_listed=True), True
-        if known is None:
-            catch_up_graph(stores)
-            known = knowledge(stores, request)
-        known = with_absences(known[0], advice.absences), known[1]
+        snapshot, evidence = known or stored_knowledge(stores, request)
+        known = with_absences(snapshot, advice.absences), evidence
         request = with_silent_indexes(request)
     elif known is None:
         catch_up_graph(stores)

@@ -11,12 +11,12 @@ from urllib.parse import quote
 import click
 
 from cli.console import print_canonical_json, print_lines, print_note, shown
+from cli.index_reading import read_over_indexes
 from cli.options import (
     ExclusiveSwitch,
     NamedPath,
     as_json_option,
     environment_options,
-    read_over_indexes,
     requested_environment,
 )
 from common.counts import counted

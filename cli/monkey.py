@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.console import print_json, print_note
+from cli.index_reading import read_over_indexes, stored_knowledge
 from cli.options import (
     EnumChoice,
     NamedPath,
@@ -18,7 +19,6 @@ from cli.options import (
     as_json_option,
     key_and_value,
     project_path,
-    read_over_indexes,
     request_options,
 )
 from common.counts import counted
@@ -151,16 +151,13 @@ def _known(
     stores: Stores, request: StackRequest, options: Mapping[str, Any], resolver: Any
 ) -> StackKnowledge:
     """What is stored, or what the indexes list if the store lacks releases."""
-    from adviser.answering.answers import knowledge
     from adviser.answering.missing_packages import lacks_releases
     from adviser.answering.stack_spaces import read_varied, stack_knowledge
-    from cli.graph_lag import catch_up_graph
     from graph.candidates import IndexesSilent
 
     fetch, stored = options["build"] or options["fetch"], None
     if fetch is None:
-        catch_up_graph(stores)
-        stored = knowledge(stores, request)
+        stored = stored_knowledge(stores, request)
         fetch = lacks_releases(stores, request, stored[0])
     if fetch:
         varied = _names(options["varied"])
@@ -169,10 +166,7 @@ def _known(
         )
         if not isinstance(read, IndexesSilent):
             return stack_knowledge(request, *read)
-    if stored is None:
-        catch_up_graph(stores)
-        stored = knowledge(stores, request)
-    return stack_knowledge(request, *stored)
+    return stack_knowledge(request, *(stored or stored_knowledge(stores, request)))
 
 
 def _names(texts: Iterable[str]) -> tuple[str, ...]:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cli.console import print_canonical_json, print_lines, print_note
+from cli.index_reading import read_over_indexes, stored_knowledge
 from cli.options import (
     advice_request_of,
     as_json_option,
     dependencies,
     project_path,
-    read_over_indexes,
     request_options,
 )
 from common.errors import InvalidArgument
@@ -106,7 +106,7 @@ def _explained(
         to an index that did not give everything that was needed
     """
     from adviser.advise import advise
-    from adviser.answering.answers import knowledge, listed_unread, on_hardware
+    from adviser.answering.answers import listed_unread, on_hardware
     from adviser.answering.missing_packages import lacks_releases
     from adviser.reports.unfetched_versions import (
         fetch_hint,
@@ -115,7 +115,7 @@ def _explained(
         unread_texts,
     )
     from adviser.resolver.worker import ResolverWorker
-    from cli.graph_lag import catch_up_graph, require_projected
+    from cli.graph_lag import require_projected
     from graph.candidates import IndexesSilent
     from graph.migrate import migrated_stores
     from graph.snapshot import with_absences
@@ -135,8 +135,7 @@ def _explained(
             print_note(request.hardware_note)
             known, fetch = None, options["build"] or options["fetch"]
             if fetch is None:
-                catch_up_graph(stores)
-                known = knowledge(stores, request, more=more)
+                known = stored_knowledge(stores, request, more)
                 fetch = lacks_releases(stores, request, known[0])
             if fetch:
                 use = methodcaller("explain", explain_listed)
@@ -145,10 +144,7 @@ def _explained(
                     unread = list(unread_texts(listed_snapshot)) if listed_snapshot else []
                     return explanation, unread, bool(unread)
                 absences = explanation.absences
-            if known is None:
-                catch_up_graph(stores)
-                known = knowledge(stores, request, more=more)
-            snapshot, evidence = known
+            snapshot, evidence = known or stored_knowledge(stores, request, more)
             snapshot = with_absences(snapshot, absences) if absences else snapshot
             listed = listed_unread(stores, snapshot)
             if snapshot.missing:
