@@ -96,6 +96,22 @@ def test_pages_load_without_errors_on_a_small_dark_screen(
     context.close()
 
 
+@pytest.mark.parametrize(
+    ("path", "long"), [("/stacks", "form.filters option"), ("/benchmarks", "#results h2")]
+)
+def test_long_names_are_no_wider_than_a_phone(
+    site: Served, browser: Browser, path: str, long: str
+) -> None:
+    context = _context(browser, viewport=_PHONE)
+    page = context.new_page()
+    page.goto(site.base_url + path)
+    page.locator(long).first.evaluate(
+        "it => { it.textContent = 'long_name_of_a_metric'.repeat(5) }"
+    )
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    context.close()
+
+
 def test_the_menu_has_one_line_on_a_phone(site: Served, browser: Browser) -> None:
     context = _context(browser, viewport=_PHONE)
     page = context.new_page()
