@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from common.errors import InvalidSettings
@@ -32,6 +34,25 @@ def test_a_bucket_or_a_folder_is_a_document_store(url: str) -> None:
 def test_a_rate_that_is_none_is_refused(rate: str) -> None:
     with pytest.raises(InvalidSettings, match=f"RATE_LIMIT: '{rate}' is neither none nor like"):
         Settings.from_env({"RATE_LIMIT": rate})
+
+
+@pytest.mark.parametrize(
+    ("storage", "scheme"),
+    [("redsi://:hidden@host", "redsi"), ("async+redis://:hidden@host", "async+redis"),
+     ("redis", ""), ("postgresql://:hidden@host/db", "postgresql")],
+)  # fmt: skip
+def test_a_storage_of_counts_that_does_not_exist_is_refused_without_its_url(
+    storage: str, scheme: str
+) -> None:
+    message = f"RATE_LIMIT_STORAGE: scheme '{re.escape(scheme)}' is not one of .*memory, .*redis"
+    with pytest.raises(InvalidSettings, match=message) as refused:
+        Settings.from_env({"RATE_LIMIT_STORAGE": storage})
+    assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize("storage", ["postgresql", "memory://", "redis://host/0", "rediss://host"])
+def test_a_storage_of_counts_is_accepted(storage: str) -> None:
+    assert Settings.from_env({"RATE_LIMIT_STORAGE": storage}).rate_limit_storage == storage
 
 
 def test_several_rates_or_none_are_a_limit() -> None:
