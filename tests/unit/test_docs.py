@@ -292,3 +292,9 @@ def test_tables_columns_and_labels_of_the_glossary_exist() -> None:
         assert column in tables[table].columns, f"{table}.{column}"
     labels = {node.label for node in NODES}
     assert set(re.findall(r"`:(\w+)`", code)) <= labels
+
+
+def test_the_list_of_decisions_has_each_page() -> None:
+    pages = sorted(path.name for path in (ROOT / "docs" / "adr").glob("0*.md"))
+    listed = (ROOT / "docs" / "adr" / "README.md").read_text(encoding="utf-8")
+    assert [match["target"] for match in _LINK.finditer(listed)] == pages
