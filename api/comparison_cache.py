@@ -21,7 +21,7 @@ from adviser.stack_comparison import (
 )
 from adviser.stacks_document import group_document
 from graph.record.freshness import changes
-from graph.record.observations import (
+from graph.record.measurements import (
     SeriesMark,
     SeriesProgress,
     changed_series,

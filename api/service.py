@@ -28,7 +28,7 @@ from graph.engine import (
     relational_engine,
     relational_errors,
 )
-from graph.record.observations import SeriesMark, series_marks
+from graph.record.measurements import SeriesMark, series_marks
 from graph.statement_watch import watch_statements
 
 #: Key of the object in ``app.extensions``.

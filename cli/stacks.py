@@ -57,7 +57,7 @@ def stacks(  # noqa: PLR0913, PLR0917 - one for each option
     from adviser.stack_comparison import compare_stacks, identical_pairs
     from adviser.stacks_document import compared, self_check_document, stacks_document
     from graph.migrate import migrated_stores
-    from graph.record.observations import measured_observations, refused_observations
+    from graph.record.measurements import measured_observations, refused_observations
 
     settings: Settings = context.obj
     if baseline == "":

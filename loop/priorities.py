@@ -21,7 +21,7 @@ from adviser.scoring.samples import MIN_JOBS
 from common.packages import package_version, version_of
 from graph.engine import Stores
 from graph.record.loop import LoopRelease
-from graph.record.observations import job_minutes
+from graph.record.measurements import job_minutes
 from loop.stacks import MeasuredIndicator, WatchKnowledge, indicator_named
 from pis.catalogue import indicator_of
 

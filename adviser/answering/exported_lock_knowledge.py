@@ -126,7 +126,7 @@ class _Export:
         )
 
     def _measured(self, jobs: Sequence[_Row]) -> Iterator[Any]:
-        """Comparable measurements, as :func:`graph.record.observations.measured` selects them."""
+        """Comparable measurements, as :func:`graph.record.measurements.measured` selects them."""
         measured = [
             it for it in jobs if it["outcome"] == "measured" and it["quarantine_reason"] is None
         ]

@@ -14,7 +14,7 @@ from adviser.scoring.stack_pairs import name_of
 from adviser.stack_request import StackRequest
 from common.packages import Purl
 from graph.engine import Stores
-from graph.record.observations import job_minutes
+from graph.record.measurements import job_minutes
 from graph.record.watches import watches
 
 

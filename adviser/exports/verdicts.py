@@ -12,7 +12,7 @@ from adviser.stack_comparison import compare_stacks
 from adviser.stacks_document import stacks_document
 from graph.evidence import MeasuredObservation
 from graph.record.exported_rows import RowSet
-from graph.record.observations import measured_observations
+from graph.record.measurements import measured_observations
 
 _GROUP_COLUMNS = (
     "comparison_key", "indicator", "script_sha256", "unit", "parameters", "device",

@@ -28,7 +28,7 @@ from api.schema_fields import (
     texts,
 )
 from graph.evidence import MeasuredObservation
-from graph.record.observations import measured_observations
+from graph.record.measurements import measured_observations
 from graph.record.tokens import Scope
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"

@@ -36,7 +36,8 @@ from api.schema_fields import (
 )
 from api.service import service
 from graph.record import stacks as record
-from graph.record.observations import common_keys, components_of, newest_series
+from graph.record.measurements import components_of
+from graph.record.observations import common_keys, newest_series
 from graph.record.tokens import Scope
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"

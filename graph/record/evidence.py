@@ -16,7 +16,7 @@ from common.formats.json_documents import canonical_json
 from common.packages import Purl
 from graph.evidence import ADVISORIES, Evidence, Reading, Series, VulnerabilityDetails
 from graph.record.advisories import HAS_ADVISORIES
-from graph.record.observations import (
+from graph.record.measurements import (
     ReadingValues,
     measured,
     minor,
@@ -221,7 +221,7 @@ def series_and_readings(
 ) -> tuple[tuple[Series, ...], tuple[Reading, ...]]:
     """Series and readings, sorted by content, independent of the order of ``rows``.
 
-    :param rows: of :func:`graph.record.observations.measured`, each with a known stack
+    :param rows: of :func:`graph.record.measurements.measured`, each with a known stack
     """
     # A row takes several times the memory of its values.
     by_series: dict[tuple[str, str], tuple[Series, list[ReadingValues]]] = {}

@@ -8,7 +8,7 @@ from statistics import median
 from sqlalchemy import ColumnElement, Connection, Integer, Select, any_, cast, func, or_, select
 
 from graph.job_samples import JobSamples, MissingMeasurement, SeriesSettings
-from graph.record.observations import measured_rows, minor
+from graph.record.measurements import measured_rows, minor
 from graph.record.postgresql_helpers import matching, texts
 from graph.tables import (
     HardwareRow,

@@ -20,7 +20,7 @@ from adviser.stacks_document import stacks_document
 from api.service import EXTENSION
 from common.settings import Settings
 from graph.engine import relational_engine
-from graph.record.observations import measured_observations
+from graph.record.measurements import measured_observations
 from graph.record.tokens import Scope, create_token
 from tests.services.commands import thoth_json
 

@@ -20,7 +20,7 @@ from graph.engine import Stores
 from graph.evidence import MeasuredObservation
 from graph.record.freshness import count_change
 from graph.record.inspections import accept_observations, refuse_observations
-from graph.record.observations import SeriesMark, measured_observations, series_marks
+from graph.record.measurements import SeriesMark, measured_observations, series_marks
 from graph.tables import InspectionRow, ObservationRow
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits

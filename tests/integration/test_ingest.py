@@ -25,7 +25,7 @@ from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import verify
 from graph.record.documents import INLINE_LIMIT_BYTES, body_of
-from graph.record.observations import measured_observations
+from graph.record.measurements import measured_observations
 from graph.tables import Base, Document, InspectionRow, ObservationRow
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits

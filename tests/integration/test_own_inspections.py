@@ -14,7 +14,7 @@ from cli.ingest import ingest
 from common.reasons import Reason
 from graph.engine import Stores
 from graph.projection import rebuild
-from graph.record.observations import measured_observations
+from graph.record.measurements import measured_observations
 from graph.tables import HardwareRow, InspectionRow, ObservationRow
 from tests.factories.inspections import (
     HOST,

@@ -27,7 +27,7 @@ from graph.projection import rebuild
 from graph.record.advice import AdviceFilter, advice_of, browse_advice
 from graph.record.documents import INLINE_LIMIT_BYTES, body_of
 from graph.record.evidence import evidence_for
-from graph.record.observations import measured_observations
+from graph.record.measurements import measured_observations
 from graph.record.quarantine import open_refusals
 from graph.record.tokens import Scope
 from graph.snapshot import Snapshot
