@@ -29,6 +29,7 @@ from ingest.background_projection import RunOutcome, run_on_record
 from ingest.crawl.closure import WantedPackage
 from ingest.crawl.crawl_request import CrawlBounds, CrawlRequest
 from ingest.crawl.crawler import crawl
+from ingest.crawl.release_selection import CANDIDATES
 from ingest.crawl.reports import CrawlReport
 from ingest.record import only_one
 
@@ -166,10 +167,15 @@ def _adding(roots: Sequence[WantedPackage], bounds: CrawlBounds, retry: bool) ->
 def _refreshing(
     index: str, known: Sequence[str], followed: Iterable[WatchedProject]
 ) -> CrawlRequest:
-    """Return the request that refreshes an index; watched packages have their own bounds."""
+    """Return the request that refreshes an index; watched packages have their own bounds.
+
+    Of packages that are required for the first time, only the newest releases are read: advice
+    reads further releases when it needs them.
+    """
     ours = [it for it in followed if it.index == index]
     return CrawlRequest(
         tuple(WantedPackage(it.name, extras=frozenset(it.extras)) for it in ours),
+        CrawlBounds(max_versions=CANDIDATES),
         known=frozenset(known),
         own_bounds={it.name: _bounds_of(it) for it in ours},
         max_age_s=0.0,

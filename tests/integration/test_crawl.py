@@ -449,6 +449,17 @@ def test_a_refresh_does_not_dig_for_older_releases_and_keeps_to_what_is_watched(
     assert report.clean
 
 
+def test_a_refresh_reads_few_releases_of_what_is_required_for_the_first_time(
+    at: Settings, relational: Engine, index: Index
+) -> None:
+    wheels(index, "app", "1.0")
+    add(at, relational, "app")
+    wheels(index, "app", "1.1", metadata=requires("lib<4"))
+    wheels(index, "lib", *(f"{number}.0" for number in range(1, 10)))
+    assert one(refresh_indexes(at, relational)).clean
+    assert [it for it, _ in versions(relational, "lib")] == ["2.0", "3.0", "8.0", "9.0"]
+
+
 def test_a_refresh_reads_what_an_interrupted_crawl_left_in_the_queue(
     at: Settings, relational: Engine, index: Index
 ) -> None:
