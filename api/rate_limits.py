@@ -96,3 +96,5 @@ def _storage(app: Flask, settings: Settings) -> Storage:
 def _bound_body() -> None:
     if request.path.rstrip("/") != _UPLOADS:
         request.max_content_length = REQUEST_BYTES
+        # By default, texts of a form may have 500 kB together.
+        request.max_form_memory_size = REQUEST_BYTES

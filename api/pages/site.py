@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from flask import Blueprint, Response, make_response, render_template, request, url_for
 from flask.sansio.blueprints import BlueprintSetupState
 from markupsafe import Markup
-from werkzeug.exceptions import NotFound
+from werkzeug.exceptions import NotFound, RequestEntityTooLarge
 
 from api.authentication import token
 from api.errors import ApiError, ProblemType, of_http, title
@@ -56,6 +56,7 @@ class Pages(Blueprint):
         self.after_request(_protect)
         self.register_error_handler(ApiProblem, _of_api)
         self.register_error_handler(ApiError, _of_page)
+        self.register_error_handler(RequestEntityTooLarge, _of_large_form)
         self.record(_show_characters)
         for filter_name, function in FILTERS.items():
             self.add_app_template_filter(function, filter_name)
@@ -141,6 +142,10 @@ def _of_api(problem: ApiProblem) -> Response:
 def _of_page(error: ApiError) -> Response:
     body = {"title": title(error.problem), "detail": error.detail, "status": error.status}
     return _of_api(ApiProblem(error.status, body, error.headers))
+
+
+def _of_large_form(_error: RequestEntityTooLarge) -> Response:
+    return _of_page(ApiError(413, ProblemType.TOO_LARGE, "the form is larger than the limit"))
 
 
 def unknown_address(error: NotFound) -> Response:

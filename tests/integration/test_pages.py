@@ -13,12 +13,13 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy import delete, insert, update
-from werkzeug.test import TestResponse
+from werkzeug.test import TestResponse, encode_multipart
 
 from api.authentication import SESSION_COOKIE
 from api.pages.formatting import counted_jobs
 from api.pages.loop import STEP_LABELS
 from api.pages.site import POLICY
+from api.rate_limits import REQUEST_BYTES
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.quarantine import QuarantineReason, add_refusals
@@ -248,6 +249,27 @@ def test_a_form_from_another_site_is_refused(empty: FlaskClient) -> None:
     empty.get("/ask")
     response = empty.post("/ask", data={"text": "flask\n"})
     assert response.status_code == 403
+
+
+def test_a_pasted_lock_may_be_as_large_as_a_chosen_file(empty: FlaskClient) -> None:
+    match = re.search(r'name="form_token" value="([^"]+)"', empty.get("/compare").text)
+    assert match is not None
+    token = match[1]
+    hashes = " ".join(f"--hash=sha256:{number:064x}" for number in range(20))
+    lock = "".join(f"package-{number}==1 {hashes}\n" for number in range(400))
+    assert 500_000 < len(lock) < 1_000_000
+
+    def answer(**fields: str) -> TestResponse:
+        boundary, body = encode_multipart({"form_token": token, **fields})
+        kind = f"multipart/form-data; boundary={boundary}"
+        return empty.post("/compare/locks", data=body, content_type=kind)
+
+    assert answer(old=lock, new=lock).status_code == 200
+    large = answer(old="x" * REQUEST_BYTES, new=lock)
+    parts = answer(**{f"field{number}": "" for number in range(1001)})
+    for refused in (large, parts):
+        assert refused.status_code == 413
+        assert "<h1>Too large</h1>" in refused.text
 
 
 def test_files_in_another_encoding_are_read_by_their_mark_or_refused(empty: FlaskClient) -> None:
