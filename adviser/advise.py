@@ -183,7 +183,7 @@ def advise_listed(
     def assessed_universe(bounds: bool, known: SnapshotAndEvidence) -> UniverseAndCandidates:
         nonlocal assessment
         snapshot, evidence = known
-        assessment = assessed(request, snapshot, evidence, baseline, shared.scores)
+        assessment = assess_candidates(request, snapshot, evidence, baseline, shared.scores)
         universe = universe_for(request, snapshot, assessment, bounds, shared.admitted)
         return universe, snapshot.packages
 
@@ -303,7 +303,7 @@ def universe_for(
     return universe_of(snapshot, rules, assessment.scores, penalties, newness, reused)
 
 
-def assessed(
+def assess_candidates(
     request: StackRequest,
     snapshot: Snapshot,
     evidence: Evidence,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist, fmean
 from typing import Any
 
-from adviser.advise import Advice, Resolver, UnreadVersions, advise, assessed, is_settled
+from adviser.advise import Advice, Resolver, UnreadVersions, advise, assess_candidates, is_settled
 from adviser.reports.checking import AdviceInputs
 from adviser.resolver.results import Resolution, ResolvedStack
 from adviser.scoring.assessment_types import Claim
@@ -186,10 +186,10 @@ def score_claims(
     fresh: dict[object, Claim] = {}
     if new:
         evidence = replace(known, readings=new)
-        again = assessed(inputs.request, inputs.snapshot, evidence, inputs.baseline)
+        again = assess_candidates(inputs.request, inputs.snapshot, evidence, inputs.baseline)
         fresh = {_comparison(it): it for it in again.claims if it.tested}
     now = {_comparison(it): it for it in later}
-    then = assessed(inputs.request, inputs.snapshot, inputs.evidence, inputs.baseline)
+    then = assess_candidates(inputs.request, inputs.snapshot, inputs.evidence, inputs.baseline)
     for claim in then.claims:
         key = _comparison(claim)
         measured, today = fresh.get(key), now.get(key)

@@ -9,7 +9,12 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, any_, select
 
-from adviser.answering.recorded_advice import check_stored, claims_in, replayed, why_it_may_differ
+from adviser.answering.recorded_advice import (
+    check_stored,
+    claims_in,
+    replay_stored,
+    why_it_may_differ,
+)
 from adviser.reports.checking import BROKEN
 from adviser.reports.record_links import head_of, links_in
 from common import __version__
@@ -32,7 +37,7 @@ from graph.tables import (
     RequestRow,
     StackPackage,
 )
-from graph.verification.comparison import RecordDifference, compare_rows, shown, unreadable
+from graph.verification.comparison import RecordDifference, compare_rows, stored_text, unreadable
 from graph.verification.documents import StoredDocument
 from graph.verification.run import VerificationRun, Verifier
 
@@ -73,7 +78,8 @@ class AdviceVerifier(Verifier):
                 for problem in problems or ():
                     yield RecordDifference(
                         document.document_id, "advice", head.advice_id, "report_document_id",
-                        shown(problem), "the result of the request, the snapshot and the evidence",
+                        stored_text(problem),
+                        "the result of the request, the snapshot and the evidence",
                     )  # fmt: skip
                 into = whole if problems == [] else by_report
                 into[document.document_id] = _rows(
@@ -129,7 +135,7 @@ def _replay_problems(run: VerificationRun, stored: StoredAdvice) -> Iterator[str
         return
     run.replays -= 1
     run.counts["advice_replayed"] += 1
-    advice, again = replayed(stored)
+    advice, again = replay_stored(stored)
     if again != stored.report and why_it_may_differ(stored, advice) is None:
         yield "a replay gives a different report"
 

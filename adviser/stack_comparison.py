@@ -23,8 +23,8 @@ from adviser.scoring.comparisons import (
     EstimatedGroup,
     SelfCheck,
     compare_candidates,
-    estimated,
-    judged,
+    estimate_group,
+    judge_groups,
     self_check,
     smallest_difference,
 )
@@ -313,7 +313,7 @@ def estimated_series(measured: MeasuredSeries, baseline: str | None = None) -> S
     base, reason = _baseline_of(measured.known, baseline)
     history = measured.history
     others = [stack for stack in measured.known if base is not None and stack is not base]
-    effects = estimated(_comparison_group(measured, base, others))
+    effects = estimate_group(_comparison_group(measured, base, others))
     return SeriesEstimates(
         series=measured.series,
         hardware_label=measured.hardware_label,
@@ -349,7 +349,7 @@ def judged_groups(
         others count, too
     """
     places = range(len(family)) if shown is None else shown
-    compared = judged([it.effects for it in family], shown=frozenset(places))
+    compared = judge_groups([it.effects for it in family], shown=frozenset(places))
     return [_group(family[place], compared[place]) for place in places]
 
 

@@ -15,7 +15,7 @@ from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.scoring.criteria import RecommendationType
 from common.environments import Environment
 from common.errors import InvalidFile
-from common.formats.file_fields import refuse, shown
+from common.formats.file_fields import refuse, value_text
 from common.packages import DEFAULT_INDEX, Purl
 from common.reasons import Reason
 from common.terminal import first_few
@@ -103,7 +103,7 @@ def _named(
     if requirements is None:
         raise InvalidFile(
             Reason.MISSING_FIELD,
-            f"has no {kind} {shown(name)}",
+            f"has no {kind} {value_text(name)}",
             place=project.source,
             field=f"{kind}s",
             hint=f"the project has {first_few(sorted(known), 20) or f'no {kind}s'}",

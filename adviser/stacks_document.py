@@ -15,7 +15,7 @@ from common.units import Unit
 DOCUMENT_VERSION = 1
 
 
-def compared(groups: Sequence[StackGroup]) -> int:
+def comparison_count(groups: Sequence[StackGroup]) -> int:
     """The number of comparisons in these groups with enough jobs for a verdict."""
     comparisons = (it.comparison for group in groups for it in group.stacks)
     return sum(it is not None and it.tested for it in comparisons)
@@ -26,7 +26,7 @@ def stacks_document(groups: Sequence[StackGroup], hidden_groups: int = 0) -> dic
     return {
         "version": DOCUMENT_VERSION,
         "hidden_groups": hidden_groups,
-        "family": family_document(compared(groups)),
+        "family": family_document(comparison_count(groups)),
         "groups": [group_document(group) for group in groups],
     }
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from adviser.projects.project import Project
-from adviser.reports.serialization import plain, restored
+from adviser.reports.serialization import dataclass_of, plain
 from adviser.stack_request import StackRequest
 from common.errors import InvalidArgument, InvalidDocument
 from common.formats.json_documents import digest
@@ -42,7 +42,7 @@ class _StoredRequest:
         if document.get(_VERSION_FIELD) != cls.SCHEMA_VERSION:
             raise InvalidArgument(message)
         try:
-            return restored(fields, cls)
+            return dataclass_of(fields, cls)
         except InvalidDocument as error:
             raise InvalidArgument(message) from error
 

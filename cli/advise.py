@@ -151,7 +151,7 @@ def _answered(
 
     :param urls: ask the indexes for the URLs of files
     """
-    from adviser.answering.answers import answer, reported
+    from adviser.answering.answers import answer, make_answer
     from adviser.answering.index_selection import with_silent_indexes
     from adviser.answering.missing_packages import lacks_releases, lacks_releases_of_roots
     from cli.graph_lag import catch_up_graph, require_projected
@@ -166,13 +166,15 @@ def _answered(
             known = stored_knowledge(stores, request)
             fetch = lacks_releases(stores, request, known[0])
     if fetch:
-        from adviser.answering.index_resolution import named
+        from adviser.answering.index_resolution import advice_with_revision
 
         began = perf_counter()
         advice = read_over_indexes(stores, request, lambda it: it.advise(threads), resolver)
         if not isinstance(advice, IndexesSilent):
             timings = {"indexes_s": perf_counter() - began}
-            return reported(stores, named(advice), timings, urls=urls, all_listed=True), True
+            return make_answer(
+                stores, advice_with_revision(advice), timings, urls=urls, all_listed=True
+            ), True
         snapshot, evidence = known or stored_knowledge(stores, request)
         known = with_absences(snapshot, advice.absences), evidence
         request = with_silent_indexes(request)
@@ -300,14 +302,14 @@ def replay(
     limit, or another version of the solver or of thoth is used now. Exit code 1 if the reports
     differ.
     """
-    from adviser.answering.recorded_advice import recorded, replayed, why_it_may_differ
+    from adviser.answering.recorded_advice import replay_stored, stored_advice, why_it_may_differ
     from cli.project_files import write_file
     from graph.migrate import migrated_stores
 
     settings: Settings = context.obj
     with migrated_stores(settings, graph=False) as stores:
-        stored = recorded(stores, advice_id)
-    advice, report = replayed(stored, threads)
+        stored = stored_advice(stores, advice_id)
+    advice, report = replay_stored(stored, threads)
     same = report == stored.report
     if output is not None:
         write_file(output, report + b"\n")

@@ -78,10 +78,10 @@ def _of_index(
     settings: Settings, wanted: str, index: str | None, target: tuple[str | None, str | None]
 ) -> WheelAnalysis:
     from common.environments import environment
-    from ingest.native.wheel_download import fetched_wheel, pinned
+    from ingest.native.wheel_download import fetched_wheel, parse_pin
     from ingest.native.wheels import analyze_wheel
 
-    named, chosen = pinned(wanted), environment(*target)
+    named, chosen = parse_pin(wanted), environment(*target)
     with fetched_wheel(settings, named, index, chosen) as (path, served_by):
         return analyze_wheel(path, index=served_by)
 

@@ -107,7 +107,7 @@ def guard(
 
     Exit code 0 means that no harm was found and that no data is missing.
     """
-    from adviser.answering.lock_comparison import compared, guard_document
+    from adviser.answering.lock_comparison import compare_lock_versions, guard_document
     from adviser.answering.target_hardware import asked_hardware
     from adviser.guard import with_reasons
     from cli.project_files import read_lock_file, write_file
@@ -137,7 +137,9 @@ def guard(
             settings, locks, before, after, where, options["hardware"], fetch
         )
     hardware = asked_hardware(knowledge.hardware, options["hardware"])
-    upgrade = with_reasons(compared(knowledge, before, after, where, hardware.digest), unmet or {})
+    upgrade = with_reasons(
+        compare_lock_versions(knowledge, before, after, where, hardware.digest), unmet or {}
+    )
     print_note(hardware.note)
     if as_json:
         print_canonical_json(guard_document(upgrade))
@@ -188,7 +190,7 @@ def _stored_knowledge(
     """
     from adviser.answering.lock_comparison import (
         changed_versions,
-        compared,
+        compare_lock_versions,
         knowledge_of_locks,
         lacks_metadata,
         request_of_locks,
@@ -206,7 +208,7 @@ def _stored_knowledge(
             knowledge = knowledge_of_locks(stores, before, after, where, read)
             if fetch is False or not settings.fetch_missing:
                 return knowledge, None
-            if not lacks_metadata(compared(knowledge, before, after, where, None)):
+            if not lacks_metadata(compare_lock_versions(knowledge, before, after, where, None)):
                 return knowledge, None
         request = request_of_locks(settings, locks, where)
         unmet = _read_versions(stores, request, changed_versions(before, after))

@@ -216,11 +216,11 @@ def watch() -> None:
 def watch_list(context: click.Context, as_json: bool) -> None:
     """List the watched packages."""
     from cli.packages_view import print_watched
-    from graph.record.crawls import watched
+    from graph.record.crawls import watched_packages
     from ingest.record import open_record
 
     with open_record(context.obj) as engine, engine.connect() as connection:
-        listed = watched(connection)
+        listed = watched_packages(connection)
     if as_json:
         print_json([asdict(package) for package in listed])
     else:

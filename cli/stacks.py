@@ -55,7 +55,7 @@ def stacks(  # noqa: PLR0913, PLR0917 - one for each option
     from adviser.reports.notes import refused_text
     from adviser.scoring.verdicts import family_text
     from adviser.stack_comparison import compare_stacks, identical_pairs
-    from adviser.stacks_document import compared, self_check_document, stacks_document
+    from adviser.stacks_document import comparison_count, self_check_document, stacks_document
     from graph.migrate import migrated_stores
     from graph.record.measurements import measured_observations, refused_observations
 
@@ -84,7 +84,7 @@ def stacks(  # noqa: PLR0913, PLR0917 - one for each option
         print_json(stacks_document(listed, hidden) | {"refused": refused})
         return
     _print_groups(listed, verbose=verbose)
-    if count := compared(listed):
+    if count := comparison_count(listed):
         click.echo(family_text(count))
     if refused:
         click.echo(refused_text(refused))

@@ -25,7 +25,7 @@ from graph.record.loop import (
 from graph.record.native import add_analysis, artifacts_of
 from graph.record.watches import set_closure, set_watch_state
 from graph.snapshot import Snapshot
-from ingest.native.wheel_download import fetched_wheel, pinned
+from ingest.native.wheel_download import fetched_wheel, parse_pin
 from ingest.native.wheels import analyze_wheel
 from loop.priorities import ReleasePriority, night_priorities
 from loop.stacks import (
@@ -126,7 +126,7 @@ def _analysed(
     with stores.engine.connect() as connection:
         if artifacts_of(connection, key.purl):
             return LoopState.RESOLVABLE, None
-    wanted, environment = pinned(key.subject), known.advice.request.environment
+    wanted, environment = parse_pin(key.subject), known.advice.request.environment
     try:
         with fetched_wheel(stores.settings, wanted, key.index, environment) as (path, index):
             analysis = analyze_wheel(path, index=index)

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from adviser.advise import Advice, Resolver, advise, assessed
+from adviser.advise import Advice, Resolver, advise, assess_candidates
 from adviser.answering.answers import files_known, knowledge, on_hardware
 from adviser.locks.lock_model import LockFormat
 from adviser.reports.documents import lock_of
@@ -91,7 +91,7 @@ def current_knowledge(stores: Stores, watch: AdviceWatch, resolver: Resolver) ->
     reference = request.locked or watch.versions or advised
     claims = advice.assessment.claims
     if dict(reference) != dict(advice.baseline or {}):
-        claims = assessed(request, snapshot, evidence, reference).claims
+        claims = assess_candidates(request, snapshot, evidence, reference).claims
     return WatchKnowledge(watch, advice, reference, claims)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from adviser.answering.answers import PREFIX, reported, store
+from adviser.answering.answers import PREFIX, make_answer, store
 from adviser.changes.looks import LOOK_ALPHA, MAX_LOOKS, is_due, next_look
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.target import Target
@@ -184,7 +184,7 @@ def advise_again(stores: Stores, night: Night, known: WatchKnowledge) -> bool:
     """
     watch, advice = known.watch, known.advice
     advice_id = _identifier(night, watch)
-    made = reported(stores, advice, {}, advice_id=advice_id)
+    made = make_answer(stores, advice, {}, advice_id=advice_id)
     changed = watch.versions is not None and dict(watch.versions) != dict(known.advised)
 
     def also(connection: Connection) -> None:

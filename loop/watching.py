@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project
-from adviser.reports.serialization import plain, restored, unpacked
+from adviser.reports.serialization import dataclass_from_json, dataclass_of, plain
 from adviser.stack_request import StackRequest
 from common.errors import InvalidArgument, InvalidDocument
 from common.releases import parse_requirement
@@ -63,7 +63,7 @@ def request_of_watch(watch: AdviceWatch) -> StackRequest:
 
     :raises InvalidDocument: if another version of Thoth stored it
     """
-    return restored(dict(watch.request), StackRequest)
+    return dataclass_of(dict(watch.request), StackRequest)
 
 
 def adopt_requests(connection: Connection, settings: Settings) -> list[str]:
@@ -77,7 +77,7 @@ def adopt_requests(connection: Connection, settings: Settings) -> list[str]:
     for weighed in requests_by_weight(connection, MOST_PROJECTS):
         body = body_of(connection, settings, weighed.document_id)
         try:
-            request = unpacked(body or b"", StackRequest)
+            request = dataclass_from_json(body or b"", StackRequest)
         except InvalidDocument:
             continue
         new = NewWatch(

@@ -24,7 +24,7 @@ from adviser.reports.documents import (
     result_document,
 )
 from adviser.reports.record_links import head_of, links_of
-from adviser.reports.serialization import packed
+from adviser.reports.serialization import dataclass_to_json
 from adviser.reports.unfetched_versions import ListedVersions, unfetched_in
 from adviser.stack_request import StackRequest
 from common import __version__
@@ -97,10 +97,10 @@ def answer(
             snapshot, evidence = reader(stores, roots, request.environment)
     with _timed(timings, "search_s"):
         advice = advise(request, snapshot, evidence, resolver=resolver, threads=threads)
-    return reported(stores, advice, timings, urls=urls, advice_id=advice_id)
+    return make_answer(stores, advice, timings, urls=urls, advice_id=advice_id)
 
 
-def reported(
+def make_answer(
     stores: Stores,
     advice: Advice,
     timings: dict[str, float],
@@ -199,10 +199,10 @@ def store(stores: Stores, made: Answer, also: Callable[[Any], object] | None = N
     stored = StoredAdvice(
         head_of(report),
         SCHEMA_VERSION,
-        packed(advice.request),
+        dataclass_to_json(advice.request),
         advice.snapshot.to_json(),
         advice.evidence.to_json(),
-        packed(made.known),
+        dataclass_to_json(made.known),
         report_bytes(report),
     )
     with stores.engine.begin() as connection:

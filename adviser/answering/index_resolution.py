@@ -616,6 +616,6 @@ def _builder(settings: Settings, request: StackRequest, on_build: OnBuild) -> Sd
     return SdistBuilder(settings, request.environment, on_build)
 
 
-def named(advice: Advice) -> Advice:
+def advice_with_revision(advice: Advice) -> Advice:
     """The advice with the revision of its snapshot; rounds do not compute the revision."""
     return replace(advice, snapshot=with_revision(advice.snapshot))

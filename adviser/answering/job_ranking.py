@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from adviser.advise import assessed
+from adviser.advise import assess_candidates
 from adviser.answering.stack_spaces import StackKnowledge
 from adviser.monkey.job_value import JobValue, job_values
 from adviser.scoring.stack_pairs import name_of
@@ -42,7 +42,7 @@ class RecordedJobRanking:
     ) -> Sequence[JobValue]:
         """Jobs by value, for versions compared with a reference stack."""
         known = self.known
-        assessment = assessed(self.request, known.snapshot, known.evidence, reference)
+        assessment = assess_candidates(self.request, known.snapshot, known.evidence, reference)
         claims = [
             claim
             for claim in assessment.claims

@@ -161,7 +161,7 @@ def locked_versions(snapshot: Snapshot, old: Mapping[str, str], new: Mapping[str
     )  # fmt: skip
 
 
-def compared(
+def compare_lock_versions(
     knowledge: LockKnowledge,
     old: Mapping[str, str],
     new: Mapping[str, str],

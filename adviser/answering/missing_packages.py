@@ -45,7 +45,7 @@ class MissingPackage:
         return all(it is not None and it.state == "missing" for it in answered)
 
 
-def lacks_of(
+def missing_packages_of(
     snapshot: Snapshot, request: ResolverRequest, answers: IndexAnswers
 ) -> tuple[MissingPackage, ...]:
     """The packages that an index should be asked for, in name order.
@@ -84,8 +84,9 @@ def _lack(
 def lacks_releases(stores: Stores, request: StackRequest, snapshot: Snapshot) -> bool:
     """Whether a configured index may have releases that a snapshot of the graph lacks.
 
-    True if :func:`lacks_of` names a package that an index may be asked for. Also true if the store
-    has only the releases of a package that an earlier advice read. Never with ``FETCH_MISSING=0``.
+    True if :func:`missing_packages_of` names a package that an index may be asked for. Also true if
+    the store has only the releases of a package that an earlier advice read. Never with
+    ``FETCH_MISSING=0``.
     """
     configured = _configured(stores, request)
     if not configured:
@@ -95,7 +96,7 @@ def lacks_releases(stores: Stores, request: StackRequest, snapshot: Snapshot) ->
         if are_partly_read(connection, names):
             return True
         answers = answers_of(connection, names)
-    lacks = lacks_of(snapshot, request.resolver_request({}), answers)
+    lacks = missing_packages_of(snapshot, request.resolver_request({}), answers)
     return any(
         lack.may_be_asked(index, answers, configured) for lack in lacks for index in configured
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from adviser.advise import Advice, advise, assessed, is_settled
+from adviser.advise import Advice, advise, assess_candidates, is_settled
 from adviser.reports.checking import (
     BROKEN,
     OTHER_VERSION,
@@ -18,8 +18,8 @@ from adviser.reports.checking import (
     check_report,
     differences,
     expect_schema,
+    first_problems,
     other_version,
-    shortened,
 )
 from adviser.reports.documents import (
     SCHEMA_VERSION,
@@ -29,7 +29,7 @@ from adviser.reports.documents import (
     result_document,
 )
 from adviser.reports.offline_check import check_offline
-from adviser.reports.serialization import unpacked
+from adviser.reports.serialization import dataclass_from_json
 from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.assessment_types import Claim
 from adviser.stack_request import StackRequest
@@ -55,7 +55,7 @@ _VERIFIED = (
 )
 
 
-def recorded(stores: Stores, advice_id: str) -> StoredAdvice:
+def stored_advice(stores: Stores, advice_id: str) -> StoredAdvice:
     """An advice by its identifier.
 
     :raises InvalidArgument: if there is none
@@ -80,14 +80,14 @@ def recorded_errors() -> Iterator[None]:
 def request_in(stored: StoredAdvice) -> tuple[StackRequest, Snapshot, Evidence, ReleaseKnowledge]:
     """The inputs of an advice."""
     return (
-        unpacked(stored.request, StackRequest),
+        dataclass_from_json(stored.request, StackRequest),
         Snapshot.from_json(stored.snapshot),
         Evidence.from_json(stored.evidence),
-        unpacked(stored.files, ReleaseKnowledge),
+        dataclass_from_json(stored.files, ReleaseKnowledge),
     )
 
 
-def replayed(stored: StoredAdvice, threads: int = 1) -> tuple[Advice, bytes]:
+def replay_stored(stored: StoredAdvice, threads: int = 1) -> tuple[Advice, bytes]:
     """Answer a recorded request again from its recorded inputs.
 
     :returns: the advice, and its report with the recorded metadata
@@ -108,7 +108,7 @@ def claims_in(stored: StoredAdvice) -> tuple[StackRequest, tuple[Claim, ...]]:
     """
     material = inputs_in(stored)
     with recorded_errors():
-        assessment = assessed(
+        assessment = assess_candidates(
             material.request, material.snapshot, material.evidence, material.baseline
         )
     return material.request, assessment.claims
@@ -233,7 +233,7 @@ def check_stored(stored: StoredAdvice, report: dict[str, Any]) -> ReportCheck:
     with recorded_errors():
         true = orjson.loads(stored.report)
         author = other_version(true)
-        problems = [f"not as recorded: {it}" for it in shortened(differences(report, true))]
+        problems = [f"not as recorded: {it}" for it in first_problems(differences(report, true))]
         if digest(true["result"]) != stored.head.result_digest:
             problems.append("the recorded report is not the one that its digest names")
     if author is not None:

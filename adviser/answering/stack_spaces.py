@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from adviser.advise import newest_universe
 from adviser.monkey.strategies import GeneratedStack
-from adviser.monkey.version_classes import closed
+from adviser.monkey.version_classes import closed_universe
 from adviser.resolver.resolve import resolve
 from adviser.resolver.results import ResolutionStatus
 from adviser.resolver.universe import Universe
@@ -48,7 +48,7 @@ def stack_knowledge(
     """
     universe = _universe(request, snapshot, evidence, bounds=True)
     if universe.inferred:
-        newest = resolve(closed(universe), request.options.budget())
+        newest = resolve(closed_universe(universe), request.options.budget())
         if newest.status is ResolutionStatus.INFEASIBLE:
             universe = _universe(request, snapshot, evidence, bounds=False)
     unread = {

@@ -379,7 +379,7 @@ def noise_prior(jobs: Sequence[MeasuredRate], step: int) -> VariancePrior:
     """What the jobs so far say about the variance of fresh jobs.
 
     A pair that varies more than these jobs keeps its own variance, as in every comparison
-    (:func:`adviser.scoring.variances.moderated`).
+    (:func:`adviser.scoring.variances.moderate_variances`).
 
     :param step: the release after the step
     """

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 
 from adviser.monkey.space import ChoicePoint, ClassChoice, StackSpace
-from adviser.resolver.objective import combined, levels_of
+from adviser.resolver.objective import combined_costs, levels_of
 
 #: A cost, and the nodes of a stack or a part of one.
 CostedNodes = tuple[int, tuple[int, ...]]
@@ -45,7 +45,7 @@ def best_first(space: StackSpace) -> Iterator[tuple[int, ...]]:
 
     :raises SpaceTooLarge: if the diagram exceeds its limit
     """
-    costs = combined(levels_of(space.classes.problem))
+    costs = combined_costs(levels_of(space.classes.problem))
     known: dict[int, _Listed] = {}
 
     def listed(part: ChoicePoint) -> _Listed:

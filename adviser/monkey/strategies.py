@@ -20,7 +20,7 @@ from adviser.monkey.space import (
     StackSpace,
     distinct_ranks,
 )
-from adviser.monkey.version_classes import classed, closed, held_at
+from adviser.monkey.version_classes import closed_universe, group_versions, held_at
 from adviser.resolver.conflicts import conflict_of
 from adviser.resolver.resolve import resolve, resolved_stack
 from adviser.resolver.resolver_request import Budget, SearchClock
@@ -162,17 +162,17 @@ class StackGenerator:
     sampling: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
-        self.universe = closed(self.universe)
+        self.universe = closed_universe(self.universe)
         if self.options.varied or self.options.base is not None:
             base = self.options.base
             if base is None:
                 base = self._newest_versions()
             varied = self.options.varied or self.universe.direct
             self.universe = held_at(self.universe, base, varied)
-        self.space = StackSpace(classed(self.universe, self.clock), self.options.state_limit)
+        self.space = StackSpace(group_versions(self.universe, self.clock), self.options.state_limit)
 
     def _newest_versions(self) -> dict[str, str]:
-        space = StackSpace(classed(self.universe, self.clock), self.options.state_limit)
+        space = StackSpace(group_versions(self.universe, self.clock), self.options.state_limit)
         try:
             newest = next(best_first(space), None)
         except SpaceTooLarge as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from adviser.resolver.compression import compressed
+from adviser.resolver.compression import compress
 from adviser.resolver.problem import Atom, SelectionProblem
 from adviser.resolver.resolver_request import SearchClock
 from adviser.resolver.universe import Universe
@@ -77,7 +77,7 @@ class ClassedProblem:
     roots: tuple[Demands, ...] | None
 
 
-def closed(universe: Universe) -> Universe:
+def closed_universe(universe: Universe) -> Universe:
     """The universe without unread versions and without versions that require unlisted packages.
 
     A stack may contain only versions whose metadata was read, so these versions cannot occur.
@@ -105,12 +105,12 @@ def held_at(universe: Universe, versions: Mapping[str, str], varied: Iterable[st
     return replace(universe, packages=packages)
 
 
-def classed(universe: Universe, clock: SearchClock | None = None) -> ClassedProblem:
+def group_versions(universe: Universe, clock: SearchClock | None = None) -> ClassedProblem:
     """Group the versions of a closed universe.
 
     :raises OutOfTime: if the time limit is reached
     """
-    return _Classes(compressed(universe, _ALL, clock)).problem()
+    return _Classes(compress(universe, _ALL, clock)).problem()
 
 
 class _Classes:

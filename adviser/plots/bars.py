@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adviser.plots.canvas import CHARACTER_PX, ROW_PX, Canvas, Scale, shortened
+from adviser.plots.canvas import CHARACTER_PX, ROW_PX, Canvas, Scale, fit_text
 
 _LABEL_PX, _VALUE_PX = 280, 80
 
@@ -21,7 +21,7 @@ def bars_plot(rows: Sequence[tuple[str, float]], title: str, width: float = 680)
     across = Scale(low, high if high > low else low + 1, label_px, width - _VALUE_PX)
     for row, (label, value) in enumerate(rows):
         top = row * ROW_PX
-        canvas.label(0, top + ROW_PX / 2 + 4, shortened(label, label_px - 8))
+        canvas.label(0, top + ROW_PX / 2 + 4, fit_text(label, label_px - 8))
         left, right = sorted((across(0.0), across(value)))
         canvas.box(left, top + 5, max(right - left, 1), ROW_PX - 10, "mark", f"{label}: {value:g}")
         canvas.label(right + 6, top + ROW_PX / 2 + 4, f"{value:.4g}", "start", "soft")

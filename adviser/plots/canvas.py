@@ -137,10 +137,10 @@ class Canvas:
             SubElement(shape, "title").text = printable(tooltip)
 
 
-def shortened(text: str, pixels: float) -> str:
+def fit_text(text: str, pixels: float) -> str:
     """The text, shortened in its middle to about ``pixels``.
 
-    >>> shortened("numpy 2.0.2 and 12 other packages", 100)
+    >>> fit_text("numpy 2.0.2 and 12 other packages", 100)
     'numpy 2…ackages'
     """
     most = max(3, int(pixels / CHARACTER_PX))

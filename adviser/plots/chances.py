@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adviser.plots.canvas import CHARACTER_PX, Canvas, Scale, shortened
+from adviser.plots.canvas import CHARACTER_PX, Canvas, Scale, fit_text
 
 _LEFT_PX, _TOP_PX, _BOTTOM_PX = 50, 20, 24
 #: Width of a bar at most, px.
@@ -55,7 +55,7 @@ def chances_plot(
 
 def _name(canvas: Canvas, label: str, middle: float, best: bool) -> None:
     """The name of a bar: of the best one above all bars, of the ends below."""
-    text = shortened(label, 0.3 * canvas.width)
+    text = fit_text(label, 0.3 * canvas.width)
     half = 0.6 * len(text) * CHARACTER_PX  # a little more than the mean, so that nothing is cut
     x = min(max(middle, half), canvas.width - half)
     canvas.label(x, 12 if best else canvas.height - 6, text, "middle", "" if best else "soft")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adviser.plots.canvas import CHARACTER_PX, Canvas, Scale, scale_of, shortened
+from adviser.plots.canvas import CHARACTER_PX, Canvas, Scale, fit_text, scale_of
 
 _ROW_PX, _AXIS_PX, _LABEL_PX = 64, 40, 230
 #: Half the height of a violin and of a box.
@@ -56,7 +56,7 @@ def distributions_plot(
     canvas.label((label_px + width - 16) / 2, height - 6, unit, "middle", "soft")
     for number, row in enumerate(rows):
         middle = number * _ROW_PX + _ROW_PX / 2
-        canvas.label(0, middle + 4, shortened(row.label, label_px - 10))
+        canvas.label(0, middle + 4, fit_text(row.label, label_px - 10))
         _row(canvas, row, scale, middle, unit)
     return canvas.svg()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adviser.plots.canvas import Canvas, scale_of, shortened
+from adviser.plots.canvas import Canvas, fit_text, scale_of
 
 #: The style sheet repeats these widths: on a phone, it moves the labels above the intervals and
 #: hides the column of labels.
@@ -60,7 +60,7 @@ def effects_plot(effects: Sequence[DrawnEffect], title: str) -> str:
         canvas.label(scale(tick), bottom + 18, f"{tick:+g} %" if tick else "0", "middle", "soft")
     for row, effect in enumerate(effects):
         middle = row * _ROW_PX + _MARK_PX
-        canvas.label(0, middle + 4, shortened(effect.label, _LABEL_PX - 8), kind="name")
+        canvas.label(0, middle + 4, fit_text(effect.label, _LABEL_PX - 8), kind="name")
         if effect.low is not None and effect.high is not None:
             canvas.line(scale(effect.low), middle, scale(effect.high), middle, effect.verdict, 3)
             interval = f", 95 % interval {effect.low:+.1f} to {effect.high:+.1f} %"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adviser.plots.canvas import CHARACTER_PX, Canvas, Scale, scale_of, shortened
+from adviser.plots.canvas import CHARACTER_PX, Canvas, Scale, fit_text, scale_of
 
 _LEFT_PX, _TOP_PX, _BOTTOM_PX = 56, 20, 38
 
@@ -74,7 +74,7 @@ def history_plot(
             part = canvas.link(job.url, job.tooltip)
             part.dot(across(begin + place), up(job.rate), kind, job.tooltip, radius)
         if right - left > 5 * CHARACTER_PX:
-            text = shortened(run.label, right - left - 4)
+            text = fit_text(run.label, right - left - 4)
             canvas.label((left + right) / 2, height - _BOTTOM_PX + 16, text, "middle")
         if left >= day_end and run.day != day:
             day = run.day

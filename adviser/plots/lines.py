@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adviser.plots.canvas import CHARACTER_PX, Canvas, Scale, scale_of, shortened
+from adviser.plots.canvas import CHARACTER_PX, Canvas, Scale, fit_text, scale_of
 
 _LEFT_PX, _RIGHT_PX, _AXIS_PX, _LEGEND_PX = 76, 16, 42, 22
 #: Lines differ in colour, dashes and this mark.
@@ -95,7 +95,7 @@ def _legend_rows(lines: Sequence[DrawnLine], width: float) -> list[list[tuple[fl
     rows: list[list[tuple[float, int, str]]] = [[]]
     place = float(_LEFT_PX)
     for number, line in enumerate(lines):
-        text = shortened(line.label, width - _LEFT_PX - 40)
+        text = fit_text(line.label, width - _LEFT_PX - 40)
         length = (len(text) + 4) * CHARACTER_PX
         if rows[-1] and place + length > width:
             rows.append([])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adviser.plots.canvas import CHARACTER_PX, ROW_PX, Canvas, shortened
+from adviser.plots.canvas import CHARACTER_PX, ROW_PX, Canvas, fit_text
 
 _LABEL_PX, _HEAD_PX, _LINE_PX = 130, 22, 16
 #: Width of a column, by the length of its title.
@@ -61,13 +61,13 @@ def matrix_plot(
     canvas = Canvas(*size, title, "plot matrix")
     for place, column in enumerate(columns):
         left = label_px + place * column_px + _GAP_PX
-        canvas.label(left, 14, shortened(column.label, column_px - 10))
+        canvas.label(left, 14, fit_text(column.label, column_px - 10))
         for line, detail in enumerate(column.details, 1):
-            text = shortened(detail, column_px - 10)
+            text = fit_text(detail, column_px - 10)
             canvas.label(left, 14 + line * _LINE_PX, text, kind="soft")
     for number, (label, cells) in enumerate(rows):
         top = head_px + number * ROW_PX
-        canvas.label(0, top + ROW_PX / 2 + 4, shortened(label, label_px - 8))
+        canvas.label(0, top + ROW_PX / 2 + 4, fit_text(label, label_px - 8))
         for place, (column, cell) in enumerate(zip(columns, cells, strict=True)):
             if cell is not None:
                 at = label_px + place * column_px, top, column_px

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adviser.plots.canvas import CHARACTER_PX, Canvas, shortened
+from adviser.plots.canvas import CHARACTER_PX, Canvas, fit_text
 
 #: More nodes than this cannot be read; a page lists all of them beside the drawing.
 MOST_NODES = 60
@@ -63,7 +63,7 @@ def paths_plot(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge], title: st
         left, top = at[identifier]
         part = canvas.link(node.url, node.label)
         part.box(left, top, _BOX_PX, _HEIGHT_PX, node.kind, node.label)
-        text = shortened(node.label, _BOX_PX - 2 * CHARACTER_PX)
+        text = fit_text(node.label, _BOX_PX - 2 * CHARACTER_PX)
         part.label(left + CHARACTER_PX, top + 16, text)
     return canvas.svg()
 

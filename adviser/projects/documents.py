@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import orjson
 
-from common.formats.file_fields import inside, refuse, shown
+from common.formats.file_fields import inside, refuse, value_text
 from common.formats.json_documents import out_of_bounds
 from common.reasons import Reason
 
@@ -155,7 +155,7 @@ def _encoding(name: str, declared: str) -> str:
     if encoding not in _ENCODINGS:
         refuse(
             Reason.NOT_UTF8,
-            f"the encoding {shown(declared)} is not supported",
+            f"the encoding {value_text(declared)} is not supported",
             f"{name}:$",
             _CONVERT,
         )

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from adviser.projects.project import ProjectIndex, WarningCode
 from adviser.projects.requirement_parsing import ParseContext
-from common.formats.file_fields import refuse, shown, text_in
+from common.formats.file_fields import refuse, text_in, value_text
 from common.formats.requirements_files import has_variable
 from common.reasons import Reason
 from common.redaction import without_secrets
@@ -31,7 +31,7 @@ def index_named(name: str, url: str, at: str, context: ParseContext, **facts: bo
     if has_variable(url):
         context.warn(
             WarningCode.VARIABLE_NOT_EXPANDED,
-            f"the URL of the index {shown(name)} has a variable, which is not expanded",
+            f"the URL of the index {value_text(name)} has a variable, which is not expanded",
             at,
         )
     return ProjectIndex(name, public_url(url, at, context), **facts)

@@ -26,14 +26,14 @@ from common.formats.file_fields import (
     flag_in,
     inside,
     refuse,
-    shown,
     table_in,
     tables_in,
     text_in,
+    value_text,
     wrong_type,
 )
 from common.formats.locks import LockEntry, parse_pylock, pipfile_lock_entry, pylock_entry
-from common.formats.requirements_files import pinned
+from common.formats.requirements_files import exact_version
 from common.reasons import Reason
 from common.releases import MAX_REQUIREMENT_LENGTH, parse_requirement
 
@@ -92,7 +92,7 @@ def require_pins(lock: ProjectLock) -> ProjectLock:
     if lock.unpinned is not None:
         refuse(
             Reason.INVALID_REQUIREMENT,
-            f"{shown(lock.unpinned.text)} does not pin a version, so this is not a lock",
+            f"{value_text(lock.unpinned.text)} does not pin a version, so this is not a lock",
             lock.unpinned.origin,
             "create a lock first, for example with `thoth advise --format requirements`",
         )
@@ -119,7 +119,9 @@ def _lock_of(name: str, files: Mapping[str, bytes], context: ParseContext) -> Pr
         name,
         complete=listed.is_lock,
         indexes=(*listed.indexes, *listed.places),
-        unpinned=next((it for it in listed.requirements if pinned(it.specifier) is None), None),
+        unpinned=next(
+            (it for it in listed.requirements if exact_version(it.specifier) is None), None
+        ),
     )
 
 
@@ -267,7 +269,7 @@ def _locked(entry: LockEntry, context: ParseContext) -> LockEntry:
     except (InvalidVersion, ValueError):
         refuse(
             Reason.INVALID_VERSION,
-            f"{shown(entry.version)} is not a version by PEP 440",
+            f"{value_text(entry.version)} is not a version by PEP 440",
             at,
             _MAKE_AGAIN,
         )
@@ -279,7 +281,7 @@ def _locked(entry: LockEntry, context: ParseContext) -> LockEntry:
     if parsed.name is None or parsed.specifier or parsed.url is not None:
         refuse(
             Reason.INVALID_REQUIREMENT,
-            f"name, extras or marker of {shown(entry.name)} violate the standards",
+            f"name, extras or marker of {value_text(entry.name)} violate the standards",
             at,
             _MAKE_AGAIN,
         )

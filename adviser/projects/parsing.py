@@ -14,8 +14,8 @@ from adviser.projects.pyproject import has_requirements, read_pyproject
 from adviser.projects.requirement_parsing import ParseContext, PathExists
 from adviser.projects.requirements_files import RequirementList, included, read_requirements
 from adviser.projects.scripts import read_script
-from common.formats.file_fields import refuse, shown
-from common.formats.requirements_files import lines_of, pinned
+from common.formats.file_fields import refuse, value_text
+from common.formats.requirements_files import exact_version, lines_of
 from common.reasons import Reason
 from common.terminal import first_few
 
@@ -306,7 +306,7 @@ def _with_constraints(
             constraints=(*project.constraints, *further),
             places=(*project.places, *listed.indexes, *listed.places),
         )
-    pins = [pinned(it.specifier) for it in project.requirements]
+    pins = [exact_version(it.specifier) for it in project.requirements]
     if pins and None not in pins and project.format is not ProjectFormat.LOCK:
         context.warn(
             WarningCode.ALL_PINNED,
@@ -325,6 +325,7 @@ def _warn_of_duplicates(project: Project, context: ParseContext) -> None:
             if first is not requirement and first.marker == requirement.marker:
                 context.warn(
                     WarningCode.ASKED_TWICE,
-                    f"{shown(requirement.name)} is also required at {first.origin}; both count",
+                    f"{value_text(requirement.name)} is also required at {first.origin}; "
+                    "both count",
                     requirement.origin,
                 )

@@ -34,11 +34,11 @@ from common.formats.file_fields import (
     flag_in,
     inside,
     refuse,
-    shown,
     table_in,
     tables_in,
     text_in,
     texts_in,
+    value_text,
     wrong_type,
 )
 from common.formats.requirements_files import SOURCE_KEYS, SourceKind, is_remote, local_path
@@ -229,7 +229,7 @@ def _indexes(
         if index in indexes:
             refuse(
                 Reason.CONFLICTING_FIELDS,
-                f"two indexes have the name {shown(index)}",
+                f"two indexes have the name {value_text(index)}",
                 at,
                 "rename one of them",
             )
@@ -256,7 +256,7 @@ def _section(
         if (first := seen.setdefault(canonicalize_name(package), package)) != package:
             refuse(
                 Reason.CONFLICTING_FIELDS,
-                f"{shown(first)} and {shown(package)} are the same package",
+                f"{value_text(first)} and {value_text(package)} are the same package",
                 here,
                 "keep one of them",
             )
@@ -280,13 +280,15 @@ def _entry(
         return None
     for key in entry.keys() - _KNOWN:
         context.warn(
-            WarningCode.OPTION_IGNORED, f"{shown(key)} has no effect on advice", inside(at, key)
+            WarningCode.OPTION_IGNORED,
+            f"{value_text(key)} has no effect on advice",
+            inside(at, key),
         )
     version = text_in(entry, "version", at) or ""
     if not _BEGINS_WITH_OPERATOR.match(version):
         refuse(
             Reason.INVALID_REQUIREMENT,
-            f"{shown(version)} is not a version specifier",
+            f"{value_text(version)} is not a version specifier",
             at,
             f"write `=={version[:40]}` for this version only, or `*` for any",
         )
@@ -346,7 +348,7 @@ def _index(
     if index not in {it.name for it in indexes}:
         context.warn(
             WarningCode.UNKNOWN_INDEX,
-            f"the index {shown(index)} is not one of the project's sources",
+            f"the index {value_text(index)} is not one of the project's sources",
             inside(at, "index"),
         )
     return index

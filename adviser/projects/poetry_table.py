@@ -25,11 +25,11 @@ from common.formats.file_fields import (
     flag_in,
     inside,
     refuse,
-    shown,
     table_in,
     tables_in,
     text_in,
     texts_in,
+    value_text,
     wrong_type,
 )
 from common.packages import DEFAULT_INDEX
@@ -208,7 +208,7 @@ def specifier_of(constraint: str, at: str) -> str:
     except (InvalidSpecifier, InvalidVersion, ValueError):
         refuse(
             Reason.INVALID_REQUIREMENT,
-            f"{shown(text)} is not a version constraint",
+            f"{value_text(text)} is not a version constraint",
             at,
             "use the form of Poetry, such as `^1.2`, or of PEP 440, such as `>=1.2,<2`",
         )
@@ -216,7 +216,7 @@ def specifier_of(constraint: str, at: str) -> str:
     if either is None:
         refuse(
             Reason.INVALID_REQUIREMENT,
-            f"{shown(text)} has alternatives, which no single specifier expresses",
+            f"{value_text(text)} has alternatives, which no single specifier expresses",
             at,
             "give the package several entries with a `python` or `markers` each, or one range",
         )
@@ -319,7 +319,7 @@ def _python(main: Mapping[str, Any], at: str, context: ParseContext) -> str | No
             raise
         context.warn(
             WarningCode.OPTION_IGNORED,
-            f"no single specifier expresses {shown(text)}: every Python is accepted",
+            f"no single specifier expresses {value_text(text)}: every Python is accepted",
             f"{at}.python",
         )
         return None

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from common.formats.file_fields import shown
+from common.formats.file_fields import value_text
 from common.formats.locks import LockEntry, marker_holds
 from graph.candidates import Dependency
 
@@ -160,7 +160,7 @@ class MissingPath:
     @property
     def message(self) -> str:
         """What is wrong, without the file and the remedy."""
-        return f"{shown(self.what)} names {shown(self.path)}, which does not exist"
+        return f"{value_text(self.what)} names {value_text(self.path)}, which does not exist"
 
     def is_needed(self, markers: Mapping[str, str]) -> bool:
         """Whether every installation needs the path in this environment."""

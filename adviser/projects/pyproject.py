@@ -20,10 +20,10 @@ from adviser.projects.uv_table import read_uv
 from common.formats.file_fields import (
     inside,
     refuse,
-    shown,
     table_in,
     text_in,
     texts_in,
+    value_text,
     wrong_type,
 )
 from common.reasons import Reason
@@ -149,7 +149,7 @@ class _ExtraExpansion:
         if len(known) == _MAX_CONDITIONS:
             refuse(
                 Reason.OUT_OF_RANGE,
-                f"{shown(extra or self._own)} is required under more than {_MAX_CONDITIONS} "
+                f"{value_text(extra or self._own)} is required under more than {_MAX_CONDITIONS} "
                 "conditions",
                 self._at,
                 "require it directly where it is needed, not through other extras",
@@ -197,7 +197,7 @@ def _requires_python(project: Mapping[str, Any], at: str) -> str | None:
     except InvalidSpecifier:
         refuse(
             Reason.INVALID_REQUIREMENT,
-            f"{shown(specifier)} is not a version specifier",
+            f"{value_text(specifier)} is not a version specifier",
             f"{at}.requires-python",
             "use the form of PEP 440, such as `>=3.11`",
         )
@@ -229,7 +229,7 @@ def _groups(table: Mapping[str, Any], name: str, context: ParseContext) -> dict[
         if (first := names.setdefault(canonicalize_name(key), key)) != key:
             refuse(
                 Reason.CONFLICTING_FIELDS,
-                f"{shown(first)} and {shown(key)} are the same group",
+                f"{value_text(first)} and {value_text(key)} are the same group",
                 f"{name}:dependency-groups",
                 "keep one of them",
             )
@@ -285,7 +285,7 @@ def _flat(
         elif member not in members:
             refuse(
                 Reason.INCLUDE_MISSING,
-                f"includes the group {shown(member)}, which does not exist",
+                f"includes the group {value_text(member)}, which does not exist",
                 f"{name}:dependency-groups.{next(reversed(path))}",
                 f"groups of this file: {first_few(sorted(members), 20)}",
             )

@@ -20,7 +20,7 @@ from adviser.projects.project import (
     ProjectWarning,
     WarningCode,
 )
-from common.formats.file_fields import inside, refuse, shown, texts_in
+from common.formats.file_fields import inside, refuse, texts_in, value_text
 from common.formats.locks import marker_holds
 from common.formats.requirements_files import (
     has_variable,
@@ -107,8 +107,8 @@ class ParseContext:
         # The text is already public; a second pass would treat the quote as part of the URL.
         self._add(
             code,
-            f"{shown(public)} is {KINDS_OF_REFERENCES[code]}: it is left as it is, and neither it "
-            "nor its dependencies are part of the advice",
+            f"{value_text(public)} is {KINDS_OF_REFERENCES[code]}: it is left as it is, and "
+            "neither it nor its dependencies are part of the advice",
             at,
         )
         if holds_user(what) and public != what:
@@ -121,7 +121,7 @@ class ParseContext:
         """
         self._add(
             WarningCode.CREDENTIALS_REMOVED,
-            f"credentials in the URL {shown(public)} were removed: keep them in variables "
+            f"credentials in the URL {value_text(public)} were removed: keep them in variables "
             "or a keyring",
             at,
         )
@@ -130,15 +130,15 @@ class ParseContext:
         """Warn about a host whose certificate is not verified."""
         self.warn(
             WarningCode.UNVERIFIED_HOST,
-            f"the certificate of {shown(without_secrets(host))} is not verified: downloads may be "
-            "replaced in transit",
+            f"the certificate of {value_text(without_secrets(host))} is not verified: downloads "
+            "may be replaced in transit",
             at,
         )
 
     def leave_open(self, what: str, at: str) -> None:
         """Record an entry of a lock that pins no single version, with a warning."""
         self.elsewhere.append(NonIndexPackage(what[:200], WarningCode.LOCK_INCOMPLETE, False, at))
-        self.warn(WarningCode.LOCK_INCOMPLETE, f"{shown(what)} pins no version", at)
+        self.warn(WarningCode.LOCK_INCOMPLETE, f"{value_text(what)} pins no version", at)
 
     def count(self, at: str) -> None:
         """Count a requirement.
@@ -201,7 +201,7 @@ def parse_marker(text: str, at: str) -> str | None:
     if parsed.name is None:
         refuse(
             Reason.INVALID_REQUIREMENT,
-            f"{shown(text)} is not a marker: {(parsed.problem or '')[:200]}",
+            f"{value_text(text)} is not a marker: {(parsed.problem or '')[:200]}",
             at,
             _MARKER_HINT,
         )
@@ -215,7 +215,7 @@ def check_marker(marker: str | None, at: str) -> None:
     if fault is not None:
         refuse(
             Reason.INVALID_REQUIREMENT,
-            f"the marker {shown(marker)} cannot be evaluated: {fault}",
+            f"the marker {value_text(marker)} cannot be evaluated: {fault}",
             at,
             _MARKER_HINT,
         )
@@ -242,7 +242,7 @@ def checked_hashes(hashes: Sequence[str], at: str) -> tuple[str, ...]:
         if not _HASH.match(value):
             refuse(
                 Reason.OUT_OF_RANGE,
-                f"{shown(value)} is not a hash",
+                f"{value_text(value)} is not a hash",
                 at,
                 "write it as `sha256:` and 64 hexadecimal digits",
             )
@@ -261,7 +261,7 @@ def _refuse(parsed: Requirement, at: str) -> NoReturn:
         hint = "variables are not expanded: write the value"
     refuse(
         Reason.INVALID_REQUIREMENT,
-        f"{shown(parsed.raw)} is not a requirement: {(parsed.problem or '')[:200]}",
+        f"{value_text(parsed.raw)} is not a requirement: {(parsed.problem or '')[:200]}",
         at,
         hint,
     )

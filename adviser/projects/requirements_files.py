@@ -17,15 +17,15 @@ from adviser.projects.requirement_parsing import (
     parse_marker,
     parse_project_requirement,
 )
-from common.formats.file_fields import refuse, shown
+from common.formats.file_fields import refuse, value_text
 from common.formats.locks import LockEntry
 from common.formats.requirements_files import (
     Line,
+    exact_version,
     has_variable,
     is_remote,
     lines_of,
     local_path,
-    pinned,
     reference_without_name,
     split_marker,
 )
@@ -128,7 +128,7 @@ class _Reader:
             return
         self.listed.requirements.append(requirement)
         hashes = checked_hashes(line.values("--hash"), at)
-        if (version := pinned(requirement.specifier)) is not None:
+        if (version := exact_version(requirement.specifier)) is not None:
             self.listed.pins.append(
                 LockEntry(
                     requirement.name, version, hashes, requirement.marker,
@@ -152,7 +152,7 @@ class _Reader:
         if constraint.extras:
             refuse(
                 Reason.INVALID_REQUIREMENT,
-                f"a constraint with extras: {shown(constraint.text)}",
+                f"a constraint with extras: {value_text(constraint.text)}",
                 at,
                 "constraints install nothing: list extras in the requirements",
             )
@@ -211,7 +211,7 @@ def included(value: str, includer: str, at: str) -> str:
     if outside or "://" in value or has_variable(value):
         refuse(
             Reason.INCLUDE_MISSING,
-            f"includes {shown(value)}, which is not a file of the project",
+            f"includes {value_text(value)}, which is not a file of the project",
             at,
             "only files inside the project's folder are read: copy it there",
         )
@@ -221,7 +221,7 @@ def included(value: str, includer: str, at: str) -> str:
 def _missing(option: str, name: str, at: str) -> None:
     refuse(
         Reason.INCLUDE_MISSING,
-        f"{option} names {shown(name)}, which is not among the project's files",
+        f"{option} names {value_text(name)}, which is not among the project's files",
         at,
         "add the file, or remove the line",
     )

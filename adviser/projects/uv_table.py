@@ -15,11 +15,11 @@ from adviser.projects.requirement_parsing import ParseContext, parse_requirement
 from common.formats.file_fields import (
     flag_in,
     inside,
-    shown,
     table_in,
     tables_in,
     text_in,
     texts_in,
+    value_text,
 )
 
 _Requirements = tuple[ProjectRequirement, ...]
@@ -131,7 +131,7 @@ def _overrides(table: Mapping[str, Any], at: str, context: ParseContext) -> _Req
         if override.extras:
             context.warn(
                 WarningCode.OPTION_IGNORED,
-                f"the extras of {shown(override.text)} count only where the project itself "
+                f"the extras of {value_text(override.text)} count only where the project itself "
                 "requires the package",
                 override.origin,
             )
@@ -155,7 +155,7 @@ def _published_before(table: Mapping[str, Any], at: str, context: ParseContext) 
     except (ValueError, OverflowError):
         context.warn(
             WarningCode.OPTION_IGNORED,
-            f"{shown(text)} is neither a date nor a time: use `--older-than 7d` instead",
+            f"{value_text(text)} is neither a date nor a time: use `--older-than 7d` instead",
             here,
         )
         return None

@@ -24,7 +24,7 @@ from adviser.quality.summaries import ValueSummary
 from adviser.quality.variance_components import RepetitionAdvice, VarianceComponents
 from adviser.scoring.effects import SpreadRatio
 from adviser.scoring.verdicts import family_document
-from adviser.stacks_document import compared, group_document
+from adviser.stacks_document import comparison_count, group_document
 from common.formats.json_documents import finite_or_none
 from common.releases import as_json_time
 
@@ -44,7 +44,7 @@ def report_document(report: QualityReport) -> dict[str, Any]:
     """The report as JSON values: the keys of ``GET /api/v2/reports/{comparison_key}``."""
     return {
         "version": DOCUMENT_VERSION,
-        "family": family_document(compared(report.groups)),
+        "family": family_document(comparison_count(report.groups)),
         "series": [_series(it) for it in report.series],
         "axes": [_axis(it) for it in report.axes],
     }

@@ -18,9 +18,9 @@ from typing import Any
 
 import orjson
 
-from adviser.advise import Advice, assessed, universe_for
+from adviser.advise import Advice, assess_candidates, universe_for
 from adviser.reports.documents import SCHEMA_VERSION, ReleaseKnowledge, result_document
-from adviser.reports.serialization import unpacked
+from adviser.reports.serialization import dataclass_from_json
 from adviser.resolver.checker import check_resolution
 from adviser.resolver.problem import ProblemSizes
 from adviser.resolver.results import (
@@ -72,7 +72,7 @@ def differences(actual: Any, expected: Any, place: str = "") -> Iterator[str]:
         yield f"{place} is {_short(actual)} instead of {_short(expected)}"
 
 
-def shortened(problems: Iterator[str]) -> Iterator[str]:
+def first_problems(problems: Iterator[str]) -> Iterator[str]:
     """The first problems, and a message if there are more."""
     yield from islice(problems, _MAX_MESSAGES)
     if next(problems, None) is not None:
@@ -167,7 +167,9 @@ def _problems(report: Mapping[str, Any], inputs: AdviceInputs) -> Iterator[str]:
         yield f"it is based on snapshot {named}, not on {inputs.snapshot.revision}"
     if certificate["evidence"] != inputs.evidence.revision:
         yield "it is based on other evidence"
-    assessment = assessed(inputs.request, inputs.snapshot, inputs.evidence, inputs.baseline)
+    assessment = assess_candidates(
+        inputs.request, inputs.snapshot, inputs.evidence, inputs.baseline
+    )
     dropped = bool(certificate["bounds_dropped"])
     universe = universe_for(inputs.request, inputs.snapshot, assessment, not dropped)
     resolution = resolution_in(inner)
@@ -184,7 +186,7 @@ def _problems(report: Mapping[str, Any], inputs: AdviceInputs) -> Iterator[str]:
     )  # fmt: skip
     # Parsed again, so that tuples are lists.
     expected = orjson.loads(canonical_json(result_document(advice, inputs.known)))
-    yield from shortened(differences(result, expected, "result"))
+    yield from first_problems(differences(result, expected, "result"))
 
 
 def resolution_in(inner: Mapping[str, Any]) -> Resolution:
@@ -209,12 +211,14 @@ def _conflict(inner: Mapping[str, Any]) -> Conflict | None:
     conflict = inner["conflict"]
     if conflict is None:
         return None
-    return unpacked(orjson.dumps({it.name: conflict[it.name] for it in fields(Conflict)}), Conflict)
+    return dataclass_from_json(
+        orjson.dumps({it.name: conflict[it.name] for it in fields(Conflict)}), Conflict
+    )
 
 
 def _sizes(inner: Mapping[str, Any]) -> ProblemSizes | None:
     sizes = inner["search"]["sizes"]
-    return None if sizes is None else unpacked(orjson.dumps(sizes), ProblemSizes)
+    return None if sizes is None else dataclass_from_json(orjson.dumps(sizes), ProblemSizes)
 
 
 def _stack(product: Mapping[str, Any]) -> ResolvedStack:

@@ -24,7 +24,7 @@ from adviser.reports.checking import (
     other_version,
     resolution_in,
 )
-from adviser.reports.serialization import unpacked
+from adviser.reports.serialization import dataclass_from_json
 from adviser.resolver.admission import choosable, universe_of
 from adviser.resolver.checker import check_resolution, check_stack
 from adviser.resolver.resolver_request import ResolverRequest
@@ -81,7 +81,7 @@ def _checked(
         unverified.append(f"{_SCORED}: it needs both")
         return ReportCheck(tuple(problems), tuple(verified), (*unverified, _RECORD))
     parameters = report["result"]["parameters"]
-    rules = unpacked(orjson.dumps(parameters["rules"]), ResolverRequest)
+    rules = dataclass_from_json(orjson.dumps(parameters["rules"]), ResolverRequest)
     rules = replace(rules, inferred_bounds=not certificate["bounds_dropped"])
     resolution = resolution_in(inner)
     author = other_version(report)
@@ -124,7 +124,9 @@ def _unscored(
         baseline["versions"],
         Target(
             parameters["hardware"] or None,
-            unpacked(orjson.dumps(parameters["environment"]), Environment).python_version,
+            dataclass_from_json(
+                orjson.dumps(parameters["environment"]), Environment
+            ).python_version,
         ),
         allowed=parameters["allowed_vulnerabilities"],
         choosable=partial(choosable, snapshot, rules),

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from adviser.advise import Advice
-from adviser.reports.serialization import claim_document, unpacked
+from adviser.reports.serialization import claim_document, dataclass_from_json
 from adviser.scoring.assessment_types import Claim
 from adviser.stack_request import StackRequest
 from common.environments import Environment
@@ -38,7 +38,7 @@ def head_of(report: Mapping[str, Any]) -> AdviceHead:
     """
     metadata, result = report["metadata"], report["result"]
     parameters, certificate = result["parameters"], result["report"]["certificate"]
-    environment = unpacked(orjson.dumps(parameters["environment"]), Environment)
+    environment = dataclass_from_json(orjson.dumps(parameters["environment"]), Environment)
     return AdviceHead(
         advice_id=metadata["document_id"],
         recommendation_type=parameters["recommendation_type"],

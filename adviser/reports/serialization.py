@@ -35,7 +35,7 @@ def _moment(text: str) -> datetime:
 _CONVERTER = _converter()
 
 
-def packed(value: Any) -> bytes:
+def dataclass_to_json(value: Any) -> bytes:
     """A dataclass as canonical JSON; equal values give equal bytes.
 
     The result is the canonical JSON of :func:`plain`, in a fraction of the time.
@@ -62,18 +62,18 @@ def plain(value: Any) -> Any:
     return _sorted(_CONVERTER.unstructure(value))
 
 
-def unpacked(data: bytes, kind: type[T]) -> T:
-    """Read a dataclass that :func:`packed` has written.
+def dataclass_from_json(data: bytes, kind: type[T]) -> T:
+    """Read a dataclass that :func:`dataclass_to_json` has written.
 
     :raises InvalidDocument: if it is not of this kind, or another version of this code wrote it
     """
     try:
-        return restored(orjson.loads(data), kind)
+        return dataclass_of(orjson.loads(data), kind)
     except ValueError as error:
         raise _unreadable(kind, error) from error
 
 
-def restored(value: Any, kind: type[T]) -> T:
+def dataclass_of(value: Any, kind: type[T]) -> T:
     """The dataclass that :func:`plain` converted to ``value``.
 
     :raises InvalidDocument: if it is not of this kind, or another version of this code wrote it

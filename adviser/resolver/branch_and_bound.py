@@ -15,14 +15,14 @@ from bisect import insort
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from adviser.resolver.objective import combined, levels_of, value_of
+from adviser.resolver.objective import combined_costs, levels_of, value_of
 from adviser.resolver.problem import Atom, SearchResult, SelectionProblem
 
 #: Name in certificates; the number grows when the search changes how it proves a result.
 BRANCH_AND_BOUND = "branch and bound 2"
 
 
-def branched(problem: SelectionProblem, count: int, steps: int) -> SearchResult | None:
+def search_by_branching(problem: SelectionProblem, count: int, steps: int) -> SearchResult | None:
     """Find and prove the ``count`` best stacks; ``None`` if that takes more than ``steps``.
 
     A step is one visit of a specifier or a requirement, about a microsecond.
@@ -85,7 +85,7 @@ class _Tree:
                 self._bits[number] = 1 << place
         self._read_atoms()
         self._read_asks()
-        costs = combined(levels_of(problem))
+        costs = combined_costs(levels_of(problem))
         #: By package: cost and bit of every version, cheapest first.
         self._costs = [
             sorted((costs[it], self._bits[it]) for it in numbers) for numbers in self._numbers

@@ -287,7 +287,7 @@ def _satisfiable(atom: Demand) -> bool:
     return atom.extra is not None or bool(atom.mask & atom.package.alive)
 
 
-def compressed(
+def compress(
     universe: Universe, keep: int = 1, clock: SearchClock | None = None
 ) -> SelectionProblem:
     """Compress a universe.

@@ -21,7 +21,7 @@ from time import monotonic
 
 from ortools.sat.python import cp_model
 
-from adviser.resolver.objective import Level, combined, levels_of, packs, parts_of, value_of
+from adviser.resolver.objective import Level, combined_costs, levels_of, packs, parts_of, value_of
 from adviser.resolver.problem import Atom, Nodes, SearchResult, SelectionProblem
 from adviser.resolver.resolver_request import Budget
 
@@ -321,7 +321,7 @@ class _Search:
             numbers = self._packages[level.package]
             cost = sum(level.costs[it] for it in best.intersection(numbers))
             model.exclude(it for it in numbers if level.costs[it] != cost)
-        costs = combined(rest) if objective.levels else list(objective.costs)
+        costs = combined_costs(rest) if objective.levels else list(objective.costs)
         if costs:
             model.limit(enumerate(costs), sum(costs[it] for it in best))
 
@@ -423,7 +423,7 @@ def _objectives(problem: SelectionProblem, levels: Sequence[Level]) -> Iterator[
     """Objectives in order of priority; together they tell any two stacks apart."""
     groups = packs(levels, MAX_OBJECTIVE)
     for number, group in enumerate(groups, 1):
-        yield _Objective(combined(group), tuple(group), number == len(groups))
+        yield _Objective(combined_costs(group), tuple(group), number == len(groups))
     yield from _by_name(problem)
 
 

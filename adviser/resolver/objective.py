@@ -92,7 +92,7 @@ def weights_of(levels: Sequence[Level]) -> tuple[int, ...]:
     return tuple(reversed(weights))
 
 
-def combined(levels: Sequence[Level]) -> list[int]:
+def combined_costs(levels: Sequence[Level]) -> list[int]:
     """The cost of each node over all levels as one exact integer, which may be large."""
     weights = weights_of(levels)
     columns = zip(*(level.costs for level in levels), strict=True)
@@ -100,7 +100,7 @@ def combined(levels: Sequence[Level]) -> list[int]:
 
 
 def parts_of(cost: int, levels: Sequence[Level]) -> list[int]:
-    """The costs by level, or lower bounds of them, from a sum that :func:`combined` made.
+    """The costs by level, or lower bounds of them, from a sum that :func:`combined_costs` made.
 
     >>> parts_of(30 + 9 * 3 + 2, [Level((0, 1), 1), Level((4, 9), 9), Level((2, 0), 2)])
     [1, 9, 2]

@@ -16,8 +16,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from adviser.resolver.branch_and_bound import branched
-from adviser.resolver.compression import compressed
+from adviser.resolver.branch_and_bound import search_by_branching
+from adviser.resolver.compression import compress
 from adviser.resolver.inferred_bounds import head_of
 from adviser.resolver.objective import LevelValues, value_of
 from adviser.resolver.results import Choice, Resolution, ResolvedStack
@@ -231,8 +231,8 @@ def may_invite_better(universe: Universe, resolution: Resolution) -> bool:
     bound, wider = resolution.bound, universe.inviting()
     if bound is None or not any(bound) or wider is None:
         return False
-    problem = compressed(wider)
-    result = branched(problem, 1, _STEPS_OF_INVITED)
+    problem = compress(wider)
+    result = search_by_branching(problem, 1, _STEPS_OF_INVITED)
     return result is None or (result.bound is not None and result.bound > bound)
 
 
@@ -259,8 +259,8 @@ class _Walk:
 def _reached_by_read(universe: Universe, count: int) -> LevelValues | None:
     """Score of the ``count``-th best stack of read versions; ``None`` if not found quickly."""
     read = {name: [it for it in them if it.read] for name, them in universe.packages.items()}
-    problem = compressed(replace(universe, packages=read), count)
-    result = branched(problem, count, _STEPS)
+    problem = compress(replace(universe, packages=read), count)
+    result = search_by_branching(problem, count, _STEPS)
     if result is None or len(result.stacks) < count:
         return None
     return value_of(problem, result.stacks[-1])

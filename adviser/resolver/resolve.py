@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from adviser.resolver.branch_and_bound import BRANCH_AND_BOUND, branched
-from adviser.resolver.compression import compressed
+from adviser.resolver.branch_and_bound import BRANCH_AND_BOUND, search_by_branching
+from adviser.resolver.compression import compress
 from adviser.resolver.objective import value_of
 from adviser.resolver.problem import (
     Nodes,
@@ -135,8 +135,8 @@ def best_stacks(
     :returns: the result, with the universe and the problem that it belongs to
     :raises OutOfTime: if the time limit is reached before a search begins
     """
-    problem = compressed(universe, count, clock)
-    result = branched(problem, count, steps)
+    problem = compress(universe, count, clock)
+    result = search_by_branching(problem, count, steps)
     if result is None:
         result = solve(problem)
     wider = universe.inviting() if status_of(result) is ResolutionStatus.INFEASIBLE else None

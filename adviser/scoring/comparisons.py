@@ -256,7 +256,7 @@ class EstimatedGroup:
     log_margin: float
 
 
-def estimated(group: ComparisonGroup) -> EstimatedGroup:
+def estimate_group(group: ComparisonGroup) -> EstimatedGroup:
     """Estimate the effects of a group.
 
     :func:`adviser.scoring.estimates.estimates_of` selects the jobs.
@@ -285,10 +285,10 @@ def compare_all(groups: Sequence[ComparisonGroup], alpha: float = ALPHA) -> list
     :returns: the comparisons of each group, in the given order
     :raises IncomparableSamples: if a comparison key differs from that of the baseline
     """
-    return judged([estimated(it) for it in groups], alpha)
+    return judge_groups([estimate_group(it) for it in groups], alpha)
 
 
-def judged(
+def judge_groups(
     groups: Sequence[EstimatedGroup],
     alpha: float = ALPHA,
     *,

@@ -32,7 +32,7 @@ from adviser.scoring.variances import (
     RunArms,
     RunSpread,
     VariancePrior,
-    moderated,
+    moderate_variances,
     pair_prior,
     run_effects,
 )
@@ -166,7 +166,7 @@ def _estimated(arm_pairs: Sequence[ArmPair], spread: SeriesSpread) -> list[Estim
 def _paired(differences: Moments, priors: Sequence[VariancePrior]) -> Effects:
     """Effects of paired jobs, with moderated variances."""
     own = paired_effects(differences)
-    variance, freedom = moderated(differences.variance, own.degrees_of_freedom, priors)
+    variance, freedom = moderate_variances(differences.variance, own.degrees_of_freedom, priors)
     known = own.degrees_of_freedom > 0
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.sqrt(variance / differences.jobs)

@@ -131,7 +131,7 @@ def _outlier_limit(freedom: float, prior_freedom: float) -> float:
     return float(fdtri(freedom, prior_freedom, OUTLIER_QUANTILE))
 
 
-def moderated(
+def moderate_variances(
     variance: FloatArray, freedom: FloatArray, priors: Sequence[VariancePrior]
 ) -> tuple[FloatArray, FloatArray]:
     """Pull each variance towards its prior, unless the variance is far above the prior.
@@ -141,7 +141,8 @@ def moderated(
     :param priors: one per comparison
     :returns: moderated variances and their degrees of freedom
 
-    >>> value, freedom = moderated(np.array([1.0]), np.array([4.0]), [VariancePrior(2.0, 4.0)])
+    >>> prior = VariancePrior(2.0, 4.0)
+    >>> value, freedom = moderate_variances(np.array([1.0]), np.array([4.0]), [prior])
     >>> value.tolist(), freedom.tolist()
     ([1.5], [8.0])
     """
@@ -362,7 +363,7 @@ def _moderated(own: Effects, ours: Moments, theirs: Moments, prior: VariancePrio
     arms = []
     for arm in (ours, theirs):
         own_freedom = np.where(arm.jobs > 1, arm.jobs - 1, 0.0)
-        arms.append(moderated(arm.variance, own_freedom, [prior] * len(own_freedom)))
+        arms.append(moderate_variances(arm.variance, own_freedom, [prior] * len(own_freedom)))
     (our_variance, our_freedom), (their_variance, their_freedom) = arms
     with np.errstate(divide="ignore", invalid="ignore"):
         our_variance, their_variance = our_variance / ours.jobs, their_variance / theirs.jobs

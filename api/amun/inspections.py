@@ -104,7 +104,7 @@ blueprint = Routes(
     "amun-inspections", __name__, url_prefix=submission.PREFIX,
     description="Inspections on this machine.",
 )  # fmt: skip
-blueprint.after_app_request(submission.versioned)
+blueprint.after_app_request(submission.add_version)
 
 _SPECIFICATION = {
     "required": True,
@@ -128,7 +128,7 @@ class AmunInspectionsResource(MethodView):
     @blueprint.response(202, SubmittedSchema)
     def post(self) -> dict[str, Any]:
         """Submit an inspection of a named indicator, or of a script that runs in a sandbox."""
-        analysis, inspection = submission.submitted(_specification())
+        analysis, inspection = submission.submit_inspection(_specification())
         return {
             "inspection_id": analysis.analysis_id,
             "parameters": {
@@ -169,7 +169,7 @@ class DockerfilesResource(MethodView):
     def post(self) -> dict[str, Any]:
         """Get the Dockerfile of a specification's image; nothing is built."""
         value = _specification()
-        inspection = submission.checked(value, "")
+        inspection = submission.parse_submission(value, "")
         parameters = {"specification": value}
         try:
             dockerfile = render(recipe_of(inspection))

@@ -99,7 +99,7 @@ MAX_TOTAL_S = 86_400.0
 _LAUNCHER = "local"
 
 
-def versioned(response: Response) -> Response:
+def add_version(response: Response) -> Response:
     """Add the version of the service to a response; error responses get it, too."""
     if request.path.startswith(f"{PREFIX}/"):
         response.headers["X-Amun-Version"] = __version__
@@ -118,7 +118,7 @@ def public(value: dict[str, Any]) -> dict[str, Any]:
     return public_specification(value)
 
 
-def checked(value: dict[str, Any], submission: str) -> Inspection:
+def parse_submission(value: dict[str, Any], submission: str) -> Inspection:
     """Parse a specification with the parser of the executor; nothing is fetched.
 
     :param value: result of :func:`public`
@@ -148,14 +148,14 @@ def _refused(error: InvalidSpecification) -> ApiError:
     return ApiError(400, ProblemType.INVALID_REQUEST, str(error), errors=problems, parameters={})
 
 
-def submitted(value: dict[str, Any]) -> tuple[Analysis, Inspection]:
+def submit_inspection(value: dict[str, Any]) -> tuple[Analysis, Inspection]:
     """Accept a specification and enqueue its run.
 
     :param value: result of :func:`public`
     :raises ApiError: 400 if it is invalid, 429 if too many jobs wait
     """
     submission = token_hex(16)
-    inspection = checked(value, submission)
+    inspection = parse_submission(value, submission)
     analysis, _ = analyses.submit(
         AnalysisKind.INSPECTION,
         {"specification": value, "submission": submission},

@@ -15,13 +15,18 @@ from adviser.answering.answers import (
     Answer,
     answer,
     knowledge,
+    make_answer,
     on_hardware,
-    reported,
     store,
 )
-from adviser.answering.index_resolution import IndexResolution, named
+from adviser.answering.index_resolution import IndexResolution, advice_with_revision
 from adviser.answering.missing_packages import lacks_releases, lacks_releases_of_roots
-from adviser.answering.recorded_advice import recorded, replayed, request_in, why_it_may_differ
+from adviser.answering.recorded_advice import (
+    replay_stored,
+    request_in,
+    stored_advice,
+    why_it_may_differ,
+)
 from adviser.answering.target_hardware import recorded_target
 from adviser.explain import ForcedStack, why_not
 from adviser.reports.documents import conflict_document
@@ -100,7 +105,9 @@ def _answered(
         listed = read_over_indexes(worker, stores, analysis, request, IndexResolution.advise)
         if not isinstance(listed, IndexesSilent):
             timings, advice_id = {"indexes_s": perf_counter() - began}, analysis.analysis_id
-            return reported(stores, named(listed), timings, all_listed=True, advice_id=advice_id)
+            return make_answer(
+                stores, advice_with_revision(listed), timings, all_listed=True, advice_id=advice_id
+            )
         absences = listed.absences
     snapshot, evidence = known or _kept_knowledge(worker, stores, request)
     if fetch:
@@ -187,8 +194,8 @@ def run_replay(worker: WorkerContext, analysis: Analysis, request: dict[str, Any
     :raises InvalidArgument: if there is no such advice
     """
     with worker.service.relational() as stores:
-        stored = recorded(stores, request["advice_id"])
-    advice, report = replayed(stored)
+        stored = stored_advice(stores, request["advice_id"])
+    advice, report = replay_stored(stored)
     same = report == stored.report
     result = {
         "advice_id": request["advice_id"],
@@ -215,7 +222,7 @@ def run_why_not(worker: WorkerContext, analysis: Analysis, request: dict[str, An
         return advice.snapshot, why_not(advice, requirement, resolver=resolver)
 
     with worker.service.stores() as stores:
-        stack_request, *_ = request_in(recorded(stores, request["advice_id"]))
+        stack_request, *_ = request_in(stored_advice(stores, request["advice_id"]))
         worker.require_own_graph(stores)
         snapshot, evidence = knowledge(stores, stack_request, more=[requirement])
         explained: tuple[Snapshot, ForcedStack] | None = None

@@ -8,7 +8,7 @@ from typing import Any
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
-from adviser.answering.lock_comparison import compared, guard_document
+from adviser.answering.lock_comparison import compare_lock_versions, guard_document
 from adviser.answering.target_hardware import asked_hardware
 from adviser.guard import GuardOutcome, MissingKind
 from adviser.projects.locks import ProjectLock, read_lock, require_pins
@@ -170,7 +170,7 @@ class LockComparisonsResource(MethodView):
         hardware = asked_hardware(recorded, named["hardware"]) if "hardware" in named else None
         digest = None if hardware is None else hardware.digest
         known = read_lock_knowledge(old, new, where, () if digest is None else (digest,))
-        upgrade = compared(known, old, new, where, digest)
+        upgrade = compare_lock_versions(known, old, new, where, digest)
         sides = [
             {
                 "stack_digest": stack.digest, "label": labels[stack.digest],

@@ -19,10 +19,10 @@ def refuse(reason: str, message: str, at: str, hint: str) -> NoReturn:
     raise InvalidFile(reason, without_secrets(message), place=place, field=field or "$", hint=hint)
 
 
-def shown(value: object, most: int = 80) -> str:
+def value_text(value: object, most: int = 80) -> str:
     """A value for a message: one short, printable line.
 
-    >>> shown("a" * 100, 5), shown("\\n")
+    >>> value_text("a" * 100, 5), value_text("\\n")
     ("'aaaa…", "'\\\\n'")
     """
     text = repr(value[: most + 1] if isinstance(value, str) else value)
@@ -83,7 +83,7 @@ def wrong_type(value: Any, wanted: str, at: str) -> NoReturn:
     """Raise an error for a value whose type is not ``wanted``."""
     refuse(
         Reason.WRONG_TYPE,
-        f"{shown(value)} where {wanted} was expected",
+        f"{value_text(value)} where {wanted} was expected",
         at,
         f"write {wanted} there",
     )

@@ -13,7 +13,7 @@ from enum import StrEnum
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from common.formats.file_fields import refuse, shown
+from common.formats.file_fields import refuse, value_text
 from common.packages import version_of
 from common.reasons import Reason
 
@@ -164,7 +164,7 @@ def _options(text: str, behind: bool, at: str) -> Iterator[tuple[str, str]]:
         else:
             refuse(
                 Reason.INVALID_REQUIREMENT,
-                f"{shown(word)} is not an option of a requirements file",
+                f"{value_text(word)} is not an option of a requirements file",
                 at,
                 "see pip's reference of the requirements file format",
             )
@@ -199,7 +199,7 @@ def split_words(text: str, at: str) -> list[str]:
     except ValueError as error:
         refuse(
             Reason.INVALID_REQUIREMENT,
-            f"options {shown(text)} cannot be split: {error}",
+            f"options {value_text(text)} cannot be split: {error}",
             at,
             "close the quote",
         )
@@ -307,11 +307,11 @@ def has_variable(text: str) -> bool:
     return _VARIABLE.search(text) is not None
 
 
-def pinned(specifier: str) -> str | None:
+def exact_version(specifier: str) -> str | None:
     """The only version that a specifier allows, normalised; ``None`` if it allows several.
 
-    >>> pinned("==1.0RC1"), pinned("==1.*"), pinned("===2.0"), pinned("==1.0,>0")
-    ('1.0rc1', None, '2.0', None)
+    >>> [exact_version(it) for it in ("==1.0RC1", "==1.*", "===2.0", "==1.0,>0")]
+    ['1.0rc1', None, '2.0', None]
     """
     version = specifier.removeprefix("===") if specifier[:3] == "===" else specifier[2:]
     if not specifier.startswith("==") or "," in specifier or version.endswith(".*"):

@@ -53,7 +53,7 @@ class AddressGuard:
             own = await _resolve(*self._own)
             allowed = [address for address in resolved if address in own]
         if not allowed:
-            raise refused(host)
+            raise refused_address(host)
         return allowed
 
     def check_literal(self, host: str, port: int) -> None:
@@ -65,7 +65,7 @@ class AddressGuard:
             return
         name = host.lower().rstrip(".")
         if name == "localhost" or name.endswith(".localhost") or not _may_be_public(name):
-            raise refused(host)
+            raise refused_address(host)
 
     def _is_trusted(self, host: str, port: int) -> bool:
         names = {host.lower(), f"{host.lower()}:{port}"}
@@ -89,7 +89,7 @@ def is_public(address: str) -> bool:
     return ip.is_global and not ip.is_multicast
 
 
-def refused(host: str) -> IndexProblem:
+def refused_address(host: str) -> IndexProblem:
     """The error for a host with a private address."""
     return IndexProblem(
         IndexFault.ADDRESS_REFUSED,

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 from common.errors import IndexFault, IndexProblem
 from common.http.fetching import Fetcher, FetchRequest
 from common.import_names import ImportNames
-from common.index.page_parsing import as_malformed
+from common.index.page_parsing import refuse_malformed
 from common.index.partial_zip import (
     MissingSpan,
     SparseFile,
@@ -113,7 +113,7 @@ async def fetch_metadata(fetcher: Fetcher, file: IndexFile) -> MetadataRead:
 
     :raises IndexProblem: also for unexpected errors of the parsers
     """
-    with as_malformed(f"the metadata of {file.filename}"):
+    with refuse_malformed(f"the metadata of {file.filename}"):
         return await _fetch_metadata(fetcher, file)
 
 

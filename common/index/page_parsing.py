@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def as_malformed(what: str) -> Iterator[None]:
+def refuse_malformed(what: str) -> Iterator[None]:
     """Turn unexpected parser errors for hostile values into ``malformed``, and log them.
 
     Known cases are handled where they arise; an unknown case must not end the crawl of many
@@ -163,7 +163,7 @@ def parse_page(
     """
     kind, _, parameters = text.content_type.partition(";")
     kind, base_url = kind.strip().lower(), base_of(text.url)
-    with as_malformed(f"the page of {name}"):
+    with refuse_malformed(f"the page of {name}"):
         if base_url is None:
             raise _malformed(name, "has a URL that cannot be the base of others")
         if kind in _JSON:

@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 import zstandard
 
 from common.errors import InvalidArgument
-from graph.backup.backup_files import opened, size_of
+from graph.backup.backup_files import open_for_reading, size_of
 from graph.record.document_store import client_errors
 
 FORMAT = 1
@@ -236,7 +236,7 @@ class Archive:
     def _members(self) -> Iterator[tuple[str, bytes, int]]:
         """Name, content and offset of each member."""
         try:
-            with opened(self.path) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+            with open_for_reading(self.path) as file, tarfile.open(fileobj=file, mode="r:") as tar:
                 while (member := tar.next()) is not None:
                     tar.members.clear()  # type: ignore[attr-defined]
                     content = tar.extractfile(member)

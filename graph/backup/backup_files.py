@@ -36,7 +36,7 @@ def new_file(name: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def opened(name: str) -> Iterator[BinaryIO]:
+def open_for_reading(name: str) -> Iterator[BinaryIO]:
     """A file to read.
 
     :raises InvalidArgument: if it cannot be read

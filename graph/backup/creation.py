@@ -15,7 +15,7 @@ from common.redaction import without_secrets
 from common.settings import Settings
 from graph.backup.archive import ArchiveWriter, Manifest
 from graph.backup.backup_files import new_file
-from graph.backup.tables import LEFT_OUT, quoted, stored_tables
+from graph.backup.tables import LEFT_OUT, quoted_names, stored_tables
 from graph.engine import relational_errors
 from graph.migrate import REVISION
 from graph.record.bulk import copy_expert
@@ -121,7 +121,7 @@ def _copy_table(
 ) -> None:
     progress(name, 0, None)
     rows = archive.table(name, columns)
-    source = f"{quoted(connection, name)} ({quoted(connection, *columns)})"
+    source = f"{quoted_names(connection, name)} ({quoted_names(connection, *columns)})"
     copy_expert(connection, f"COPY {source} TO STDOUT", rows)
     count = rows.finish()
     progress(name, count, count)

@@ -9,7 +9,7 @@ from sqlalchemy.exc import DataError, IntegrityError
 from common.errors import InvalidArgument, SchemaMismatch, StoreUnavailable
 from graph.backup.archive import Archive, Manifest, RowsFile
 from graph.backup.creation import Progress
-from graph.backup.tables import FILLED_FROM_THE_START, LEFT_OUT, quoted, stored_tables
+from graph.backup.tables import FILLED_FROM_THE_START, LEFT_OUT, quoted_names, stored_tables
 from graph.engine import POSTGRESQL, READ_ACCESS, STATEMENT_TIMEOUT_S, Stores
 from graph.migrate import (
     IS_MIGRATED,
@@ -93,7 +93,7 @@ def _filled_tables(connection: Connection) -> list[str]:
         name
         for name in sorted(tables)
         if connection.exec_driver_sql(
-            f"SELECT EXISTS (SELECT FROM {quoted(connection, name)})"
+            f"SELECT EXISTS (SELECT FROM {quoted_names(connection, name)})"
         ).scalar()
     ]
 
@@ -138,15 +138,17 @@ def _fill(stores: Stores, connection: Connection, archive: Archive, progress: Pr
         if name not in tables or not set(part.columns) <= set(stored[name]):
             raise InvalidArgument(f"{archive.path}: {name}: not a table of this schema")
     for name in reversed(tables):
-        connection.exec_driver_sql(f"DELETE FROM {quoted(connection, name)}")
+        connection.exec_driver_sql(f"DELETE FROM {quoted_names(connection, name)}")
     for name in tables:
-        connection.exec_driver_sql(f"ALTER TABLE {quoted(connection, name)} DISABLE TRIGGER USER")
+        connection.exec_driver_sql(
+            f"ALTER TABLE {quoted_names(connection, name)} DISABLE TRIGGER USER"
+        )
     written = 0
     for name, content in archive.contents():
         if isinstance(content, RowsFile):
             part = manifest.tables[name]
             progress(name, 0, part.rows)
-            target = f"{quoted(connection, name)} ({quoted(connection, *part.columns)})"
+            target = f"{quoted_names(connection, name)} ({quoted_names(connection, *part.columns)})"
             try:
                 copy_expert(connection, f"COPY {target} FROM STDIN", content)
             except (IntegrityError, DataError) as error:
@@ -158,6 +160,8 @@ def _fill(stores: Stores, connection: Connection, archive: Archive, progress: Pr
             written += 1
             progress("document store", written, manifest.documents.count)
     for name in tables:
-        connection.exec_driver_sql(f"ALTER TABLE {quoted(connection, name)} ENABLE TRIGGER USER")
+        connection.exec_driver_sql(
+            f"ALTER TABLE {quoted_names(connection, name)} ENABLE TRIGGER USER"
+        )
     for name, value in manifest.sequences.items():
         connection.execute(_SET_SEQUENCE, {"name": name, "value": value})

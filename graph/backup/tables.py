@@ -44,7 +44,7 @@ def stored_tables(connection: Connection) -> dict[str, tuple[str, ...]]:
     return {name: existing[name] for name in names if name in existing}
 
 
-def quoted(connection: Connection, *names: str) -> str:
+def quoted_names(connection: Connection, *names: str) -> str:
     """Identifiers as SQL, separated by commas."""
     quote = connection.dialect.identifier_preparer.quote_identifier
     return ", ".join(map(quote, names))

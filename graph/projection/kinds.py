@@ -279,7 +279,7 @@ def plain(value: Any) -> Any:
     return zoned.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def listed(column: ColumnElement[Any]) -> ColumnElement[Any]:
+def array_or_null(column: ColumnElement[Any]) -> ColumnElement[Any]:
     """SQL for an array; an empty array becomes null, so that the graph has no such property."""
     return func.nullif(column, literal([], ARRAY(Text)))
 

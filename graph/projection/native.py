@@ -6,8 +6,8 @@ from sqlalchemy import select
 
 from graph.projection.kinds import (
     NodeKind,
+    array_or_null,
     edge_kind,
-    listed,
     origin,
 )
 from graph.projection.packages import PACKAGE_VERSION, PACKAGE_VERSIONS
@@ -37,8 +37,8 @@ ARTIFACT = NodeKind(
     rows=select(
         ArtifactRow.sha256,
         ArtifactRow.filename,
-        listed(ArtifactRow.imports).label("imports"),
-        listed(ArtifactRow.bundled).label("bundled"),
+        array_or_null(ArtifactRow.imports).label("imports"),
+        array_or_null(ArtifactRow.bundled).label("bundled"),
         ArtifactRow.document_id,
         *origin(),
     ).join(Document, Document.document_id == ArtifactRow.document_id),

@@ -22,7 +22,7 @@ from graph.record.documents import DeliveredDocument, add_documents, delete_docu
 from graph.record.outbox import add_entries
 from graph.record.packages import refresh_revisions
 from graph.record.postgresql_helpers import storable, texts
-from graph.record.vulnerability_queries import Vulnerability, merged
+from graph.record.vulnerability_queries import Vulnerability, merge_advisories
 from graph.tables import (
     AdvisoryPackage,
     AdvisoryRow,
@@ -261,7 +261,7 @@ def _merge(connection: Connection, newest: dict[str, Advisory], added: Advisorie
     withdrawn = [head for head in heads.values() if head.withdrawn_at is not None]
     touched, heads, before = _groups_of(connection, [*changed.values(), *withdrawn])
     heads |= changed
-    vulnerabilities = {it.vulnerability_id: it for it in merged(list(heads.values()))}
+    vulnerabilities = {it.vulnerability_id: it for it in merge_advisories(list(heads.values()))}
     added.removed = set(touched) - vulnerabilities.keys()
     added.vulnerabilities = _write_vulnerabilities(connection, vulnerabilities, touched)
     _write_heads(connection, heads, vulnerabilities.values(), before, newest)

@@ -320,7 +320,7 @@ def unwatch(connection: Connection, index: str, names: Collection[str]) -> set[s
     )
 
 
-def watched(connection: Connection) -> list[WatchedProject]:
+def watched_packages(connection: Connection) -> list[WatchedProject]:
     """The watched packages, by index and name."""
     rows = connection.execute(
         select(WatchedPackage).order_by(WatchedPackage.index_name, WatchedPackage.name)

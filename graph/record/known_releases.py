@@ -263,7 +263,7 @@ def _import_names(names: Sequence[str] | None, source: str | None) -> ImportName
     return ImportNames(tuple(names), ImportSource(source))
 
 
-def corrected(
+def correct_release(
     known: KnownRelease, release: Release, alarms: Collection[HashAlarm] = ()
 ) -> KnownRelease:
     """Replace the parts of ``known`` that come from the document of ``release``.

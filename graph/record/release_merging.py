@@ -207,10 +207,10 @@ def first_known(release: Release, as_of: datetime | None, findings: Findings) ->
     unread = KnownRelease(
         release.purl, release.name, release.version, release.index, ReleaseState.UNREAD
     )
-    return merged(unread, release, as_of, findings)
+    return merge_delivery(unread, release, as_of, findings)
 
 
-def merged(
+def merge_delivery(
     known: KnownRelease, release: Release, as_of: datetime | None, findings: Findings
 ) -> KnownRelease:
     """Merge a delivery into a release; the order of deliveries does not matter.

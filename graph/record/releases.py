@@ -30,7 +30,7 @@ from graph.record.release_merging import (
     HashAlarm,
     KnownRelease,
     first_known,
-    merged,
+    merge_delivery,
     rank_of,
 )
 from graph.tables import (
@@ -201,7 +201,7 @@ def _merged(
         latest[release.purl] = (
             first_known(release, delivery.as_of, findings)
             if known is None
-            else merged(known, release, delivery.as_of, findings)
+            else merge_delivery(known, release, delivery.as_of, findings)
         )
     return latest, findings
 

@@ -74,7 +74,9 @@ class RecordDifference:
 
 def of_document(document_id: str, field: str, stored: object, expected: object) -> RecordDifference:
     """A difference in the row of a document."""
-    return RecordDifference(document_id, "documents", "", field, shown(stored), shown(expected))
+    return RecordDifference(
+        document_id, "documents", "", field, stored_text(stored), stored_text(expected)
+    )
 
 
 def unreadable(document_id: str, schema_version: str, error: InvalidDocument) -> RecordDifference:
@@ -108,7 +110,7 @@ def row_differences(
     for field, value in expected.items():
         if field not in left_out and not same(stored[field], value):
             yield RecordDifference(
-                document_id, table, row, field, shown(stored[field]), shown(value)
+                document_id, table, row, field, stored_text(stored[field]), stored_text(value)
             )
 
 
@@ -136,10 +138,10 @@ def same(stored: Any, expected: Any) -> bool:
     return bool(stored == expected)
 
 
-def shown(value: object) -> str:
+def stored_text(value: object) -> str:
     """``value`` for a message: shortened, and without secrets in URLs.
 
-    >>> shown(None), shown(214.5e9), shown("https://me:word@host.example/a")
+    >>> stored_text(None), stored_text(214.5e9), stored_text("https://me:word@host.example/a")
     ('nothing', '214500000000.0', 'https://host.example/a')
     """
     if value is None:

@@ -30,7 +30,7 @@ from graph.record.advisories import (
 from graph.record.affected_versions import claimed_pairs, stored_pairs
 from graph.record.documents import body_of
 from graph.record.postgresql_helpers import texts
-from graph.record.vulnerability_queries import merged
+from graph.record.vulnerability_queries import merge_advisories
 from graph.tables import AdvisoryPackage, AdvisoryRow, Base, VulnerabilityRow
 from graph.verification.comparison import (
     RecordDifference,
@@ -152,7 +152,7 @@ def _of_vulnerabilities(
     groups = _groups(connection, run, advisories, documents)
     for vulnerability_id, group in groups.items():
         document_id = documents[vulnerability_id]
-        for vulnerability in merged([member.head for member in group]):
+        for vulnerability in merge_advisories([member.head for member in group]):
             row = vulnerability_row(vulnerability)
             made[document_id].append(
                 (VulnerabilityRow, dict(zip(VULNERABILITY_COLUMNS, row, strict=True)))

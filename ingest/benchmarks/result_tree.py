@@ -189,11 +189,11 @@ class ResultFile:
 
     @property
     def text(self) -> str:
-        """The content as :func:`decoded` text.
+        """The content as :func:`decode_text` text.
 
         :raises InvalidDocument: if the content is no text
         """
-        return decoded(self.content, self.place)
+        return decode_text(self.content, self.place)
 
     def json_value(self) -> Any:
         """The content as a JSON value, by :func:`json_value_of`.
@@ -211,7 +211,7 @@ class ResultFile:
         return as_object(self.json_value(), self.place)
 
 
-def decoded(content: bytes, place: str) -> str:
+def decode_text(content: bytes, place: str) -> str:
     """Text with line feeds as line ends, without a byte order mark, NUL characters, and empty lines
     at its beginning, and without what :mod:`ingest.benchmarks.captures` removes.
 

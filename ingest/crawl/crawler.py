@@ -52,7 +52,7 @@ from ingest.crawl.release_selection import (
     ProjectPlan,
     as_listed,
     listed_on,
-    needed,
+    needed_versions,
     offered_on,
     plan,
 )
@@ -163,7 +163,7 @@ class _Crawler:
         """Read a new package, or further releases of a package with new specifiers."""
         fresh, package.fresh = frozenset(package.fresh), set()
         seen = self._projects.get(package.name)
-        if seen is not None and not needed(fresh, seen.listed, seen.selected):
+        if seen is not None and not needed_versions(fresh, seen.listed, seen.selected):
             return
         async with self._packages:
             page = await self._page(package.name, first=seen is None)

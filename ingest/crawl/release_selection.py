@@ -85,13 +85,13 @@ def invalid(listed: Iterable[ListedRelease], bounds: CrawlBounds) -> list[str]:
     return names[-bounds.max_versions :] if bounds.max_versions else []
 
 
-def needed(
+def needed_versions(
     specifiers: Iterable[str], listed: Sequence[ListedRelease], selected: Collection[str]
 ) -> set[str]:
     """Return the versions to read so that each specifier has candidates, if the index has any.
 
     >>> listed = [ListedRelease(version) for version in ("1.8", "1.9", "1.7", "2")]
-    >>> sorted(needed(["<2", ">=1"], listed, ["2"]))
+    >>> sorted(needed_versions(["<2", ">=1"], listed, ["2"]))
     ['1.8', '1.9']
     """
     offered = [it.version for it in listed if it.version in selected and not it.yanked]
@@ -281,7 +281,7 @@ def _selected(
         fresh = [it for it in listed if it.version in offered]
         selected |= _appeared(fresh, ask.bounds or CrawlBounds(), before)
     selected &= on_page
-    return selected | needed(ask.specifiers, listed, selected)
+    return selected | needed_versions(ask.specifiers, listed, selected)
 
 
 def _appeared(listed: Sequence[ListedRelease], bounds: CrawlBounds, before: ProjectRow) -> set[str]:

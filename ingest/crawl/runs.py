@@ -22,7 +22,7 @@ from graph.record.crawls import (
     known_projects,
     retry_all,
     watch,
-    watched,
+    watched_packages,
 )
 from graph.record.source_successes import INDEX, add_successes, set_sources
 from ingest.background_projection import RunOutcome, run_on_record
@@ -136,7 +136,7 @@ def refresh_indexes(
         relational_errors(settings),
         only_one(engine, _REFRESH_LOCK, "another refresh is in progress") as connection,
     ):
-        projects, followed = known_projects(connection), watched(connection)
+        projects, followed = known_projects(connection), watched_packages(connection)
         connection.commit()
         indexes = configured_indexes(settings)
         names = sorted(projects.keys() | {it.index for it in followed})

@@ -41,7 +41,7 @@ from ingest.inspections.parsing import parse_stored
 _OF_STACKS = {table_of(it).name for it in (StackRow, StackPackage, PackageVersionRow)}
 
 
-def parsed(document: StoredDocument, name: str) -> InspectionDocument:
+def parse_document(document: StoredDocument, name: str) -> InspectionDocument:
     """Parse a stored document.
 
     :raises InvalidDocument: if the present parser refuses it
@@ -65,7 +65,7 @@ class InspectionVerifier(Verifier):
         by_stack: dict[str, list[str]] = {}
         for document in documents:
             try:
-                inspection = parsed(document, names.get(document.document_id, ""))
+                inspection = parse_document(document, names.get(document.document_id, ""))
             except InvalidDocument as error:
                 yield unreadable(document.document_id, document.schema_version, error)
                 continue
@@ -96,7 +96,7 @@ class InspectionVerifier(Verifier):
             with suppress(InvalidDocument):  # a document that the parser refuses stays excluded
                 reasons = {
                     job.observation_id: job.quarantine_reason
-                    for job in parsed(equal[document_id], "").observations
+                    for job in parse_document(equal[document_id], "").observations
                 }
                 accepted = accept_observations(connection, document_id, reasons)
                 run.counts["observations_accepted"] += accepted

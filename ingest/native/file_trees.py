@@ -242,7 +242,7 @@ class Bounded(io.RawIOBase):
         return InvalidDocument(Reason.ARCHIVE_BOMB, message, place=self._name)
 
 
-def unpacked(stream: IO[bytes], limit: int, name: str) -> BinaryIO:
+def open_decompressed(stream: IO[bytes], limit: int, name: str) -> BinaryIO:
     """Unpack ``stream``; its first bytes tell whether it is gzip, Zstandard or uncompressed."""
     start = stream.read(4)
     stream.seek(-len(start), io.SEEK_CUR)

@@ -21,8 +21,8 @@ from ingest.native.file_trees import (
     MEBIBYTE,
     FolderTree,
     copy_bounded,
+    open_decompressed,
     resolve,
-    unpacked,
 )
 
 _JSON_BYTES = 4 * MEBIBYTE
@@ -166,7 +166,7 @@ def plain_tar(path: Path) -> Iterator[Path]:
         return
     with tempfile.NamedTemporaryFile(prefix="thoth-image-") as copy:
         with path.open("rb") as stream, _reading_tar(path.name):
-            copy_bounded(unpacked(stream, _ARCHIVE_BYTES, path.name), copy, _ARCHIVE_BYTES)
+            copy_bounded(open_decompressed(stream, _ARCHIVE_BYTES, path.name), copy, _ARCHIVE_BYTES)
             copy.flush()
         yield Path(copy.name)
 

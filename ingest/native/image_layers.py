@@ -18,8 +18,8 @@ from ingest.native.file_trees import (
     TEXT_BYTES,
     Walker,
     copy_bounded,
+    open_decompressed,
     resolve,
-    unpacked,
 )
 
 #: Limit for files; large real images have some hundred thousand files.
@@ -287,7 +287,7 @@ def _members(layer: Layer) -> Iterator[Iterator[tuple[tarfile.TarFile, tarfile.T
     """Yield the members of a layer in order; a broken layer raises ``InvalidDocument``."""
     try:
         with layer.open() as packed:
-            stream = unpacked(packed, _LAYER_BYTES, layer.name)
+            stream = open_decompressed(packed, _LAYER_BYTES, layer.name)
             with tarfile.open(fileobj=stream, mode="r:") as archive:
                 yield _each(archive)
     except (tarfile.TarError, ValueError, OverflowError, RecursionError, *BROKEN_STREAM) as error:

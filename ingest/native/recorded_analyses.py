@@ -25,7 +25,7 @@ from graph.record.native import (
     artifacts_of,
     environments_called,
 )
-from ingest.native.wheel_download import pinned
+from ingest.native.wheel_download import parse_pin
 from ingest.native.wheels import architectures_of
 
 _HASH = re.compile(r"(?:sha256:)?([0-9a-f]{8,64})")
@@ -93,7 +93,7 @@ def _artifacts(connection: Connection, wheel: str, index: str | None) -> list[Kn
     elif wheel.startswith("pkg:"):
         known = artifacts_of(connection, wheel)
     else:
-        wanted = pinned(wheel)
+        wanted = parse_pin(wheel)
         purl = package_version(wanted.name, str(wanted.version), index).purl
         known = artifacts_of(connection, purl)
     if not known:

@@ -26,7 +26,7 @@ from common.wheels import compatibility, parse_wheel
 class Pinned:
     """One version of one package.
 
-    >>> pinned("Flask==3.0")
+    >>> parse_pin("Flask==3.0")
     Pinned(name='Flask', version=<Version('3.0')>)
     """
 
@@ -34,7 +34,7 @@ class Pinned:
     version: Version
 
 
-def pinned(text: str) -> Pinned:
+def parse_pin(text: str) -> Pinned:
     """Parse ``NAME==VERSION``.
 
     :raises InvalidArgument: if ``text`` has another form

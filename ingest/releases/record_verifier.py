@@ -18,7 +18,7 @@ from common.errors import InvalidDocument
 from common.inspection import DocumentId
 from common.releases import Release
 from graph.record.known_releases import (
-    corrected,
+    correct_release,
     latest_documents,
     raised_alarms,
     stored_releases,
@@ -32,7 +32,7 @@ from graph.verification.comparison import (
     compare_rows,
     extra_row,
     missing_row,
-    shown,
+    stored_text,
     unreadable,
 )
 from graph.verification.documents import StoredDocument
@@ -62,7 +62,7 @@ class ReleaseVerifier(Verifier):
             connection,
             {
                 document_id: list(
-                    release_rows(corrected(known.stored[release.purl], release, known.alarms))
+                    release_rows(correct_release(known.stored[release.purl], release, known.alarms))
                 )
                 for document_id, release in known.described.items()
             },
@@ -73,7 +73,7 @@ class ReleaseVerifier(Verifier):
                 yield extra_row(document_id, _TABLE, purl)
         tellers = {release.purl: document_id for document_id, release in known.described.items()}
         for unsourced in without_source(connection, known.stored.values()):
-            ranks, wanted = shown(" | ".join(unsourced.ranks)), "ranks of stored documents"
+            ranks, wanted = stored_text(" | ".join(unsourced.ranks)), "ranks of stored documents"
             yield RecordDifference(
                 tellers[unsourced.purl], _TABLE, unsourced.purl, "ranks", ranks, wanted
             )
@@ -90,7 +90,9 @@ class ReleaseVerifier(Verifier):
             restored = dict(known.stored)
             for release in known.described.values():
                 # Of several documents about one release, each sets right what it described.
-                restored[release.purl] = corrected(restored[release.purl], release, known.alarms)
+                restored[release.purl] = correct_release(
+                    restored[release.purl], release, known.alarms
+                )
             restore_releases(connection, restored)
             run.counts["releases_restored"] += len(restored)
 

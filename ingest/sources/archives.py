@@ -20,7 +20,7 @@ from typing import BinaryIO, cast
 
 from common.errors import InvalidDocument
 from common.reasons import Reason
-from ingest.sources.content_detection import or_empty, other_file, screened
+from ingest.sources.content_detection import or_empty, other_file, screen_document
 from ingest.sources.jsonl import documents_in_lines
 from ingest.sources.layout import (
     BOMB_FLOOR_BYTES,
@@ -246,7 +246,7 @@ class _Reader:
             raw = RawDocument(self.source, inside, data=self._read(member, inside))
         except InvalidDocument as error:
             return error
-        return screened(raw, self.limits)
+        return screen_document(raw, self.limits)
 
     def _other_file(self, member: _Member, name: str) -> SourceItem:
         def opened() -> BinaryIO:

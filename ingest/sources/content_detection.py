@@ -125,7 +125,9 @@ def other_content(data: bytes) -> str:
     return f"result of {system.title}" if system else NOT_AN_INSPECTION
 
 
-def screened(raw: RawDocument, limits: SourceLimits) -> RawDocument | InvalidDocument | SkippedFile:
+def screen_document(
+    raw: RawDocument, limits: SourceLimits
+) -> RawDocument | InvalidDocument | SkippedFile:
     """Return ``raw``, or a skipped file if another benchmark wrote it.
 
     If the whole source is a file of another benchmark, the file is refused, because it was named
@@ -145,7 +147,7 @@ def screened(raw: RawDocument, limits: SourceLimits) -> RawDocument | InvalidDoc
     return InvalidDocument(Reason.FOREIGN_BENCHMARK, message)
 
 
-def recognised(
+def recognise(
     stream: BinaryIO, source: str, place: str, limits: SourceLimits
 ) -> RawDocument | SkippedFile:
     """Recognise a file by its content, and return an inspection or a skipped file.
@@ -193,7 +195,7 @@ def other_file(
         if stream is None:
             return SkippedFile(source, place, NO_REGULAR_FILE)
         with stream:
-            return recognised(stream, source, place, limits)
+            return recognise(stream, source, place, limits)
     except InvalidDocument as error:
         return error
     except errors:

@@ -15,7 +15,7 @@ from ingest.sources.content_detection import (
     SURPLUS,
     or_empty,
     other_file,
-    screened,
+    screen_document,
     skipped_by_name,
 )
 from ingest.sources.jsonl import documents_in_lines
@@ -173,7 +173,7 @@ def _documents_of_file(
         yield from documents_in_archive(opened, path.name, source, place, limits)
         return
     try:
-        yield screened(RawDocument(source, place, data=_read(path, place, limits)), limits)
+        yield screen_document(RawDocument(source, place, data=_read(path, place, limits)), limits)
     except OSError as error:
         yield unreadable(place, error)
     except InvalidDocument as error:

@@ -19,7 +19,7 @@ from ingest.sources.content_detection import (
     SURPLUS,
     or_empty,
     other_file,
-    screened,
+    screen_document,
     skipped_by_name,
 )
 from ingest.sources.jsonl import documents_in_lines
@@ -194,7 +194,7 @@ class _ObjectStore:
             return error
         except client_errors() as error:
             return unreadable(place, error)
-        return screened(RawDocument(self.source, place, data=data), self.limits)
+        return screen_document(RawDocument(self.source, place, data=data), self.limits)
 
     def _place(self, path: str) -> str:
         return path.rstrip("/").removeprefix(self.root).lstrip("/")

@@ -19,7 +19,7 @@ from typing import Any
 from common.formats.job_results import DOCUMENT_VERSION
 from common.host_problems import is_host_build, is_host_end
 from pis.amun.hardware import host, hwinfo, os_release, runtime_environment
-from pis.amun.job_output import decoded, parsed_output, readings_of
+from pis.amun.job_output import decode_output, parsed_output, readings_of
 from pis.amun.jobs import FinishedJob, JobEnd
 from pis.amun.launchers import Inspection, Job, JobResult, PreparedInspection
 
@@ -96,7 +96,7 @@ def job_result(inspection: Inspection, job: Job, finished: FinishedJob, ran: Job
         "ended": str(finished.ended),
         "host_problem": is_host_end(finished.ended, finished.exit_code),
         "stdout": parsed_output(finished.stdout, truncated=finished.stdout_truncated),
-        "stderr": decoded(finished.stderr),
+        "stderr": decode_output(finished.stderr),
         "truncated": {"stdout": finished.stdout_truncated, "stderr": finished.stderr_truncated},
         "usage": dict(finished.usage),
         "hwinfo": hwinfo(),
@@ -312,4 +312,4 @@ def _job_log(finished: FinishedJob, fault: str | None) -> str:
 def _section(title: str, data: bytes, truncated: bool) -> Iterable[str]:
     if data:
         yield f"--- {title}{' (its beginning)' if truncated else ''}\n"
-        yield decoded(data).rstrip("\n") + "\n"
+        yield decode_output(data).rstrip("\n") + "\n"

@@ -29,7 +29,7 @@ def parsed_output(data: bytes, *, truncated: bool = False) -> Any:
     >>> parsed_output(b'{"a": 1}'), parsed_output(b"NaN"), parsed_output(b"")
     ({'a': 1}, 'NaN', {})
     """
-    text = decoded(data)
+    text = decode_output(data)
     if not text.strip():
         return {}
     try:
@@ -85,7 +85,7 @@ def _object_of(text: str) -> dict[str, Any]:
     return value
 
 
-def decoded(data: bytes) -> str:
+def decode_output(data: bytes) -> str:
     """Decode as UTF-8, and escape invalid bytes as well as NUL, which databases cannot store."""
     return data.decode("utf-8", "backslashreplace").replace("\0", "\\x00")
 

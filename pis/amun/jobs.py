@@ -17,7 +17,7 @@ from typing import IO, Any, Protocol
 
 from pis.amun.conditions import Conditions, conditions_between, read_conditions
 from pis.amun.job_limits import KIBIBYTE, MEBIBYTE, JobLimits
-from pis.amun.processes import dying_with_parent, kill_group, pinned
+from pis.amun.processes import dying_with_parent, kill_group, pinned_to_cpus
 
 #: How much of a job's output is kept. The rest is counted, and the result marked as truncated.
 STDOUT_BYTES = MEBIBYTE
@@ -103,7 +103,7 @@ def run_job(
     """
     before, started_at = read_conditions(), _now()
     try:
-        with pinned(cpus):
+        with pinned_to_cpus(cpus):
             process = subprocess.Popen(
                 dying_with_parent(command),
                 stdin=subprocess.DEVNULL,

@@ -21,7 +21,7 @@ from packaging.version import InvalidVersion, Version
 
 from common.errors import InvalidDocument
 from common.formats.locks import LockEntry, parse_pylock, pipfile_lock_entry, pylock_entry
-from common.formats.requirements_files import SourceKind, logical_lines, parse_line, pinned
+from common.formats.requirements_files import SourceKind, exact_version, logical_lines, parse_line
 from common.packages import DEFAULT_INDEX
 from common.reasons import Reason
 from common.releases import parse_requirement
@@ -255,7 +255,7 @@ def _entry_of_line(text: str, number: int, at: str) -> LockEntry:
             f"over {_MOST_CHARACTERS} characters or {_MOST_BRACKETS} brackets, without the hashes"
         )
     requirement = parse_requirement(line.requirement)
-    name, version = requirement.name, pinned(requirement.specifier)
+    name, version = requirement.name, exact_version(requirement.specifier)
     if name is None:
         raise _refusal(f"not a valid requirement: {requirement.problem}")
     if requirement.url:

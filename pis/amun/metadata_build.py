@@ -25,7 +25,7 @@ from pis.amun.installer import BuildLog, build_failure, run_installer
 from pis.amun.job_limits import CONFINED, MEBIBYTE
 from pis.amun.jobs import FinishedJob, JobEnd, run_job
 from pis.amun.limit_watch import Watch
-from pis.amun.sandbox import confined, end_of_job, interpreter_folders
+from pis.amun.sandbox import end_of_job, interpreter_folders, sandbox_command
 from pis.scratch import scratch_folder
 
 #: Limits of one hook.
@@ -146,7 +146,7 @@ class MetadataBuild:
             for path in (script, source):
                 path.chmod(0o644)
             command = [str(python), "-I", str(script), str(source), hook, system.backend]
-            sandboxed = confined(
+            sandboxed = sandbox_command(
                 [*command, *system.paths],
                 workdir=workdir,
                 readable=[*interpreter_folders(python), script, source],

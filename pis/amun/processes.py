@@ -18,7 +18,7 @@ _KILL_TIMEOUT_S = 2.0
 
 
 @contextlib.contextmanager
-def pinned(cpus: Sequence[int] | None) -> Iterator[None]:
+def pinned_to_cpus(cpus: Sequence[int] | None) -> Iterator[None]:
     """Restrict processes that are started inside the ``with`` block to ``cpus``."""
     if not cpus:
         yield

@@ -1,10 +1,10 @@
 """Runs submitted scripts in a bubblewrap sandbox with its own processes, files, network and user.
 
-The sandbox needs no daemon and no set-up: :func:`confined` turns a command into one that runs in
-the sandbox, for root and for ordinary users. ``docs/guides/launchers.md`` lists what the sandbox
-prevents and what it does not. A seccomp filter closes the gaps that namespaces and limits leave. It
-forbids new user namespaces, in which a job could mount unlimited memory. It also forbids memory
-that belongs to no process, because such memory is not counted, and socket families without a
+The sandbox needs no daemon and no set-up: :func:`sandbox_command` turns a command into one that
+runs in the sandbox, for root and for ordinary users. ``docs/guides/launchers.md`` lists what the
+sandbox prevents and what it does not. A seccomp filter closes the gaps that namespaces and limits
+leave. It forbids new user namespaces, in which a job could mount unlimited memory. It also forbids
+memory that belongs to no process, because such memory is not counted, and socket families without a
 namespace.
 """
 
@@ -265,7 +265,7 @@ def require_confinement() -> None:
     :raises CannotConfine: the hint says what to install or to allow
     """
     with tempfile.TemporaryDirectory(prefix="confinement-") as folder:
-        command = confined(["/bin/true"], workdir=Path(folder), readable=[], limits=CONFINED)
+        command = sandbox_command(["/bin/true"], workdir=Path(folder), readable=[], limits=CONFINED)
         try:
             done = subprocess.run(
                 command, env={}, capture_output=True, timeout=_PROBE_S, check=False
@@ -290,7 +290,7 @@ def interpreter_folders(python: Path) -> list[Path]:
     return [path for path in folders if path.is_dir() and not path.is_relative_to("/usr")]
 
 
-def confined(
+def sandbox_command(
     command: Sequence[str],
     *,
     workdir: Path,

@@ -16,7 +16,7 @@ from adviser.reports.documents import (
     report_document,
     result_document,
 )
-from adviser.reports.serialization import packed
+from adviser.reports.serialization import dataclass_to_json
 from adviser.scoring.criteria import RecommendationType
 from common import __version__
 from graph.advice import AdviceHead, StoredAdvice
@@ -98,6 +98,6 @@ def stored_report(advice: Advice, report: dict[str, Any]) -> StoredAdvice:
         report["metadata"]["result_digest"], datetime(2026, 1, 1, tzinfo=UTC),
     )  # fmt: skip
     return StoredAdvice(
-        head, SCHEMA_VERSION, packed(advice.request), advice.snapshot.to_json(),
-        advice.evidence.to_json(), packed(known_for(advice)), report_bytes(report),
+        head, SCHEMA_VERSION, dataclass_to_json(advice.request), advice.snapshot.to_json(),
+        advice.evidence.to_json(), dataclass_to_json(known_for(advice)), report_bytes(report),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from adviser.reports.documents import (
     report_document,
     result_document,
 )
-from adviser.reports.serialization import packed, unpacked
+from adviser.reports.serialization import dataclass_from_json, dataclass_to_json
 from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
@@ -81,7 +81,12 @@ def stored() -> dict[int, tuple[tuple[bytes, ...], str]]:
         advice = advise(request, snapshot, evidence)
         known = known_for(advice)
         report = report_bytes(report_document(result_document(advice, known), METADATA))
-        made_of = (packed(request), snapshot.to_json(), evidence.to_json(), packed(known))
+        made_of = (
+            dataclass_to_json(request),
+            snapshot.to_json(),
+            evidence.to_json(),
+            dataclass_to_json(known),
+        )
         found[seed] = made_of, digest_bytes(report)
     return found
 
@@ -93,14 +98,14 @@ def test_replays_are_equal_in_another_process_with_other_threads(
     with ResolverWorker() as worker:
         for (request, snapshot, evidence, files), report in stored.values():
             advice = advise(
-                unpacked(request, StackRequest),
+                dataclass_from_json(request, StackRequest),
                 Snapshot.from_json(snapshot),
                 Evidence.from_json(evidence),
                 resolver=worker.resolve,
                 threads=2,
             )
             statuses.add(advice.resolution.status.value)
-            result = result_document(advice, unpacked(files, ReleaseKnowledge))
+            result = result_document(advice, dataclass_from_json(files, ReleaseKnowledge))
             assert digest_bytes(report_bytes(report_document(result, METADATA))) == report
     assert statuses == {"optimal", "infeasible"}
 

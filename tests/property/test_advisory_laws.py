@@ -17,7 +17,7 @@ from common.settings import Settings
 from graph.record.advisories import AdvisoryDelivery, add_advisories
 from graph.record.affected_versions import match_versions
 from graph.record.packages import refresh_revisions
-from graph.record.vulnerability_queries import merged
+from graph.record.vulnerability_queries import merge_advisories
 from graph.tables import (
     AdvisoryPackage,
     AdvisoryRow,
@@ -128,7 +128,7 @@ def test_merging_does_not_depend_on_the_order(
     def found(some: list[dict[str, Any]]) -> set[Any]:
         unique = {document["id"]: document for document in sorted(some, key=repr)}
         heads = [advisory(document).head for document in some if document is unique[document["id"]]]
-        return set(merged(heads))
+        return set(merge_advisories(heads))
 
     one, other = orders
     assert found(one) == found(other)
@@ -212,7 +212,7 @@ def test_no_document_does_anything_but_parse_or_be_refused(value: Any, path: Pat
             found = advisory(document)
         except InvalidDocument:
             continue
-        merged([found.head])
+        merge_advisories([found.head])
         for package in found.packages:
             VersionLine(VERSIONS).affected(package)
 

@@ -16,7 +16,7 @@ from adviser.advise import advise
 from adviser.answering.recorded_advice import (
     check_stored,
     read_report,
-    replayed,
+    replay_stored,
     unrepeated,
     why_it_may_differ,
 )
@@ -30,7 +30,7 @@ from adviser.reports.documents import (
 )
 from adviser.reports.offline_check import check_offline
 from adviser.reports.record_links import head_of
-from adviser.reports.serialization import packed
+from adviser.reports.serialization import dataclass_to_json
 from adviser.scoring.criteria import RecommendationType
 from cli.project_files import read_lock_file
 from common.errors import DamagedDocument, ProjectError
@@ -124,8 +124,8 @@ def stored() -> StoredAdvice:
     known = known_for(advice)
     report = report_document(result_document(advice, known), METADATA)
     return StoredAdvice(
-        head_of(report), SCHEMA_VERSION, packed(request), advice.snapshot.to_json(),
-        advice.evidence.to_json(), packed(known), report_bytes(report),
+        head_of(report), SCHEMA_VERSION, dataclass_to_json(request), advice.snapshot.to_json(),
+        advice.evidence.to_json(), dataclass_to_json(known), report_bytes(report),
     )  # fmt: skip
 
 
@@ -170,7 +170,7 @@ def test_advice_with_a_changed_part_is_checked_and_replayed_or_refused(
         other = replace(stored, **{part: changed})
 
         def replay() -> None:
-            advice, _ = replayed(other)  # noqa: B023
+            advice, _ = replay_stored(other)  # noqa: B023
             why_it_may_differ(other, advice)  # noqa: B023
 
         refused(replay)

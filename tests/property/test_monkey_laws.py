@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 from adviser.monkey.coverage import CoveringArray
 from adviser.monkey.ordered import best_first
 from adviser.monkey.space import SpaceTooLarge, StackSpace, distinct_ranks
-from adviser.monkey.version_classes import classed, closed
+from adviser.monkey.version_classes import closed_universe, group_versions
 from adviser.resolver.admission import universe_of
 from adviser.resolver.checker import check_stack
 from adviser.resolver.resolve import resolved_stack
@@ -30,7 +30,7 @@ CASES = range(examples(800))
 def drawn_spaces(seed: int) -> Universe:
     """Every other universe is without unknown packages, so that it has more stacks."""
     if seed % 2:
-        return closed(drawn_universe(seed))
+        return closed_universe(drawn_universe(seed))
     draw = random.Random(seed)
     index = {
         name: {
@@ -48,7 +48,7 @@ def drawn_spaces(seed: int) -> Universe:
         for name in "abc"
     }
     snapshot = snapshot_of(index, draw.sample(["a", "b[x]", "c", "a>=1.5", "b"], 2))
-    return closed(universe_of(snapshot, ResolverRequest(), newest_scores(snapshot)))
+    return closed_universe(universe_of(snapshot, ResolverRequest(), newest_scores(snapshot)))
 
 
 def versions_in(universe: Universe, space: StackSpace) -> Iterator[frozenset[tuple[str, str]]]:
@@ -63,7 +63,7 @@ def test_a_space_holds_exactly_the_valid_stacks() -> None:
     for seed in CASES:
         universe = drawn_spaces(seed)
         expected = [frozenset(versions.items()) for _, versions in stacks_by_force(universe)]
-        listed = list(versions_in(universe, StackSpace(classed(universe))))
+        listed = list(versions_in(universe, StackSpace(group_versions(universe))))
         assert len(listed) == len(set(listed)), seed
         assert set(listed) == set(expected), seed
         sizes.append(len(listed))
@@ -79,7 +79,9 @@ def test_every_stack_is_drawn_equally_often() -> None:
         "c": {f"{it}.0": {} for it in range(1, 4)},
     }
     snapshot = snapshot_of(index, ["a"])
-    space = StackSpace(classed(closed(universe_of(snapshot, ResolverRequest(), {}))))
+    space = StackSpace(
+        group_versions(closed_universe(universe_of(snapshot, ResolverRequest(), {})))
+    )
     total = space.count()
     drawn = Counter(space.stack(next(distinct_ranks(total, seed))) for seed in range(200 * total))
     assert len(drawn) == total > 20
@@ -99,8 +101,8 @@ def test_estimates_agree_with_exact_numbers() -> None:
     inside = cases = 0
     for seed in range(examples(400)):
         index, roots = synthetic_index(6, 8, seed=seed)
-        universe = closed(universe_of(snapshot_of(index, roots), ResolverRequest(), {}))
-        space = StackSpace(classed(universe))
+        universe = closed_universe(universe_of(snapshot_of(index, roots), ResolverRequest(), {}))
+        space = StackSpace(group_versions(universe))
         exact = space.count()
         limited = StackSpace(space.classes, limit=0)
         with pytest.raises(SpaceTooLarge):
@@ -117,7 +119,7 @@ def test_the_newest_stacks_come_in_the_order_of_the_resolver() -> None:
     compared = 0
     for seed in CASES:
         universe = drawn_spaces(seed)
-        space = StackSpace(classed(universe))
+        space = StackSpace(group_versions(universe))
         listed = list(best_first(space))
         stacks = [resolved_stack(universe, space.classes.problem, frozenset(it)) for it in listed]
         keys = [([-level for level in it.levels], it.uninvited, it.passed_over) for it in stacks]
@@ -132,7 +134,7 @@ def test_every_combination_that_can_occur_is_covered_and_no_other_is_claimed() -
     infeasible = 0
     for seed in CASES:
         universe = drawn_spaces(seed)
-        space = StackSpace(classed(universe))
+        space = StackSpace(group_versions(universe))
         for strength in (1, 2, 3):
             array = CoveringArray(space, universe.direct, strength=strength)
             problem = space.classes.problem

@@ -15,7 +15,7 @@ from graph.record.release_merging import (
     Findings,
     KnownRelease,
     first_known,
-    merged,
+    merge_delivery,
 )
 from tests.factories.releases import release, sdist_of, wheel_of
 
@@ -70,7 +70,7 @@ def known_after(some: Sequence[Delivery]) -> KnownRelease:
     (made, day), *others = some
     known = first_known(made, day, findings)
     for made, day in others:
-        known = merged(known, made, day, findings)
+        known = merge_delivery(known, made, day, findings)
     return known
 
 
@@ -91,7 +91,7 @@ def test_a_delivery_that_comes_again_changes_nothing(
 ) -> None:
     known = known_after(some)
     again, day = data.draw(st.sampled_from(some))
-    assert merged(known, again, day, Findings()) == known
+    assert merge_delivery(known, again, day, Findings()) == known
 
 
 @given(deliveries)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from adviser.reports.documents import report_bytes, report_document, result_document
-from adviser.reports.serialization import packed
+from adviser.reports.serialization import dataclass_to_json
 from adviser.scoring.criteria import RecommendationType
 from graph.evidence import Evidence
 from tests.effort import slow
@@ -84,8 +84,8 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         advice = advised(request, INDEX, noisy(seed))
         known = known_for(advice)
         parts = {
-            "known": packed(known),
-            "request": packed(request),
+            "known": dataclass_to_json(known),
+            "request": dataclass_to_json(request),
             "snapshot": advice.snapshot.to_json(),
             "evidence": advice.evidence.to_json(),
             "report": report_bytes(report_document(result_document(advice, known), METADATA)),

@@ -14,7 +14,7 @@ from pathlib import Path
 from pis.amun.job_limits import MEBIBYTE, JobLimits
 from pis.amun.jobs import FinishedJob, run_job
 from pis.amun.limit_watch import Watch
-from pis.amun.sandbox import confined, interpreter_folders
+from pis.amun.sandbox import interpreter_folders, sandbox_command
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,7 +63,7 @@ def run(
     workdir.mkdir(parents=True)
     script = folder / "script.py"
     script.write_text(ATTEMPT + text, encoding="utf-8")
-    command = confined(
+    command = sandbox_command(
         [sys.executable, "-u", str(script), *arguments],
         workdir=workdir,
         readable=[*interpreter_folders(Path(sys.executable)), script],

@@ -27,10 +27,10 @@ from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, Prepared
 from pis.amun.limit_watch import Watch
 from pis.amun.sandbox import (
     CannotConfine,
-    confined,
     end_of_job,
     interpreter_folders,
     require_confinement,
+    sandbox_command,
 )
 from pis.amun.specification import ResourceRequests, Specification
 from pis.scratch import scratch_folder
@@ -168,7 +168,7 @@ def _run_confined(
     _write_files(inputs / "files", inspection.specification.files)
     command = [prepared.python, str(path), *inspection.script.arguments]
     command = ["/bin/sh", "-c", _COPY_FILES, "files", str(inputs / "files"), *command]
-    sandboxed = confined(
+    sandboxed = sandbox_command(
         command,
         workdir=workdir,
         readable=[inputs, *_interpreter(prepared.python)],

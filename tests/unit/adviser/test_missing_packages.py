@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adviser.answering.missing_packages import MissingPackage, lacks_of
+from adviser.answering.missing_packages import MissingPackage, missing_packages_of
 from adviser.stack_request import RequestIndex
 from graph.record.indexes import IndexAnswer
 from tests.factories.asked import MAIN, asked, snapshot_for
@@ -22,7 +22,7 @@ def lacks(
 ) -> list[MissingPackage]:
     request = asked(manifest, **options)
     rules = request.resolver_request({})
-    return list(lacks_of(snapshot_for(request, index), rules, answers or {}))
+    return list(missing_packages_of(snapshot_for(request, index), rules, answers or {}))
 
 
 def test_a_closure_that_is_known_lacks_nothing() -> None:
@@ -86,7 +86,7 @@ web = {version = "*", index = "other"}
     }
     request = asked(files=files, indexes=(MAIN, OTHER))
     snapshot = snapshot_for(request, {"web": {"2.0": {}}})
-    (lack,) = lacks_of(snapshot, request.resolver_request({}), {})
+    (lack,) = missing_packages_of(snapshot, request.resolver_request({}), {})
     assert lack.indexes == ("other",)
     assert not lack.may_be_asked("pypi", {}, ["pypi", "other"])
     assert lack.may_be_asked("other", {}, ["pypi", "other"])

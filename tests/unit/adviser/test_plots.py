@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 
-from adviser.plots.canvas import Scale, scale_of, shortened
+from adviser.plots.canvas import Scale, fit_text, scale_of
 from adviser.plots.chances import DrawnChance, chances_plot
 from adviser.plots.distributions import DrawnDistribution, JobDot, distributions_plot
 from adviser.plots.effects import DrawnEffect, effects_plot
@@ -84,7 +84,7 @@ def test_a_scale_of_equal_values_is_widened() -> None:
 
 
 def test_long_labels_are_shortened_in_the_middle() -> None:
-    assert shortened("a" * 50 + "b" * 50, 66) == "aaaa…bbbb"
+    assert fit_text("a" * 50 + "b" * 50, 66) == "aaaa…bbbb"
 
 
 def test_a_history_leads_from_each_dot_to_its_job() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from common.advisories import Severity
-from graph.record.vulnerability_queries import Vulnerability, merged
+from graph.record.vulnerability_queries import Vulnerability, merge_advisories
 from tests.factories.advisories import CRITICAL, HIGH, advisory, flask_sessions, osv
 
 
 def of(*documents: dict[str, Any]) -> list[Vulnerability]:
-    found = merged([advisory(document).head for document in documents])
+    found = merge_advisories([advisory(document).head for document in documents])
     return sorted(found, key=lambda it: it.vulnerability_id)
 
 

@@ -13,7 +13,7 @@ from adviser.projects.parsing import parse_project
 from adviser.projects.pipfile import pipfile_hash, pipfile_of, read_pipfile
 from adviser.projects.project import Project, ProjectIndex, ProjectRequirement, WarningCode
 from adviser.projects.requirement_parsing import ParseContext
-from adviser.reports.serialization import packed
+from adviser.reports.serialization import dataclass_to_json
 from common.errors import InvalidFile
 from tests.factories.projects import (
     BY_OLDER,
@@ -79,7 +79,7 @@ def test_secrets_are_kept_nowhere_and_count_for_the_hash() -> None:
     )
     project = read(text.replace("@@", "hidden@"))
     assert "hidden" not in repr(project)
-    assert "hidden" not in packed(project).decode()
+    assert "hidden" not in dataclass_to_json(project).decode()
     assert "hidden" not in str(pipfile_of(project, {}))
     assert project.manifest_hashes[0] == pipfile_hash(tomllib.loads(text.replace("@@", "hidden@")))
     other = read(text.replace("@@", "other@"))

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from adviser.advise import Advice, assessed, in_this_process, universe_for
+from adviser.advise import Advice, assess_candidates, in_this_process, universe_for
 from adviser.answering.recorded_advice import check_stored
 from adviser.reports.checking import check_report
 from adviser.reports.documents import report_bytes
@@ -154,7 +154,7 @@ def test_the_second_best_is_not_sold_as_the_best() -> None:
 def test_a_forged_baseline_is_found_out() -> None:
     other = {"core": "1.0", "tool": "1.0", "web": "2.0"}
     assert ADVICE.baseline != other
-    assessment = assessed(ADVICE.request, ADVICE.snapshot, ADVICE.evidence, other)
+    assessment = assess_candidates(ADVICE.request, ADVICE.snapshot, ADVICE.evidence, other)
     universe = universe_for(ADVICE.request, ADVICE.snapshot, assessment)
     found = in_this_process(universe, count=2)
     forged = Advice(

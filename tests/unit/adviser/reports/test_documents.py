@@ -18,7 +18,7 @@ from adviser.reports.documents import (
     result_document,
 )
 from adviser.reports.offline_check import check_offline
-from adviser.reports.serialization import packed, plain, unpacked
+from adviser.reports.serialization import dataclass_from_json, dataclass_to_json, plain
 from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution, ResolutionStatus, SearchLimit
 from adviser.resolver.universe import Universe
@@ -213,13 +213,13 @@ def test_a_request_is_answered_alike_from_its_stored_form_with_any_number_of_thr
     report = report_bytes(report_document(result_document(first, known_for(first)), METADATA))
     with ResolverWorker() as worker:
         again = advise(
-            unpacked(packed(request), StackRequest),
+            dataclass_from_json(dataclass_to_json(request), StackRequest),
             Snapshot.from_json(first.snapshot.to_json()),
             Evidence.from_json(first.evidence.to_json()),
             resolver=worker.resolve,
             threads=2,
         )
-    known = unpacked(packed(known_for(first)), ReleaseKnowledge)
+    known = dataclass_from_json(dataclass_to_json(known_for(first)), ReleaseKnowledge)
     assert report_bytes(report_document(result_document(again, known), METADATA)) == report
 
 
@@ -229,12 +229,12 @@ def test_stored_forms_are_the_canonical_json_of_the_plain_values() -> None:
     )
     first = advised(request)
     for value in (request, first.request, known_for(first), {"least": float("-inf")}):
-        assert packed(value) == canonical_json(plain(value))
+        assert dataclass_to_json(value) == canonical_json(plain(value))
 
 
 def test_a_request_of_another_shape_is_refused() -> None:
     with pytest.raises(InvalidDocument, match="not a StackRequest"):
-        unpacked(b'{"project": {}, "more": 1}', StackRequest)
+        dataclass_from_json(b'{"project": {}, "more": 1}', StackRequest)
 
 
 @pytest.mark.parametrize("manifest", ["web\ntool\n", "web>=3\ntool\n"])
@@ -361,7 +361,7 @@ def test_hardware_on_which_nothing_was_measured_is_told() -> None:
     notes = report_of(advised(request))["result"]["report"]["stack_info"]
     (note,) = [it for it in notes if it["code"] == "hardware"]
     assert (note["type"], note["message"]) == ("WARNING", request.hardware_note)
-    assert unpacked(packed(request), StackRequest) == request
+    assert dataclass_from_json(dataclass_to_json(request), StackRequest) == request
 
 
 def test_a_requirement_that_does_not_hold_here_stands_alone_in_the_graph() -> None:

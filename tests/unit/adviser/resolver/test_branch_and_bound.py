@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from adviser.resolver.admission import universe_of
-from adviser.resolver.branch_and_bound import branched
-from adviser.resolver.compression import compressed
+from adviser.resolver.branch_and_bound import search_by_branching
+from adviser.resolver.compression import compress
 from adviser.resolver.cp_sat_search import search
 from adviser.resolver.problem import SearchResult, SelectionProblem
 from adviser.resolver.resolve import resolve
@@ -37,7 +37,7 @@ YANKED: Index = {
 
 
 def problem_of(index: Index, *roots: str, keep: int = 1) -> SelectionProblem:
-    return compressed(universe_of(snapshot_of(index, roots), ResolverRequest(), {}), keep=keep)
+    return compress(universe_of(snapshot_of(index, roots), ResolverRequest(), {}), keep=keep)
 
 
 def generated(seed: int) -> Universe:
@@ -63,20 +63,20 @@ def by_solver(problem: SelectionProblem, count: int) -> SearchResult:
 )
 def test_it_finds_what_the_solver_finds(index: Index, roots: tuple[str, ...], count: int) -> None:
     problem = problem_of(index, *roots, keep=count)
-    assert branched(problem, count, STEPS) == by_solver(problem, count)
+    assert search_by_branching(problem, count, STEPS) == by_solver(problem, count)
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_generated_closures_have_the_stacks_that_the_solver_finds(seed: int) -> None:
     count = 1 + seed % 3
-    problem = compressed(generated(seed), keep=count)
-    assert branched(problem, count, 10 * STEPS) == by_solver(problem, count)
+    problem = compress(generated(seed), keep=count)
+    assert search_by_branching(problem, count, 10 * STEPS) == by_solver(problem, count)
 
 
 def test_what_takes_more_steps_is_left_to_the_solver() -> None:
-    problem = compressed(generated(0))
-    assert branched(problem, 1, 10) is None
-    assert branched(problem, 1, 0) is None
+    problem = compress(generated(0))
+    assert search_by_branching(problem, 1, 10) is None
+    assert search_by_branching(problem, 1, 0) is None
     answers = [resolve(generated(0), Budget(steps=steps)) for steps in (10, 10 * STEPS)]
     assert answers[0].solver.startswith("ortools ")
     assert answers[1].solver == "branch and bound 2"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adviser.resolver.admission import universe_of
-from adviser.resolver.compression import compressed
+from adviser.resolver.compression import compress
 from adviser.resolver.resolve import resolve
 from adviser.resolver.resolver_request import ResolverRequest
 from tests.factories.universes import Index, snapshot_of, synthetic_index
@@ -11,7 +11,7 @@ from tests.factories.universes import Index, snapshot_of, synthetic_index
 
 def kept(index: Index, *roots: str, keep: int = 1) -> dict[str, list[int]]:
     """Places of the kept versions by package."""
-    problem = compressed(universe_of(snapshot_of(index, roots), ResolverRequest(), {}), keep)
+    problem = compress(universe_of(snapshot_of(index, roots), ResolverRequest(), {}), keep)
     places: dict[str, list[int]] = {name: [] for name in problem.names}
     for node in problem.nodes:
         places[problem.names[node.package]].append(node.place)
@@ -35,7 +35,7 @@ def test_texts_that_admit_the_same_versions_are_the_same_requirement() -> None:
 def test_the_best_score_of_a_class_is_kept() -> None:
     snapshot = snapshot_of({"app": {"3.0": {}, "2.0": {}, "1.0": {}}}, ["app"])
     scores = {snapshot.packages["app"][1].purl: (5,)}
-    problem = compressed(universe_of(snapshot, ResolverRequest(), scores))
+    problem = compress(universe_of(snapshot, ResolverRequest(), scores))
     assert [(node.place, node.first) for node in problem.nodes] == [(1, 0)]
 
 
@@ -54,9 +54,9 @@ def test_equal_problems_have_equal_digests() -> None:
         universe_of(snapshot_of(index, order), ResolverRequest(), {})
         for order in (roots, roots[::-1])
     )
-    assert compressed(first).digest == compressed(second).digest
+    assert compress(first).digest == compress(second).digest
     other = universe_of(snapshot_of(index, [f"{roots[0]}<3"]), ResolverRequest(), {})
-    assert compressed(other).digest != compressed(first).digest
+    assert compress(other).digest != compress(first).digest
 
 
 def test_the_counts_are_told() -> None:

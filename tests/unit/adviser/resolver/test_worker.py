@@ -19,7 +19,7 @@ import pytest
 from adviser.resolver import conflicts, resolver_request
 from adviser.resolver.admission import universe_of
 from adviser.resolver.checker import check_resolution
-from adviser.resolver.compression import compressed
+from adviser.resolver.compression import compress
 from adviser.resolver.conflicts import conflict_of
 from adviser.resolver.problem import SearchResult
 from adviser.resolver.resolve import answer, resolve
@@ -278,7 +278,7 @@ def test_what_ended_the_solver_is_told_by_the_time_it_took(
 
     universe, budget = small(), Budget(1.0, memory_bytes)
     found = answer(
-        universe, compressed(universe), SearchResult(), None, None, budget, Stopped(budget)
+        universe, compress(universe), SearchResult(), None, None, budget, Stopped(budget)
     )
     assert found.limit is limit
 

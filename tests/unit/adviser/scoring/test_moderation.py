@@ -16,7 +16,7 @@ from adviser.scoring.samples import JobPlace
 from adviser.scoring.variances import (
     NO_PRIOR,
     VariancePrior,
-    moderated,
+    moderate_variances,
     pair_prior,
     run_spread,
     turn_variances,
@@ -53,7 +53,7 @@ def test_variances_that_differ_are_shared_by_as_much_as_they_agree() -> None:
 
 
 def test_a_variance_is_pulled_by_the_degrees_of_freedom_of_both() -> None:
-    variance, freedom = moderated(
+    variance, freedom = moderate_variances(
         np.array([1.0, 3.0]), np.array([4.0, 9.0]), [VariancePrior(2.0, 6.0), NO_PRIOR]
     )
     assert variance.tolist() == pytest.approx([(4 * 1.0 + 6 * 2.0) / 10, 3.0])
@@ -63,7 +63,7 @@ def test_a_variance_is_pulled_by_the_degrees_of_freedom_of_both() -> None:
 def test_a_variance_far_above_what_is_shared_stays_as_it_is() -> None:
     limit = float(stats.f.ppf(0.95, 4, 6))
     own = np.array([2.0 * limit - 0.01, 2.0 * limit + 0.01])
-    variance, freedom = moderated(own, np.array([4.0, 4.0]), [VariancePrior(2.0, 6.0)] * 2)
+    variance, freedom = moderate_variances(own, np.array([4.0, 4.0]), [VariancePrior(2.0, 6.0)] * 2)
     assert variance[0] < own[0]
     assert variance[1] == own[1]
     assert freedom.tolist() == [10.0, 4.0]

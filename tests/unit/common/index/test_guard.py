@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from common.errors import IndexProblem
-from common.http.addresses import AddressGuard, is_public, refused
+from common.http.addresses import AddressGuard, is_public, refused_address
 
 
 @pytest.mark.parametrize(
@@ -47,4 +47,4 @@ def test_a_proxy_is_asked_for_the_indexs_own_host(host: str) -> None:
 
 
 def test_a_refusal_does_not_repeat_a_long_name() -> None:
-    assert len(str(refused("x" * 8_000))) < 400
+    assert len(str(refused_address("x" * 8_000))) < 400

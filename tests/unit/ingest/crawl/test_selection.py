@@ -12,7 +12,7 @@ from ingest.crawl.crawl_request import CrawlBounds
 from ingest.crawl.release_selection import (
     ListedRelease,
     invalid,
-    needed,
+    needed_versions,
     newest,
 )
 
@@ -68,28 +68,28 @@ def test_versions_that_are_none_are_kept_within_the_bound() -> None:
 
 def test_a_requirement_that_the_newest_meet_needs_no_more() -> None:
     some = listed("1.9", "2.0", "2.1")
-    assert needed([">=2", "", "==2.*"], some, ["2.0", "2.1"]) == set()
+    assert needed_versions([">=2", "", "==2.*"], some, ["2.0", "2.1"]) == set()
 
 
 def test_a_requirement_below_the_newest_gets_two_candidates() -> None:
     some = listed("1.7", "1.8", "1.9", "2.0", "2.1")
-    assert needed(["<2"], some, ["2.0", "2.1"]) == {"1.8", "1.9"}
+    assert needed_versions(["<2"], some, ["2.0", "2.1"]) == {"1.8", "1.9"}
 
 
 def test_candidates_are_stable_and_not_yanked_if_there_are_such() -> None:
     some = listed("1.7", "1.8", "1.9rc1", "1.9", yanked=("1.9",))
-    assert needed(["<2"], some, []) == {"1.7", "1.8"}
-    assert needed([">1.8"], some, []) == {"1.9rc1"}
-    assert needed(["==1.9"], some, []) == {"1.9"}
+    assert needed_versions(["<2"], some, []) == {"1.7", "1.8"}
+    assert needed_versions([">1.8"], some, []) == {"1.9rc1"}
+    assert needed_versions(["==1.9"], some, []) == {"1.9"}
 
 
 def test_nothing_fits_a_requirement_that_nobody_can_meet() -> None:
-    assert needed(["==9", "no specifier"], listed("1.0"), ["1.0"]) == set()
+    assert needed_versions(["==9", "no specifier"], listed("1.0"), ["1.0"]) == set()
 
 
 def test_two_requirements_share_their_candidates() -> None:
     some = listed("1.7", "1.8", "1.9", "2.0")
-    assert needed(["<2", "<2,>=1.8"], some, ["2.0"]) == {"1.8", "1.9"}
+    assert needed_versions(["<2", "<2,>=1.8"], some, ["2.0"]) == {"1.8", "1.9"}
 
 
 _VERSIONS = st.lists(
@@ -104,7 +104,7 @@ def test_every_requirement_that_can_be_met_is(
 ) -> None:
     some = listed(*versions)
     selected = newest(some, CrawlBounds(max_versions=most))
-    both = {*selected, *needed(specifiers, some, selected)}
+    both = {*selected, *needed_versions(specifiers, some, selected)}
     for specifier in specifiers:
         wanted = SpecifierSet(specifier)
         if any(wanted.contains(it, prereleases=True) for it in versions):

@@ -15,7 +15,7 @@ from common.errors import InvalidArgument, InvalidDocument
 from common.index.project_pages import IndexFile
 from common.native_interfaces import Interface, highest_versions
 from common.reasons import Reason
-from ingest.native.wheel_download import best_wheel, pinned
+from ingest.native.wheel_download import best_wheel, parse_pin
 from ingest.native.wheels import WheelLimits, analyze_wheel, architectures_of
 from tests.factories.native import AARCH64, ARM, I386, elf, write_wheel
 
@@ -179,12 +179,12 @@ def test_the_wheel_that_an_installer_would_take_is_chosen() -> None:
              _file("cp311-cp311-manylinux_2_39_x86_64"), _file("cp311-cp311-linux_x86_64", "2.0"),
              replace(_file("py3-none-any"), filename="demo-1.0.tar.gz", kind="sdist")]  # fmt: skip
     linux, mac = environment("3.11", "linux_x86_64"), environment("3.11", "macosx_14_0_arm64")
-    assert best_wheel(files, pinned("demo==1"), linux).filename == files[1].filename
-    assert best_wheel(files, pinned("Demo==1.0"), mac).filename == files[0].filename
+    assert best_wheel(files, parse_pin("demo==1"), linux).filename == files[1].filename
+    assert best_wheel(files, parse_pin("Demo==1.0"), mac).filename == files[0].filename
     with pytest.raises(InvalidArgument, match=r"demo 2\.0 for CPython 3\.11 on macosx.*built for"):
-        best_wheel(files, pinned("demo==2.0"), mac)
+        best_wheel(files, parse_pin("demo==2.0"), mac)
     with pytest.raises(InvalidArgument, match=r"has no demo 3\.0"):
-        best_wheel(files, pinned("demo==3.0"), linux)
+        best_wheel(files, parse_pin("demo==3.0"), linux)
 
 
 @pytest.mark.parametrize(
@@ -193,4 +193,4 @@ def test_the_wheel_that_an_installer_would_take_is_chosen() -> None:
 )  # fmt: skip
 def test_only_a_name_and_a_version_pin_a_wheel(text: str) -> None:
     with pytest.raises(InvalidArgument, match="NAME==VERSION"):
-        pinned(text)
+        parse_pin(text)
