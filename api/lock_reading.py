@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from adviser.answering.lock_comparison import LockKnowledge, knowledge_of_locks
 from api.analyses import sender
@@ -11,6 +11,7 @@ from api.graph_timeout import answer_within
 from api.service import service
 from common.environments import Environment
 from common.errors import InvalidArgument
+from graph.evidence import RecordedHardware
 from graph.record.packages import version_count
 from graph.snapshot_reader import CheckTime
 
@@ -18,18 +19,18 @@ from graph.snapshot_reader import CheckTime
 MAX_PACKAGES = 2_000
 #: Maximum number of versions of these packages; reading them from the graph takes some 10 s.
 MAX_VERSIONS = 100_000
-#: Maximum number of their measurements; reading them takes some 10 s and 170 MB.
-MAX_MEASUREMENTS = 250_000
 
 
 def read_lock_knowledge(
     old: Mapping[str, str],
     new: Mapping[str, str],
     environment: Environment,
+    recorded: Sequence[RecordedHardware],
     hardware: Collection[str] | None = None,
 ) -> LockKnowledge:
     """What the stores know of two locks, each given as version by package name.
 
+    :param recorded: all recorded hardware classes
     :param hardware: digests of the hardware classes whose measurements are read; by default all
     :raises ApiError: 429 if too many clients compare locks
     :raises InvalidArgument: if the packages have too many versions or measurements
@@ -48,7 +49,7 @@ def read_lock_knowledge(
         def ask(check_time: CheckTime) -> LockKnowledge:
             with stores.stores() as opened:
                 return knowledge_of_locks(
-                    opened, old, new, environment, hardware, MAX_MEASUREMENTS, check_time
+                    opened, old, new, environment, recorded, hardware, check_time
                 )
 
         return answer_within(stores.settings.query_timeout_s * 2, ask)

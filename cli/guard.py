@@ -127,9 +127,11 @@ def guard(
         raise click.UsageError("--from-export cannot be used with --fetch or --service", context)
     unmet: Mapping[str, str] | None = None
     if service is not None:
+        from adviser.answering.target_hardware import own_hardware
         from cli.service_client import ServiceClient
 
-        knowledge = ServiceClient(service).knowledge_of_locks(before, after, where)
+        named = options["hardware"] or own_hardware().digest
+        knowledge = ServiceClient(service).knowledge_of_locks(before, after, where, named)
     elif export is not None:
         knowledge = _exported_knowledge(export, before, after, where, options["hardware"])
     else:
@@ -202,17 +204,18 @@ def _stored_knowledge(
 
     with migrated_stores(settings) as stores:
         with stores.engine.connect() as connection:
-            read = (asked_hardware(recorded_hardware(connection), hardware).digest,)
+            recorded = recorded_hardware(connection)
+        read = (asked_hardware(recorded, hardware).digest,)
         if not fetch:
             catch_up_graph(stores)
-            knowledge = knowledge_of_locks(stores, before, after, where, read)
+            knowledge = knowledge_of_locks(stores, before, after, where, recorded, read)
             if fetch is False or not settings.fetch_missing:
                 return knowledge, None
             if not lacks_metadata(compare_lock_versions(knowledge, before, after, where, None)):
                 return knowledge, None
         request = request_of_locks(settings, locks, where)
         unmet = _read_versions(stores, request, changed_versions(before, after))
-        return knowledge_of_locks(stores, before, after, where, read), unmet
+        return knowledge_of_locks(stores, before, after, where, recorded, read), unmet
 
 
 def _read_versions(

@@ -59,10 +59,16 @@ class ServiceClient:
         self._opener = build_opener(_NoRedirect)
 
     def knowledge_of_locks(
-        self, old: Mapping[str, str], new: Mapping[str, str], environment: Environment
+        self,
+        old: Mapping[str, str],
+        new: Mapping[str, str],
+        environment: Environment,
+        hardware: str,
     ) -> LockKnowledge:
         """What the service knows of two locks, each given as version by package name.
 
+        :param hardware: digest of the hardware class whose measurements are read, or its first
+            digits
         :raises StoreUnavailable: if the service does not answer
         :raises InvalidArgument: if the service refuses the request
         :raises InvalidDocument: if its answer cannot be read
@@ -72,8 +78,12 @@ class ServiceClient:
         where = {"python": environment.name, "platform": environment.platform}
         if environment.cuda is not None:
             where["cuda"] = environment.cuda
-        body = {"old": dict(old), "new": dict(new), "environment": where}
-        return LockKnowledge.from_json(self._post("/api/v2/lock-knowledge", body))
+        path, locks = "/api/v2/lock-knowledge", {"old": dict(old), "new": dict(new)}
+        try:
+            answer = self._post(path, {**locks, "environment": {**where, "hardware": hardware}})
+        except InvalidArgument:  # version 0.2.0 refuses `hardware`
+            answer = self._post(path, {**locks, "environment": where})
+        return LockKnowledge.from_json(answer)
 
     def _post(self, path: str, body: Mapping[str, Any]) -> bytes:
         headers = {"Content-Type": "application/json", "User-Agent": f"thoth/{__version__}"}

@@ -19,7 +19,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from adviser.answering.lock_comparison import LockKnowledge, locked_versions
+from adviser.answering.lock_comparison import (
+    MAX_MEASUREMENTS,
+    LockKnowledge,
+    locked_versions,
+)
 from adviser.exports.croissant import CROISSANT_FILE
 from adviser.guard import versions_without_candidate
 from common.advisories import AffectedPackage, VersionLine
@@ -32,7 +36,12 @@ from graph.candidate_builder import roots_of
 from graph.candidates import KnownVulnerability
 from graph.evidence import ADVISORIES, Evidence, RecordedHardware
 from graph.record.affected_versions import stored_package
-from graph.record.evidence import day_of, purls_in, series_and_readings
+from graph.record.evidence import (
+    day_of,
+    purls_in,
+    series_and_readings,
+    too_many_measurements,
+)
 from graph.snapshot import Snapshot
 from graph.snapshot_reader import (
     PackageRecord,
@@ -57,7 +66,8 @@ def knowledge_of_exported_locks(
     :param choose_hardware: given all hardware classes, returns the digest of the one whose
         measurements are read; by default, those of all classes are read
     :returns: also the time of the data
-    :raises InvalidArgument: if ``folder`` is not a complete export of this version
+    :raises InvalidArgument: if ``folder`` is not a complete export of this version, or if there are
+        too many measurements
     """
     try:
         export = _Export(folder)
@@ -130,6 +140,8 @@ class _Export:
         measured = [
             it for it in jobs if it["outcome"] == "measured" and it["quarantine_reason"] is None
         ]
+        if len(measured) > MAX_MEASUREMENTS:
+            raise too_many_measurements(MAX_MEASUREMENTS)
         documents = {it["document_id"] for it in measured}
         inspections = self._rows("inspections", _INSPECTIONS, document_id=documents)
         made_at = {it["document_id"]: it["created_at"] for it in inspections}

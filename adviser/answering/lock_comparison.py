@@ -34,11 +34,14 @@ from graph.candidates import Candidate, Dependency, Excluded, KnownVulnerability
 from graph.engine import GRAPH, Stores
 from graph.evidence import Evidence, RecordedHardware
 from graph.record.evidence import evidence_for
-from graph.record.hardware import recorded_hardware
 from graph.record.vulnerability_queries import vulnerabilities_by_version
 from graph.snapshot import Snapshot, with_revision
 from graph.snapshot_reader import CheckTime, load_packages
 from graph.watchdog import watchdog
+
+#: Maximum number of measurements of the packages of two locks; reading them takes some 10 s and
+#: 170 MB.
+MAX_MEASUREMENTS = 250_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,8 @@ def knowledge_of_locks(
     old: Mapping[str, str],
     new: Mapping[str, str],
     environment: Environment,
+    recorded: Iterable[RecordedHardware],
     hardware: Collection[str] | None = None,
-    most: int | None = None,
     check_time: CheckTime = lambda: None,
 ) -> LockKnowledge:
     """What the stores know of two locks, each given as version by package name.
@@ -112,10 +115,10 @@ def knowledge_of_locks(
     noise; what they require is not read. The number of queries to PostgreSQL does not depend on
     the size of the locks.
 
+    :param recorded: all recorded hardware classes
     :param hardware: digests of the hardware classes whose measurements are read; by default all
-    :param most: maximum number of measurements
     :param check_time: called between the steps of the reading
-    :raises InvalidArgument: if there are more measurements
+    :raises InvalidArgument: if there are more than :data:`MAX_MEASUREMENTS`
     :raises StoreUnavailable: if a store does not answer
     """
     names = sorted({*old, *new})
@@ -127,7 +130,7 @@ def knowledge_of_locks(
         check_time()
         evidence = evidence_for(
             connection, snapshot, datetime.now(UTC), with_excluded=True, hardware=hardware,
-            most=most, check_time=check_time,
+            most=MAX_MEASUREMENTS, check_time=check_time,
         )  # fmt: skip
         unlisted = versions_without_candidate(old, new, snapshot)
         vulnerabilities = {
@@ -136,8 +139,8 @@ def knowledge_of_locks(
             )
             for release, known in vulnerabilities_by_version(connection, unlisted).items()
         }
-        recorded = tuple(recorded_hardware(connection))
-    return LockKnowledge(locked_versions(snapshot, old, new), evidence, vulnerabilities, recorded)
+    known = locked_versions(snapshot, old, new)
+    return LockKnowledge(known, evidence, vulnerabilities, tuple(recorded))
 
 
 def locked_versions(snapshot: Snapshot, old: Mapping[str, str], new: Mapping[str, str]) -> Snapshot:

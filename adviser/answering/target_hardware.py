@@ -40,11 +40,16 @@ def asked_hardware(recorded: Sequence[RecordedHardware], prefix: str | None) -> 
     """
     if prefix is None:
         return of_host(own_hardware(), recorded)
-    wanted = prefix if ":" in prefix else f"sha256:{prefix}"
-    matches = [row for row in recorded if row.digest.startswith(wanted)]
+    matches = find_classes(recorded, prefix)
     if len(matches) != 1:
         raise InvalidArgument(f"{len(matches)} hardware classes begin with {prefix!r}")
     return recorded_target(matches[0].digest, recorded)
+
+
+def find_classes(recorded: Iterable[RecordedHardware], prefix: str) -> list[RecordedHardware]:
+    """The hardware classes whose digests start with ``prefix``."""
+    wanted = prefix if ":" in prefix else f"sha256:{prefix}"
+    return [row for row in recorded if row.digest.startswith(wanted)]
 
 
 def recorded_target(digest: str, recorded: Sequence[RecordedHardware]) -> TargetHardware:

@@ -169,7 +169,7 @@ class LockComparisonsResource(MethodView):
             recorded = recorded_hardware(connection)
         hardware = asked_hardware(recorded, named["hardware"]) if "hardware" in named else None
         digest = None if hardware is None else hardware.digest
-        known = read_lock_knowledge(old, new, where, () if digest is None else (digest,))
+        known = read_lock_knowledge(old, new, where, recorded, () if digest is None else (digest,))
         upgrade = compare_lock_versions(known, old, new, where, digest)
         sides = [
             {

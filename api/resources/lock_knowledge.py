@@ -8,6 +8,7 @@ from flask import Response
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
+from adviser.answering.target_hardware import find_classes
 from api.audit import wrote_nothing
 from api.authentication import needs
 from api.lock_reading import MAX_PACKAGES, read_lock_knowledge
@@ -16,6 +17,7 @@ from api.resources.advice_requests import EnvironmentSchema
 from api.resources.base import Resources
 from api.schema_fields import StrictSchema, described, json_object, no_nul
 from common.environments import environment
+from graph.record.hardware import recorded_hardware
 from graph.record.tokens import Scope
 
 _PLATFORM = "linux_x86_64"
@@ -31,19 +33,12 @@ def _lock(description: str) -> fields.Dict:
     )
 
 
-class LockEnvironmentSchema(EnvironmentSchema):
-    """Environment of the locks; by default, the Python of the service."""
-
-    class Meta(EnvironmentSchema.Meta):
-        exclude = ("hardware",)
-
-
 class LocksSchema(StrictSchema):
-    """Two locks and the environment that they are for."""
+    """Two locks and the environment that they are for; by default, the Python of the service."""
 
     old = _lock("Versions of the old lock, by normalised package name.")
     new = _lock("Versions of the new lock, by normalised package name.")
-    environment = fields.Nested(LockEnvironmentSchema, load_default=dict)
+    environment = fields.Nested(EnvironmentSchema, load_default=dict)
 
 
 class LockKnowledgeSchema(Schema):
@@ -70,13 +65,19 @@ class LockKnowledgeResource(MethodView):
     @blueprint.arguments(LocksSchema)
     @blueprint.response(200, LockKnowledgeSchema)
     def post(self, body: dict[str, Any]) -> Response:
-        """Return all knowledge that a comparison of two locks needs."""
+        """Return all knowledge that a comparison of two locks needs.
+
+        With `environment.hardware`, only measurements on this hardware class are included.
+        """
         wrote_nothing()
         named = body["environment"]
         where = environment(
             named.get("python"), named.get("platform") or _PLATFORM, named.get("cuda")
         )
-        with reading():
-            pass  # the headers say how current the knowledge is at least
-        knowledge = read_lock_knowledge(body["old"], body["new"], where)
+        with reading() as (connection, _):
+            recorded = recorded_hardware(connection)
+        hardware = None
+        if "hardware" in named:
+            hardware = [it.digest for it in find_classes(recorded, named["hardware"])]
+        knowledge = read_lock_knowledge(body["old"], body["new"], where, recorded, hardware)
         return Response(knowledge.to_json(), mimetype="application/json")

@@ -174,11 +174,16 @@ class EvidenceReader:
             self._check_time()
             number += len(partition)
             if self._most is not None and number > self._most:
-                raise InvalidArgument(
-                    f"the packages have more than {self._most} measurements on the requested"
-                    " hardware, and no more are read"
-                )
+                raise too_many_measurements(self._most)
             yield from partition
+
+
+def too_many_measurements(most: int) -> InvalidArgument:
+    """The error for packages with more measurements than are read."""
+    return InvalidArgument(
+        f"the packages have more than {most} measurements on the requested hardware, and no more"
+        " are read"
+    )
 
 
 def purls_in(snapshot: Snapshot, *, with_excluded: bool) -> list[Purl]:

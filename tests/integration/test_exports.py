@@ -16,13 +16,16 @@ from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy import text
 
+from adviser.answering import lock_comparison
 from adviser.answering.lock_comparison import knowledge_of_locks
 from adviser.exports.croissant import CROISSANT_FILE
 from adviser.exports.tables import TABLES, ColumnType
 from api.service import EXTENSION
 from common.environments import environment
+from common.errors import InvalidArgument
 from common.settings import Settings
 from graph.engine import open_stores, relational_engine
+from graph.record.hardware import recorded_hardware
 from graph.record.tokens import Scope, create_token
 from tests.services.commands import ROOT, thoth, thoth_json
 
@@ -30,6 +33,7 @@ pytest.importorskip("pyarrow", reason="the extra `export` is not installed")
 
 import pyarrow.dataset as ds
 
+from adviser.answering import exported_lock_knowledge
 from adviser.answering.exported_lock_knowledge import knowledge_of_exported_locks
 
 Rows = list[dict[str, Any]]
@@ -198,7 +202,9 @@ def test_a_comparison_of_locks_reads_the_same_from_an_export_as_from_the_stores(
     rebuilt = thoth(filled, "graph", "rebuild")  # another test may have emptied the graph
     assert rebuilt.returncode == 0, rebuilt.stderr
     with open_stores(filled) as stores:
-        stored = knowledge_of_locks(stores, old, new, where)
+        with stores.engine.connect() as connection:
+            recorded = recorded_hardware(connection)
+        stored = knowledge_of_locks(stores, old, new, where, recorded)
     read, _ = knowledge_of_exported_locks(exported, old, new, where)
     assert read.snapshot.packages == stored.snapshot.packages
     assert read.snapshot.excluded == stored.snapshot.excluded
@@ -210,6 +216,22 @@ def test_a_comparison_of_locks_reads_the_same_from_an_export_as_from_the_stores(
     assert {key: set(it) for key, it in read.vulnerabilities.items()} == {
         key: set(it) for key, it in stored.vulnerabilities.items()
     }
+
+
+def test_a_comparison_of_locks_reads_a_limited_number_of_measurements(
+    exported: Path, filled: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = {"numpy": "2.0.2"}, {"numpy": "2.4.6"}
+    where = environment("3.12", "manylinux_2_28_x86_64", None)
+    read, _ = knowledge_of_exported_locks(exported, *locks, where)
+    most = len(read.evidence.readings) - 1
+    for module in (lock_comparison, exported_lock_knowledge):
+        monkeypatch.setattr(module, "MAX_MEASUREMENTS", most)
+    message = f"the packages have more than {most} measurements on the requested hardware"
+    with pytest.raises(InvalidArgument, match=message):
+        knowledge_of_exported_locks(exported, *locks, where)
+    with open_stores(filled) as stores, pytest.raises(InvalidArgument, match=message):
+        knowledge_of_locks(stores, *locks, where, [])
 
 
 def test_benchmark_results_are_those_of_the_api(exported: Path, client: FlaskClient) -> None:

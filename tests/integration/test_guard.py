@@ -400,7 +400,7 @@ def test_large_locks_take_as_many_queries_as_small_ones(stores: Stores, tmp_path
 
         old, new = ({f"package-{it}": version for it in range(size)} for version in ("1", "2"))
         event.listen(stores.engine, "before_cursor_execute", count)
-        knowledge = knowledge_of_locks(stores, old, new, environment("3.11", WHERE[3], None))
+        knowledge = knowledge_of_locks(stores, old, new, environment("3.11", WHERE[3], None), [])
         event.remove(stores.engine, "before_cursor_execute", count)
         counts.append(len(statements))
         known.append(

@@ -11,6 +11,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from adviser.answering import lock_comparison
 from adviser.answering.lock_comparison import LockKnowledge, knowledge_of_locks
 from api import lock_reading
 from api.jobs.queue import QueueClient
@@ -175,10 +176,23 @@ def test_packages_with_too_many_measurements_are_refused(
     number = len(known["evidence"]["readings"])
     assert number > 1
     for most, status in ((number, 200), (number - 1, 400)):
-        monkeypatch.setattr(lock_reading, "MAX_MEASUREMENTS", most)
+        monkeypatch.setattr(lock_comparison, "MAX_MEASUREMENTS", most)
         answer = client.post("/api/v2/lock-knowledge", json={"old": lock, "new": lock})
         assert answer.status_code == status
     assert f"more than {number - 1} measurements" in answer.get_json()["detail"]
+
+
+def test_knowledge_of_one_hardware_class_has_no_measurements_of_others(client: FlaskClient) -> None:
+    locks = {"old": {"numpy": "2.0.2"}, "new": {"numpy": "2.4.6"}}
+    some, nothing = (
+        client.post(
+            "/api/v2/lock-knowledge", json={**locks, "environment": {"hardware": digest}}
+        ).get_json()
+        for digest in (_HARDWARE, f"sha256:{'0' * 64}")
+    )
+    assert some["evidence"]["series"]
+    assert nothing["evidence"]["series"] == []
+    assert some["hardware"] == nothing["hardware"] != []
 
 
 def test_one_client_compares_as_many_locks_at_a_time_as_its_share(
