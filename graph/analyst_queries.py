@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from threading import Timer
+from threading import Event, Thread
 from typing import Any
 from uuid import uuid4
 
@@ -44,6 +44,8 @@ _TIMED_OUT = ("Transaction.TransactionTimedOut", "Transaction.Terminated")
 _FORBIDDEN = ("Statement.AccessMode", "Security.Forbidden")
 #: Rows that the driver requests at a time. After a cut, the driver reads the rest of them.
 _FETCHED_ROWS = 100
+#: Pause before a query that began after its time limit is ended, s.
+_AGAIN_S = 1.0
 _OUT_OF_MEMORY = ("General.MemoryPoolOutOfMemoryError", "General.OutOfMemoryError")
 _NOT_OF_A_QUERY = (
     "Security.Unauthorized",
@@ -156,16 +158,26 @@ def _transaction(session: neo4j.Session, timeout_s: float) -> Iterator[neo4j.Tra
 
 @contextmanager
 def _time_limit(driver: neo4j.Driver, database: str, mark: str, timeout_s: float) -> Iterator[None]:
-    """Make ArcadeDB end the query in time; Neo4j ends it when the transaction times out."""
-    timer = Timer(timeout_s, _end_on_arcadedb, (driver, database, mark))
-    timer.daemon = True
-    timer.start()
+    """Make ArcadeDB end the query in time; Neo4j ends it when the transaction times out.
+
+    At the limit, the plan may be ready and the query not running yet. So the thread looks again.
+    """
+    over = Event()
+
+    def end() -> None:
+        pause_s = timeout_s
+        while not over.wait(pause_s):
+            _end_on_arcadedb(driver, database, mark)
+            pause_s = _AGAIN_S
+
+    thread = Thread(target=end, daemon=True)
+    thread.start()
     try:
         yield
     finally:
-        timer.cancel()
-        # A timer that fires at this moment uses the driver, which the caller may close next.
-        timer.join()
+        over.set()
+        # It may use the driver at this moment, which the caller may close next.
+        thread.join()
 
 
 def _end_on_arcadedb(driver: neo4j.Driver, database: str, mark: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
+from threading import Event, Thread
+from typing import Any
 
 import neo4j
 import pytest
@@ -13,9 +14,11 @@ from neo4j.exceptions import Neo4jError
 
 from common.errors import InvalidSettings, QueryRefused
 from common.settings import Settings
+from graph import analyst_queries
 from graph.analyst_queries import open_reader, run_query
 from graph.engine import graph_database, graph_url
 from graph.query_results import Cut, QueryResult
+from tests.services.waiting import DEADLINE_S, wait_until
 
 #: Far above the size of any answer but those that test the limit.
 BYTES = 10_000_000
@@ -153,6 +156,12 @@ class Analyst:
             database=self.database,
         )
 
+    def runs(self, query: str) -> bool:
+        """Whether the store works on a query."""
+        with self.writer.session(database=self.database) as session:
+            running = session.run("SHOW TRANSACTIONS").data()
+        return any(query in row["currentQuery"] for row in running)
+
     def everything(self) -> list[object]:
         """All that there is, schema included."""
         questions = (
@@ -215,13 +224,29 @@ def test_a_runaway_query_is_ended_at_the_limit_of_time(analyst: Analyst, query: 
         analyst.ask(query, timeout_s=1.0)
 
 
+@pytest.mark.timeout(DEADLINE_S)  # the store itself ends a query after ten minutes
+def test_a_query_that_begins_after_its_limit_of_time_is_ended(
+    analyst: Analyst, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, end = Event(), analyst_queries._end_on_arcadedb
+
+    def look(*arguments: Any) -> None:
+        end(*arguments)
+        looked.set()
+
+    monkeypatch.setattr(analyst_queries, "_end_on_arcadedb", look)
+    monkeypatch.setattr(
+        analyst_queries, "_refuse_unwanted_steps", lambda *_plan: looked.wait(DEADLINE_S)
+    )
+    with pytest.raises(QueryRefused, match="limit of 1 s"):
+        analyst.ask(RUNAWAYS[0], timeout_s=1.0)
+
+
 def test_an_endless_answer_is_cut_and_the_store_stops_working_on_it(analyst: Analyst) -> None:
     result = analyst.ask(ENDLESS, row_limit=50)
     assert len(result.rows) == 50
     assert result.truncated
-    with analyst.writer.session(database=analyst.database) as session:
-        running = [row["currentQuery"] for row in session.run("SHOW TRANSACTIONS").data()]
-    assert not [query for query in running if ENDLESS in query]
+    wait_until(lambda: not analyst.runs(ENDLESS), "the store has stopped")
 
 
 #: Rows of 10 KB each, more than 90 MB in all.
@@ -236,9 +261,7 @@ def test_an_answer_of_few_rows_and_many_bytes_is_cut(analyst: Analyst) -> None:
     assert result.cut is Cut.BYTES
     assert [row[0] for row in result.rows] == list(range(1, len(result.rows) + 1))
     assert 0.9e6 < sum(len(row[1]) for row in result.rows) <= 1e6
-    with analyst.writer.session(database=analyst.database) as session:
-        running = [row["currentQuery"] for row in session.run("SHOW TRANSACTIONS").data()]
-    assert not [query for query in running if WIDE in query]
+    wait_until(lambda: not analyst.runs(WIDE), "the store has stopped")
     assert analyst.ask(WIDE, row_limit=9000, byte_limit=1000).rows == ()
     assert analyst.ask(WIDE, row_limit=3, byte_limit=1_000_000).cut is Cut.ROWS
 
