@@ -233,7 +233,7 @@ def package_index(**behaviour: Any) -> Iterator[Index]:
         served = index
         protocol_version = "HTTP/1.1" if index.json else "HTTP/1.0"
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = _at_new_port(Handler)
     index.port = server.server_port
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
@@ -244,6 +244,19 @@ def package_index(**behaviour: Any) -> Iterator[Index]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+#: Ports of the indexes of this process. Caches know indexes by their addresses, and some outlive
+#: a test.
+_ports: set[int] = set()
+
+
+def _at_new_port(handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
+    """A server at a port that no index of this process had."""
+    while (server := ThreadingHTTPServer(("127.0.0.1", 0), handler)).server_port in _ports:
+        server.server_close()
+    _ports.add(server.server_port)
+    return server
 
 
 class _Handler(BaseHTTPRequestHandler):
