@@ -185,11 +185,12 @@ def stall(handler: BaseHTTPRequestHandler) -> None:
 def test_a_download_that_does_not_end_is_not_the_stacks_fault(
     index: Index, settings: Settings, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("UV_HTTP_TIMEOUT", "1")
     lock = Lock((package("parrot", "1.2", index.add_wheel("parrot", "1.2")),))
     wheel = "/files/parrot/parrot-1.2-py3-none-any.whl"
     index.answers[wheel] = answer
-    failure = refusal(lock, settings)
+    with monkeypatch.context() as patch:
+        patch.setenv("UV_HTTP_TIMEOUT", "1")
+        failure = refusal(lock, settings)
     assert (failure.reason, failure.host_problem) == ("index-unreachable", True)
     assert is_host_build("build-failed", str(failure)), "documents of earlier releases say so"
     del index.answers[wheel]
