@@ -27,6 +27,7 @@ from procrastinate import periodic, utils
 from psycopg_pool.base import AttemptWithBackoff
 from sqlalchemy import Engine, make_url, text
 
+from api.jobs import request_run
 from api.jobs import upkeep as upkeep_module
 from api.jobs.queue import PROJECT, PROJECT_SOON, Queue, QueueJob, QueueName
 from api.jobs.request_run import MAX_ATTEMPTS
@@ -155,6 +156,14 @@ def test_an_analysis_whose_job_is_gone_ends_with_the_reason(
     assert client.post("/api/v2/advice", json=ASKED).get_json()["cached"] is False
 
 
+@pytest.fixture
+def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request is due again before a slow run of the jobs has ended."""
+    for name in ("SHORTEST_PAUSE_S", "LONGEST_PAUSE_S"):
+        monkeypatch.setattr(request_run, name, 3600)
+
+
+@pytest.mark.usefixtures("long_pauses")
 def test_without_the_graph_a_request_is_tried_again_and_then_ends(
     client: FlaskClient, known: Stores
 ) -> None:
@@ -186,6 +195,7 @@ def test_without_the_graph_a_request_is_tried_again_and_then_ends(
     assert re.fullmatch(r"given up after 36\d\d s: the graph is unavailable", done["reason"])
 
 
+@pytest.mark.usefixtures("long_pauses")
 def test_a_request_whose_body_cannot_be_read_is_tried_again_and_then_ends(
     client: FlaskClient, known: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
