@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,30 +18,38 @@ from graph.engine import Stores
 from graph.projection import lag, sync, verify
 from graph.projection.outbox import drain
 from tests.factories.rows import inspection_rows, store
-from tests.services.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 KILLS = 6
 _FORGET = "MATCH (node:ProjectionCheckpoint) DELETE node"
 
 
-def start_sync(stores: Stores) -> subprocess.Popen[bytes]:
+#: A projector that kills itself: when so many entries are projected, and so many seconds later.
+KILLED = """
+import os, signal, sys, threading
+from common.settings import Settings
+from graph.engine import open_stores
+from graph.projection import sync
+
+entries, delay_s = int(sys.argv[1]), float(sys.argv[2])
+
+def kill_later(done, _total):
+    if done >= entries:
+        threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+with open_stores(Settings.from_env()) as stores:
+    sync(stores.engine, stores.driver, batch=50, progress=kill_later, database=stores.database)
+"""
+
+
+def run_killed(stores: Stores, entries: int, delay_s: float) -> int:
+    """The exit code of such a projector."""
     environment = os.environ | {
         "THOTH_HOME": str(stores.settings.home),
         "DATABASE_URL": stores.settings.database_url or "",
     }
-    program = (
-        "from common.settings import Settings\n"
-        "from graph.engine import open_stores\n"
-        "from graph.projection import sync\n"
-        "with open_stores(Settings.from_env()) as stores:\n"
-        "    sync(stores.engine, stores.driver, batch=50, database=stores.database)\n"
-    )
-    return subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=environment)
-
-
-def is_left_at_most(stores: Stores, entries: int) -> bool:
-    return lag(stores.engine).count <= entries
+    command = [sys.executable, "-c", KILLED, str(entries), str(delay_s)]
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
 @pytest.mark.slow
@@ -51,11 +58,8 @@ def test_a_projector_killed_at_random_points_loses_and_doubles_nothing(stores: S
     store(stores.engine, rows)
     rng = random.Random(7)
     for _ in range(KILLS):
-        count = lag(stores.engine).count
-        left = rng.randint(count * 2 // 3, count)
-        with start_sync(stores) as process:
-            wait_until(partial(is_left_at_most, stores, left), f"{left} of {count} are left")
-            process.send_signal(signal.SIGKILL)
+        entries = rng.randint(0, lag(stores.engine).count // 3)
+        assert run_killed(stores, entries, rng.uniform(0.0, 0.05)) == -signal.SIGKILL
     assert lag(stores.engine).count > 0
     sync(stores.engine, stores.driver, database=stores.database)
     assert lag(stores.engine).count == 0
