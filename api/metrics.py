@@ -20,7 +20,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from sqlalchemy import Connection, text
 
-from api.authentication import PAGE_TOKEN, require
+from api.authentication import METRICS, PAGE_TOKEN, require
 from api.health import readiness
 from api.jobs.queue import QueueName, attending_workers, oldest_waits
 from api.metrics_files import files
@@ -285,7 +285,7 @@ def register(app: Flask) -> None:
     app.extensions[_KEPT] = KeptMetrics()
     app.before_request(_begin)
     app.after_request(_count)
-    app.add_url_rule("/metrics", "metrics", _metrics)
+    app.add_url_rule("/metrics", METRICS, _metrics)
 
 
 def _metrics() -> Response:

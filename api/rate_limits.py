@@ -10,7 +10,7 @@ from limits.errors import ConfigurationError
 from limits.storage import Storage, storage_from_string
 from limits.strategies import FixedWindowRateLimiter
 
-from api.authentication import OPEN, PAGE_TOKEN, token
+from api.authentication import METRICS, OPEN, PAGE_TOKEN, token
 from api.client_addresses import is_loopback
 from api.errors import ApiError, ProblemType
 from api.request_bodies import BoundedRequest
@@ -26,7 +26,7 @@ REQUEST_BYTES = 3 * _MIB
 #: The only path with a larger limit.
 _UPLOADS = "/api/v2/inspections"
 #: Endpoints for monitoring without a limit; `metrics` only with a token or from this machine.
-UNLIMITED = frozenset({*OPEN, "metrics"})
+UNLIMITED = frozenset({*OPEN, METRICS})
 
 
 class RequestLimits:

@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
+from typing import Any
 
 from flask import request
 from limits import RateLimitItem
@@ -16,6 +17,7 @@ from limits.strategies import RateLimiter
 
 from api.client_addresses import neighbourhood
 from api.errors import ApiError, ProblemType
+from graph.record.tokens import Token
 
 #: How long a valid token is remembered, s.
 _KNOWN_S = 3600.0
@@ -24,19 +26,19 @@ _MOST_KEYS = 4096
 
 
 class RememberedKeys:
-    """Keys with the time at which each is forgotten; threads share it."""
+    """Keys with the time at which each is forgotten, and a value; threads share it."""
 
     def __init__(self) -> None:
-        self._ends: OrderedDict[str, float] = OrderedDict()
+        self._entries: OrderedDict[str, tuple[float, Any]] = OrderedDict()
         self._lock = Lock()
 
-    def add(self, key: str, seconds: float) -> None:
+    def add(self, key: str, seconds: float, value: Any = None) -> None:
         """Remember a key for as many seconds from now."""
         with self._lock:
-            self._ends[key] = time.monotonic() + seconds
-            self._ends.move_to_end(key)
-            if len(self._ends) > _MOST_KEYS:
-                self._ends.popitem(last=False)
+            self._entries[key] = (time.monotonic() + seconds, value)
+            self._entries.move_to_end(key)
+            if len(self._entries) > _MOST_KEYS:
+                self._entries.popitem(last=False)
 
     def left_s(self, key: str) -> float:
         """Seconds until a key is forgotten; 0 if it is not remembered.
@@ -47,7 +49,14 @@ class RememberedKeys:
         (True, 0.0)
         """
         with self._lock:
-            return max(0.0, self._ends.get(key, 0.0) - time.monotonic())
+            end, _ = self._entries.get(key, (0.0, None))
+        return max(0.0, end - time.monotonic())
+
+    def value(self, key: str) -> Any:
+        """The value of a key; ``None`` if it is not remembered."""
+        with self._lock:
+            end, value = self._entries.get(key, (0.0, None))
+        return value if end > time.monotonic() else None
 
 
 class TokenThrottle:
@@ -82,9 +91,14 @@ class TokenThrottle:
         for rate in self._rates:
             self._limiter.hit(rate, "refused", client_address())
 
-    def accepted(self, digest: str) -> None:
+    def accepted(self, digest: str, client: Token) -> None:
         """Remember that a token is valid."""
-        self._known.add(digest, _KNOWN_S)
+        self._known.add(digest, _KNOWN_S, client)
+
+    def recent(self, digest: str) -> Token | None:
+        """The token with this digest, if it was valid recently."""
+        client: Token | None = self._known.value(digest)
+        return client
 
 
 def client_address() -> str:

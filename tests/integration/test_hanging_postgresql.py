@@ -17,6 +17,7 @@ from api.service import EXTENSION
 from common.errors import StoreUnavailable
 from common.settings import Settings
 from graph import statement_watch
+from graph.record.tokens import Scope, create_token
 from tests.services.proxy import Proxy, proxy_to
 from tests.services.waiting import DEADLINE_S, wait_until
 
@@ -85,6 +86,23 @@ def test_a_database_that_hangs_is_given_up_and_found_again(
     assert all(REFUSED in it for it in (*others, *failed))
     proxy.go_on()
     wait_until(lambda: client.get(LIST).status_code == 200, "PostgreSQL answers again")
+
+
+def test_monitoring_with_a_token_learns_that_the_database_hangs(
+    settings: Settings, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = replace(settings, anonymous_scopes=())
+    with client_of(closed, f"127.0.0.1:{proxy.port}") as client:
+        with client.application.extensions[EXTENSION].writing() as connection:
+            secrets = [create_token(connection, it, [Scope.READ], None)[1] for it in ("a", "b")]
+        recent, unused = ({"Authorization": f"Bearer {it}"} for it in secrets)
+        assert "thoth_record_up 1.0" in client.get("/metrics", headers=recent).text
+        hang(proxy, monkeypatch)
+        answer = client.get("/metrics", headers=recent)
+        assert answer.status_code == 200
+        assert "thoth_record_up 0.0" in answer.text
+        assert client.get("/metrics", headers=unused).status_code == 503
+        assert client.get(LIST, headers=recent).status_code == 503
 
 
 def test_several_addresses_of_a_database_that_hangs_make_one_wait(
