@@ -20,6 +20,7 @@ from graph.projection.kinds import (
     NodeKind,
     Row,
     edge_kind,
+    filled_columns,
     origin,
     row_of,
     rows_of,
@@ -277,13 +278,13 @@ class _Inspection:
     stack: str | None
     hardware: dict[str, None] = field(default_factory=dict)
     environments: dict[str, None] = field(default_factory=dict)
-    #: Each row begins with its indicator.
+    #: Each row ends with its indicator.
     observations: list[Row] = field(default_factory=list)
 
     @property
     def group(self) -> tuple[str | None, ...]:
         """Keys of the nodes in :data:`_SHARED`, with the first of several machines."""
-        indicators = {row[0] for row in self.observations}
+        indicators = {row[-1] for row in self.observations}
         return (
             self.stack,
             next(iter(self.hardware), None),
@@ -309,7 +310,7 @@ def project_inspections(
     """Create the missing inspections among ``keys``, after the target nodes of their edges."""
     for chunk in _chunks(_read(connection, missing(session, INSPECTION, keys))):
         # These nodes usually exist, because their entries come first; an entry may be lost.
-        indicators = {row[0] for each in chunk for row in each.observations}
+        indicators = {row[-1] for each in chunk for row in each.observations}
         hardware = {digest for each in chunk for digest in each.hardware}
         environments = {digest for each in chunk for digest in each.environments}
         project_stacks(connection, session, {each.stack for each in chunk if each.stack})
@@ -338,7 +339,9 @@ def _read(connection: Connection, keys: Sequence[str]) -> Iterator[_Inspection]:
     for key, rows in groupby(_observations(connection, keys), lambda row: row[_DOCUMENT]):
         inspection = unread.pop(key)
         for *properties, indicator, environment, hardware in rows:
-            inspection.observations.append([indicator, *row_of(OBSERVATION, properties)])
+            row = row_of(OBSERVATION, properties)
+            row.append(indicator)
+            inspection.observations.append(row)
             inspection.hardware[hardware] = inspection.environments[environment] = None
         yield inspection
     yield from unread.values()
@@ -372,15 +375,18 @@ def _chunks(inspections: Iterable[_Inspection]) -> Iterator[list[_Inspection]]:
 
 
 def _create(tx: neo4j.ManagedTransaction, inspections: list[_Inspection]) -> None:
+    # Most of the properties of an observation depend on its indicator and are null in all rows.
+    filled = filled_columns([row for each in inspections for row in each.observations])
     groups: dict[tuple[str | None, ...], list[Row]] = {}
     for each in inspections:
-        groups.setdefault(each.group, []).append([each.observations, *each.properties])
+        observations = [[row[number] for number in filled] for row in each.observations]
+        groups.setdefault(each.group, []).append([observations, *each.properties])
     by_shape: dict[tuple[bool, ...], list[Row]] = {}
     for group, rows in groups.items():
         shape = tuple(key is not None for key in group)
         by_shape.setdefault(shape, []).append([*group, rows])
     for shape, grouped in by_shape.items():
-        write(tx, _statement(shape), grouped)
+        write(tx, _statement(shape, filled[:-1]), grouped)
     # The statement writes one machine and environment each; inspections with more are rare.
     write(tx, RAN_ON.create, _further_edges(inspections, "hardware"))
     write(tx, IN.create, _further_edges(inspections, "environments"))
@@ -388,7 +394,7 @@ def _create(tx: neo4j.ManagedTransaction, inspections: list[_Inspection]) -> Non
 
 def _update(tx: neo4j.ManagedTransaction, inspections: list[_Inspection]) -> None:
     write(tx, INSPECTION.update, [each.properties for each in inspections])
-    observations = [row[1:] for each in inspections for row in each.observations]
+    observations = [row[:-1] for each in inspections for row in each.observations]
     write(tx, OBSERVATION.update, observations)
 
 
@@ -401,15 +407,17 @@ def _further_edges(inspections: list[_Inspection], name: str) -> list[Row]:
 
 
 @lru_cache
-def _statement(shape: tuple[bool, ...]) -> LiteralString:
+def _statement(shape: tuple[bool, ...], filled: tuple[int, ...]) -> LiteralString:
     """Cypher that creates groups of inspections with their edges and observations.
 
-    A row is ``[*group, inspections]``, and an inspection is ``[observations, *properties]``. With
-    separate statements, each edge would need a look-up of the inspection. Each group needs one
-    look-up of a shared node, which takes a seventh less time than one for each inspection.
+    A row is ``[*group, inspections]``, and an inspection is ``[observations, *properties]``. An
+    observation is the ``filled`` columns of its properties, and its indicator. With separate
+    statements, each edge would need a look-up of the inspection. Each group needs one look-up of a
+    shared node, which takes a seventh less time than one for each inspection.
 
     :param shape: which of :data:`_SHARED` the groups have; observations without a shared indicator
         name their own
+    :param filled: as :func:`filled_columns` returns it
     """
     nodes = {name: number for number, name in enumerate(_SHARED) if shape[number]}
     matches = (
@@ -431,11 +439,11 @@ def _statement(shape: tuple[bool, ...]) -> LiteralString:
         carried, match = "inspection, indicator", ""
         if "indicator" not in nodes:
             carried = "inspection"
-            match = " MATCH (indicator:PerformanceIndicator {indicator_id: row[0]})"
+            match = f" MATCH (indicator:PerformanceIndicator {{indicator_id: row[{len(filled)}]}})"
         query += (
             f" WITH {carried}, row[0] AS observations"
             f" UNWIND observations AS row{match} CREATE (inspection)-[:OBSERVED]->"
-            f"(:Observation {OBSERVATION.values('row', 1)})-[:OF]->(indicator)"
+            f"(:Observation {OBSERVATION.values('row', filled=filled)})-[:OF]->(indicator)"
         )
     return query
 
