@@ -109,11 +109,15 @@ def refusing_files() -> Iterator[None]:
 def write_file(path: Path, data: bytes) -> None:
     """Write a file completely or not at all."""
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        _write_beside(path, data)
     except OSError as error:
         # Name the file that the user gave, not the temporary one.
         error.filename = str(path)
         raise
+
+
+def _write_beside(path: Path, data: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -132,6 +136,8 @@ def _folder_of(path: Path) -> tuple[Path, str | None]:
         return path, None
     if path.is_file():
         return path.parent, path.name
+    if path.exists():
+        raise InvalidArgument(f"{path}: a pipe or a device; name a file or a folder")
     raise InvalidArgument(f"{path}: no such file or folder")
 
 

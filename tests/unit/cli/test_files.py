@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,21 @@ def test_a_file_that_cannot_be_written_is_named_as_given() -> None:
     with pytest.raises(OSError, match=r"'/proc/lock\.txt'$") as caught:
         write_file(Path("/proc/lock.txt"), b"")
     assert caught.value.filename == "/proc/lock.txt"
+
+
+def test_a_folder_that_cannot_be_replaced_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "lock.txt"
+    folder.mkdir()
+    with pytest.raises(OSError, match="Is a directory") as caught:
+        write_file(folder, b"")
+    assert caught.value.filename == str(folder)
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_pipe_is_no_project(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "requirements.txt")
+    with pytest.raises(InvalidArgument, match="a pipe or a device"):
+        read_project(tmp_path / "requirements.txt")
 
 
 @pytest.mark.parametrize(
