@@ -168,6 +168,8 @@ def _cause_of(error: Exception) -> str:
     """The cause without what a client library may repeat of its configuration."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
+    if isinstance(error, ImportError):
+        return str(error)
     if isinstance(error, FileNotFoundError):
         return "no such file or bucket"
     return type(error).__name__

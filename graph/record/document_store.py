@@ -27,6 +27,8 @@ _KEPT_S = 10.0
 RECORDS = "records"
 #: End of the names of objects that are being written.
 _PART = ".part"
+#: Packages for object stores by the scheme of a URL; the extra ``server`` has those of others.
+_CLIENTS = {"gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
 #: Objects that were found, with the time.
 _found: dict[str, float] = {}
 
@@ -188,11 +190,21 @@ def delete_interrupted_writes(
     return number
 
 
-def file_system_of(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in that file system."""
+def file_system_of(url: str, **options: Any) -> tuple[Any, str]:
+    """The file system of a URL, and the path in that file system.
+
+    :param options: for the file system
+    :raises ImportError: if a package is not installed; the message names what to install
+    """
     from fsspec.core import url_to_fs  # slow, and needed only for large documents
 
-    filesystem, path = url_to_fs(url)
+    try:
+        filesystem, path = url_to_fs(url, **options)
+    except ImportError as error:
+        scheme = url.partition("://")[0]
+        package = _CLIENTS.get(scheme)
+        needed = f"the package {package}" if package else "the extra `server`"
+        raise ImportError(f"{scheme}:// needs {needed}, which is not installed") from error
     return filesystem, path
 
 
@@ -203,6 +215,8 @@ def object_url(settings: Settings, location: str) -> str:
 
 def unavailable_store(error: Exception) -> StoreUnavailable:
     """Error for an unavailable document store, without the client's message, which has the URL."""
+    if isinstance(error, ImportError):
+        return StoreUnavailable("the document store", str(error), "install it on this machine")
     cause = error.strerror if isinstance(error, OSError) and error.strerror else None
     return StoreUnavailable(
         "the document store",

@@ -30,7 +30,7 @@ from common.reasons import Reason
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.benchmark_entries import COPIED_AT_ONCE, Entry, entry_id_of, store_entries
-from graph.record.document_store import client_errors
+from graph.record.document_store import client_errors, file_system_of
 from graph.record.quarantine import QuarantineReason, add_refusals
 from ingest.benchmarks.result_tree import ResultTree
 from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem
@@ -384,9 +384,11 @@ def _downloaded(url: str, folder: Path, limits: SourceLimits) -> Path:
     name = basename(urlsplit(url).path) or "result"
     copy = folder / name
     try:
-        system, path = fsspec.core.url_to_fs(url)
+        system, path = file_system_of(url)
         _copy(system, path, copy, limits)
-    except client_errors(ValueError, ImportError) as error:
+    except ImportError as error:
+        raise unreadable("", str(error)) from None
+    except client_errors(ValueError) as error:
         raise unreadable("", error) from None
     return copy
 
@@ -407,9 +409,11 @@ def _files_of(source: str) -> tuple[AbstractFileSystem, str, list[str], bool]:
         return system, str(path), sorted(_files_below(path)), False
     check_url(source)
     try:
-        system, root = fsspec.core.url_to_fs(source, use_listings_cache=False)
+        system, root = file_system_of(source, use_listings_cache=False)
         paths = system.find(root)
-    except client_errors(ValueError, ImportError) as error:
+    except ImportError as error:
+        raise unreadable("", str(error)) from None
+    except client_errors(ValueError) as error:
         raise unreadable("", error) from None
     root = root.rstrip("/")
     is_file = paths == [root]

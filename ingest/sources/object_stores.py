@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
-import fsspec
-
 from common.errors import InvalidDocument
 from common.settings import OBJECT_STORES
-from graph.record.document_store import client_errors
+from graph.record.document_store import client_errors, file_system_of
 from ingest.sources.archives import documents_in_archive
 from ingest.sources.content_detection import (
     SURPLUS,
@@ -67,13 +65,12 @@ def documents_at_url(url: str, source: str, limits: SourceLimits) -> Iterator[So
     try:
         check_url(url)
         # Each listing is needed once, so a cache would only cost memory.
-        system, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        system, root = file_system_of(url, use_listings_cache=False)
         yield from _ObjectStore(system, source, root.rstrip("/"), limits).documents()
     except InvalidDocument as error:
         yield error
-    except ImportError:
-        message = f"reading {protocol}:// needs more packages: install Thoth with the extra server"
-        yield unreadable("", message)
+    except ImportError as error:
+        yield unreadable("", str(error))
     except client_errors() as error:
         yield unreadable("", error)
 

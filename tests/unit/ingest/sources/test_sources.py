@@ -19,9 +19,11 @@ from typing import Any
 import fsspec
 import pytest
 
-from common.errors import InvalidArgument
+from common.errors import InvalidArgument, StoreUnavailable
 from common.inspection import InspectionDocument
 from common.reasons import Reason
+from graph.backup.backup_files import new_file, size_of
+from graph.record.document_store import write_object
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.content_detection import parsed_inspection
 from ingest.sources.reader import count_hint, documents_of
@@ -641,7 +643,30 @@ def test_a_missing_client_is_named_with_its_remedy(
         monkeypatch.setitem(sys.modules, module, None)
     (refusal,) = documents_of(f"{protocol}://bucket/a.json", SourceLimits(allow_http=True))
     assert isinstance(refusal, RefusedDocument)
-    assert "install Thoth with the extra server" in refusal.error.message
+    assert f"{protocol}:// needs the extra `server`, which is not" in refusal.error.message
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("gs://bucket/a.json", "gs:// needs the package gcsfs, which is not installed"),
+        ("az://container/a.json", "az:// needs the package adlfs, which is not installed"),
+    ],
+)
+def test_the_package_for_a_bucket_is_named_wherever_one_can_be_named(
+    monkeypatch: pytest.MonkeyPatch, url: str, message: str
+) -> None:
+    for module in ("gcsfs", "adlfs"):
+        monkeypatch.setitem(sys.modules, module, None)
+    (refusal,) = documents_of(url, SourceLimits())
+    assert isinstance(refusal, RefusedDocument)
+    assert message in refusal.error.message
+    with pytest.raises(InvalidArgument, match=f"{url}: cannot be read: {message}"):
+        size_of(url)
+    with pytest.raises(InvalidArgument, match=f"cannot be written: {message}"), new_file(url):
+        pass
+    with pytest.raises(StoreUnavailable, match=message):
+        write_object(url, b"")
 
 
 @pytest.mark.parametrize("source", ["", " ", "nosuch.zip", "/nosuch/folder"])
