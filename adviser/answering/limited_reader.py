@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
+from common.counts import counted
 from common.errors import IndexFault, IndexProblem
 from common.index.client import IndexClient
 from common.index.file_metadata import MetadataRead
@@ -112,7 +113,7 @@ class LimitedReader:
         """A remark about an index that did give an answer, for the user to see."""
         if self._outdated:
             oldest = min(self._outdated.values())
-            count = "a page is" if len(self._outdated) == 1 else f"{len(self._outdated)} pages are"
+            count = counted(len(self._outdated), "page is", "pages are")
             yield (
                 f"{self._client.index.name} does not answer, so {count} from the cache, the oldest "
                 f"of {oldest:%Y-%m-%d %H:%M} UTC: {self._failure}"

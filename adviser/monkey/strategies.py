@@ -27,6 +27,7 @@ from adviser.resolver.resolver_request import Budget, SearchClock
 from adviser.resolver.results import ResolutionStatus, ResolvedStack
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import Universe
+from common.counts import counted
 from common.errors import ProjectError
 from common.packages import Purl
 from graph.candidates import Dependency
@@ -368,7 +369,7 @@ class StackGenerator:
             pair = resolved_stack(self.universe, problem, frozenset(seed))
             together = " with ".join(f"{it.name} {it.version}" for it in pair.choices)
             others = covered - 1
-            rest = f" and {others:,} other combination{'s' * (others > 1)}" if others else ""
+            rest = f" and {counted(others, 'other combination')}" if others else ""
             yield self._stack(nodes, f"first to contain {together}{rest}")
 
     def _covering_array(self) -> CoveringArray:

@@ -11,6 +11,7 @@ from adviser.quality.repetitions import BatchReport
 from adviser.quality.reports import AxisReport, SeriesQuality, StackQuality
 from adviser.quality.variance_components import PLANNED_DIFFERENCE, RepetitionAdvice
 from adviser.scoring.verdicts import Verdict
+from common.counts import counted
 from common.job_stability import left_out_text
 
 
@@ -46,11 +47,8 @@ def _verdicts(quality: SeriesQuality) -> Iterator[str]:
             yield f"{stack.label} is {by} than {base} {interval}."
     if open_ones := len(compared) - len(settled):
         rest = "" if not settled else "other "
-        noun = "comparison is" if open_ones == 1 else "comparisons are"
-        yield (
-            f"{open_ones} {rest}{noun} undetermined: the jobs show neither a difference nor"
-            " equality."
-        )
+        count = counted(open_ones, f"{rest}comparison is", f"{rest}comparisons are")
+        yield f"{count} undetermined: the jobs show neither a difference nor equality."
 
 
 def _order(order: OrderReport) -> Iterator[str]:
@@ -130,12 +128,12 @@ def _left_out(quality: SeriesQuality) -> Iterator[str]:
         yield f"Jobs that do not count: {left_out_text(dict(sorted(reasons.items())))}."
     outlying = sum(job.outlier for stack in quality.stacks for job in stack.jobs)
     if outlying:
-        noun = "job lies" if outlying == 1 else "jobs lie"
-        yield f"{outlying} {noun} far from the others of the same stack; outliers count."
+        count = counted(outlying, "job lies", "jobs lie")
+        yield f"{count} far from the others of the same stack; outliers count."
     for missing in quality.missing:
-        noun = "job" if missing.jobs == 1 else "jobs"
         reason = f" ({missing.reason})" if missing.reason else ""
-        yield f"{missing.jobs} {noun} without a usable measurement: {missing.outcome}{reason}."
+        jobs = counted(missing.jobs, "job")
+        yield f"{jobs} without a usable measurement: {missing.outcome}{reason}."
 
 
 def axis_findings(axis: AxisReport) -> Iterator[str]:

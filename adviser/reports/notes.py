@@ -34,6 +34,7 @@ from adviser.scoring.sample_needs import Need
 from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import RequestIndex
 from common.benchmark_results import ResultContext
+from common.counts import counted
 from common.terminal import first_few
 from graph.candidate_builder import DYNAMIC_METADATA
 from graph.candidates import Candidate, ExclusionReason
@@ -340,8 +341,8 @@ def _measured(coverage: Coverage, hardware: str | None) -> str:
     measured = coverage.measured if where else coverage.measured + coverage.measured_elsewhere
     if not measured:
         return f"no package of this stack was measured in this version{where}"
-    packages = "package was" if coverage.packages == 1 else "packages were"
-    return f"{measured} of {coverage.packages} {packages} measured in this version{where}"
+    packages = counted(coverage.packages, "package was", "packages were")
+    return f"{measured} of {packages} measured in this version{where}"
 
 
 def _sources(advice: Advice) -> ReportNote:
@@ -358,7 +359,7 @@ def _sources(advice: Advice) -> ReportNote:
 def _next_jobs(advice: Advice) -> Iterator[ReportNote]:
     claims = next_claims(advice.assessment.claims)
     if claims:
-        count = f"{len(claims)} comparisons are" if len(claims) > 1 else "one comparison is"
+        count = counted(len(claims), "comparison is", "comparisons are")
         details = "; ".join(map(_further, claims[:_NEXT]))
         yield ReportNote(
             NoteCode.NEXT_JOBS, NoteLevel.INFO, f"{count} undetermined; measure next: {details}"
@@ -468,9 +469,10 @@ def _unread(advice: Advice) -> Iterator[ReportNote]:
         message = f"{name} {version.version} does not count: {version.message}"
         yield ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, message, name, version.version)
     if unread[_NAMED:]:
-        count = len(unread) - _NAMED
-        versions = "version, which was" if count == 1 else "versions, which were"
-        message = f"the same holds for {count:,} more {versions} not read"
+        versions = counted(
+            len(unread) - _NAMED, "more version, which was", "more versions, which were"
+        )
+        message = f"the same holds for {versions} not read"
         yield ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, message)
 
 
@@ -638,7 +640,7 @@ def context_notes(contexts: Iterable[ResultContext]) -> Iterator[ReportNote]:
 
 
 def _results_of(context: ResultContext) -> str:
-    count = f"{context.results} result{'' if context.results == 1 else 's'}"
+    count = counted(context.results, "result")
     with_software = f" with {context.software}" if context.software else ""
     if context.hardware is None:
         return f"{context.system} has {count}{with_software}, none on this hardware"

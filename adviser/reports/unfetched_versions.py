@@ -10,6 +10,7 @@ from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.results import Conflict, ConflictStep
 from adviser.resolver.specifiers import admits, names_prerelease
 from adviser.stack_request import StackRequest
+from common.counts import counted
 from common.packages import DEFAULT_INDEX, version_of
 from graph.candidates import AbsenceReason, Candidate, ExclusionReason
 from graph.snapshot import Snapshot
@@ -38,7 +39,7 @@ class UnfetchedVersions:
     @property
     def message(self) -> str:
         """A message that says what is missing and which command fetches it."""
-        known = "1 version that was" if self.known == 1 else f"{self.known} versions that were"
+        known = counted(self.known, "version that was", "versions that were")
         more = (
             f"1 more, {self.newest}"
             if self.count == 1

@@ -21,6 +21,7 @@ from adviser.scoring.stack_pairs import name_of
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.vulnerability_policy import AllowList, severity_of
 from common.advisories import Severity
+from common.counts import counted
 from common.index.project_pages import ProjectState, ProjectStatus
 from common.job_stability import left_out_text
 from common.packages import Purl
@@ -136,7 +137,7 @@ def _of_release(candidate: Candidate, as_of: datetime) -> Iterator[Justification
     if candidate.uploaded_at is not None and as_of - candidate.uploaded_at < RIPE_AFTER:
         # In calendar days, because only the date of ``as_of`` is known.
         days = max(0, (as_of.date() - candidate.uploaded_at.astimezone(UTC).date()).days)
-        message = f"{what} was released {days} {'day' if days == 1 else 'days'} ago"
+        message = f"{what} was released {counted(days, 'day')} ago"
         yield Justification(
             JustificationCode.IMMATURE, NoteLevel.INFO, message, candidate.name, candidate.purl
         )
@@ -231,7 +232,7 @@ def need_text(claim: Claim) -> str:
             ", because the difference between runs is unknown: run both in turns (`thoth inspect`"
             f" with both specifications), at least {MIN_JOBS} jobs each"
         ),
-        Need.RUNS: f", about {more} more {'run' if more == 1 else 'runs'} of each would settle"
+        Need.RUNS: f", about {counted(more, 'more run')} of each would settle"
         " it, or jobs that run in turns",
         Need.HERE: (
             ", because it was measured elsewhere:"
@@ -245,14 +246,14 @@ def need_text(claim: Claim) -> str:
 
 def _jobs(claim: Claim) -> str:
     count = claim.jobs_missing + claim.baseline_jobs_missing
-    return f"{count} more {'job' if count == 1 else 'jobs'}"
+    return counted(count, "more job")
 
 
 def _further_hosts(claim: Claim, more: int) -> str:
     if claim.method is not Method.POOLED:
         return f"{MIN_JOBS} jobs of each on the same host"
     hosts = more // MIN_JOBS
-    return f"{MIN_JOBS} jobs of each on about {hosts} further {'host' if hosts == 1 else 'hosts'}"
+    return f"{MIN_JOBS} jobs of each on about {counted(hosts, 'further host')}"
 
 
 def _interval(claim: Claim) -> str:

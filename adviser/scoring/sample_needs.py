@@ -22,6 +22,7 @@ from adviser.scoring.lazy_numpy import (
 )
 from adviser.scoring.samples import MIN_JOBS
 from adviser.scoring.verdicts import none_level
+from common.counts import counted
 
 #: Shares of comparisons without any difference; equally likely a priori.
 NONE_SHARES = (0.1, 0.5, 0.9)
@@ -270,12 +271,12 @@ def missing_text(
 def more_jobs(jobs: int, baseline_jobs: int, noun: str = "job") -> str:
     """How many jobs are missing; empty if none is.
 
-    >>> more_jobs(34, 34), more_jobs(0, 2)
-    ('34 more jobs each', '2 more of the baseline')
+    >>> more_jobs(1200, 1200), more_jobs(1, 2)
+    ('1,200 more jobs each', '1 more job, 2 more of the baseline')
     """
     if jobs and jobs == baseline_jobs:
-        return f"{jobs} more {noun}s each" if jobs > 1 else f"1 more {noun} each"
-    parts = [f"{jobs} more {noun}{'s' * (jobs > 1)}"] if jobs else []
+        return f"{counted(jobs, f'more {noun}')} each"
+    parts = [counted(jobs, f"more {noun}")] if jobs else []
     if baseline_jobs:
         parts.append(f"{baseline_jobs} more of the baseline")
     return ", ".join(parts)
