@@ -21,7 +21,7 @@ from tests.services.served import Served, serving
 PAGES = (
     "/", "/ask", "/packages", "/packages/numpy", "/stacks", "/reports", "/compare", "/inspections",
     "/benchmarks", "/changes", "/bisects", "/bisects/bisect-ended", "/questions", "/questions/2",
-    "/loop", "/trust", "/sign-in",
+    "/loop", "/trust", "/docs", "/sign-in",
 )  # fmt: skip
 
 

@@ -112,6 +112,18 @@ def test_long_names_are_no_wider_than_a_phone(
     context.close()
 
 
+def test_the_documentation_of_the_api_is_no_wider_than_a_phone(
+    site: Served, browser: Browser
+) -> None:
+    context = _context(browser, viewport=_PHONE)
+    page = context.new_page()
+    page.goto(f"{site.base_url}/docs")
+    page.locator("details").evaluate_all("all => all.forEach(it => { it.open = true })")
+    assert page.locator("td").count() > 1000
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    context.close()
+
+
 def test_the_menu_has_one_line_on_a_phone(site: Served, browser: Browser) -> None:
     context = _context(browser, viewport=_PHONE)
     page = context.new_page()
