@@ -35,7 +35,7 @@ from loop import notice_targets
 from loop.notices import DeliveryPace, deliver_notices
 from tests.services.commands import ROOT, variables
 from tests.services.receiver import Receiver, receiver
-from tests.services.waiting import wait_until
+from tests.services.waiting import DEADLINE_S, wait_until
 
 KEY = bytes(range(32))
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
@@ -367,7 +367,9 @@ def test_apprise_sends_the_text_and_logs_no_address(
     record(relational)
     with receiver() as server:
         address = tmp_path / "address"
-        address.write_text(f"json://me:hunter2@127.0.0.1:{server.port}/secret-path/\n")
+        # By default, it waits 4 s for a connection and an answer.
+        times = f"cto={DEADLINE_S:.0f}&rto={DEADLINE_S:.0f}"
+        address.write_text(f"json://me:hunter2@127.0.0.1:{server.port}/secret-path/?{times}\n")
         aim = replace(settings, notice_targets=(("team", str(address)),))
         server.answers = [lambda _: 500, lambda _: 302]
         failed = [deliver_notices(relational, aim, HASTY).failed for _ in range(3)]

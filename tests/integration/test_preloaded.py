@@ -116,6 +116,9 @@ def preloaded() -> Iterator[Preloaded]:
         yield Preloaded(settings, code, project)
     finally:
         EmbeddedStores(settings).stop()
+        # The program ends with the stores, and deletes its socket.
+        socket_file = Path(socket_path(str(settings.home)))
+        wait_until(lambda: not socket_file.exists(), "the program has ended")
         shutil.rmtree(home)
 
 
