@@ -181,8 +181,10 @@ def _time_limit(driver: neo4j.Driver, database: str, mark: str, timeout_s: float
 
 
 def _end_on_arcadedb(driver: neo4j.Driver, database: str, mark: str) -> None:
-    if is_arcadedb(driver):
-        end_query(driver, database, mark)
+    # The waiting query reports that the store does not answer.
+    with suppress(DriverError, Neo4jError):
+        if is_arcadedb(driver):
+            end_query(driver, database, mark)
 
 
 def _refuse_unwanted_steps(plan: neo4j.ResultSummary, query: str) -> None:
