@@ -49,21 +49,26 @@ def proxy_to(target: int, port: int = 0) -> Iterator[Proxy]:
         with suppress(OSError):
             while True:
                 client, _ = listening.accept()
+                sockets.append(client)
                 server = socket.create_connection(("127.0.0.1", target))
-                sockets.extend((client, server))
+                sockets.append(server)
                 for pair in ((client, server), (server, client)):
                     threading.Thread(target=forward, args=pair, daemon=True).start()
 
     with socket.create_server(("127.0.0.1", port)) as listening:
         made = Proxy(listening.getsockname()[1])
         made.go_on()
-        threading.Thread(target=accept, daemon=True).start()
+        accepting = threading.Thread(target=accept, daemon=True)
+        accepting.start()
         try:
             yield made
         finally:
             made.go_on()
-            for it in (*sockets, listening):
+            with suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)
+            # A connection that it accepts at this moment is closed, too.
+            accepting.join(DEADLINE_S)
+            for it in sockets:
                 with suppress(OSError):
                     it.shutdown(socket.SHUT_RDWR)
-            for it in sockets:
                 it.close()
