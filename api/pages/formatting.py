@@ -13,11 +13,13 @@ from markupsafe import Markup
 from adviser.scoring.sample_needs import Need, missing_text
 from common.counts import counted, step_text
 from common.job_stability import exclusion_text, left_out_text
-from common.units import DECIMAL_PREFIXES, byte_size
+from common.units import DECIMAL_PREFIXES, SPOKEN, byte_size
 from pis.catalogue import summaries
 
+#: Multiples of the units of rates.
+_MULTIPLES = {unit.value: it for unit, it in SPOKEN.items()}
 #: What follows the prefix, by unit.
-_PREFIXED = {"FLOP/s": "FLOPS", "OP/s": "OPS", "FLOP": "FLOP", "B/s": "B/s"}
+_PREFIXED = {"FLOP": "FLOP"}
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -52,25 +54,27 @@ def share(value: float | None) -> str:
 
 
 def quantity(value: float | None, unit: str | None = None) -> str:
-    """A value with a unit and its decimal prefix.
+    """A value with its unit; rates in the multiple that commands and reports use.
 
-    >>> quantity(9.42e10, "FLOP/s"), quantity(12.0, "images/s"), quantity(None, "s")
-    ('94.2 GFLOPS', '12 images/s', '–')
+    >>> quantity(9.42e10, "FLOP/s"), quantity(8.7e8, "FLOP/s"), quantity(1.2345e13, "FLOP/s")
+    ('94.2 GFLOPS', '0.87 GFLOPS', '12,345 GFLOPS')
+    >>> quantity(12.0, "images/s"), quantity(3.2e6, "FLOP"), quantity(None, "s")
+    ('12 images/s', '3.2 MFLOP', '–')
     """
     if value is None:
         return "–"
     factor, prefixed = prefixed_unit(value, unit or "")
-    if factor != 1:
-        return f"{value / factor:.3g} {prefixed}"
-    return f"{number(value)} {prefixed}".rstrip()
+    return f"{number(value if factor == 1 else value / factor)} {prefixed}".rstrip()
 
 
 def prefixed_unit(value: float, unit: str) -> tuple[float, str]:
     """The factor and the unit in which a value of this size is written.
 
     >>> prefixed_unit(9.42e10, "FLOP/s"), prefixed_unit(12_000.0, "images/s")
-    ((1000000000.0, 'GFLOPS'), (1, 'images/s'))
+    ((1000000000.0, 'GFLOPS'), (1.0, 'images/s'))
     """
+    if unit in _MULTIPLES:
+        return _MULTIPLES[unit].factor, _MULTIPLES[unit].name
     if name := _PREFIXED.get(unit):
         for factor, prefix in DECIMAL_PREFIXES:
             if abs(value) >= factor:
