@@ -15,7 +15,7 @@ from adviser.answering.recorded_advice import (
     replay_stored,
     why_it_may_differ,
 )
-from adviser.reports.checking import BROKEN
+from adviser.reports.checking import READING_ERRORS
 from adviser.reports.record_links import head_of, links_in
 from common import __version__
 from common.errors import DamagedDocument, InvalidDocument
@@ -71,7 +71,7 @@ class AdviceVerifier(Verifier):
                 except InvalidDocument as error:
                     yield unreadable(document.document_id, document.schema_version, error)
                     continue
-                except BROKEN as error:
+                except READING_ERRORS as error:
                     refusal = InvalidDocument(Reason.UNREADABLE, f"no report: {fault_in(error)}")
                     yield unreadable(document.document_id, document.schema_version, refusal)
                     continue

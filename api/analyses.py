@@ -25,7 +25,7 @@ from graph.record.analyses import Analysis, AnalysisKind, NewAnalysis
 from graph.record.tokens import Scope, Token
 
 #: How long a submission waits for a quick result, s; then the client has to poll.
-PATIENCE_S = 0.3
+SUBMIT_WAIT_S = 0.3
 #: Longest time that a request for a result may wait for it, s.
 LONGEST_WAIT_S = 10.0
 #: First pause between two polls, s; each is longer than the one before by this factor, up to the
@@ -89,7 +89,7 @@ def submit(
             earlier = analyses.earlier_than(connection, new)
         if earlier is not None:
             wrote_nothing()
-            return _awaited(earlier, PATIENCE_S), True
+            return _awaited(earlier, SUBMIT_WAIT_S), True
     with stores.writing() as connection:
         accepted, cached = analyses.accept(connection, stores.settings, new, force=force)
         before = 0
@@ -100,7 +100,7 @@ def submit(
             stores.queue.enqueue_request(connection, _TASKS[kind], queue, new.analysis_id, who)
     if cached:
         wrote_nothing()
-    return _awaited(accepted, PATIENCE_S, before), cached
+    return _awaited(accepted, SUBMIT_WAIT_S, before), cached
 
 
 def sender(client: Token | None) -> QueueClient:

@@ -28,9 +28,9 @@ _QUOTED = re.compile(r"(?<=')[^'\n]+(?=')")
 _ENDED = "<\0"
 #: Quoting characters, and characters that end a URL unless it is quoted.
 _QUOTING = re.compile(r"['\"\\]")
-_APART = re.compile(r"[\s\"'<>\\]")
+_SEPARATOR = re.compile(r"[\s\"'<>\\]")
 #: An escape or line continuation that may hide a part of a URL.
-_HIDING = re.compile(r"\\[uUx/\s]")
+_ESCAPE = re.compile(r"\\[uUx/\s]")
 
 
 def public_project(files: Mapping[str, str], manifest: str | None = None) -> Project:
@@ -84,7 +84,7 @@ def public_file(name: str, text: str) -> str:
     base = posixpath.basename(name)
     if base not in (PIPFILE, PIPFILE_LOCK) and not base.endswith(".toml"):
         return _public_list(name, text)
-    hiding = _HIDING.search(text) is not None
+    hiding = _ESCAPE.search(text) is not None
     if public_text(text) == text and not hiding:
         return text
     try:
@@ -132,7 +132,7 @@ def _public_lines(text: str) -> str:
 
 def _public_quoted(match: re.Match[str]) -> str:
     before, sign, _ = match[0].partition("://")
-    if not sign or _APART.search(before):
+    if not sign or _SEPARATOR.search(before):
         return match[0]
     return public_text(match[0]) + _ENDED
 
@@ -145,5 +145,5 @@ def _words(line: str) -> list[str]:
 
 
 def _holds_credentials(word: str) -> bool:
-    bare = _APART.sub("", word)
+    bare = _SEPARATOR.sub("", word)
     return public_text(bare) != bare

@@ -37,7 +37,7 @@ from graph.record.freshness import COUNTED, lag_of, progress
 from graph.record.waiting_requests import waiting_requests
 
 #: A store that does not answer within this time counts as down, s.
-PATIENCE_S = 2.0
+PROBE_TIMEOUT_S = 2.0
 NO_ANSWER = "does not answer in time"
 DISK_FULL = "its disk is full"
 OTHER_STORE = "it is not the one of this record: see DOCUMENT_STORE_URL"
@@ -193,7 +193,7 @@ def readiness() -> tuple[int, dict[str, Any]]:
     if ready:
         for probe in probes.values():
             probe.start()
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + PROBE_TIMEOUT_S
         graph |= _store_check(probes["graph"].problem(until))
         documents = _store_check(probes["documents"].problem(until))
         # A slow answer says nothing about space.

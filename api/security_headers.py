@@ -9,9 +9,9 @@ from flask import Flask, Response, request
 from api.client_addresses import is_loopback
 
 #: Policy for JSON documents, which load nothing.
-_NOTHING = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+_JSON_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 #: Policy for pages, which load resources of this service only.
-_OWN = (
+_PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
     " font-src 'self'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none';"
     " form-action 'self'"
@@ -36,7 +36,7 @@ def _protect(response: Response) -> Response:
     for name, value in _ALWAYS.items():
         headers.setdefault(name, value)
     page = response.mimetype == "text/html"
-    headers.setdefault("Content-Security-Policy", _OWN if page else _NOTHING)
+    headers.setdefault("Content-Security-Policy", _PAGE_POLICY if page else _JSON_POLICY)
     # Responses may be private to a token; those with an entity tag may be revalidated.
     headers.setdefault("Cache-Control", "private, no-cache" if "ETag" in headers else "no-store")
     # On a loopback address a browser would apply it to all other services there.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 #: A batch takes a second, but emptying a large graph takes minutes without visible progress.
-PATIENCE_S = 900.0
+PROGRESS_TIMEOUT_S = 900.0
 
 
 @click.group(cls=CommandGroup)
@@ -156,14 +156,14 @@ def _at_work(
 ) -> Iterator[tuple[Stores, Callable[[str, int, int], None]]]:
     """Open both stores, and return them with a function that shows progress.
 
-    The command stops if there is no progress for :data:`PATIENCE_S`.
+    The command stops if there is no progress for :data:`PROGRESS_TIMEOUT_S`.
     """
     from graph.engine import GRAPH
     from graph.migrate import migrated_stores
     from graph.watchdog import watchdog
 
     with (
-        watchdog(GRAPH, PATIENCE_S) as got_on,
+        watchdog(GRAPH, PROGRESS_TIMEOUT_S) as got_on,
         migrated_stores(settings, any_graph=True) as stores,
         progress_bars(task, hidden=as_json) as bars,
     ):

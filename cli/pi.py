@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pis.scripts import ScriptRun
 
 _PYTHON_VERSION = re.compile(r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")
-#: What a shell adds to the number of the signal that ended a process.
-_SIGNALLED = 128
 _HELP = frozenset({"-h", "--help"})
 #: Keys that the tables read; a document without them is no result of an indicator.
 _KEYS = frozenset({"name", "component", "component_version", "threads", "build"})
@@ -117,7 +115,7 @@ def run(  # noqa: PLR0913, PLR0917 - one for each option
     `thoth pi describe NAME` lists the flags of an indicator. Exit code 1 if the library's result or
     the rate cannot be right; 2 if the library or the device does not support the request.
     """
-    from pis.amun.processes import interrupted_by_signals
+    from pis.amun.processes import SIGNAL_EXIT_CODE, interrupted_by_signals
     from pis.catalogue import check_flags
     from pis.scripts import run_script
 
@@ -140,7 +138,7 @@ def run(  # noqa: PLR0913, PLR0917 - one for each option
     if finished.exit_code:
         _print_failure(finished)
         code = finished.exit_code
-        context.exit(code if code > 0 else _SIGNALLED - code)
+        context.exit(code if code > 0 else SIGNAL_EXIT_CODE - code)
     if asks_for_help:
         click.echo(finished.stdout, nl=False)
         return

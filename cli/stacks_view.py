@@ -71,9 +71,9 @@ def long_group_title(group: StackGroup) -> str:
 
 def group_table(group: StackGroup, title: str, *, verbose: bool = False) -> Table:
     """One row for each stack, known stacks first; the caption names the baseline."""
-    from common.units import SPOKEN
+    from common.units import DISPLAY_UNITS
 
-    unit = SPOKEN[group.unit]
+    unit = DISPLAY_UNITS[group.unit]
     interval = interval_scale(group)
     table = Table(
         [

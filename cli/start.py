@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 #: Commands that run in the preloaded program: those that people wait for.
 PRELOADED = frozenset({"advise", "why", "why-not"})
 #: Options of commands that must not: a build runs under the limits of the process that wants it.
-_HERE = frozenset({"--build"})
+_OWN_PROCESS = frozenset({"--build"})
 #: Commands after which the preloaded program is started.
 _STARTING = PRELOADED | {"up", "migrate"}
 
 #: First byte of the answer: the command runs, or it must run elsewhere.
 ACCEPTED, REFUSED = b"+", b"-"
-_GONE = 3
+_ENDED_EXIT_CODE = 3
 #: Bytes of the path of a socket.
 _LONGEST_PATH = 107
 #: Bytes of an answer that accepts: the byte, and the identifier of the process.
@@ -38,7 +38,7 @@ _HEAD = 9
 def main() -> None:
     """Run the command of this process."""
     arguments = sys.argv[1:]
-    wanted = bool(arguments) and arguments[0] in PRELOADED and _HERE.isdisjoint(arguments)
+    wanted = bool(arguments) and arguments[0] in PRELOADED and _OWN_PROCESS.isdisjoint(arguments)
     if wanted and sys.platform == "linux":
         status = _run_in_preloaded_program()
         if status is not None:
@@ -115,7 +115,7 @@ def _wait(connection: socket.socket, process: int) -> int:
     if len(answer) < 4:
         forward(signal.SIGTERM, None)
         sys.stderr.write("error: the preloaded program has ended\nhint: run the command again\n")
-        return _GONE
+        return _ENDED_EXIT_CODE
     status = int.from_bytes(answer, "big", signed=True)
     if status < 0:
         # It ended by a signal, and so does this process.

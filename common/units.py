@@ -70,7 +70,7 @@ class Multiple:
 
 
 #: The multiple in which each unit is displayed.
-SPOKEN: dict[Unit, Multiple] = {
+DISPLAY_UNITS: dict[Unit, Multiple] = {
     Unit.FLOP_PER_SECOND: Multiple("GFLOPS", 1e9),
     Unit.OP_PER_SECOND: Multiple("GOPS", 1e9),
     Unit.BYTES_PER_SECOND: Multiple("GB/s", 1e9),
@@ -81,7 +81,7 @@ SPOKEN: dict[Unit, Multiple] = {
     Unit.RUNS_PER_SECOND: Multiple("runs/s", 1.0),
 }
 #: Unit by the name of its multiple.
-UNITS: dict[str, Unit] = {multiple.name: unit for unit, multiple in SPOKEN.items()}
+UNITS: dict[str, Unit] = {multiple.name: unit for unit, multiple in DISPLAY_UNITS.items()}
 
 #: A rate above these limits is an error of the benchmark. No single device comes near ten
 #: petaFLOP per second in dense arithmetic of 16 bits or more; the fastest memory moves about

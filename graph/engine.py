@@ -47,7 +47,7 @@ READ_ACCESS = "READ"
 STATEMENT_TIMEOUT_S = 600
 
 #: A connection without any answer counts as lost after this time.
-_SILENCE_S = 30
+_ANSWER_TIMEOUT_S = 30
 
 #: Last words of a JVM that ends because its heap is full.
 _OUT_OF_MEMORY = "Terminating due to java.lang.OutOfMemoryError"
@@ -104,7 +104,7 @@ def relational_engine(
         engine = create_engine(
             url,
             connect_args=arguments,
-            pool_timeout=_SILENCE_S,
+            pool_timeout=_ANSWER_TIMEOUT_S,
             **({} if connections is None else {"pool_size": connections, "max_overflow": 0}),
         )
     except (ArgumentError, NoSuchModuleError):
@@ -136,7 +136,7 @@ def _connect_arguments(settings: Settings, statement_timeout_s: float) -> dict[s
         "keepalives_idle": 10,
         "keepalives_interval": 5,
         "keepalives_count": 4,
-        "tcp_user_timeout": _SILENCE_S * 1000,
+        "tcp_user_timeout": _ANSWER_TIMEOUT_S * 1000,
         "options": f"-c statement_timeout={math.ceil(statement_timeout_s * 1000)}"
         " -c idle_in_transaction_session_timeout=1h",
     }
@@ -246,8 +246,8 @@ def _driver(settings: Settings, user: str, password: str | None) -> neo4j.Driver
             # Limits the handshake as well, because a port may accept connections and never answer.
             connection_acquisition_timeout=settings.connect_timeout_s * 2,
             max_transaction_retry_time=settings.connect_timeout_s * 2,
-            connection_write_timeout=_SILENCE_S,
-            liveness_check_timeout=_SILENCE_S,
+            connection_write_timeout=_ANSWER_TIMEOUT_S,
+            liveness_check_timeout=_ANSWER_TIMEOUT_S,
             keep_alive=True,
             telemetry_disabled=True,
         )

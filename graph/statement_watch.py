@@ -33,7 +33,7 @@ SLOW_S = 1.0
 #: How long a new connection may take before the server counts as hanging, s.
 PROBE_S = 3.0
 #: Pause between two looks at the running statements, s.
-_LOOK_S = 0.25
+_CHECK_INTERVAL_S = 0.25
 #: Pause after a probe that was answered, s: the statement is slow, or waits for a lock. A statement
 #: that the server receives just after the probe waits no longer than others.
 _ANSWERED_S = SLOW_S
@@ -119,7 +119,7 @@ class StatementWatch:
             self._thread.start()
 
     def _watch(self) -> None:
-        while not self._over.wait(_LOOK_S):
+        while not self._over.wait(_CHECK_INTERVAL_S):
             if not self._hangs and not self._slow():
                 continue
             answers = self._answers()

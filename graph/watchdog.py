@@ -15,7 +15,7 @@ from types import FrameType
 from common.errors import StoreUnavailable
 
 #: Closing a connection to a hung server may hang too; the alarm repeats after this time.
-_AGAIN_S = 2.0
+_REPEAT_S = 2.0
 
 
 class _DeadlinePassed(BaseException):
@@ -45,8 +45,8 @@ def watchdog(store: str, seconds: float) -> Iterator[Callable[[], None]]:
         return
     previous = signal.signal(signal.SIGALRM, give_up)
     try:
-        signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
-        yield lambda: signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S) and None
+        signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT_S)
+        yield lambda: signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT_S) and None
     except _DeadlinePassed:
         cause = f"no answer for {seconds:.0f} s"
         raise StoreUnavailable(store, cause, "see `thoth status`") from None

@@ -27,8 +27,8 @@ _PERSON = re.compile(
     r"|(\w+_)?e?mail_address"
 )
 #: Cache of keys that name nobody; documents repeat the same keys.
-_innocent: set[str] = set()
-_INNOCENT_LIMIT = 50_000
+_impersonal_names: set[str] = set()
+_NAMES_LIMIT = 50_000
 
 #: Keys below these are names of packages; a package may be called ``contact``.
 _PACKAGE_TABLES = frozenset({"default", "develop", "packages", "dev-packages"})
@@ -101,8 +101,8 @@ def _is_git_user(data: bytes, at: int) -> bool:
 
 def _may_name_person(value: Any) -> bool:
     """Whether a key at any depth names a person."""
-    if len(_innocent) > _INNOCENT_LIMIT:
-        _innocent.clear()
+    if len(_impersonal_names) > _NAMES_LIMIT:
+        _impersonal_names.clear()
     names: set[str] = set()
     level = [value]
     # Names are compared once for the whole document, which takes a third of the time of comparing
@@ -116,10 +116,10 @@ def _may_name_person(value: Any) -> bool:
             elif isinstance(part, list):
                 inner += part
         level = inner
-    unknown = names - _innocent
+    unknown = names - _impersonal_names
     if any(map(_names_person, unknown)):
         return True
-    _innocent.update(unknown)
+    _impersonal_names.update(unknown)
     return False
 
 

@@ -48,7 +48,7 @@ LEASE = timedelta(minutes=5)
 #: Targets that are served at a time.
 _THREADS = 4
 #: Free space at which a disk is no longer nearly full, as a multiple of what is.
-_SPACE_AGAIN = 2.0
+_RECOVERY_FACTOR = 2.0
 #: Seconds after which a round claims no more notices; the next round goes on.
 _ROUND_S = 15.0
 
@@ -137,10 +137,10 @@ def _check_disk(engine: sqlalchemy.Engine, folder: Path) -> None:
     if not folder.exists():
         return
     left, subject = space_left(folder), f"{socket.gethostname()}:{folder}"
-    if 1.0 <= left < _SPACE_AGAIN:
+    if 1.0 <= left < _RECOVERY_FACTOR:
         return
     with engine.begin() as connection:
-        if left >= _SPACE_AGAIN:
+        if left >= _RECOVERY_FACTOR:
             record_solution(connection, EventKind.DISK_FULL, subject)
             return
         disk = shutil.disk_usage(folder)

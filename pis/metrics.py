@@ -16,7 +16,7 @@ from statistics import fmean, median, pstdev
 from typing import Any
 
 from common.benchmark_results import Aggregate, Direction, Metric, Parameter, SharedMetric
-from common.units import SPOKEN, Unit
+from common.units import DISPLAY_UNITS, Unit
 from pis.catalogue import INDICATORS, indicator_of
 
 #: The value of a metric from the amount of work in a call and the seconds per call of each
@@ -258,7 +258,7 @@ def rate_jitter(amount: float, seconds: Sequence[float]) -> float:
 
 def _own(name: str, parameters: Mapping[str, Any], unit: Unit) -> tuple[DeclaredMetric, ...]:
     """The median rate, by a definition of this project."""
-    multiple = SPOKEN[unit]
+    multiple = DISPLAY_UNITS[unit]
     metric = Metric("rate", multiple.name, Direction.HIGHER, f"thoth-{name}-1")
     return (DeclaredMetric(name, metric, Aggregate.MEDIAN, median_rate(multiple.factor)),)
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from common.benchmark_results import BenchmarkResult, Validity
-from common.units import SPOKEN, UNITS
+from common.units import DISPLAY_UNITS, UNITS
 from pis.metrics import metric_values
 
 
@@ -29,7 +29,7 @@ def results_in(document: Mapping[str, Any], ended_at: datetime) -> Iterator[Benc
             document["name"],
             parameters,
             unit,
-            measured["rate"] * SPOKEN[unit].factor,
+            measured["rate"] * DISPLAY_UNITS[unit].factor,
             measured["elapsed"] / 1e3,
             [it / 1e3 for it in measured["repetitions"]],
         )

@@ -11,8 +11,8 @@ import orjson
 
 from adviser.advise import Advice, advise, assess_candidates, is_settled
 from adviser.reports.checking import (
-    BROKEN,
     OTHER_VERSION,
+    READING_ERRORS,
     AdviceInputs,
     ReportCheck,
     check_report,
@@ -72,7 +72,7 @@ def recorded_errors() -> Iterator[None]:
     """Turn errors while evaluating a recorded advice into :class:`InvalidDocument`."""
     try:
         yield
-    except BROKEN as error:
+    except READING_ERRORS as error:
         message = f"the recorded advice cannot be evaluated: {fault_in(error)}"
         raise InvalidDocument(Reason.UNREADABLE, message) from error
 

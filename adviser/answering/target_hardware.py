@@ -14,9 +14,9 @@ from common.units import THREAD_VARIABLES
 from graph.evidence import RecordedHardware
 
 #: Properties that the nearest class must share with a host.
-_ALIKE = ("source", "vendor", "family", "model", "stepping", "cpus")
+_SHARED = ("source", "vendor", "family", "model", "stepping", "cpus")
 #: Characters of a digest that tables show and ``--hardware`` takes.
-_SHORT = 8
+_SHOWN_DIGITS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def near_classes(
 
 
 def _same_processor(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return all(one.get(it) == other.get(it) for it in _ALIKE) and _gpus(one) == _gpus(other)
+    return all(one.get(it) == other.get(it) for it in _SHARED) and _gpus(one) == _gpus(other)
 
 
 def _gpus(identity: Mapping[str, Any]) -> list[str]:
@@ -149,4 +149,4 @@ def _with_digest(label: str, digest: str) -> str:
 
 
 def _short(digest: str) -> str:
-    return digest.rpartition(":")[2][:_SHORT]
+    return digest.rpartition(":")[2][:_SHOWN_DIGITS]

@@ -57,7 +57,7 @@ _HOST = "this machine"
 #: From this number of usable jobs, their noise is known well enough to give up.
 NOISE_JOBS = 20
 #: The search is given up if an answer is likely to need this number of times the jobs of its limit.
-HOPELESS = 2
+GIVE_UP_FACTOR = 2
 #: The search stops here if nothing else limits it.
 MAX_JOBS = 200
 
@@ -271,7 +271,7 @@ class _Search:
         if sum(job.usable for job in self.jobs) < NOISE_JOBS:
             return
         needed = likely_jobs(posterior)
-        if needed > HOPELESS * self.max_jobs:
+        if needed > GIVE_UP_FACTOR * self.max_jobs:
             raise SearchStopped(
                 StopReason.NOISE,
                 f"jobs of the same stack vary by {100 * posterior.noise:.0f} %, so an answer needs"

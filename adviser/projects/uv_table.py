@@ -25,7 +25,7 @@ from common.formats.file_fields import (
 _Requirements = tuple[ProjectRequirement, ...]
 _Source = tuple[WarningCode, str, str, str | None]
 
-_ELSEWHERE = {
+_SOURCE_CODES = {
     "git": WarningCode.REPOSITORY, "path": WarningCode.LOCAL_PATH,
     "workspace": WarningCode.LOCAL_PATH, "url": WarningCode.ADDRESS,
 }  # fmt: skip
@@ -180,7 +180,7 @@ def _sources(
         several = isinstance(table[key], list)
         entries = tables_in(table, key, at) if several else [table_in(table, key, at)]
         for entry in entries:
-            code = next((it for it in _ELSEWHERE if entry.get(it)), None)
+            code = next((it for it in _SOURCE_CODES if entry.get(it)), None)
             if "marker" in entry or len(entries) > 1:
                 context.warn(
                     WarningCode.OPTION_IGNORED,
@@ -190,7 +190,7 @@ def _sources(
                 )
             elif code is not None:
                 path = text_in(entry, "path", here) if code == "path" else None
-                elsewhere[name] = (_ELSEWHERE[code], f"{key} ({code})", here, path)
+                elsewhere[name] = (_SOURCE_CODES[code], f"{key} ({code})", here, path)
             elif index := text_in(entry, "index", here):
                 index_of[name] = index
     return index_of, elsewhere

@@ -18,7 +18,7 @@ _STEPS = (1, 2, 5)
 #: A number of repetitions suffices if the spread is at most this much above the smallest.
 _SUFFICIENT = 1.05
 #: A batch whose variance exceeds the fitted one by this many standard errors departs.
-_DEPARTS = 3.0
+_DEPARTURE_ERRORS = 3.0
 #: Columns of a table of batches; others are ignored.
 _COLUMNS = ("batch", "repetitions", "quantity", "count", "mean", "std", "50%")
 
@@ -171,7 +171,7 @@ def _fitted(
         within, between = _fit(kept)
         scores = [_score(batch, within, between) for batch in kept]
         worst = max(range(len(kept)), key=lambda i: scores[i])
-        if scores[worst] <= _DEPARTS or len(kept) <= 2:
+        if scores[worst] <= _DEPARTURE_ERRORS or len(kept) <= 2:
             return within, between, kept
         # A batch with too much variance pulls the fit, so candidates are tried one after another.
         trials = []

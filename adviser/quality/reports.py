@@ -42,7 +42,7 @@ from adviser.stack_comparison import (
     all_series,
     compare_stacks,
 )
-from common.units import SPOKEN
+from common.units import DISPLAY_UNITS
 from graph.evidence import UNKNOWN_STACK, Series
 from graph.job_samples import JobSamples, MissingMeasurement
 
@@ -441,7 +441,7 @@ def _batches(
     batches = []
     for value, quality in at.items():
         group = quality.group
-        factor = SPOKEN[group.unit].factor
+        factor = DISPLAY_UNITS[group.unit].factor
         for stack in quality.stacks:
             summary = stack.rate
             if stack.result.stack_digest != digest or summary is None or not summary.sd:
@@ -461,4 +461,4 @@ def _batches(
             )  # fmt: skip
     if len({it.repetitions for it in batches}) < 2:
         return None
-    return batch_report(batches, SPOKEN[next(iter(at.values())).group.unit].name)
+    return batch_report(batches, DISPLAY_UNITS[next(iter(at.values())).group.unit].name)

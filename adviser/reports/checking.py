@@ -89,7 +89,7 @@ def _short(value: Any) -> str:
 
 
 #: Errors that are raised by reading a document that is not a report.
-BROKEN = (KeyError, TypeError, ValueError, IndexError, AttributeError)
+READING_ERRORS = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def check_report(report: Mapping[str, Any], material: AdviceInputs) -> list[str]
     expect_schema(report)
     try:
         return list(_problems(report, material))
-    except BROKEN as error:
+    except READING_ERRORS as error:
         raise InvalidDocument(Reason.UNREADABLE, f"not a report: {fault_in(error)}") from error
 
 

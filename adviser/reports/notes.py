@@ -504,7 +504,7 @@ def _allowed(advice: Advice) -> Iterator[ReportNote]:
 
 
 #: Rules that can remove a release although the request does not name the package.
-_UNSEEN = frozenset({RequestRule.PUBLISHED, RequestRule.POLICY, RequestRule.EXCLUSION})
+_GENERAL_RULES = frozenset({RequestRule.PUBLISHED, RequestRule.POLICY, RequestRule.EXCLUSION})
 
 
 def shortfall_notes(advice: Advice, stack: ResolvedStack) -> Iterator[ReportNote]:
@@ -619,7 +619,7 @@ def _prerelease(
 
 def _is_release(refused: RefusedVersion) -> bool:
     return (
-        refused.reason in _UNSEEN
+        refused.reason in _GENERAL_RULES
         and refused.candidate is not None
         and not refused.candidate.prerelease
         and not refused.candidate.yanked

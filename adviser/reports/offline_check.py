@@ -17,8 +17,8 @@ from typing import Any
 import orjson
 
 from adviser.reports.checking import (
-    BROKEN,
     OTHER_VERSION,
+    READING_ERRORS,
     ReportCheck,
     expect_schema,
     other_version,
@@ -39,7 +39,7 @@ from common.reasons import Reason
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 
-_ITSELF = "the report is consistent: digest, sums, order, bound, lock and stack"
+_CONSISTENT_REPORT = "the report is consistent: digest, sums, order, bound, lock and stack"
 _FEASIBLE = "every version may be chosen and every requirement is met, by the snapshot"
 _SCORED = "scores and their order, by the snapshot and the evidence"
 _RECORD = (
@@ -62,7 +62,7 @@ def check_offline(
     expect_schema(report)
     try:
         return _checked(report, snapshot, evidence)
-    except BROKEN as error:
+    except READING_ERRORS as error:
         raise InvalidDocument(Reason.UNREADABLE, f"not a report: {fault_in(error)}") from error
 
 
@@ -70,7 +70,7 @@ def _checked(
     report: Mapping[str, Any], snapshot: Snapshot | None, evidence: Evidence | None
 ) -> ReportCheck:
     inner, certificate = report["result"]["report"], report["result"]["report"]["certificate"]
-    problems, verified, unverified = list(_by_itself(report)), [_ITSELF], []
+    problems, verified, unverified = list(_by_itself(report)), [_CONSISTENT_REPORT], []
     named, based = certificate["snapshot"], certificate["evidence"]
     if snapshot is not None and snapshot.revision != named:
         problems.append(f"it is based on snapshot {named}, not on {snapshot.revision}")

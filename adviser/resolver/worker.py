@@ -45,13 +45,13 @@ GRACE_S = 0.25
 #: Seconds for a new child to start, not counted as search time. Measured: 15 s on a busy machine.
 START_S = 60.0
 #: With more read versions than this the solver is likely needed, so it starts during compression.
-MANY = 5000
+MANY_VERSIONS = 5000
 #: Exit statuses of native code after a failed allocation, and of the kernel's out-of-memory killer.
 _NO_MEMORY = frozenset({-SIGABRT, -SIGBUS, -SIGSEGV})
 _KILLED = -SIGKILL
 _PROCESS = "adviser.resolver.worker_process"
 #: Characters of a child's error output that an error quotes.
-_LAST_WORDS = 2000
+_QUOTED_CHARACTERS = 2000
 
 
 class SearchFailed(RuntimeError):
@@ -135,7 +135,7 @@ class ResolverWorker:
         spend = budget or Budget()
         with self._lock:
             clock = SearchClock(spend)
-            if sum(it.read for them in universe.packages.values() for it in them) > MANY:
+            if sum(it.read for them in universe.packages.values() for it in them) > MANY_VERSIONS:
                 self.start()
             limit: SearchLimit | None = None
 
@@ -218,5 +218,5 @@ class ResolverWorker:
         if self._output is not None:
             self._output.seek(0)
             output = self._output.read()
-        tail = output.decode(errors="replace")[-_LAST_WORDS:].strip()
+        tail = output.decode(errors="replace")[-_QUOTED_CHARACTERS:].strip()
         raise SearchFailed(f"the search ended with status {code}: {tail}")

@@ -14,7 +14,7 @@ from adviser.scoring.assessment_types import (
     NoteLevel,
 )
 from adviser.scoring.estimates import Method
-from adviser.scoring.release_metadata import RIPE_AFTER, UNMAINTAINED_AFTER, last_release
+from adviser.scoring.release_metadata import MATURE_AFTER, UNMAINTAINED_AFTER, last_release
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.samples import MIN_JOBS
 from adviser.scoring.stack_pairs import name_of
@@ -134,7 +134,7 @@ def _of_release(candidate: Candidate, as_of: datetime) -> Iterator[Justification
         yield Justification(
             JustificationCode.PRERELEASE, NoteLevel.INFO, message, candidate.name, candidate.purl
         )
-    if candidate.uploaded_at is not None and as_of - candidate.uploaded_at < RIPE_AFTER:
+    if candidate.uploaded_at is not None and as_of - candidate.uploaded_at < MATURE_AFTER:
         # In calendar days, because only the date of ``as_of`` is known.
         days = max(0, (as_of.date() - candidate.uploaded_at.astimezone(UTC).date()).days)
         message = f"{what} was released {counted(days, 'day')} ago"

@@ -16,7 +16,7 @@ from common.packages import Purl, series_of
 from graph.candidates import Candidate
 
 #: Time in which most defects of a release are found, and fixed or yanked.
-RIPE_AFTER = timedelta(days=30)
+MATURE_AFTER = timedelta(days=30)
 #: A package without a release for this long counts as unmaintained.
 UNMAINTAINED_AFTER = timedelta(days=2 * 365)
 
@@ -89,7 +89,7 @@ def _counted(served: Iterable[Candidate], prereleases: bool) -> list[Candidate]:
 def _unripe(uploaded_at: datetime | None, as_of: datetime) -> float:
     if uploaded_at is None:
         return 1.0
-    return min(1.0, max(0.0, 1 - (as_of - uploaded_at) / RIPE_AFTER))
+    return min(1.0, max(0.0, 1 - (as_of - uploaded_at) / MATURE_AFTER))
 
 
 def _age(candidate: Candidate, newest: datetime | None, oldest: float, newer: int) -> float:

@@ -299,7 +299,7 @@ class SampleNeed:
     chance: float = 0.0
 
 
-_NOTHING = SampleNeed()
+_NO_NEED = SampleNeed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,13 +335,13 @@ class JudgedFamily:
                 known = [i for i in places if self.estimates[i].tested]
                 for i, need in self._with_jobs(still_open, known):
                     needs[i] = need
-        return [it or _NOTHING for it in needs]
+        return [it or _NO_NEED for it in needs]
 
     def _without_jobs(self, i: int) -> SampleNeed | None:
         """What a comparison needs; ``None`` if that takes a prediction."""
         estimate = self.estimates[i]
         if not self.planned[i]:
-            return _NOTHING
+            return _NO_NEED
         if self.elsewhere[i]:
             return SampleNeed(Need.HERE, MIN_JOBS, MIN_JOBS)
         if estimate.hosts == 0:

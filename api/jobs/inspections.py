@@ -25,7 +25,7 @@ from pis.amun.outcomes import InspectionOutcome
 from pis.amun.specification import Specification, load_specification
 
 #: How long to wait for another run, s; two at a time would disturb each other's measurements.
-_PATIENCE_S = 3600.0
+_MACHINE_WAIT_S = 3600.0
 _PAUSE_S = 1.0
 
 
@@ -107,10 +107,10 @@ def _in_turn(
 
     :raises AlreadyRunning: if another one runs for too long
     """
-    until = time.monotonic() + _PATIENCE_S
+    until = time.monotonic() + _MACHINE_WAIT_S
     launcher = LocalLauncher(settings)
     try:
-        with free_machine(_PATIENCE_S, on_wait=log_for_client):
+        with free_machine(_MACHINE_WAIT_S, on_wait=log_for_client):
             while True:
                 try:
                     (outcome,) = inspect([specification], launcher, options, _LogProgress())

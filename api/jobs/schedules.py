@@ -23,7 +23,7 @@ from common.settings import Settings
 
 _NOW = "SELECT now() AS now"
 #: Longest pause between two looks at the clock of PostgreSQL, s.
-_LOOK_S = 30.0
+_CLOCK_INTERVAL_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ async def keep_scheduling(app: procrastinate.App, registry: PeriodicRegistry) ->
     while True:
         now = (await _database_now(app.job_manager)).timestamp()
         await deferrer.defer_jobs(deferrer.get_previous_tasks(at=now))
-        await asyncio.sleep(min(_LOOK_S, deferrer.get_next_tick(at=now)))
+        await asyncio.sleep(min(_CLOCK_INTERVAL_S, deferrer.get_next_tick(at=now)))
 
 
 class DatabaseClockManager(JobManager):

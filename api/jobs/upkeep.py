@@ -34,7 +34,7 @@ KEPT = timedelta(days=7)
 #: Rows per transaction and transactions per run; the next run deletes the rest.
 BATCH, MOST_BATCHES = 500, 200
 #: Analyses without a job. Both are inserted in one transaction, and the analysis ends first.
-_GONE = text(
+_ANALYSES_WITHOUT_JOB = text(
     """
     SELECT analysis_id FROM analyses
     WHERE state IN ('pending', 'running') AND NOT EXISTS (
@@ -46,7 +46,7 @@ _GONE = text(
 )
 
 #: Jobs that were put off for longer than any pause, by a wrong clock or an earlier version.
-_PUT_OFF = text(
+_POSTPONED_JOBS = text(
     """
     UPDATE procrastinate_jobs SET scheduled_at = now()
     WHERE status = 'todo' AND scheduled_at > now() + interval '1 hour'
@@ -150,7 +150,7 @@ def _give_up(worker: WorkerContext, analysis_id: str | None, reason: str) -> Non
 
 def _end_lost(worker: WorkerContext) -> None:
     with worker.service.writing() as connection:
-        for analysis_id in connection.scalars(_GONE).all():
+        for analysis_id in connection.scalars(_ANALYSES_WITHOUT_JOB).all():
             reason = "given up: its job is no longer in the queue"
             if analyses.finish(connection, analysis_id, AnalysisState.ERROR, reason=reason):
                 _LOG.error("analysis_lost_its_job", extra={"analysis_id": analysis_id})
@@ -159,7 +159,7 @@ def _end_lost(worker: WorkerContext) -> None:
 def _recall(worker: WorkerContext) -> None:
     """Let jobs run now that were put off for too long."""
     with worker.service.writing() as connection:
-        for job_id in connection.scalars(_PUT_OFF):
+        for job_id in connection.scalars(_POSTPONED_JOBS):
             _LOG.warning("job_recalled", extra={"job": job_id})
 
 

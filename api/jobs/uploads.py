@@ -31,7 +31,7 @@ LIMITS = SourceLimits(
 #: Number of refused documents in a result; the quarantine has all.
 _LISTED = 100
 #: How long to wait for another worker that ingests the same content, s.
-PATIENCE_S = 600.0
+SAME_UPLOAD_WAIT_S = 600.0
 
 
 def upload_id(analysis_id: str) -> str:
@@ -94,7 +94,9 @@ def lock_of(settings: Settings, content: str) -> FileLock:
     are few locks.
     """
     name = content.removeprefix("sha256:")[:2]
-    return FileLock(settings.home / "uploads" / f"{name}.lock", timeout=PATIENCE_S, mode=0o600)
+    return FileLock(
+        settings.home / "uploads" / f"{name}.lock", timeout=SAME_UPLOAD_WAIT_S, mode=0o600
+    )
 
 
 @contextmanager

@@ -44,7 +44,7 @@ HEARTBEAT_S = 5.0
 PAUSE_S = 1.0
 #: How long a connection to the queue is waited for, s. The pool doubles the pause before each
 #: attempt, so after an outage it could take as long again.
-_PATIENCE_S = 3.0
+_CONNECT_TIMEOUT_S = 3.0
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def queue_app(settings: Settings, name: str = "thoth") -> procrastinate.App:
         conninfo=url.render_as_string(hide_password=False),
         min_size=1,
         max_size=4,
-        timeout=_PATIENCE_S,
+        timeout=_CONNECT_TIMEOUT_S,
         configure=_commit_quickly,
     )
     app = procrastinate.App(connector=connector)

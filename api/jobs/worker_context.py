@@ -30,7 +30,7 @@ from graph.snapshot_reader import is_current, load_snapshot
 from graph.watchdog import watchdog
 
 #: Pause between two checks for overdue jobs, s.
-LOOK_S = 5.0
+CHECK_INTERVAL_S = 5.0
 
 _LOG = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def leave(status: int = 1) -> None:
 
 
 async def guard(
-    watch: JobTimeouts, end: Callable[[], None] = leave, look_s: float = LOOK_S
+    watch: JobTimeouts, end: Callable[[], None] = leave, look_s: float = CHECK_INTERVAL_S
 ) -> None:
     """Call ``end`` once a job is overdue."""
     while (name := watch.overdue()) is None:
@@ -77,7 +77,7 @@ async def guard(
 #: cache has at most 80 MB, unless the last request alone needs more.
 KEPT_ITEMS = 50_000
 #: Number of items that a request without data counts as.
-_EACH = 10
+_ITEMS_PER_REQUEST = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class _KeptKnowledge:
         snapshot, evidence = self.snapshot, self.evidence
         packages = (snapshot.packages, snapshot.excluded, evidence.stacks)
         many = sum(len(them) for some in packages for them in some.values())
-        return _EACH + len(snapshot.revisions) + many + len(evidence.readings)
+        return _ITEMS_PER_REQUEST + len(snapshot.revisions) + many + len(evidence.readings)
 
 
 class WorkerContext:

@@ -23,7 +23,7 @@ _ENVIRONMENT = ("python", "platform", "hardware")
 _LISTS = ("extras", "constraints", "exclusions", "prereleases")
 _FINAL = frozenset({"succeeded", "failed", "error"})
 #: The state of a request is read again after so many seconds.
-_AGAIN_S = 2
+_REFRESH_S = 2
 
 blueprint = Pages("ask", __name__)
 
@@ -58,7 +58,7 @@ def state(analysis_id: str) -> BaseResponse:
     result = document["result"] and read(document["result"])
     log = read_if_any(f"/api/v2/requests/{analysis_id}/log")
     return render(
-        "request.html", document, state=document.body, again_s=_AGAIN_S,
+        "request.html", document, state=document.body, again_s=_REFRESH_S,
         is_final=document["state"] in _FINAL, result=result and result.body,
         lines=log["lines"] if log else [],
     )  # fmt: skip

@@ -15,7 +15,7 @@ from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.plots.lines import DrawnLine, LinePoint, PlotAxis, lines_plot
 from api.pages.formatting import visible
 from common.job_stability import exclusion_text
-from common.units import SPOKEN, Multiple, Unit
+from common.units import DISPLAY_UNITS, Multiple, Unit
 
 _Document = Mapping[str, Any]
 
@@ -123,7 +123,7 @@ def _titled(series: _Document) -> TitledSeries:
 
 
 def _series(series: _Document, title: str) -> SeriesView:
-    unit = SPOKEN[Unit(series["unit"])]
+    unit = DISPLAY_UNITS[Unit(series["unit"])]
     stacks = [*series["stacks"], *series["unknown_stacks"]]
     return SeriesView(
         series=series,
@@ -243,7 +243,7 @@ def _spreads(stacks: Iterable[_Document]) -> Markup | None:
 
 
 def _axis(axis: _Document) -> AxisView:
-    unit = SPOKEN[Unit(axis["unit"])]
+    unit = DISPLAY_UNITS[Unit(axis["unit"])]
     marked = tuple(float(it["value"]) for it in axis["keys"])
     across = PlotAxis(axis["name"], logarithmic=True, marked=marked)
     rates = [

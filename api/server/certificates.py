@@ -20,7 +20,7 @@ from graph.embedded.home import write_private
 #: Browsers refuse certificates with a longer validity.
 _VALID_FOR = timedelta(days=397)
 #: A certificate that expires sooner is replaced.
-_LEFT = timedelta(days=7)
+_RENEWED_BEFORE = timedelta(days=7)
 #: Tolerance for clocks of clients that are slow.
 _SKEW = timedelta(hours=1)
 
@@ -93,7 +93,7 @@ def _usable(
     matches = key.public_key() == certificate.public_key() and set(names) <= set(recorded)
     return (
         certificate
-        if matches and certificate.not_valid_after_utc - _LEFT > datetime.now(UTC)
+        if matches and certificate.not_valid_after_utc - _RENEWED_BEFORE > datetime.now(UTC)
         else None
     )
 

@@ -32,7 +32,7 @@ HEAD_BYTES = 65_536
 #: Empty lines that are ignored before a head; RFC 9112, 2.2, asks for at least one.
 EMPTY_LINES = 4
 #: Time limit for a client to close a connection, or to finish a head during shutdown, s.
-FAREWELL_S = 2.0
+CLOSE_TIMEOUT_S = 2.0
 _EMPTY_LINE = b"\r\n"
 _HEAD_ENDS = b"\r\n\r\n"
 
@@ -103,7 +103,7 @@ class ConnectionWorker(ThreadWorker):
         self._swept = now
         for conn, watched in list(self._watched.items()):
             brief = watched.farewell or not self.alive
-            if now - watched.since < (FAREWELL_S if brief else HEAD_S):
+            if now - watched.since < (CLOSE_TIMEOUT_S if brief else HEAD_S):
                 continue
             begun = len(watched.head) > _begin(watched.head)
             if begun and not watched.farewell:

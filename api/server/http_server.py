@@ -30,7 +30,7 @@ from common.tracing import stop_tracing
 #: Time for running requests to finish after the signal to stop, s.
 GRACE_S = 20
 #: A worker process whose event loop hangs for this long is replaced, s.
-_SILENCE_S = 60
+_HANG_TIMEOUT_S = 60
 _BACKLOG = 1024
 #: Connections of each process; most systems allow 1,024 open files by default.
 _CONNECTIONS = 500
@@ -147,7 +147,7 @@ class _Server(BaseApplication):
             "workers": front.workers,
             "threads": front.threads,
             "graceful_timeout": GRACE_S,
-            "timeout": _SILENCE_S,
+            "timeout": _HANG_TIMEOUT_S,
             "keepalive": 15,
             "worker_connections": _CONNECTIONS,
             # Files are sent like other responses, with a time limit.

@@ -28,12 +28,12 @@ GRACE_S = 30.0
 #: First and longest pause before a child is restarted, s.
 _BACKOFF_S, _LONGEST_S = 0.5, 30.0
 #: A child that lived longer did not fail at its start, s.
-_LIVED_S = 60.0
-_LOOK_S = 0.1
+_START_S = 60.0
+_CHECK_INTERVAL_S = 0.1
 #: Pause between two checks of the stores, s.
-_STORES_LOOK_S = 1.0
+_STORES_CHECK_INTERVAL_S = 1.0
 #: A store that is stopped on purpose is marked as such within this time after its end, s.
-_NOTED_S = 1.0
+_MARK_TIMEOUT_S = 1.0
 _SET_PARENT_DEATH_SIGNAL = 1
 
 _LOG = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class Supervisor:
                 code = self._check(supervised)
                 if code is not None:
                     return code
-            time.sleep(_LOOK_S)
+            time.sleep(_CHECK_INTERVAL_S)
         return 0
 
     def _check(self, supervised: _SupervisedChild) -> int | None:
@@ -120,7 +120,7 @@ class Supervisor:
         if supervised.child.essential:
             _LOG.error("child_ended", extra={"child": supervised.child.name, "exit_code": code})
             return code if code > 0 else 1
-        supervised.deaths = 1 if now - supervised.started > _LIVED_S else supervised.deaths + 1
+        supervised.deaths = 1 if now - supervised.started > _START_S else supervised.deaths + 1
         supervised.due = now + backoff_s(supervised.deaths)
         pause_s = backoff_s(supervised.deaths)
         fields = {"child": supervised.child.name, "exit_code": code, "again_in_s": pause_s}
@@ -140,7 +140,7 @@ class Supervisor:
                     process.kill()
                     process.wait()
                 return
-            time.sleep(_LOOK_S / 2)
+            time.sleep(_CHECK_INTERVAL_S / 2)
 
 
 def _start(child: ChildProcess) -> subprocess.Popen[bytes]:
@@ -164,7 +164,7 @@ def _bind_to_parent() -> None:
 
 
 @contextmanager
-def keeping_stores(settings: Settings, look_s: float = _STORES_LOOK_S) -> Iterator[None]:
+def keeping_stores(settings: Settings, look_s: float = _STORES_CHECK_INTERVAL_S) -> Iterator[None]:
     """Restart the embedded stores of ``settings`` if they die within the block.
 
     A store that was stopped by ``thoth down`` stays down. Of all processes that are in such a
@@ -178,7 +178,7 @@ def keeping_stores(settings: Settings, look_s: float = _STORES_LOOK_S) -> Iterat
     def keep() -> None:
         with _WatchLock(stores.home.run / "watch.lock") as lock:
             while not over.wait(look_s):
-                if lock.is_ours() and _died(stores) and not over.wait(_NOTED_S):
+                if lock.is_ours() and _died(stores) and not over.wait(_MARK_TIMEOUT_S):
                     _start_again(stores)
 
     # A daemon: the process may end while a store starts, and `thoth down` waits for that.

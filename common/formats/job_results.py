@@ -29,8 +29,8 @@ from common.host_problems import is_host_end
 from common.job_stability import JobConditions
 from common.reasons import Correction, Reason
 from common.units import (
+    DISPLAY_UNITS,
     SECONDS_PER_MS,
-    SPOKEN,
     THREAD_VARIABLES,
     UNITS,
     Unit,
@@ -41,7 +41,7 @@ from common.units import (
 )
 
 #: Relative tolerance within which a reported operation count proves a formula.
-_PROOF = 1e-3
+_TOLERANCE = 1e-3
 _SIZE = re.compile(r"[1-9][0-9]{0,6}\Z")
 _SET_TO = re.compile(r"^(DTYPE|DEVICE|REPS) set to (\S{1,40})\s*$", re.MULTILINE)
 
@@ -178,7 +178,7 @@ def _rate(record: Record, at: str, unit: Unit = Unit.FLOP_PER_SECOND) -> float:
     if record.get("rate") is None:
         raise InvalidDocument(Reason.MISSING_FIELD, "a measurement without its rate", field=field)
     printed = as_number(record["rate"], field, float("-inf"), float("inf"))
-    return checked_rate(printed * SPOKEN[unit].factor, field, unit)
+    return checked_rate(printed * DISPLAY_UNITS[unit].factor, field, unit)
 
 
 def _elapsed_s(record: Record, key: str, at: str) -> float | None:
@@ -223,7 +223,7 @@ def corrected_rate(
         return measurement.rate, None
     done = measurement.rate * elapsed_s
     right, wrong = matmul_operations(size, batch), matmul_operations_of_2019(size, batch)
-    if abs(done - right) <= _PROOF * right or abs(done - wrong) > _PROOF * wrong:
+    if abs(done - right) <= _TOLERANCE * right or abs(done - wrong) > _TOLERANCE * wrong:
         return measurement.rate, None
     corrected = checked_rate(right / elapsed_s, path(measurement.at, "rate"))
     return corrected, Correction.TENSORFLOW_MATMUL_MINI_BATCH

@@ -273,7 +273,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 def _make_private(folder: Path, below: Path) -> None:
     """Make a folder and its parents inside ``below``, accessible to their owner only."""
-    if str(folder) in _MADE and folder.is_dir():
+    if str(folder) in _MADE_FOLDERS and folder.is_dir():
         return
     parents = [it for it in (folder, *folder.parents) if it != below and it.is_relative_to(below)]
     below.mkdir(parents=True, exist_ok=True)
@@ -281,8 +281,8 @@ def _make_private(folder: Path, below: Path) -> None:
         parent.mkdir(exist_ok=True, mode=0o700)
         if parent.stat().st_mode & 0o077:
             parent.chmod(0o700)
-    _MADE.add(str(folder))
+    _MADE_FOLDERS.add(str(folder))
 
 
 #: Folders that this process has made.
-_MADE: set[str] = set()
+_MADE_FOLDERS: set[str] = set()

@@ -49,7 +49,7 @@ _LENGTHS = ("content-length", "transfer-encoding", "content-encoding")
 #: Bytes of a page that is parsed at once, without a thread.
 _SMALL = 2 << 20
 #: Bytes of a page that this process parses faster than it learns the result of another.
-_TINY = 16 << 10
+_SMALL_PAGE_BYTES = 16 << 10
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 
 
@@ -217,7 +217,7 @@ class IndexClient:
         self, name: str, text: PageText, now: datetime, headers: Mapping[str, str]
     ) -> ProjectPage | None:
         """The page, parsed and stored in the cache by the helper; ``None`` if it did not do so."""
-        if self._helper is None or len(text.body) < _TINY:
+        if self._helper is None or len(text.body) < _SMALL_PAGE_BYTES:
             return None
         facts = {
             "name": name, "content_type": text.content_type, "url": text.url,

@@ -105,7 +105,7 @@ def _add_projects(connection: Connection, of: Callable[[str], IndexStatus]) -> N
                 status.oldest = status.newest = None
             with_pages.add(index)
             _widen(status, oldest, newest)
-    for row in connection.execute(_TROUBLED):
+    for row in connection.execute(_PROBLEM_PROJECTS):
         if row.state == "missing":
             of(row.index_name).missing.append(row.name)
         else:
@@ -157,7 +157,7 @@ _PROJECTS = select(
     func.max(IndexProject.as_of),
 ).group_by(IndexProject.index_name, IndexProject.state)
 
-_TROUBLED = (
+_PROBLEM_PROJECTS = (
     select(
         IndexProject.index_name,
         IndexProject.name,

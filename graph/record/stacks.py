@@ -120,7 +120,7 @@ class StackVisibility:
     everything: bool = False
 
 
-EVERYTHING = StackVisibility(everything=True)
+ALL_STACKS = StackVisibility(everything=True)
 
 
 def stacks_with(package: str, version: str | None = None) -> Select[str]:
@@ -145,7 +145,7 @@ def browse_stacks(
     connection: Connection,
     wanted: StackFilter,
     *,
-    seen_by: StackVisibility = EVERYTHING,
+    seen_by: StackVisibility = ALL_STACKS,
     after: str | None = None,
     limit: int,
 ) -> list[StackHead]:

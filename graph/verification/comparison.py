@@ -47,7 +47,7 @@ from graph.tables import (
 _LONGEST = 200
 _ROW, _NO_ROW = "a row", "no row"
 #: Text for an empty column in messages.
-NOTHING = "nothing"
+EMPTY_VALUE = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def stored_text(value: object) -> str:
     ('nothing', '214500000000.0', 'https://host.example/a')
     """
     if value is None:
-        return NOTHING
+        return EMPTY_VALUE
     text = value if isinstance(value, str) else json.dumps(value, default=str, sort_keys=True)
     text = without_secrets(text)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

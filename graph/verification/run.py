@@ -32,7 +32,7 @@ from graph.record.quarantine import (
 )
 from graph.tables import Document, QuarantinedDocument, RecordCheckRow
 from graph.verification.comparison import (
-    NOTHING,
+    EMPTY_VALUE,
     RecordDifference,
     of_document,
 )
@@ -364,7 +364,7 @@ def _unexplained(
     tampered: dict[str, list[RecordDifference]] = defaultdict(list)
     for difference in differences:
         names = {difference.table, difference.column, f"{difference.column}={difference.expected}"}
-        if difference.stored == NOTHING:
+        if difference.stored == EMPTY_VALUE:
             names.add(f"+{difference.column}")
         if names & explained.get(difference.document_id, frozenset()):
             report.outdated[difference.column] += 1

@@ -130,7 +130,7 @@ _LONGEST_IDENTIFIER = 200
 #: Limit far above any real advisory; an advisory with more would take seconds to evaluate.
 _MOST_EVENTS = 20_000
 #: Replacements for unreadable ends of a range; other unreadable ends are left out.
-_SAFE_SIDE = {
+_REPLACED_ENDS = {
     RangeEventKind.INTRODUCED: RangeEvent(RangeEventKind.INTRODUCED, FROM_THE_FIRST),
     RangeEventKind.LIMIT: RangeEvent(RangeEventKind.LIMIT, NO_LIMIT),
 }
@@ -271,13 +271,13 @@ class _Reading:
         A range with an unreadable beginning starts with the first version, and a range with an
         unreadable end has no end. A false alarm is better than a missed vulnerability.
         """
-        if RangeEvent(kind, version) in _SAFE_SIDE.values():
+        if RangeEvent(kind, version) in _REPLACED_ENDS.values():
             return RangeEvent(kind, version)
         parsed = version_of(version)
         if parsed is not None:
             return RangeEvent(kind, str(parsed))
         self.unreadable += 1
-        return _SAFE_SIDE.get(kind)
+        return _REPLACED_ENDS.get(kind)
 
 
 def _is_of_versions(value: Any, at: str) -> bool:

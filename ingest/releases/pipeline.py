@@ -39,7 +39,7 @@ KIND = "release"
 #: takes 10 % longer in batches of 500, twice as long in batches of 100, no less in larger ones.
 BATCH_RELEASES = 1_000
 #: A file is not read further if so many first documents are refused.
-PATIENCE_LINES = 1_000
+MAX_REFUSED_LINES = 1_000
 
 #: For sources that the operator named on the command line.
 _OPERATOR_LIMITS = SourceLimits(allow_http=True, lines=True)
@@ -246,7 +246,7 @@ def _deliveries_in(
             on_release()
             if refused is not None:
                 refused = refused + 1 if isinstance(release, RefusedDocument) else None
-        if refused is not None and refused >= PATIENCE_LINES:
+        if refused is not None and refused >= MAX_REFUSED_LINES:
             message = f"the first {refused} documents are not releases; the rest was not read"
             yield RefusedDocument(raw.source, InvalidDocument(Reason.UNREADABLE, message))
             return

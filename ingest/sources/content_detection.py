@@ -80,9 +80,9 @@ def _workbook_texts(data: bytes) -> bytes:
 
 #: Reasons why a file is skipped; results of other benchmarks have reasons of their own.
 NOT_AN_INSPECTION = "not an inspection"
-NOT_NAMED_LIKE_ONE = "not named like a document"
+NOT_NAMED_LIKE_A_DOCUMENT = "not named like a document"
 UNFINISHED = "part of an unfinished inspection folder"
-SURPLUS = "not a part of its inspection folder"
+NOT_IN_FOLDER = "not a part of its inspection folder"
 NESTED_ARCHIVE = "archive inside an archive"
 NO_REGULAR_FILE = "link that leads elsewhere, pipe or device"
 NOT_READABLE = "not readable"
@@ -188,7 +188,7 @@ def other_file(
     :param errors: errors of opening and reading, after which the file is skipped
     """
     by_name = skipped_by_name(place, in_archive=in_archive)
-    if reason := by_name if limits.by_content else NOT_NAMED_LIKE_ONE:
+    if reason := by_name if limits.by_content else NOT_NAMED_LIKE_A_DOCUMENT:
         return SkippedFile(source, place, reason)
     try:
         stream = opened()

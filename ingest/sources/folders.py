@@ -12,7 +12,7 @@ from typing import BinaryIO, cast
 from common.errors import InvalidDocument
 from ingest.sources.archives import documents_in_archive
 from ingest.sources.content_detection import (
-    SURPLUS,
+    NOT_IN_FOLDER,
     or_empty,
     other_file,
     screen_document,
@@ -78,7 +78,7 @@ class _FolderReader:
             yield self._inspection(folder, place, parts)
             for name in surplus:
                 inner = f"{place}/{name}" if place else name
-                yield SkippedFile(self.source, inner, skipped_by_name(inner) or SURPLUS)
+                yield SkippedFile(self.source, inner, skipped_by_name(inner) or NOT_IN_FOLDER)
         for entry in ordered:
             inner = f"{place}/{entry.name}" if place else entry.name
             if entry.name in folders:

@@ -14,7 +14,7 @@ from common.settings import OBJECT_STORES
 from graph.record.document_store import client_errors, file_system_of
 from ingest.sources.archives import documents_in_archive
 from ingest.sources.content_detection import (
-    SURPLUS,
+    NOT_IN_FOLDER,
     or_empty,
     other_file,
     screen_document,
@@ -112,7 +112,7 @@ class _ObjectStore:
         if parts:
             yield self._inspection(folder, parts)
             for path in map(self._place, surplus):
-                yield SkippedFile(self.source, path, skipped_by_name(path) or SURPLUS)
+                yield SkippedFile(self.source, path, skipped_by_name(path) or NOT_IN_FOLDER)
         for entry in entries:
             name = str(entry["name"]).rstrip("/").rpartition("/")[2]
             if name not in folders:

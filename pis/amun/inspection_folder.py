@@ -26,7 +26,7 @@ from pis.amun.launchers import Inspection, Job, JobResult, PreparedInspection
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _PART = ".part"
 #: Suffix of a folder that is being replaced.
-_ASIDE = ".old"
+_REPLACED_SUFFIX = ".old"
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ def _read(path: Path) -> dict[str, Any]:
 def recover(folder: Path) -> None:
     """Restore folders that an interrupted run was replacing, and remove incomplete ones."""
     for parent in (folder, folder / "results"):
-        for aside in list(parent.glob(f"*{_ASIDE}")):
+        for aside in list(parent.glob(f"*{_REPLACED_SUFFIX}")):
             _put_back(aside)
         for part in list(parent.glob(f"*{_PART}")):
             shutil.rmtree(part, ignore_errors=True)
@@ -276,7 +276,7 @@ def _write_folder(folder: Path, files: Mapping[str, str]) -> None:
     A folder with the final name is always complete; :func:`recover` repairs an interrupted swap.
     """
     part = folder.with_name(f"{folder.name}{_PART}")
-    aside = folder.with_name(f"{folder.name}{_ASIDE}")
+    aside = folder.with_name(f"{folder.name}{_REPLACED_SUFFIX}")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     for name, text in files.items():

@@ -18,9 +18,9 @@ from common.formats.fields import text_of
 from common.formats.job_results import measurements_of, run_of
 from common.job_stability import instability
 from common.reasons import Instability
-from common.units import SPOKEN
+from common.units import DISPLAY_UNITS
 
-_NOTHING = "nothing, or an empty object"
+_NO_OUTPUT = "nothing, or an empty object"
 
 
 def parsed_output(data: bytes, *, truncated: bool = False) -> Any:
@@ -47,7 +47,7 @@ def parse_fault(text: Any, *, truncated: bool = False) -> str:
     if truncated:
         return "standard output is longer than the limit and was cut"
     if not isinstance(text, str) or not text.strip():
-        return _NOTHING
+        return _NO_OUTPUT
     try:
         _object_of(text)
     except json.JSONDecodeError as error:
@@ -56,7 +56,7 @@ def parse_fault(text: Any, *, truncated: bool = False) -> str:
         return f"{message}: line {error.lineno}, column {error.colno}"
     except ValueError as error:
         return str(error)
-    return _NOTHING
+    return _NO_OUTPUT
 
 
 def _object_of(text: str) -> dict[str, Any]:
@@ -146,6 +146,6 @@ def readings_of(result: Mapping[str, Any]) -> Readings:
         return Readings(fault="its @result is empty" if is_empty else "the object has no @result")
     return Readings(
         tuple(it.printed_rate for it in measurements),
-        tuple(SPOKEN[it.unit].name for it in measurements),
+        tuple(DISPLAY_UNITS[it.unit].name for it in measurements),
         tuple(instability(it.repetitions_s, conditions) for it in measurements),
     )

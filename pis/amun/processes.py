@@ -14,6 +14,8 @@ from shutil import which
 
 import psutil
 
+#: What shells and containers add to the number of the signal that ended a process.
+SIGNAL_EXIT_CODE = 128
 _KILL_TIMEOUT_S = 2.0
 
 

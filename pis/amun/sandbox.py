@@ -27,6 +27,7 @@ from shutil import which
 from common.errors import ProjectError
 from pis.amun.job_limits import CONFINED, GIBIBYTE, JobLimits
 from pis.amun.jobs import FinishedJob, JobEnd
+from pis.amun.processes import SIGNAL_EXIT_CODE
 
 #: ``struct sock_filter``: operation, jump if true, jump if false, operand (linux/filter.h).
 _INSTRUCTION = struct.Struct("=HBBI")
@@ -229,7 +230,6 @@ _USERS_PER_RUNNER = 64
 _job_counter = itertools.count()
 
 _OPEN_FILES = 1024
-_SIGNALLED = 128
 _PROBE_S = 30.0
 
 #: When memory is short, the kernel kills the job rather than other processes; the filter is
@@ -343,9 +343,11 @@ def end_of_job(finished: FinishedJob) -> FinishedJob:
     refused = finished.exit_code and not finished.stdout and _REFUSALS.match(finished.stderr)
     if finished.ended is JobEnd.EXITED and refused:
         return replace(finished, ended=JobEnd.LAUNCH_FAILED)
-    if finished.ended is not JobEnd.EXITED or finished.exit_code <= _SIGNALLED:
+    if finished.ended is not JobEnd.EXITED or finished.exit_code <= SIGNAL_EXIT_CODE:
         return finished
-    return replace(finished, ended=JobEnd.SIGNALLED, exit_code=_SIGNALLED - finished.exit_code)
+    return replace(
+        finished, ended=JobEnd.SIGNALLED, exit_code=SIGNAL_EXIT_CODE - finished.exit_code
+    )
 
 
 def _program(name: str) -> str:

@@ -66,7 +66,7 @@ _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
     f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)
 }
 
-_WHOLE = "the specification"
+_DOCUMENT = "the specification"
 #: Real specifications have about ten levels.
 _DEEPEST = 100
 #: The whole numbers that all JSON parsers can read.
@@ -262,10 +262,10 @@ def unwritable_problems(value: Any) -> list[SpecificationProblem]:
         if depth > _DEEPEST:
             problems.append(SpecificationProblem(at, f"nested deeper than {_DEEPEST} levels"))
         elif isinstance(inner, str) and not _is_unicode(inner):
-            problems.append(SpecificationProblem(at or _WHOLE, "contains an unpaired surrogate"))
+            problems.append(SpecificationProblem(at or _DOCUMENT, "contains an unpaired surrogate"))
         elif isinstance(inner, int) and inner not in _WHOLE_NUMBERS:
             problems.append(
-                SpecificationProblem(at or _WHOLE, "a whole number of more than 64 bits")
+                SpecificationProblem(at or _DOCUMENT, "a whole number of more than 64 bits")
             )
         elif isinstance(inner, dict):
             for key in inner:
@@ -289,7 +289,7 @@ def _is_unicode(text: str) -> bool:
 def shape_problems(value: Any) -> list[SpecificationProblem]:
     """Return the problems that the schema finds in ``value``."""
     if not isinstance(value, dict):
-        return [SpecificationProblem(_WHOLE, "give a JSON object")]
+        return [SpecificationProblem(_DOCUMENT, "give a JSON object")]
     return list(_flat(SpecificationSchema().validate(value), "", SpecificationSchema()))
 
 

@@ -38,6 +38,6 @@ def patient_services() -> Iterator[None]:
     time of their own.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(health, "PATIENCE_S", DEADLINE_S)
+        patch.setattr(health, "PROBE_TIMEOUT_S", DEADLINE_S)
         patch.setattr(statement_watch, "PROBE_S", DEADLINE_S)
         yield

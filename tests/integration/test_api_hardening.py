@@ -284,7 +284,7 @@ class TestUploads:
         archive = (ROOT / "samples" / "inspections.tar.gz").read_bytes()
         sent = client.post("/api/v2/inspections", data=archive, content_type="application/gzip")
         where = sent.headers["Location"]
-        monkeypatch.setattr(uploads, "PATIENCE_S", 0.0)
+        monkeypatch.setattr(uploads, "SAME_UPLOAD_WAIT_S", 0.0)
         (known.settings.home / "uploads").mkdir(exist_ok=True)
         with uploads.lock_of(known.settings, digest_bytes(archive)):
             run_jobs(known.settings)

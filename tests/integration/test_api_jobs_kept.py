@@ -216,5 +216,7 @@ def test_old_events_are_forgotten_as_the_setting_says(known: Stores) -> None:
 def test_what_waits_is_found_without_looking_through_what_ended(known: Stores) -> None:
     with known.engine.connect() as connection:
         connection.execute(text("SET LOCAL enable_seqscan = off"))
-        plan = connection.scalar(text(f"EXPLAIN (FORMAT JSON) {upkeep_module._GONE.text}"))
+        plan = connection.scalar(
+            text(f"EXPLAIN (FORMAT JSON) {upkeep_module._ANALYSES_WITHOUT_JOB.text}")
+        )
     assert "ix_analyses_open" in json.dumps(plan)

@@ -173,7 +173,7 @@ def test_slow_and_broken_probes_do_not_stand_for_a_full_disk(
     def broken(_service: object) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr(health, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(health, "PROBE_TIMEOUT_S", 0.1)
     monkeypatch.setattr(health, "_space_problem", lambda _service: ended.wait() and None)
     monkeypatch.setattr(health, "_documents_problem", broken)
     try:

@@ -212,7 +212,7 @@ def test_a_dry_run_counts_and_writes_nothing(settings: Settings, tmp_path: Path)
 def test_a_file_of_something_else_is_not_read_to_its_end(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing, "PATIENCE_LINES", 20)
+    monkeypatch.setattr(importing, "MAX_REFUSED_LINES", 20)
     dump = write_dump(tmp_path / "dump.jsonl", [{"some": "thing"}] * 100)
     report = deliver(stores.settings, dump, code=1)["release"]
     assert (report["read"], report["reasons"]["unreadable"]) == (21, 1)

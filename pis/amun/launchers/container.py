@@ -30,6 +30,7 @@ from pis.amun.launchers.images import (
     prepared_of,
 )
 from pis.amun.launchers.local import unmet_requests
+from pis.amun.processes import SIGNAL_EXIT_CODE
 from pis.amun.specification import Specification
 from pis.scratch import scratch_folder
 
@@ -39,7 +40,6 @@ DEFAULT_MEMORY_BYTES = 256 * MEBIBYTE
 
 #: Exit code of the engine if a container could not be started.
 _NOT_STARTED = 125
-_SIGNALLED = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +196,8 @@ def _end_in_container(finished: FinishedJob, state: Mapping[str, Any]) -> Finish
         ended = JobEnd.MEMORY_LIMIT
     elif ended is JobEnd.EXITED and exit_code == _NOT_STARTED and not state:
         ended = JobEnd.LAUNCH_FAILED
-    elif ended is JobEnd.EXITED and exit_code > _SIGNALLED:
+    elif ended is JobEnd.EXITED and exit_code > SIGNAL_EXIT_CODE:
         ended = JobEnd.SIGNALLED
-    if ended in {JobEnd.MEMORY_LIMIT, JobEnd.SIGNALLED} and exit_code > _SIGNALLED:
-        exit_code = _SIGNALLED - exit_code
+    if ended in {JobEnd.MEMORY_LIMIT, JobEnd.SIGNALLED} and exit_code > SIGNAL_EXIT_CODE:
+        exit_code = SIGNAL_EXIT_CODE - exit_code
     return replace(finished, ended=ended, exit_code=exit_code, usage={})

@@ -31,10 +31,10 @@ from pis.amun.launchers.kubernetes_manifest import (
     selector,
     unmet_by_labels,
 )
+from pis.amun.processes import SIGNAL_EXIT_CODE
 
 #: Limit of the kubelet for a container's termination message.
 _STDERR_BYTES = 4096
-_SIGNALLED = 128
 
 #: Fields of ``cpu_info`` that come from ``/proc/cpuinfo``.
 _CPUINFO_FIELDS = frozenset({"vendor_id_raw", "brand_raw", "family", "model", "stepping", "cores"})
@@ -65,7 +65,7 @@ def read_pod(core: Any, namespace: str, pod: Any) -> Pod:
     terminated = getattr(statuses.get(JOB_CONTAINER), "terminated", None)
     state = terminated.to_dict() if terminated else {}
     if pod.status.reason == "DeadlineExceeded":
-        state = {"exit_code": _SIGNALLED + 9, **state, "reason": "DeadlineExceeded"}
+        state = {"exit_code": SIGNAL_EXIT_CODE + 9, **state, "reason": "DeadlineExceeded"}
     node_name = str(pod.spec.node_name or "")
     logs = {
         name: _log(core, namespace, pod.metadata.name, name)
@@ -104,14 +104,14 @@ def finished_job_of(pod: Pod, started_at: datetime) -> FinishedJob:
     if not state:
         return failed_to_launch(f"the pod on {pod.node_name} never ran the job", started_at)
     code, message = int(state.get("exit_code") or 0), str(state.get("message") or "")
-    ended = JobEnd.SIGNALLED if code > _SIGNALLED else JobEnd.EXITED
+    ended = JobEnd.SIGNALLED if code > SIGNAL_EXIT_CODE else JobEnd.EXITED
     if state.get("reason") == "OOMKilled":
         ended = JobEnd.MEMORY_LIMIT
     elif state.get("reason") == "DeadlineExceeded":
         ended = JobEnd.TIMED_OUT
     stderr = message.encode("utf-8", "backslashreplace")
     return FinishedJob(
-        exit_code=_SIGNALLED - code if code > _SIGNALLED else code,
+        exit_code=SIGNAL_EXIT_CODE - code if code > SIGNAL_EXIT_CODE else code,
         ended=ended,
         stdout=pod.stdout[:STDOUT_BYTES],
         stderr=stderr,
