@@ -26,7 +26,7 @@ from common.errors import InvalidArgument
 from common.settings import Settings
 
 if TYPE_CHECKING:
-    from adviser.answering.stack_spaces import StackKnowledge
+    from adviser.answering.stack_generation import StackKnowledge
     from adviser.monkey.report import WrittenStack
     from adviser.monkey.strategies import GeneratedStack, JobRanking, SpaceReport, StackGenerator
     from adviser.resolver.universe import Universe
@@ -152,7 +152,7 @@ def _known(
 ) -> StackKnowledge:
     """What is stored, or what the indexes list if the store lacks releases."""
     from adviser.answering.missing_packages import lacks_releases
-    from adviser.answering.stack_spaces import read_varied, stack_knowledge
+    from adviser.answering.stack_generation import read_varied, stack_knowledge
     from graph.candidates import IndexesSilent
 
     fetch, stored = options["build"] or options["fetch"], None
@@ -179,7 +179,7 @@ def _generator(
     stores: Stores, known: StackKnowledge, request: StackRequest, options: Mapping[str, Any]
 ) -> StackGenerator:
     """:raises InvalidArgument: if a package to vary is unknown, or the lock has no versions"""
-    from adviser.answering.job_ranking import recorded_ranking
+    from adviser.answering.stack_generation import recorded_ranking
     from adviser.monkey.strategies import (
         GenerationOptions,
         StackGenerator,
@@ -358,7 +358,7 @@ class MonkeyRun:
 
         :raises NotInstallable: if it cannot be measured
         """
-        from adviser.answering.stack_spaces import files_of_stack
+        from adviser.answering.stack_generation import files_of_stack
         from adviser.monkey.specifications import StackMeasurement, lock_of, specification_of
 
         universe, files = self._known.universe, files_of_stack(self._stores, generated)
