@@ -25,9 +25,9 @@ from graph.engine import Stores
 from graph.migrate import migrated_stores
 from graph.record.advice import add_advice
 from graph.tables import HardwareRow
-from tests.factories.asked import NOTHING, asked, snapshot_for
 from tests.factories.inspections import inspection_files, specification_document, stack_jobs, write
 from tests.factories.reports import report_of, stored_report
+from tests.factories.requests import NOTHING, request_for, snapshot_for
 from tests.factories.universes import Index
 
 ADVICE = 10_000
@@ -79,7 +79,7 @@ def _store_advice(stores: Stores, count: int) -> None:
     made = []
     for project in range(_PROJECTS):
         name = f"project-{project}"
-        request = asked(f"numpy\n{name}\n", RecommendationType.PERFORMANCE, hardware=hardware)
+        request = request_for(f"numpy\n{name}\n", RecommendationType.PERFORMANCE, hardware=hardware)
         index: Index = {"numpy": {"2.2.0": {}, "2.1.0": {}}, name: {"1.0": {}}}
         made.append(advise(request, snapshot_for(request, index), NOTHING))
     for number in range(count):

@@ -21,8 +21,8 @@ from adviser.scoring.criteria import RecommendationType
 from common import __version__
 from graph.advice import AdviceHead, StoredAdvice
 from graph.evidence import Evidence
-from tests.factories.asked import INDEX, asked, known_for, snapshot_for
 from tests.factories.evidence import Bench, jobs
+from tests.factories.requests import INDEX, known_for, request_for, snapshot_for
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "report.schema.json"
 METADATA = {
@@ -73,7 +73,7 @@ def kept() -> Advice:
     for version, level in (("2", 0.0), ("3", -0.4)):
         bench.measure(bench.stack(f"fast=={version}"), jobs(level, 20))
     files = {"requirements.in": "fast>=2\n", "requirements.txt": "fast==2\n"}
-    request = asked(files=files, kind=RecommendationType.PERFORMANCE)
+    request = request_for(files=files, kind=RecommendationType.PERFORMANCE)
     return advise(request, snapshot_for(request, SLOWER_SUCCESSOR), bench.evidence())
 
 
@@ -87,7 +87,7 @@ def evidence() -> Evidence:
 
 
 def made(manifest: str = "web\ntool\n") -> Advice:
-    request = asked(manifest, RecommendationType.PERFORMANCE, count=2)
+    request = request_for(manifest, RecommendationType.PERFORMANCE, count=2)
     return advise(request, snapshot_for(request, INDEX), evidence())
 
 

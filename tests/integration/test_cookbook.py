@@ -48,7 +48,6 @@ from graph.tables import (
 )
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
-from tests.factories.advices import advice_id, recorded_claim, stored_advice
 from tests.factories.foreign_results import RATE, foreign_result, store_foreign, training_entry
 from tests.factories.inspections import BEGAN, HOST, RUN
 from tests.factories.planted import (
@@ -64,6 +63,7 @@ from tests.factories.planted import (
     write_inspections,
 )
 from tests.factories.releases import UPLOADED, release
+from tests.factories.stored_advice import advice_id, recorded_claim, stored_advice
 from tests.services.commands import thoth
 from tests.services.databases import new_database
 from tests.services.fixtures import empty, settings_of_product

@@ -18,7 +18,7 @@ from ingest.advisories.sync import sync_source
 from ingest.crawl.record_writer import store_read
 from ingest.crawl.runs import refresh
 from tests.factories.advisories import affected, osv, write_archive
-from tests.factories.asked import asked
+from tests.factories.requests import request_for
 from tests.services.index import Index, package_index
 
 
@@ -36,7 +36,7 @@ def advise(stores: Stores, index: Index) -> Callable[[], Advice]:
     shutil.rmtree(stores.settings.index_cache, ignore_errors=True)
     at_index = replace(stores.settings, package_indexes=(("pypi", index.url),))
     configured = replace(stores, settings=at_index)
-    memory, request = IndexMemory(), asked("app\n")
+    memory, request = IndexMemory(), request_for("app\n")
 
     def advise_once() -> Advice:
         advice, resolution = over_indexes(
@@ -94,7 +94,7 @@ def test_what_the_record_has_as_of_the_same_answer_is_not_stored_again(
     def stored(settings: Settings) -> tuple[int, int]:
         configured = replace(stores, settings=settings)
         _, resolution = over_indexes(
-            configured, asked("app\n"), IndexResolution.advise, in_this_process
+            configured, request_for("app\n"), IndexResolution.advise, in_this_process
         )
         added = store_read(settings, stores.engine, resolution.listed.unstored())
         return len(added.new), added.unchanged

@@ -26,7 +26,6 @@ from graph.record.ledger import recent_identical_pairs
 from graph.record.loop import BatchState, add_batch, open_night, set_batch_state
 from graph.tables import AdviceScoreRow, HardwareRow, WatchRow
 from tests.factories.advisories import CRITICAL, affected, osv, write_archive
-from tests.factories.asked import NOTHING, asked, snapshot_for
 from tests.factories.inspections import (
     inspection_files,
     specification_document,
@@ -34,6 +33,7 @@ from tests.factories.inspections import (
     write,
 )
 from tests.factories.reports import report_of, stored_report
+from tests.factories.requests import NOTHING, request_for, snapshot_for
 from tests.services.commands import thoth
 
 INDEX = {"numpy": {"2.2.0": {}, "2.1.0": {}}}
@@ -43,7 +43,7 @@ def planted(stores: Stores, number: int, manifest: str) -> StoredAdvice:
     """An advice of before anything was measured, for the machine of the inspections."""
     with stores.engine.connect() as connection:
         hardware = connection.scalar(select(HardwareRow.digest))
-    request = asked(manifest, RecommendationType.PERFORMANCE, hardware=hardware)
+    request = request_for(manifest, RecommendationType.PERFORMANCE, hardware=hardware)
     advice = advise(request, snapshot_for(request, INDEX), NOTHING)
     report = report_of(advice)
     report["metadata"]["document_id"] = f"adviser-260101000000-{number:016x}"

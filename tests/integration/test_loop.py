@@ -58,7 +58,6 @@ from loop.status import status_document
 from loop.verdicts import announce_releases, changes_behind, settle_releases
 from loop.watching import adopt_requests, project_watch
 from pis.amun.free_machine import MachineBusy, free_machine
-from tests.factories.asked import advised, asked
 from tests.factories.evidence import simulated
 from tests.factories.inspections import (
     inspection_files,
@@ -66,6 +65,7 @@ from tests.factories.inspections import (
     stack_jobs,
     write,
 )
+from tests.factories.requests import advice_for, request_for
 from tests.services.commands import thoth
 from tests.services.index import Index, package_index
 from tests.services.jobs import client_of, run_jobs
@@ -317,7 +317,7 @@ def test_a_night_counts_once_and_a_watch_waits_for_its_releases(
 
 def test_a_release_is_settled_at_planned_looks_only(stores: Stores) -> None:
     index, evidence = simulated(np.random.default_rng(7), 2, 8, 0.01, (0.3,), in_turns=True)
-    advice = advised(asked("fast\n", RecommendationType.PERFORMANCE), index, evidence)
+    advice = advice_for(request_for("fast\n", RecommendationType.PERFORMANCE), index, evidence)
     watch(stores, {"requirements.txt": b"fast\n"})
     (stored,) = watched(stores)
     (claim,) = advice.assessment.claims

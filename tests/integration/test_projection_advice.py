@@ -34,13 +34,13 @@ from graph.tables import (
 )
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
-from tests.factories.advices import advice_id, recorded_claim, stored_advice
 from tests.factories.inspections import (
     inspection_files,
     specification_document,
     stack_jobs,
     write,
 )
+from tests.factories.stored_advice import advice_id, recorded_claim, stored_advice
 from tests.services.projection import answer, project, verified
 
 NAME = "inspection-matmul-0000000a"

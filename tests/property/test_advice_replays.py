@@ -23,8 +23,8 @@ from common.formats.json_documents import digest_bytes
 from graph.candidates import Dependency
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
-from tests.factories.asked import MAIN, asked, known_for, snapshot_for
 from tests.factories.evidence import Bench, jobs
+from tests.factories.requests import MAIN, known_for, request_for, snapshot_for
 from tests.factories.universes import Index
 
 METADATA = {"document_id": "adviser-260101000000-00000000000000aa", "timings": {}}
@@ -56,7 +56,7 @@ def drawn(seed: int) -> tuple[StackRequest, Snapshot, Evidence]:
     """A request, its snapshot, and measurements of two stacks that differ in one package."""
     draw = random.Random(seed)
     index = drawn_index(draw)
-    request = asked(
+    request = request_for(
         "p0\np1\n" + draw.choice(["", "p2<2\n", "p3==2.*\n"]),
         draw.choice(list(RecommendationType)),
         count=draw.randint(1, 4),

@@ -44,9 +44,9 @@ from graph.record.documents import (
     unpacked_body,
 )
 from graph.snapshot import Snapshot
-from tests.factories.asked import INDEX, asked, known_for, snapshot_for
 from tests.factories.documents import document_2020_02
 from tests.factories.evidence import Bench, jobs
+from tests.factories.requests import INDEX, known_for, request_for, snapshot_for
 
 METADATA = {
     "document_id": "adviser-260101000000-00000000000000aa", "timings": {},
@@ -119,7 +119,7 @@ def stored() -> StoredAdvice:
     bench = Bench()
     for version, level in (("1.0", 0.0), ("1.1", 0.3), ("2.0", 0.1)):
         bench.measure(bench.stack(f"core=={version}", "tool==1.0", "web==2.0"), jobs(level))
-    request = asked("web\ntool\n", RecommendationType.PERFORMANCE, count=2)
+    request = request_for("web\ntool\n", RecommendationType.PERFORMANCE, count=2)
     advice = advise(request, snapshot_for(request, INDEX), bench.evidence())
     known = known_for(advice)
     report = report_document(result_document(advice, known), METADATA)
@@ -195,7 +195,7 @@ def test_a_changed_file_beside_a_report_is_read_or_refused(
 
 @pytest.mark.parametrize("form", LockFormat)
 def test_a_changed_lock_is_read_or_refused(tmp_path: Path, form: LockFormat) -> None:
-    request = asked("web\ntool\n")
+    request = request_for("web\ntool\n")
     advice = advise(request, snapshot_for(request, INDEX), Bench().evidence())
     known = known_for(advice)
     urls = {

@@ -25,8 +25,8 @@ from graph.candidates import Dependency, IndexesSilent
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 from tests.effort import examples
-from tests.factories.asked import NOTHING, asked
 from tests.factories.listed_indexes import ListedIndex
+from tests.factories.requests import NOTHING, request_for
 from tests.factories.universes import Index
 
 
@@ -97,7 +97,7 @@ def test_the_answer_is_the_one_after_reading_everything(
     index: dict[str, dict[str, Any]] = {}
     for (name, version), release in drawn.items():
         index.setdefault(name, {})[version] = release
-    request = asked("\n".join(roots) + "\n", kind)
+    request = request_for("\n".join(roots) + "\n", kind)
     advice, _ = resolved(request, ListedIndex(index))
     everything = fully_read(request, index)
     assert advice.resolution.status is everything.resolution.status
@@ -152,7 +152,7 @@ def test_what_earlier_requests_read_changes_no_answer(
     memory = IndexMemory(limit)
     for roots, kind, excluding in requests:
         options = {"exclusions": (Dependency("a", "==2.0"),)} if excluding else {}
-        request = asked("\n".join(roots) + "\n", kind, **options)
+        request = request_for("\n".join(roots) + "\n", kind, **options)
         kept = with_memory(request, RecentIndex(index), memory)
         fresh, _ = resolved(request, RecentIndex(index))
         if versions(kept) != versions(fresh):
@@ -173,9 +173,9 @@ def test_beginning_with_what_an_earlier_run_read_changes_no_answer(
     index: dict[str, dict[str, Any]] = {}
     for (name, version), release in drawn.items():
         index.setdefault(name, {})[version] = release
-    request = asked("\n".join(roots) + "\n", kind)
+    request = request_for("\n".join(roots) + "\n", kind)
     fresh, resolution = resolved(request, ListedIndex(index))
-    _, of_others = resolved(asked("\n".join(others) + "\n", kind), ListedIndex(index))
+    _, of_others = resolved(request_for("\n".join(others) + "\n", kind), ListedIndex(index))
     for earlier in (resolution.reads(), of_others.reads()):
         reader = ListedIndex(index)
         later = IndexResolution(
@@ -199,7 +199,7 @@ def test_an_old_source_distribution_that_was_broken_changes_no_answer() -> None:
     wheels = ["cp310-cp310-win_amd64"]
     old: dict[str, Any] = {"wheels": wheels, "sdist": True, "uploaded_at": "2020-01-01T00:00:00Z"}
     index: Index = {"a": {"1.0": {}, "2.0": old}, "b": {"1.0": {**old, "broken": True}}}
-    request = asked("a\nb\n")
+    request = request_for("a\nb\n")
     fresh, resolution = resolved(request, ListedIndex(index))
     later = IndexResolution(
         request, {"pypi": ListedIndex(index)}, knowledge, in_this_process, earlier=resolution.reads
@@ -217,7 +217,7 @@ def test_an_earlier_run_saves_rounds_even_if_a_page_changed() -> None:
         "web": {f"{number}.0": {"requires": [f"core=={number}"]} for number in range(1, 101)},
         "core": {f"{number}.0": {} for number in range(1, 40)},
     }
-    request = asked("web\n")
+    request = request_for("web\n")
     first, resolution = resolved(request, ListedIndex(index))
     index["web"]["0.9"] = {"requires": ["core==1"]}
     reader = ListedIndex(index)
@@ -233,8 +233,8 @@ def test_an_earlier_run_saves_rounds_even_if_a_page_changed() -> None:
 def test_a_later_request_reads_nothing_again() -> None:
     index: Index = {"web": {"2.0": {"requires": ["core"]}, "1.0": {}}, "core": {"1.0": {}}}
     reader, memory = RecentIndex(index), IndexMemory()
-    first = with_memory(asked("web\n"), reader, memory)
-    again = with_memory(asked("web\ncore\n"), reader, memory)
+    first = with_memory(request_for("web\n"), reader, memory)
+    again = with_memory(request_for("web\ncore\n"), reader, memory)
     assert versions(first) == versions(again) == {"web": "2.0", "core": "1.0"}
     assert set(reader.read.values()) == {1}
     assert all(again.snapshot.packages[it] is them for it, them in first.snapshot.packages.items())
@@ -246,7 +246,7 @@ def test_little_is_read() -> None:
         "core": {f"{number}.0": {} for number in range(1, 60)},
     }
     reader = ListedIndex(index)
-    advice, resolution = resolved(asked("web\n"), reader)
+    advice, resolution = resolved(request_for("web\n"), reader)
     assert versions(advice) == {"web": "59.0", "core": "59.0"}
     assert reader.read == {"web-59.0-py3-none-any.whl": 1, "core-59.0-py3-none-any.whl": 1}
     assert (resolution.progress.listed, resolution.progress.read) == (118, 2)
@@ -257,7 +257,7 @@ def test_versions_in_lock_step_are_read_in_growing_batches() -> None:
         "web": {f"{number}.0": {"requires": [f"core=={number}"]} for number in range(1, 101)},
         "core": {f"{number}.0": {} for number in range(1, 40)},
     }
-    _, resolution = resolved(asked("web\n"), ListedIndex(index))
+    _, resolution = resolved(request_for("web\n"), ListedIndex(index))
     assert resolution.progress.rounds < 10
 
 
@@ -269,7 +269,7 @@ def test_a_package_that_the_index_does_not_serve_now_is_missing_with_the_reason(
             return await super().project(name, max_age_s)
 
     index: Index = {"web": {"2.0": {"requires": ["core"]}, "1.0": {}}}
-    advice, resolution = resolved(asked("web\n"), Failing(index))
+    advice, resolution = resolved(request_for("web\n"), Failing(index))
     assert versions(advice) == {"web": "1.0"}
     assert {name: it.message for name, it in resolution.listed.absences.items()} == {
         "core": "it was not read from pypi: answered 500 [http_status]"
@@ -282,7 +282,7 @@ def test_indexes_that_give_no_page_at_all_are_named() -> None:
             raise IndexProblem(IndexFault.UNREACHABLE, "nobody answers")
 
     with pytest.raises(IndexesSilent, match="nobody answers"):
-        resolved(asked("web\n"), Silent({}))
+        resolved(request_for("web\n"), Silent({}))
 
 
 def test_the_locked_versions_are_read_and_what_keeps_one_out_is_told() -> None:
@@ -304,7 +304,7 @@ def test_the_locked_versions_are_read_and_what_keeps_one_out_is_told() -> None:
         "requirements.txt": "web==2.0\ncore==1.0\ntool==9.0\nlate==1.0\n",
     }
     reader = Failing(index)
-    advice, _ = resolved(asked(files=files), reader)
+    advice, _ = resolved(request_for(files=files), reader)
     assert reader.read["web-2.0-py3-none-any.whl"] == 1
     told = {it.message for it in advice.assessment.justifications}
     assert told == {

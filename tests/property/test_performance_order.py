@@ -12,8 +12,8 @@ from adviser.advise import Advice
 from adviser.reports.version_rationale import VersionRationales
 from adviser.scoring.criteria import RecommendationType
 from graph.evidence import Evidence
-from tests.factories.asked import advised, asked
 from tests.factories.evidence import Bench, purl
+from tests.factories.requests import advice_for, request_for
 from tests.factories.universes import Index
 
 
@@ -22,7 +22,7 @@ def index_of(versions: list[str]) -> Index:
     return {"fast": {it: {"uploaded_at": "2024-01-01T00:00:00+00:00"} for it in versions}}
 
 
-def advice_for(
+def advice_on(
     versions: list[str],
     evidence: Evidence,
     lock: str | None = None,
@@ -32,8 +32,8 @@ def advice_for(
     files = {"requirements.in": f"{requirement}\n"}
     if lock is not None:
         files["requirements.txt"] = f"fast=={lock}\n"
-    request = asked(kind=RecommendationType.PERFORMANCE, files=files, **options)
-    return advised(request, index_of(versions), evidence)
+    request = request_for(kind=RecommendationType.PERFORMANCE, files=files, **options)
+    return advice_for(request, index_of(versions), evidence)
 
 
 def chosen(advice: Advice) -> str:
@@ -84,7 +84,7 @@ def test_an_older_version_is_advised_only_where_each_newer_one_is_settled_to_be_
     for seed in range(60):
         versions, evidence = drawn(seed, spread)
         for lock in (None, versions[0], versions[-1]):
-            advice = advice_for(versions, evidence, lock)
+            advice = advice_on(versions, evidence, lock)
             place = versions.index(chosen(advice))
             older += place < len(versions) - 1
             for newer in versions[place + 1 :]:
@@ -102,7 +102,7 @@ def test_what_settles_nothing_is_advised_alike_with_every_lock() -> None:
     for seed in range(25):
         versions, evidence = drawn(1000 + seed, 0.0)
         for lock in (None, *versions):
-            advice = advice_for(versions, evidence, lock)
+            advice = advice_on(versions, evidence, lock)
             if advice.assessment.standings:
                 settled.add(seed)
             else:
@@ -130,7 +130,7 @@ def three_versions(newest: float) -> Evidence:
 def test_a_newer_version_that_is_not_settled_apart_from_the_fastest_is_advised(
     lock: str | None, newest: float
 ) -> None:
-    advice = advice_for(VERSIONS, three_versions(newest), lock)
+    advice = advice_on(VERSIONS, three_versions(newest), lock)
     assert chosen(advice) == "2.4.6"
     claims = {(it.purl, it.baseline_purl): it for it in advice.assessment.claims}
     if lock == "2.0.2":
@@ -144,7 +144,7 @@ def test_a_newer_version_that_is_not_settled_apart_from_the_fastest_is_advised(
 def test_a_newer_version_that_is_settled_slower_than_the_fastest_is_not_advised(
     lock: str | None,
 ) -> None:
-    advice = advice_for(VERSIONS, three_versions(0.0), lock)
+    advice = advice_on(VERSIONS, three_versions(0.0), lock)
     assert chosen(advice) == "2.3.5"
     assert advice.best is not None
     rationales = VersionRationales(advice.universe, advice.best, advice.assessment)
@@ -162,9 +162,9 @@ def test_a_version_that_a_constraint_excludes_makes_no_other_version_lose(
     for version, level in (("1.1", 0.5), ("1.2", 0.0), ("1.3", 0.0)):
         bench.measure(bench.stack(f"fast=={version}"), level + 0.01 * np.linspace(-1, 1, 8))
     versions = ["1.1", "1.2", "1.3"]
-    free = advice_for(versions, bench.evidence(), lock)
+    free = advice_on(versions, bench.evidence(), lock)
     assert chosen(free) == "1.1"
     assert set(free.assessment.standings) == {purl("fast==1.2"), purl("fast==1.3")}
-    bound = advice_for(versions, bench.evidence(), lock, "fast>=1.2")
+    bound = advice_on(versions, bench.evidence(), lock, "fast>=1.2")
     assert chosen(bound) == "1.3"
     assert bound.assessment.standings == {}

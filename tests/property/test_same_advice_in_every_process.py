@@ -15,8 +15,8 @@ from adviser.reports.serialization import dataclass_to_json
 from adviser.scoring.criteria import RecommendationType
 from graph.evidence import Evidence
 from tests.effort import slow
-from tests.factories.asked import advised, asked, known_for
 from tests.factories.evidence import Bench, series
+from tests.factories.requests import advice_for, known_for, request_for
 from tests.factories.universes import Index
 
 METADATA = {"document_id": "adviser-260101000000-00000000000000aa", "timings": {}}
@@ -80,8 +80,8 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for each advice: what it was made of, and its report."""
     root = tmp_path_factory.mktemp("advices")
     for seed in range(ADVICES):
-        request = asked("fast\nother\n", RecommendationType.PERFORMANCE, count=3)
-        advice = advised(request, INDEX, noisy(seed))
+        request = request_for("fast\nother\n", RecommendationType.PERFORMANCE, count=3)
+        advice = advice_for(request, INDEX, noisy(seed))
         known = known_for(advice)
         parts = {
             "known": dataclass_to_json(known),

@@ -18,8 +18,8 @@ from cli.report_view import certificate_line
 from common.packages import Purl
 from graph.candidates import KnownVulnerability
 from graph.snapshot import Snapshot, revision_of
-from tests.factories.asked import NOTHING, advised, asked, snapshot_for
 from tests.factories.reports import report_of
+from tests.factories.requests import NOTHING, advice_for, request_for, snapshot_for
 from tests.factories.universes import Index
 
 #: ``web`` conflicts with ``tool`` in its newest 40 versions.
@@ -79,10 +79,10 @@ def advised_from(request: StackRequest, pages: Pages) -> Advice:
 
 
 def test_the_best_of_all_listed_versions_is_proven_by_reading_few_in_few_rounds() -> None:
-    request = asked("web\ntool\n")
+    request = request_for("web\ntool\n")
     pages = Pages(snapshot_for(request, INDEX))
     advice = advised_from(request, pages)
-    whole = advised(request, INDEX)
+    whole = advice_for(request, INDEX)
     assert advice.best is not None
     assert whole.best is not None
     assert advice.best.versions() == whole.best.versions()
@@ -102,7 +102,7 @@ def test_a_walk_through_a_thousand_releases_takes_few_rounds() -> None:
         "d": {"1.0": {}, "2.0": {}},
     }
     # The newness of d comes before that of a, so each release of a is a candidate until read.
-    request = asked("d\na\n")
+    request = request_for("d\na\n")
     pages = Pages(snapshot_for(request, index))
     advice = advised_from(request, pages)
     assert advice.best is not None
@@ -112,7 +112,7 @@ def test_a_walk_through_a_thousand_releases_takes_few_rounds() -> None:
 
 
 def certificate_of(manifest: str, index: Index, *, read_all: bool = False) -> dict[str, object]:
-    request = asked(manifest)
+    request = request_for(manifest)
     pages = Pages(snapshot_for(request, index))
     if read_all:
         pages.listed.update(index)
@@ -143,7 +143,7 @@ def test_an_exception_of_the_proof_is_told() -> None:
     index = {**INDEX, "web": {"1.201rc1": {"requires": ["core>=2"]}, **INDEX["web"]}}
 
     def codes(index: Index) -> set[str]:
-        request = asked("web\ntool\n")
+        request = request_for("web\ntool\n")
         report = report_of(advised_from(request, Pages(snapshot_for(request, index))))
         return {it["code"] for it in report["result"]["report"]["stack_info"]}
 
@@ -152,14 +152,14 @@ def test_an_exception_of_the_proof_is_told() -> None:
 
 
 def test_the_last_snapshot_alone_gives_the_same_advice_again() -> None:
-    request = asked("web\ntool\n")
+    request = request_for("web\ntool\n")
     advice = advised_from(request, Pages(snapshot_for(request, INDEX)))
     again = advise(request, Snapshot.from_json(advice.snapshot.to_json()), NOTHING)
     assert report_of(again) == report_of(advice)
 
 
 def test_a_conflict_is_proven_over_all_listed_versions() -> None:
-    request = asked("web>1.160\ntool\n")
+    request = request_for("web>1.160\ntool\n")
     pages = Pages(snapshot_for(request, INDEX))
     advice = advised_from(request, pages)
     assert advice.resolution.status is ResolutionStatus.INFEASIBLE
@@ -168,7 +168,7 @@ def test_a_conflict_is_proven_over_all_listed_versions() -> None:
 
 
 def test_without_reading_there_is_no_advice() -> None:
-    request = asked("web\ntool\n")
+    request = request_for("web\ntool\n")
     with pytest.raises(UnreadVersions, match="not read yet: tool, web") as caught:
         advise(request, Pages(snapshot_for(request, INDEX)).snapshot(), NOTHING)
     assert caught.value.reads.packages == ("tool", "web")
@@ -179,7 +179,7 @@ def test_without_reading_there_is_no_advice() -> None:
 
 
 def unread(index: Index, names: Collection[str]) -> Snapshot:
-    pages = Pages(snapshot_for(asked("web\n"), index))
+    pages = Pages(snapshot_for(request_for("web\n"), index))
     pages.listed.update(names)
     return pages.snapshot()
 
@@ -207,4 +207,4 @@ def test_a_snapshot_with_unread_versions_is_the_same_after_its_json() -> None:
     assert again.to_json() == snapshot.to_json()
     assert b'"snapshot-2"' in snapshot.to_json()
     assert again.packages["web"][0].uploaded_at == datetime(2024, 5, 6, 7, 8, 9, 123456, UTC)
-    assert b'"snapshot-1"' in snapshot_for(asked("web\n"), index).to_json()
+    assert b'"snapshot-1"' in snapshot_for(request_for("web\n"), index).to_json()

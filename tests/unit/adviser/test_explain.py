@@ -14,12 +14,12 @@ from adviser.explain import (
 )
 from cli.why import forced_lines
 from graph.candidates import Dependency
-from tests.factories.asked import INDEX, NOTHING, advised, asked
+from tests.factories.requests import INDEX, NOTHING, advice_for, request_for
 from tests.factories.universes import Index
 
 
 def test_a_possible_version_is_told_with_its_loss_and_what_changes() -> None:
-    advice = advised(asked("web\n"), INDEX, NOTHING, "core==1.0")
+    advice = advice_for(request_for("web\n"), INDEX, NOTHING, "core==1.0")
     told = why_not(advice, Dependency("core", "==1.0"))
     assert told.outcome is ForcedOutcome.POSSIBLE
     assert told.changes == (VersionChange("core", "2.0", "1.0"), VersionChange("web", "3.0", "2.0"))
@@ -30,7 +30,7 @@ def test_a_possible_version_is_told_with_its_loss_and_what_changes() -> None:
 
 
 def test_an_impossible_version_is_told_with_its_conflict() -> None:
-    told = why_not(advised(), Dependency("web", ">=3"))
+    told = why_not(advice_for(), Dependency("web", ">=3"))
     assert told.outcome is ForcedOutcome.CONFLICT
     assert told.conflict is not None
     lines = "\n".join(told.conflict.lines())
@@ -39,18 +39,18 @@ def test_an_impossible_version_is_told_with_its_conflict() -> None:
 
 
 def test_what_is_advised_already_is_told_so() -> None:
-    told = why_not(advised(), Dependency("core", "==1.1"))
+    told = why_not(advice_for(), Dependency("core", "==1.1"))
     assert (told.outcome, told.changes, told.points) == (ForcedOutcome.ADVISED, (), 0.0)
 
 
 def test_a_package_that_nothing_needs_can_be_had_as_well() -> None:
-    told = why_not(advised(asked("web\n"), INDEX, NOTHING, "old"), Dependency("old"))
+    told = why_not(advice_for(request_for("web\n"), INDEX, NOTHING, "old"), Dependency("old"))
     assert told.outcome is ForcedOutcome.POSSIBLE
     assert told.changes == (VersionChange("old", None, "1.0"),)
 
 
 def test_an_extra_that_nothing_has_cannot_be_had() -> None:
-    told = why_not(advised(), Dependency("core", extras=("nope",)))
+    told = why_not(advice_for(), Dependency("core", extras=("nope",)))
     assert told.outcome is ForcedOutcome.CONFLICT
     assert list(forced_lines(told)) == [
         "core[nope]: impossible: no version of core has the extra 'nope'; there is none at all"
@@ -60,7 +60,7 @@ def test_an_extra_that_nothing_has_cannot_be_had() -> None:
 def test_all_wanted_extras_that_nothing_has_are_named() -> None:
     index: Index = {"web": {"1.0": {"extras": ["async", "dotenv"]}}}
     wanted = Dependency("web", extras=("asinc", "dotnev"))
-    told = why_not(advised(asked("web\n"), index), wanted)
+    told = why_not(advice_for(request_for("web\n"), index), wanted)
     assert told.problem == (
         "no version of web has the extra 'asinc' (did you mean 'async'?) or 'dotnev' (did you mean"
         " 'dotenv'?); there are: async, dotenv"
@@ -73,10 +73,10 @@ def test_a_version_that_lacks_a_wanted_extra_does_not_count_as_having_it() -> No
         "core": {"1.0": {}},
     }
     wanted = Dependency("web", extras=("fast",))
-    told = why_not(advised(asked("web\n"), index, NOTHING, "web[fast]"), wanted)
+    told = why_not(advice_for(request_for("web\n"), index, NOTHING, "web[fast]"), wanted)
     assert told.outcome is ForcedOutcome.POSSIBLE
     assert told.changes == (VersionChange("core", None, "1.0"), VersionChange("web", "2.0", "1.0"))
-    told = why_not(advised(asked("web>=2\n"), index, NOTHING, "web[fast]"), wanted)
+    told = why_not(advice_for(request_for("web>=2\n"), index, NOTHING, "web[fast]"), wanted)
     assert told.outcome is ForcedOutcome.CONFLICT
     assert told.conflict is not None
     assert "versions of web without fast" in "\n".join(told.conflict.lines())
@@ -89,7 +89,7 @@ def test_why_leads_from_the_request_to_the_package() -> None:
         "leaf": {"2": {}, "1": {}},
         "side": {"1": {"requires": ["leaf<3"]}},
     }
-    told = why(advised(asked("app\nside\n"), index), "leaf")
+    told = why(advice_for(request_for("app\nside\n"), index), "leaf")
     assert told.version == "2"
     assert told.path == ("the request requires side", "side 1 requires leaf<3")
     assert set(told.askers) == {"mid 1 requires leaf>=1", "side 1 requires leaf<3"}
@@ -98,7 +98,7 @@ def test_why_leads_from_the_request_to_the_package() -> None:
     assert told.without.problem is None
     assert told.otherwise is not None
     assert told.otherwise.changes == (VersionChange("leaf", "2", "1"),)
-    longer = why(advised(asked("app\n"), index), "leaf")
+    longer = why(advice_for(request_for("app\n"), index), "leaf")
     assert longer.path == (
         "the request requires app",
         "app 1 requires mid",
@@ -107,7 +107,7 @@ def test_why_leads_from_the_request_to_the_package() -> None:
 
 
 def test_a_package_that_the_project_requires_needs_no_other_reason() -> None:
-    presence = why(advised(asked("web\n")), "web")
+    presence = why(advice_for(request_for("web\n")), "web")
     assert presence.without is not None
     assert list(forced_lines(presence.without)) == ["no web: impossible: you ask for it"]
 
@@ -122,5 +122,5 @@ def test_a_loss_that_rounds_to_zero_is_left_out() -> None:
 
 
 def test_a_package_that_is_not_in_the_stack_has_no_reason() -> None:
-    assert why(advised(), "old").version is None
-    assert why(advised(asked("web>=3\ntool\n")), "web").version is None
+    assert why(advice_for(), "old").version is None
+    assert why(advice_for(request_for("web>=3\ntool\n")), "web").version is None

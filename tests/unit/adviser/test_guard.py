@@ -12,8 +12,8 @@ from adviser.scoring.verdicts import Verdict
 from common.environments import Environment
 from graph.candidates import KnownVulnerability
 from graph.evidence import ADVISORIES, Evidence
-from tests.factories.asked import NOTHING
 from tests.factories.evidence import ELSEWHERE, GAIN, HERE, Bench, jobs, measured, series
+from tests.factories.requests import NOTHING
 from tests.factories.universes import ENVIRONMENT, Index, snapshot_of
 
 INDEX: Index = {"fast": {"2": {}, "1": {}}, "rest": {"1": {}}}

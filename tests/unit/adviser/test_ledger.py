@@ -24,9 +24,9 @@ from adviser.ledger import (
 from adviser.scoring.criteria import RecommendationType
 from graph.evidence import Evidence
 from graph.ledger import AdviceOutcome, AdviceScore, ClaimScore, IdenticalPair
-from tests.factories.asked import asked, snapshot_for
 from tests.factories.evidence import Bench, jobs
 from tests.factories.reports import material_of
+from tests.factories.requests import request_for, snapshot_for
 from tests.factories.universes import Index
 
 INDEX: Index = {"fast": {"3": {}, "2": {}, "1": {}}}
@@ -46,7 +46,7 @@ def measured(*batches: Mapping[str, Sequence[float]]) -> Evidence:
 
 def given(evidence: Evidence, advised: str | None = None) -> tuple[Advice, PastAdvice]:
     """An advice, as if it had recommended version ``advised`` of ``fast``."""
-    request = asked("fast\n", RecommendationType.PERFORMANCE)
+    request = request_for("fast\n", RecommendationType.PERFORMANCE)
     advice = advise(request, snapshot_for(request, INDEX), evidence)
     assert advice.best is not None
     wanted = advised or advice.best.versions()["fast"]

@@ -7,7 +7,7 @@ from typing import Any
 from adviser.answering.missing_packages import MissingPackage, missing_packages_of
 from adviser.stack_request import RequestIndex
 from graph.record.indexes import IndexAnswer
-from tests.factories.asked import MAIN, asked, snapshot_for
+from tests.factories.requests import MAIN, request_for, snapshot_for
 from tests.factories.universes import Index
 
 OTHER = RequestIndex("other", "other", "https://other.example/simple")
@@ -20,7 +20,7 @@ def lacks(
     answers: dict[tuple[str, str], IndexAnswer] | None = None,
     **options: Any,
 ) -> list[MissingPackage]:
-    request = asked(manifest, **options)
+    request = request_for(manifest, **options)
     rules = request.resolver_request({})
     return list(missing_packages_of(snapshot_for(request, index), rules, answers or {}))
 
@@ -46,7 +46,7 @@ def test_what_nobody_read_is_asked_for_unless_its_index_was() -> None:
 def test_a_package_is_asked_for_if_no_read_version_meets_the_request() -> None:
     index: Index = {"web": {"2.0": {}}}
     assert lacks(index, "web<2\n") == [MissingPackage("web", ("pypi",))]
-    (pinned,) = asked("web\n", files={"requirements.in": "web==1.0\n"}).roots
+    (pinned,) = request_for("web\n", files={"requirements.in": "web==1.0\n"}).roots
     assert lacks(index, constraints=(pinned,)) == [MissingPackage("web", ("pypi",))]
     # A version that cannot be installed here is known all the same.
     assert lacks({"web": {"2.0": {"requires_python": ">=3.13"}}}, "web==2.0\n") == []
@@ -84,7 +84,7 @@ verify_ssl = true
 web = {version = "*", index = "other"}
 """
     }
-    request = asked(files=files, indexes=(MAIN, OTHER))
+    request = request_for(files=files, indexes=(MAIN, OTHER))
     snapshot = snapshot_for(request, {"web": {"2.0": {}}})
     (lack,) = missing_packages_of(snapshot, request.resolver_request({}), {})
     assert lack.indexes == ("other",)

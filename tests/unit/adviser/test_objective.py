@@ -13,9 +13,9 @@ from adviser.resolver.admission import contributions_of
 from adviser.scoring.criteria import SCALE, RecommendationType
 from cli.report_view import certificate_line
 from graph.candidates import Dependency, KnownVulnerability
-from tests.factories.asked import INDEX, NOTHING, advised, asked, snapshot_for
 from tests.factories.evidence import Bench, jobs
 from tests.factories.reports import report_of
+from tests.factories.requests import INDEX, NOTHING, advice_for, request_for, snapshot_for
 from tests.factories.stacks_by_force import stacks_by_force
 from tests.factories.universes import Index
 
@@ -30,7 +30,7 @@ HARMFUL: Index = {
 
 
 def harmful(kind: RecommendationType, **options: Any) -> Advice:
-    request = asked("web\n", kind, **options)
+    request = request_for("web\n", kind, **options)
     snapshot = snapshot_for(request, HARMFUL)
     known = (KnownVulnerability("CVE-1", "critical"), KnownVulnerability("CVE-2", "critical"))
     evil = tuple(replace(it, vulnerabilities=known) for it in snapshot.packages["evil"])
@@ -47,7 +47,7 @@ def measured() -> Advice:
         "requirements.in": "web\ntool\n",
         "requirements.txt": "core==1.0\ntool==1.0\nweb==2.0\n",
     }
-    request = asked(kind=RecommendationType.PERFORMANCE, files=files, count=4)
+    request = request_for(kind=RecommendationType.PERFORMANCE, files=files, count=4)
     return advise(request, snapshot_for(request, INDEX), bench.evidence())
 
 
@@ -81,7 +81,9 @@ def test_a_package_without_a_clean_version_is_done_without(kind: RecommendationT
 
 
 @pytest.mark.parametrize("kind", RecommendationType)
-@pytest.mark.parametrize("make", [harmful, lambda kind, **more: advised(asked(kind=kind, **more))])
+@pytest.mark.parametrize(
+    "make", [harmful, lambda kind, **more: advice_for(request_for(kind=kind, **more))]
+)
 def test_what_is_certified_is_what_is_printed_and_what_criteria_add_up_to(
     kind: RecommendationType, make: Any
 ) -> None:
@@ -134,13 +136,13 @@ def test_a_version_that_loses_to_another_one_shows_it_and_the_fastest_shows_noth
 
 def test_what_is_yanked_young_or_a_prerelease_counts_though_there_is_nothing_else() -> None:
     index: Index = {"core": {"2.0rc1": {"uploaded_at": None}}}
-    advice = advised(asked("core\n", RecommendationType.STABLE), index)
+    advice = advice_for(request_for("core\n", RecommendationType.STABLE), index)
     (product,) = report_of(advice)["result"]["report"]["products"]
     told = {it["name"]: it["contribution"] for it in product["criteria"]}
     assert (told["prerelease"], told["maturity"], told["freshness"]) == (-10, -5, 0)
 
 
 def test_a_penalty_above_zero_is_a_bug() -> None:
-    (it,) = snapshot_for(asked("core<1.1\n"), INDEX).packages["core"][-1:]
+    (it,) = snapshot_for(request_for("core<1.1\n"), INDEX).packages["core"][-1:]
     with pytest.raises(ValueError, match="is above zero"):
         list(contributions_of([it], {it.purl: (1,)}, {0}, lambda _: True))

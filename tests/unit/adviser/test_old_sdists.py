@@ -14,8 +14,8 @@ from adviser.resolver.results import Resolution, ResolutionStatus
 from adviser.resolver.universe import Universe
 from graph.candidates import ExclusionReason
 from graph.snapshot import Snapshot, revision_of
-from tests.factories.asked import NOTHING, advised, asked, snapshot_for
 from tests.factories.reports import report_of
+from tests.factories.requests import NOTHING, advice_for, request_for, snapshot_for
 from tests.factories.universes import Index
 
 OLD: dict[str, Any] = {
@@ -50,8 +50,8 @@ def versions(advice: Advice) -> dict[str, str]:
 
 
 def test_an_old_source_distribution_counts_only_if_there_is_no_other_stack() -> None:
-    assert versions(advised(asked("app\nlib\n"), INDEX)) == {"app": "2", "lib": "2"}
-    advice = advised(asked("app\nlib<2\n"), INDEX)
+    assert versions(advice_for(request_for("app\nlib\n"), INDEX)) == {"app": "2", "lib": "2"}
+    advice = advice_for(request_for("app\nlib<2\n"), INDEX)
     assert versions(advice) == {"app": "2", "lib": "1.1"}
     assert advice.resolution.status is ResolutionStatus.OPTIMAL
     assert check_resolution(advice.universe, advice.resolution) == []
@@ -59,14 +59,16 @@ def test_an_old_source_distribution_counts_only_if_there_is_no_other_stack() -> 
 
 
 def test_the_report_warns_that_the_build_may_fail() -> None:
-    (product,) = report_of(advised(asked("lib<2\n"), INDEX))["result"]["report"]["products"]
+    (product,) = report_of(advice_for(request_for("lib<2\n"), INDEX))["result"]["report"][
+        "products"
+    ]
     (note,) = [it for it in product["justification"] if it["code"] == "built_from_sdist"]
     assert (note["type"], note["package_name"]) == ("WARNING", "lib")
     assert "it is older than this Python, so the build may fail" in note["message"]
 
 
 def test_a_request_with_a_stack_has_the_snapshot_without_old_source_distributions() -> None:
-    request = asked("app\n")
+    request = request_for("app\n")
     snapshot = snapshot_for(request, INDEX)
     advice = advise(request, snapshot, NOTHING)
     assert advice.snapshot is snapshot
@@ -76,8 +78,8 @@ def test_a_request_with_a_stack_has_the_snapshot_without_old_source_distribution
 
 @pytest.mark.parametrize("manifest", ["lib<2\n", "app==2\nlib<2\n", "lib<1\n", "other<2\nlib>2\n"])
 def test_the_snapshot_of_an_advice_gives_the_same_advice_again(manifest: str) -> None:
-    request = asked(manifest)
-    advice = advised(request, INDEX)
+    request = request_for(manifest)
+    advice = advice_for(request, INDEX)
     assert advice.snapshot.revision == revision_of(advice.snapshot)
     snapshot = Snapshot.from_json(advice.snapshot.to_json())
     again = advise(request, snapshot, NOTHING)
@@ -89,20 +91,20 @@ def test_the_snapshot_of_an_advice_gives_the_same_advice_again(manifest: str) ->
 def test_a_conflict_of_other_packages_is_not_searched_again() -> None:
     index: Index = {**INDEX, "app": {"2": {"requires": ["lib", "tool>1"], **NEW}}}
     for manifest, searches in (("app\n", 1), ("lib<2\n", 2), ("lib<1\n", 2)):
-        request, resolver = asked(manifest), CountedSearches()
+        request, resolver = request_for(manifest), CountedSearches()
         advise(request, snapshot_for(request, index), NOTHING, resolver=resolver)
         assert resolver.count == searches, manifest
 
 
 def test_without_builds_there_is_still_no_stack() -> None:
-    advice = advised(asked("lib<2\n", only_wheels=True), INDEX)
+    advice = advice_for(request_for("lib<2\n", only_wheels=True), INDEX)
     assert advice.resolution.status is ResolutionStatus.INFEASIBLE
 
 
 def test_only_versions_count_whose_requirements_the_snapshot_lists() -> None:
     lists: Index = {"lib": {"2": NEW, "1": {**OLD, "requires": ["far"]}}, "far": {"1": NEW}}
-    alone = snapshot_for(asked("lib<2\n"), lists)
+    alone = snapshot_for(request_for("lib<2\n"), lists)
     assert alone.with_old_sdists() is alone
-    both = snapshot_for(asked("lib<2\nfar\n"), lists).with_old_sdists()
+    both = snapshot_for(request_for("lib<2\nfar\n"), lists).with_old_sdists()
     assert [it.version for it in both.packages["lib"]] == ["2", "1"]
     assert both.excluded["lib"] == ()

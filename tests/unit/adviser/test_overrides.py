@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graph.candidates import Dependency
-from tests.factories.asked import advised, asked
+from tests.factories.requests import advice_for, request_for
 from tests.factories.universes import Index
 
 #: ``web`` asks ``http`` for an extra, which brings ``fast``.
@@ -24,7 +24,7 @@ PLAIN = {"web": "1.0", "http": "2.0", "fast": "1.0", "pad": "1.0"}
 
 def chosen(uv: str, dependencies: str = "'web'") -> dict[str, str]:
     text = f"[project]\nname='me'\ndependencies=[{dependencies}]\n[tool.uv]\n{uv}\n"
-    best = advised(asked(files={"pyproject.toml": text}), INDEX).best
+    best = advice_for(request_for(files={"pyproject.toml": text}), INDEX).best
     assert best is not None
     return dict(best.versions())
 
@@ -63,8 +63,8 @@ def test_an_override_of_the_request_replaces_those_of_the_project() -> None:
         "[project]\nname='me'\ndependencies=['web']\n[tool.uv]\n"
         "override-dependencies=['http; os_name == \"nt\"']\n"
     )
-    request = asked(files={"pyproject.toml": text}, overrides={"http": "<2"})
+    request = request_for(files={"pyproject.toml": text}, overrides={"http": "<2"})
     assert request.roots == (Dependency("web"),)
-    best = advised(request, INDEX).best
+    best = advice_for(request, INDEX).best
     assert best is not None
     assert dict(best.versions()) == {**PLAIN, "http": "1.5"}

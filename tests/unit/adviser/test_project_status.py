@@ -16,7 +16,7 @@ from common.index.page_parsing import PageText, parse_page
 from common.index.project_pages import ProjectState, ProjectStatus
 from graph.candidate_builder import CandidateBuilder
 from graph.snapshot import Snapshot, with_revision
-from tests.factories.asked import NOTHING, asked, snapshot_for
+from tests.factories.requests import NOTHING, request_for, snapshot_for
 from tests.factories.universes import Index
 
 _DAYS = {version: f"2020-0{version}-01T00:00:00+00:00" for version in range(1, 6)}
@@ -40,7 +40,7 @@ DEPRECATED = ProjectStatus(ProjectState.DEPRECATED)
 
 
 def world(manifest: str, status: ProjectStatus | None) -> tuple[Snapshot, str]:
-    snapshot = snapshot_for(asked(manifest), WORLD)
+    snapshot = snapshot_for(request_for(manifest), WORLD)
     statuses = {} if status is None else {"stale": {"pypi": status}}
     return with_revision(replace(snapshot, statuses=statuses)), manifest
 
@@ -49,7 +49,7 @@ def advice(
     kind: RecommendationType, status: ProjectStatus | None = ARCHIVED, manifest: str = "app\n"
 ) -> Advice:
     snapshot, _ = world(manifest, status)
-    return advise(asked(manifest, kind), snapshot, NOTHING)
+    return advise(request_for(manifest, kind), snapshot, NOTHING)
 
 
 def chosen(made: Advice) -> dict[str, str]:
@@ -115,6 +115,8 @@ def test_versions_of_a_quarantined_project_are_excluded_for_that_reason() -> Non
         "https://index.example/simple/stale/",
     )  # fmt: skip
     page = parse_page("stale", text, datetime(2026, 1, 1, tzinfo=UTC))
-    built = ListedPackage.of_page("pypi", page).build(CandidateBuilder(asked("stale").environment))
+    built = ListedPackage.of_page("pypi", page).build(
+        CandidateBuilder(request_for("stale").environment)
+    )
     (excluded,) = built.excluded
     assert excluded.message.endswith("pypi has put the project into quarantine")

@@ -10,8 +10,8 @@ from adviser.advise import Advice
 from adviser.locks.lock_model import LockFormat
 from adviser.reports.documents import ReleaseKnowledge, lock_of
 from common.releases import ReleaseFile
-from tests.factories.asked import advised, asked
 from tests.factories.reports import report_of
+from tests.factories.requests import advice_for, request_for
 from tests.factories.universes import Index
 
 OLD, NEW = {"uploaded_at": "2025-01-01T00:00:00Z"}, {"uploaded_at": "2026-01-01T00:00:00Z"}
@@ -22,7 +22,7 @@ NEWER: dict[str, Any] = {"wheels": ["cp311-cp311-manylinux_2_99_x86_64"], "sdist
 
 
 def versions(manifest: str, index: Index, **options: Any) -> dict[str, str]:
-    advice = advised(asked(manifest, **options), index)
+    advice = advice_for(request_for(manifest, **options), index)
     assert advice.best is not None
     return advice.best.versions()
 
@@ -77,7 +77,7 @@ def test_wheels_for_other_environments_count_as_some_years(
 
 def test_the_reason_for_an_older_version_with_a_wheel_is_the_platform() -> None:
     index: Index = {"it": {"2": {**NEWER, **NEW}, "1": OLD}}
-    advice = advised(asked("it\n"), index)
+    advice = advice_for(request_for("it\n"), index)
     (product,) = report_of(advice)["result"]["report"]["products"]
     (row,) = product["packages"]
     text = "2 would have to be built: its wheels need a newer C library or macOS"
@@ -88,7 +88,7 @@ def test_the_reason_for_an_older_version_with_a_wheel_is_the_platform() -> None:
 def test_a_package_without_any_fitting_wheel_is_its_newest_version() -> None:
     """As drivers of databases that publish wheels for Windows only."""
     index: Index = {"it": {"3": {**WINDOWS, **NEW}, "2": {**WINDOWS, **OLD}}}
-    advice = advised(asked("it\n"), index)
+    advice = advice_for(request_for("it\n"), index)
     assert advice.best is not None
     assert advice.best.versions() == {"it": "3"}
     assert advice.best.score == 0
@@ -118,7 +118,7 @@ def test_the_report_says_how_certain_the_requirements_are(
     source: str, codes: set[str], text: str
 ) -> None:
     index: Index = {"it": {"1": {**SDIST, **NEW, "metadata_source": source}}}
-    advice = advised(asked("it\n"), index)
+    advice = advice_for(request_for("it\n"), index)
     found = notes(advice)
     assert found.keys() == codes
     level, message = found["built_from_sdist"]
@@ -130,11 +130,11 @@ def test_the_report_says_how_certain_the_requirements_are(
 
 def test_a_release_read_only_from_its_sdist_says_so_even_if_a_wheel_fits() -> None:
     index: Index = {"it": {"1": {**NEW, "sdist": True, "metadata_source": "sdist-likely"}}}
-    assert notes(advised(asked("it\n"), index)).keys() == {"requirements_likely"}
+    assert notes(advice_for(request_for("it\n"), index)).keys() == {"requirements_likely"}
 
 
 def test_a_conflict_names_the_rule_that_refuses_source_distributions() -> None:
-    advice = advised(asked("it\n", only_wheels=True), {"it": {"1": {**SDIST, **NEW}}})
+    advice = advice_for(request_for("it\n", only_wheels=True), {"it": {"1": {**SDIST, **NEW}}})
     assert advice.resolution.conflict is not None
     text = "\n".join(advice.resolution.conflict.lines())
     assert "the request accepts only versions of it with a wheel" in text
@@ -143,7 +143,7 @@ def test_a_conflict_names_the_rule_that_refuses_source_distributions() -> None:
 
 @pytest.mark.parametrize("form", LockFormat)
 def test_a_lock_has_the_hash_of_the_source_distribution(form: LockFormat) -> None:
-    advice = advised(asked("it\n"), {"it": {"1": {**SDIST, **NEW}}})
+    advice = advice_for(request_for("it\n"), {"it": {"1": {**SDIST, **NEW}}})
     assert advice.best is not None
     (choice,) = advice.best.choices
     file = ReleaseFile("it-1.tar.gz", "ab" * 32, "sdist", 12)

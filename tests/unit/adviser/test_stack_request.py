@@ -12,7 +12,7 @@ from adviser.resolver.resolver_request import ResolverRequest
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestIndex
 from common.packages import Purl
-from tests.factories.asked import MAIN, asked
+from tests.factories.requests import MAIN, request_for
 from tests.factories.universes import dependency
 
 DAY = datetime(2025, 1, 1, tzinfo=UTC)
@@ -85,7 +85,7 @@ FROM_PIPFILE = ResolverRequest(
     ],
 )
 def test_every_option_is_a_rule(options: dict[str, Any], changes: dict[str, Any]) -> None:
-    assert asked("web\n", **options).resolver_request({}) == replace(PLAIN, **changes)
+    assert request_for("web\n", **options).resolver_request({}) == replace(PLAIN, **changes)
 
 
 @pytest.mark.parametrize(
@@ -138,19 +138,21 @@ def test_every_option_is_a_rule(options: dict[str, Any], changes: dict[str, Any]
 def test_what_the_project_says_is_a_rule_where_it_holds(
     files: dict[str, str], options: dict[str, Any], expected: ResolverRequest
 ) -> None:
-    rules = asked(files=files, **options).resolver_request({})
+    rules = request_for(files=files, **options).resolver_request({})
     assert sorted(rules.direct) == sorted({it.name for it in rules.roots or ()})
     assert replace(rules, direct=expected.direct) == expected
 
 
 def test_what_the_recommendation_type_refuses_is_a_rule() -> None:
     refused = {Purl("pkg:pypi/core@2.0"): "it is vulnerable"}
-    assert asked("web\n").resolver_request(refused) == replace(PLAIN, refused=refused)
+    assert request_for("web\n").resolver_request(refused) == replace(PLAIN, refused=refused)
 
 
 def test_direct_requirements_are_in_declared_order() -> None:
-    assert asked("web\ncore\nalpha\n").resolver_request({}).direct == ("web", "core", "alpha")
-    assert asked(files={"Pipfile": PIPFILE}, indexes=(OURS, MAIN)).resolver_request({}).direct == (
+    assert request_for("web\ncore\nalpha\n").resolver_request({}).direct == ("web", "core", "alpha")
+    assert request_for(files={"Pipfile": PIPFILE}, indexes=(OURS, MAIN)).resolver_request(
+        {}
+    ).direct == (
         "web",
         "core",
     )

@@ -12,8 +12,8 @@ import pytest
 from adviser.guard import GuardResult, VersionVulnerability, YankedVersion, guard
 from cli.guard import comment_text, sarif_document
 from graph.evidence import ADVISORIES
-from tests.factories.asked import NOTHING
 from tests.factories.evidence import HERE, measured
+from tests.factories.requests import NOTHING
 from tests.factories.universes import ENVIRONMENT, Index, snapshot_of
 
 INDEX: Index = {"fast": {"2": {}, "1": {}}, "rest": {"2": {}, "1": {}}}

@@ -10,7 +10,7 @@ import pytest
 from adviser.advise import advise
 from cli.options import advice_request_of
 from common.settings import Settings
-from tests.factories.asked import GIVEN, NOTHING
+from tests.factories.requests import GIVEN, NOTHING
 from tests.factories.universes import Index, snapshot_of
 
 INDEXES = "pypi=https://mirror.example/simple ours=https://ours.example/simple"

@@ -35,7 +35,7 @@ from common.environments import host_environment
 from common.errors import InvalidArgument, InvalidFile, InvalidSettings
 from common.settings import Settings
 from graph.candidates import Dependency
-from tests.factories.asked import (
+from tests.factories.requests import (
     GIVEN,
 )
 

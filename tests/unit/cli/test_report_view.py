@@ -17,8 +17,8 @@ from cli.report_view import (
     print_report,
 )
 from graph.candidates import KnownVulnerability
-from tests.factories.asked import NOTHING, advised, asked, snapshot_for
 from tests.factories.reports import kept, report_of
+from tests.factories.requests import NOTHING, advice_for, request_for, snapshot_for
 
 
 def shown(report: dict[str, Any], width: int = 120, **options: bool) -> str:
@@ -30,7 +30,7 @@ def shown(report: dict[str, Any], width: int = 120, **options: bool) -> str:
 
 def test_a_row_has_yours_advised_and_why() -> None:
     files = {"requirements.in": "web\ntool\n", "requirements.txt": "web==1.0\ntool==1.0\n"}
-    text = shown(report_of(advised(asked(files=files))))
+    text = shown(report_of(advice_for(request_for(files=files))))
     (row,) = [line for line in text.splitlines() if line.startswith("core")]
     assert row.split()[:3] == ["core", "–", "1.1"]
     assert "tool 1.0 requires core<2" in row
@@ -40,7 +40,7 @@ def test_a_row_has_yours_advised_and_why() -> None:
 
 def test_many_extras_take_lines_of_their_own() -> None:
     extras = ["cublas", "cudart", "cufft", "cufile", "cupti", "curand"]
-    product = report_of(advised(asked("web\n")))["result"]["report"]["products"][0]
+    product = report_of(advice_for(request_for("web\n")))["result"]["report"]["products"][0]
     (web, *_) = (it for it in product["packages"] if it["name"] == "web")
     table = packages_table({**product, "packages": [{**web, "extras": extras}]})
     (row,) = table.rows
@@ -48,7 +48,7 @@ def test_many_extras_take_lines_of_their_own() -> None:
 
 
 def test_a_criterion_that_rounds_to_zero_is_shown_as_zero() -> None:
-    report = report_of(advised())
+    report = report_of(advice_for())
     criterion = report["result"]["report"]["products"][0]["criteria"][0]
     criterion |= {"value": -0.00001, "contribution": -0.0}
     text = shown(report, verbose=True)
@@ -57,7 +57,7 @@ def test_a_criterion_that_rounds_to_zero_is_shown_as_zero() -> None:
 
 
 def test_criteria_that_are_all_zero_take_one_line() -> None:
-    report = report_of(advised())
+    report = report_of(advice_for())
     product = report["result"]["report"]["products"][0]
     product["score"] = 0.0
     for criterion in product["criteria"]:
@@ -68,7 +68,7 @@ def test_criteria_that_are_all_zero_take_one_line() -> None:
 
 
 def test_criteria_notes_and_certificate_are_shown() -> None:
-    text = shown(report_of(advised()))
+    text = shown(report_of(advice_for()))
     for words in (
         "freshness",
         "score",
@@ -98,7 +98,7 @@ def test_measurements_that_are_not_shown_are_counted() -> None:
 
 
 def test_a_vulnerability_that_decided_is_named() -> None:
-    request = asked("core\n")
+    request = request_for("core\n")
     snap = snapshot_for(request)
     newest, *rest = snap.packages["core"]
     harm = KnownVulnerability("CVE-2024-1", "critical")
@@ -112,7 +112,7 @@ def test_a_vulnerability_that_decided_is_named() -> None:
 
 
 def test_what_was_asked_of_the_indexes_just_now_is_not_to_be_asked_again() -> None:
-    report = report_of(advised(asked("web\nnowhere\n")))
+    report = report_of(advice_for(request_for("web\nnowhere\n")))
     text = shown(report, 200, fetched=True)
     assert "warning: not in the store: nowhere" in text.splitlines()
     assert "--fetch" not in text
@@ -121,7 +121,7 @@ def test_what_was_asked_of_the_indexes_just_now_is_not_to_be_asked_again() -> No
 
 def test_many_missing_packages_are_one_line() -> None:
     names = [f"none{number:02}" for number in range(40)]
-    text = shown(report_of(advised(asked("web\n" + "\n".join(names)))), 300, offline=True)
+    text = shown(report_of(advice_for(request_for("web\n" + "\n".join(names)))), 300, offline=True)
     (line,) = [it for it in text.splitlines() if "required packages are missing" in it]
     assert line.startswith("error: 40 required packages are missing: none00, none01")
     assert line.endswith("none04 and 35 more")
@@ -131,7 +131,7 @@ def test_many_missing_packages_are_one_line() -> None:
 
 
 def test_versions_that_the_environment_excludes_are_known_too() -> None:
-    line = certificate_line(report_of(advised(asked("old>=2\n"))))
+    line = certificate_line(report_of(advice_for(request_for("old>=2\n"))))
     assert line.startswith("infeasible among the 2 known versions; ")
 
 
@@ -161,25 +161,25 @@ def test_a_nearest_stack_that_differs_is_told_with_its_packages() -> None:
 
 def test_that_there_is_nothing_to_change_to_is_told_first() -> None:
     files = {"requirements.in": "core\n", "requirements.txt": "core==2.0\n"}
-    text = shown(report_of(advised(asked(files=files))))
+    text = shown(report_of(advice_for(request_for(files=files))))
     assert text.startswith("info: ")
     assert "no stack is better" in text.splitlines()[0]
 
 
 def test_every_stack_has_its_number() -> None:
-    text = shown(report_of(advised(asked(count=2))))
+    text = shown(report_of(advice_for(request_for(count=2))))
     assert text.count("Stack 1") == text.count("Stack 2") == 1
 
 
 def test_a_conflict_is_told_step_by_step_and_once() -> None:
-    text = shown(report_of(advised(asked("web>=3\ntool\n"))))
+    text = shown(report_of(advice_for(request_for("web>=3\ntool\n"))))
     assert text.count("tool 1.0 requires core<2") == 1
     assert "No stack meets the request:" in text
     assert "1. you ask for" in text
 
 
 def test_what_a_document_says_cannot_steer_the_terminal() -> None:
-    report = report_of(advised())
+    report = report_of(advice_for())
     product = report["result"]["report"]["products"][0]
     product["packages"][0]["why"]["message"] = "red\x1b[31m [bold]"
     report["result"]["report"]["stack_info"][0]["message"] = "\x1b]0;title\x07"
@@ -190,7 +190,7 @@ def test_what_a_document_says_cannot_steer_the_terminal() -> None:
 
 
 def test_a_certificate_without_a_proof_says_its_bound() -> None:
-    report = report_of(advised())
+    report = report_of(advice_for())
     report["result"]["report"]["certificate"] |= {
         "status": "feasible", "bound": [0, 0, 0, -9], "objective": [0, -5, 0, -9],
         "gap": [0, 5, 0, 0],
@@ -201,7 +201,7 @@ def test_a_certificate_without_a_proof_says_its_bound() -> None:
 
 
 def test_a_certificate_of_a_search_without_a_model_has_no_empty_fields() -> None:
-    report = report_of(advised())
+    report = report_of(advice_for())
     nothing = {"status": "unknown", "model": "", "solver": ""}
     report["result"]["report"]["certificate"] |= nothing
     line = certificate_line(report)

@@ -16,8 +16,8 @@ from graph.record.loop import LoopRelease, LoopState, ReleaseKey, ReleaseSource
 from graph.record.watches import AdviceWatch, WatchKind, WatchSource
 from loop.priorities import NightPriorities, watch_priorities
 from loop.stacks import WatchKnowledge, indicator_named
-from tests.factories.asked import advised, asked
 from tests.factories.evidence import NOW, simulated
+from tests.factories.requests import advice_for, request_for
 
 MATMUL = indicator_named("matmul")
 #: The baseline 1.5, and older versions: one is 20 % faster, one perhaps 3 %, two are not.
@@ -29,8 +29,8 @@ def known() -> WatchKnowledge:
     """A watch whose reference stack is the newest version, measured beside four older ones."""
     draw = np.random.default_rng(7)
     index, evidence = simulated(draw, 5, 8, 0.03, GAINS, in_turns=True)
-    request = asked("fast\n", RecommendationType.PERFORMANCE)
-    advice = advised(request, index, evidence)
+    request = request_for("fast\n", RecommendationType.PERFORMANCE)
+    advice = advice_for(request, index, evidence)
     watch = AdviceWatch(
         "w", WatchKind.PROJECT, "app", WatchSource.PERSON, 1.0, True, plain(request), (),
         LoopState.SEEN, None, 0, 0, None, None, NOW, NOW,

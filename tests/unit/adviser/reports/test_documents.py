@@ -29,13 +29,20 @@ from common.errors import InvalidDocument
 from common.formats.json_documents import canonical_json, digest
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
-from tests.factories.asked import INDEX, NOTHING, advised, asked, known_for, snapshot_for
 from tests.factories.evidence import Bench
 from tests.factories.reports import (
     METADATA,
     SCHEMA,
     problems,
     report_of,
+)
+from tests.factories.requests import (
+    INDEX,
+    NOTHING,
+    advice_for,
+    known_for,
+    request_for,
+    snapshot_for,
 )
 
 
@@ -44,12 +51,12 @@ from tests.factories.reports import (
 def test_every_report_is_of_the_published_shape(manifest: str, count: int) -> None:
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
-    report = report_of(advised(asked(manifest, count=count)))
+    report = report_of(advice_for(request_for(manifest, count=count)))
     jsonschema.validate(report, schema)
 
 
 def test_a_product_holds_what_clients_read() -> None:
-    result = report_of(advised())["result"]
+    result = report_of(advice_for())["result"]
     assert (result["error"], result["error_msg"]) == (False, None)
     assert result["parameters"]["dev"] is False
     (product,) = result["report"]["products"]
@@ -75,7 +82,7 @@ def test_a_product_holds_what_clients_read() -> None:
 
 
 def test_criteria_add_up_to_the_score() -> None:
-    (product,) = report_of(advised())["result"]["report"]["products"]
+    (product,) = report_of(advice_for())["result"]["report"]["products"]
     total = sum(it["contribution"] for it in product["criteria"])
     assert product["score"] == pytest.approx(total)
     assert product["score"] < 0
@@ -84,7 +91,7 @@ def test_criteria_add_up_to_the_score() -> None:
 
 
 def test_every_note_is_of_texts() -> None:
-    report = report_of(advised(asked(count=2)))["result"]["report"]
+    report = report_of(advice_for(request_for(count=2)))["result"]["report"]
     notes = [*report["stack_info"], *(n for it in report["products"] for n in it["justification"])]
     assert notes
     for note in notes:
@@ -95,7 +102,7 @@ def test_every_note_is_of_texts() -> None:
 
 
 def test_a_failure_tells_its_conflict_and_has_no_product() -> None:
-    result = report_of(advised(asked("web>=3\ntool\n")))["result"]
+    result = report_of(advice_for(request_for("web>=3\ntool\n")))["result"]
     assert result["error"] is True
     assert "tool 1.0 requires core<2" in result["error_msg"]
     report = result["report"]
@@ -107,7 +114,7 @@ def test_a_failure_tells_its_conflict_and_has_no_product() -> None:
 
 
 def test_a_failure_with_a_smallest_conflict_is_settled() -> None:
-    advice = advised(asked("web>=3\ntool\n"))
+    advice = advice_for(request_for("web>=3\ntool\n"))
     assert report_of(advice)["result"]["report"]["certificate"]["settled"] is True
     conflict = advice.resolution.conflict
     assert conflict is not None
@@ -115,13 +122,13 @@ def test_a_failure_with_a_smallest_conflict_is_settled() -> None:
 
 
 def test_a_package_that_nobody_knows_is_named() -> None:
-    report = report_of(advised(asked("web\nnowhere\n")))["result"]["report"]
+    report = report_of(advice_for(request_for("web\nnowhere\n")))["result"]["report"]
     (note,) = [it for it in report["stack_info"] if it["code"] == "package_missing"]
     assert (note["type"], note["package_name"]) == ("ERROR", "nowhere")
 
 
 def test_without_hashes_the_stack_is_told_and_marked_as_not_installable() -> None:
-    report = report_of(advised(), ReleaseKnowledge())
+    report = report_of(advice_for(), ReleaseKnowledge())
     assert report["result"]["error"] is True
     (product,) = report["result"]["report"]["products"]
     assert product["project"]["requirements_locked"]["default"] == {}
@@ -130,18 +137,20 @@ def test_without_hashes_the_stack_is_told_and_marked_as_not_installable() -> Non
 
 def test_what_the_project_has_already_is_told() -> None:
     lock = "core==1.1\ntool==1.0\nweb==2.0\n"
-    request = asked(files={"requirements.in": "web\ntool\n", "requirements.txt": lock})
-    (product,) = report_of(advised(request))["result"]["report"]["products"]
+    request = request_for(files={"requirements.in": "web\ntool\n", "requirements.txt": lock})
+    (product,) = report_of(advice_for(request))["result"]["report"]["products"]
     assert product["justification"][0]["code"] == "stay"
     assert {it["name"]: it["yours"] for it in product["packages"]}["web"] == "2.0"
 
 
 def stays(lock: str, **options: Any) -> list[list[str]]:
     """Of each stack, what it says of staying."""
-    request = asked(files={"requirements.in": "web\ntool\n", "requirements.txt": lock}, **options)
+    request = request_for(
+        files={"requirements.in": "web\ntool\n", "requirements.txt": lock}, **options
+    )
     return [
         [it["message"] for it in product["justification"] if it["code"] == "stay"]
-        for product in report_of(advised(request))["result"]["report"]["products"]
+        for product in report_of(advice_for(request))["result"]["report"]["products"]
     ]
 
 
@@ -159,7 +168,9 @@ def test_a_lock_with_a_package_too_many_is_not_the_advised_stack() -> None:
 
 def test_without_a_proof_nothing_better_is_not_claimed() -> None:
     lock = "core==1.1\ntool==1.0\nweb==2.0\n"
-    advice = advised(asked(files={"requirements.in": "web\ntool\n", "requirements.txt": lock}))
+    advice = advice_for(
+        request_for(files={"requirements.in": "web\ntool\n", "requirements.txt": lock})
+    )
     unproven = replace(
         advice.resolution, status=ResolutionStatus.FEASIBLE, bound=(1,), limit=SearchLimit.TIME
     )
@@ -168,7 +179,7 @@ def test_without_a_proof_nothing_better_is_not_claimed() -> None:
 
 
 def test_a_second_stack_without_its_lock_fails_nothing() -> None:
-    advice = advised(asked(count=2))
+    advice = advice_for(request_for(count=2))
     assert advice.best is not None
     best = {it.purl for it in advice.best.choices}
     known = ReleaseKnowledge(
@@ -187,7 +198,7 @@ def test_a_second_stack_without_its_lock_fails_nothing() -> None:
 
 
 def test_a_search_for_the_baseline_that_ended_at_its_limit_is_told() -> None:
-    advice = advised()
+    advice = advice_for()
     assert report_of(advice)["result"]["report"]["baseline"]["settled"] is True
     unsettled = report_of(replace(advice, baseline_settled=False))
     assert unsettled["result"]["report"]["baseline"]["settled"] is False
@@ -199,17 +210,17 @@ def test_whether_the_search_for_the_baseline_was_settled_is_kept() -> None:
         is_baseline = universe.newness == {0}
         return replace(found, settled=not is_baseline)
 
-    request = asked(kind=RecommendationType.PERFORMANCE)
+    request = request_for(kind=RecommendationType.PERFORMANCE)
     for evidence, settled in ((measured(6), False), (NOTHING, True)):
         advice = advise(request, snapshot_for(request), evidence, resolver=hurried)
         assert advice.baseline_settled is settled
 
 
 def test_a_request_is_answered_alike_from_its_stored_form_with_any_number_of_threads() -> None:
-    request = asked(
+    request = request_for(
         "web\ntool\n", count=2, labels={"team": "blue"}, prereleases=frozenset({"web", "core"})
     )
-    first = advised(request)
+    first = advice_for(request)
     report = report_bytes(report_document(result_document(first, known_for(first)), METADATA))
     with ResolverWorker() as worker:
         again = advise(
@@ -224,10 +235,10 @@ def test_a_request_is_answered_alike_from_its_stored_form_with_any_number_of_thr
 
 
 def test_stored_forms_are_the_canonical_json_of_the_plain_values() -> None:
-    request = asked(
+    request = request_for(
         "web\ntool\n", count=2, labels={"team": "blue"}, prereleases=frozenset({"web", "core"})
     )
-    first = advised(request)
+    first = advice_for(request)
     for value in (request, first.request, known_for(first), {"least": float("-inf")}):
         assert dataclass_to_json(value) == canonical_json(plain(value))
 
@@ -240,7 +251,7 @@ def test_a_request_of_another_shape_is_refused() -> None:
 @pytest.mark.parametrize("manifest", ["web\ntool\n", "web>=3\ntool\n"])
 @pytest.mark.parametrize("count", [1, 4])
 def test_a_report_that_holds_passes_the_check(manifest: str, count: int) -> None:
-    advice = advised(asked(manifest, count=count))
+    advice = advice_for(request_for(manifest, count=count))
     assert problems(report_of(advice), advice) == []
 
 
@@ -290,7 +301,7 @@ def _other_snapshot(report: dict[str, Any]) -> None:
     ],
 )
 def test_a_forged_report_is_found_out(forge: Any, words: str) -> None:
-    advice = advised()
+    advice = advice_for()
     report = copy.deepcopy(report_of(advice))
     forge(report)
     # A careful forger mends the digest too.
@@ -299,7 +310,7 @@ def test_a_forged_report_is_found_out(forge: Any, words: str) -> None:
 
 
 def test_a_result_that_was_touched_is_not_the_one_that_its_metadata_names() -> None:
-    advice = advised()
+    advice = advice_for()
     report = report_of(advice)
     report["result"]["error_msg"] = "all is well"
     assert problems(report, advice) == [
@@ -309,7 +320,7 @@ def test_a_result_that_was_touched_is_not_the_one_that_its_metadata_names() -> N
 
 
 def test_a_document_that_is_no_report_is_refused() -> None:
-    advice = advised()
+    advice = advice_for()
     with pytest.raises(InvalidDocument, match="is not 'report-2'"):
         problems({"schema_version": "report-0"}, advice)
     with pytest.raises(InvalidDocument, match="not a report"):
@@ -317,16 +328,16 @@ def test_a_document_that_is_no_report_is_refused() -> None:
 
 
 def test_the_constraint_and_the_order_of_requirements_do_not_change_the_bytes_of_a_result() -> None:
-    one, other = asked("web\ntool\n"), asked("tool\nweb\n")
-    first = result_document(advised(one), known_for(advised(one)))["report"]["products"]
-    second = result_document(advised(other), known_for(advised(other)))["report"]["products"]
+    one, other = request_for("web\ntool\n"), request_for("tool\nweb\n")
+    first = result_document(advice_for(one), known_for(advice_for(one)))["report"]["products"]
+    second = result_document(advice_for(other), known_for(advice_for(other)))["report"]["products"]
     assert first[0]["packages"] == second[0]["packages"]
     assert first[0]["score"] == second[0]["score"]
 
 
 def test_a_named_baseline_is_the_lock_of_the_project() -> None:
     lock = "core==1.0\ntool==1.0\nweb==1.0\n"
-    request = asked(files={"requirements.in": "web\ntool\n", "requirements.txt": lock})
+    request = request_for(files={"requirements.in": "web\ntool\n", "requirements.txt": lock})
     advice = advise(request, snapshot_for(request, INDEX), NOTHING)
     assert advice.baseline == {"core": "1.0", "tool": "1.0", "web": "1.0"}
     assert advice.baseline_reason == "the versions in requirements.txt"
@@ -343,7 +354,7 @@ def measured(newest_jobs: int, noise: float = 0.05) -> Evidence:
 
 
 def test_an_open_comparison_says_how_many_jobs_are_missing_and_is_to_be_measured_next() -> None:
-    advice = advised(evidence=measured(6))
+    advice = advice_for(evidence=measured(6))
     report = report_of(advice)
     jsonschema.validate(report, json.loads(SCHEMA.read_text(encoding="utf-8")))
     inner = report["result"]["report"]
@@ -357,15 +368,17 @@ def test_an_open_comparison_says_how_many_jobs_are_missing_and_is_to_be_measured
 
 
 def test_hardware_on_which_nothing_was_measured_is_told() -> None:
-    request = replace(asked(), hardware_note="nothing was measured on this host's hardware class")
-    notes = report_of(advised(request))["result"]["report"]["stack_info"]
+    request = replace(
+        request_for(), hardware_note="nothing was measured on this host's hardware class"
+    )
+    notes = report_of(advice_for(request))["result"]["report"]["stack_info"]
     (note,) = [it for it in notes if it["code"] == "hardware"]
     assert (note["type"], note["message"]) == ("WARNING", request.hardware_note)
     assert dataclass_from_json(dataclass_to_json(request), StackRequest) == request
 
 
 def test_a_requirement_that_does_not_hold_here_stands_alone_in_the_graph() -> None:
-    report = report_of(advised(asked("web\nwinonly; sys_platform == 'win32'\n")))
+    report = report_of(advice_for(request_for("web\nwinonly; sys_platform == 'win32'\n")))
     (product,) = report["result"]["report"]["products"]
     assert product["dependency_graph"] == {"nodes": ["core", "web", "winonly"], "edges": [[1, 0]]}
     assert "winonly" not in product["project"]["requirements_locked"]["default"]

@@ -13,7 +13,7 @@ from adviser.scoring.assessment_types import NoteLevel
 from adviser.scoring.criteria import RecommendationType
 from graph.candidates import KnownVulnerability
 from graph.evidence import ADVISORIES
-from tests.factories.asked import INDEX, NOTHING, advised, asked
+from tests.factories.requests import INDEX, NOTHING, advice_for, request_for
 from tests.factories.universes import Index
 
 BLIND = replace(NOTHING, sources={ADVISORIES: None})
@@ -22,7 +22,7 @@ BLIND = replace(NOTHING, sources={ADVISORIES: None})
 def unread(
     manifest: str, listed: dict[str, list[str]], **options: Any
 ) -> tuple[UnfetchedVersions, ...]:
-    advice = advised(asked(manifest, **options))
+    advice = advice_for(request_for(manifest, **options))
     conflict = advice.resolution.conflict
     assert conflict is not None
     by_index = {name: {"pypi": versions} for name, versions in listed.items()}
@@ -32,18 +32,18 @@ def unread(
 def test_that_no_advisories_are_known_warns_whoever_asks_for_security() -> None:
     for kind, level in ((RecommendationType.LATEST, NoteLevel.INFO),
                         (RecommendationType.SECURITY, NoteLevel.WARNING)):  # fmt: skip
-        (note,) = gap_notes(advised(asked("core\n", kind), evidence=BLIND))
+        (note,) = gap_notes(advice_for(request_for("core\n", kind), evidence=BLIND))
         assert (note.code, note.type) == (NoteCode.NO_ADVISORIES, level)
-    assert list(gap_notes(advised(asked("core\n", RecommendationType.SECURITY)))) == []
+    assert list(gap_notes(advice_for(request_for("core\n", RecommendationType.SECURITY)))) == []
 
 
 def test_names_without_effect_are_told() -> None:
-    request = asked(
+    request = request_for(
         "core\n",
         prereleases=frozenset({"core", "nothere"}),
         allowed_vulnerabilities=frozenset({"CVE-2024-1", "cve-2024-2"}),
     )
-    advice = advised(request)
+    advice = advice_for(request)
     harmed = replace(
         advice.snapshot.packages["core"][0], vulnerabilities=(KnownVulnerability("CVE-2024-2"),)
     )
@@ -81,7 +81,7 @@ def test_without_a_version_on_the_index_there_is_nothing_to_tell() -> None:
 def test_what_is_older_than_a_version_that_is_too_old_already_is_not_worth_reading() -> None:
     index: Index = {"core": {"2.0": {"uploaded_at": "2024-03-01T00:00:00+00:00"}}}
     after = datetime(2025, 1, 1, tzinfo=UTC)
-    advice = advised(asked("core\n", published_after=after), index)
+    advice = advice_for(request_for("core\n", published_after=after), index)
     conflict = advice.resolution.conflict
     assert conflict is not None
     listed = {"core": {"pypi": ["3.0", "1.9", "1.0"]}}

@@ -18,19 +18,21 @@ from adviser.scoring.sample_needs import Need
 from adviser.scoring.verdicts import Verdict
 from adviser.stack_request import RequestIndex, StackRequest
 from graph.evidence import Evidence
-from tests.factories.asked import INDEX, MAIN, NOTHING, advised, asked, snapshot_for
 from tests.factories.evidence import Bench
 from tests.factories.reports import kept
+from tests.factories.requests import INDEX, MAIN, NOTHING, advice_for, request_for, snapshot_for
 from tests.factories.universes import ENVIRONMENT, Index
 
 
 def codes(index: Index, *indexes: RequestIndex) -> list[str]:
-    return [it.code for it in stack_notes(advised(asked("core\n", indexes=indexes), index))]
+    return [
+        it.code for it in stack_notes(advice_for(request_for("core\n", indexes=indexes), index))
+    ]
 
 
 def test_the_same_name_elsewhere_is_told() -> None:
     index: Index = {"core": {"1.0": {}, "2.0 other": {}}}
-    notes = stack_notes(advised(asked("core\n"), index))
+    notes = stack_notes(advice_for(request_for("core\n"), index))
     (note,) = [it for it in notes if it.code == NoteCode.OTHER_INDEX]
     assert note.package == "core"
     assert "it is on other, and the package comes from pypi" in note.message
@@ -45,7 +47,7 @@ def test_an_index_that_nobody_configured_is_told_once() -> None:
 
 
 def test_a_search_without_time_says_so() -> None:
-    request = asked(time_s=1e-9)
+    request = request_for(time_s=1e-9)
 
     def hurried(universe: Universe, budget: Budget | None = None, *, count: int = 1) -> Resolution:
         return in_this_process(universe, replace(budget or Budget(), steps=0), count=count)
@@ -55,18 +57,18 @@ def test_a_search_without_time_says_so() -> None:
 
 
 def test_fewer_stacks_than_wanted_are_told() -> None:
-    notes = stack_notes(advised(asked("tool\n", count=9)))
+    notes = stack_notes(advice_for(request_for("tool\n", count=9)))
     (note,) = [it for it in notes if it.code == NoteCode.FEW_STACKS]
     assert note.message == "only 2 of 9 requested stacks exist"
 
 
 def test_warnings_of_the_projects_reader_are_passed_on() -> None:
-    notes = stack_notes(advised(asked("core\n-e ./here\n")))
+    notes = stack_notes(advice_for(request_for("core\n-e ./here\n")))
     assert [it.code for it in notes if it.code.startswith("project_")]
 
 
 def message(code: NoteCode, request: StackRequest, evidence: Evidence = NOTHING) -> str:
-    (note,) = [it for it in stack_notes(advised(request, evidence=evidence)) if it.code == code]
+    (note,) = [it for it in stack_notes(advice_for(request, evidence=evidence)) if it.code == code]
     return note.message
 
 
@@ -79,22 +81,22 @@ def measured(*stacks: str) -> Evidence:
 
 def test_the_share_of_measured_packages_is_one_plain_sentence() -> None:
     near = measured("web==3.0 core==1.1", "web==1.0 core==1.0")
-    assert message(NoteCode.COVERAGE, asked("web\n"), near) == (
+    assert message(NoteCode.COVERAGE, request_for("web\n"), near) == (
         "1 of 2 packages were measured in this version on this hardware"
     )
-    exact = message(NoteCode.COVERAGE, asked("web\n"), measured("web==3.0 core==2.0"))
+    exact = message(NoteCode.COVERAGE, request_for("web\n"), measured("web==3.0 core==2.0"))
     assert exact == "2 of 2 packages were measured in this version on this hardware"
 
 
 @pytest.mark.parametrize("evidence", [NOTHING, measured("web==1.0 core==1.0")])
 def test_that_nothing_of_a_stack_was_measured_is_one_plain_sentence(evidence: Evidence) -> None:
-    assert message(NoteCode.COVERAGE, asked("web\n"), evidence) == (
+    assert message(NoteCode.COVERAGE, request_for("web\n"), evidence) == (
         "no package of this stack was measured in this version on this hardware"
     )
 
 
 def test_hardware_that_is_not_known_is_no_hardware_on_which_nothing_was_measured() -> None:
-    nowhere = asked("web\n", hardware=None)
+    nowhere = request_for("web\n", hardware=None)
     assert message(NoteCode.COVERAGE, nowhere, measured("web==3.0 core==2.0")) == (
         "2 of 2 packages were measured in this version"
     )
@@ -105,24 +107,24 @@ def test_hardware_that_is_not_known_is_no_hardware_on_which_nothing_was_measured
 
 
 def test_how_old_the_knowledge_is_is_told() -> None:
-    assert message(NoteCode.SOURCES, asked()) == (
+    assert message(NoteCode.SOURCES, request_for()) == (
         "as of 2026-01-01; last update of each source: pypi 2026-01-01"
     )
     never = replace(NOTHING, sources={"advisories": None})
-    assert message(NoteCode.SOURCES, asked(), never).endswith("advisories never")
+    assert message(NoteCode.SOURCES, request_for(), never).endswith("advisories never")
 
 
 @pytest.mark.parametrize(("full", "told"), [("3.11.0", True), ("3.11.7", False)])
 def test_a_patch_level_that_nobody_named_is_told(full: str, told: bool) -> None:
     where = replace(ENVIRONMENT, python_full_version=full)
-    text = message(NoteCode.ENVIRONMENT, replace(asked(), environment=where))
+    text = message(NoteCode.ENVIRONMENT, replace(request_for(), environment=where))
     assert text.endswith(f"; assuming Python {full}") == told
 
 
 def test_without_a_stack_nothing_is_said_of_how_much_of_it_was_measured() -> None:
     evidence = measured("core==2.0")
-    assert NoteCode.COVERAGE in [it.code for it in stack_notes(advised(evidence=evidence))]
-    failed = stack_notes(advised(asked("old>=2\n"), evidence=evidence))
+    assert NoteCode.COVERAGE in [it.code for it in stack_notes(advice_for(evidence=evidence))]
+    failed = stack_notes(advice_for(request_for("old>=2\n"), evidence=evidence))
     assert NoteCode.COVERAGE not in [it.code for it in failed]
 
 
@@ -151,5 +153,7 @@ def test_the_next_jobs_are_told_as_what_is_lacking(needs: Need, words: str) -> N
 
 
 def test_hardware_that_nobody_named_is_told_by_twelve_digits() -> None:
-    found = message(NoteCode.ENVIRONMENT, asked("web\n", hardware=f"sha256:{'a1' * 32}"), NOTHING)
+    found = message(
+        NoteCode.ENVIRONMENT, request_for("web\n", hardware=f"sha256:{'a1' * 32}"), NOTHING
+    )
     assert found.endswith(f", on {'a1' * 6}")

@@ -7,14 +7,14 @@ import json
 import jsonschema
 
 from adviser.reports.documents import pipeline_of, report_bytes, report_document, result_document
-from tests.factories.asked import advised, asked, known_for
 from tests.factories.reports import METADATA, SCHEMA
+from tests.factories.requests import advice_for, known_for, request_for
 
 KINDS = {"boots", "pseudonyms", "sieves", "steps", "strides", "wraps"}
 
 
 def test_it_has_all_kinds_of_parts_and_names_the_criteria() -> None:
-    advice = advised(asked(debug=True))
+    advice = advice_for(request_for(debug=True))
     found = pipeline_of(advice)
     assert found.keys() == KINDS
     assert [it["name"] for it in found["steps"]] == [it.name for it in advice.assessment.criteria]
@@ -28,7 +28,7 @@ def test_it_has_all_kinds_of_parts_and_names_the_criteria() -> None:
 def test_only_a_debugged_request_is_told() -> None:
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     for debug in (False, True):
-        advice = advised(asked(debug=debug))
+        advice = advice_for(request_for(debug=debug))
         result = result_document(advice, known_for(advice))
         report = json.loads(report_bytes(report_document(result, METADATA)))
         jsonschema.validate(report, schema)

@@ -8,8 +8,8 @@ from adviser.reports.record_links import links_of, recorded_claim
 from adviser.scoring.criteria import RecommendationType
 from common.inspection import Stack
 from common.packages import package_version
-from tests.factories.asked import asked, snapshot_for
 from tests.factories.evidence import HERE, Bench
+from tests.factories.requests import request_for, snapshot_for
 
 VERSIONS = ("1", "2", "3", "4")
 INDEX = {"fast": {version: {} for version in VERSIONS}}
@@ -31,7 +31,7 @@ def measured(jobs: int = 20) -> Bench:
 
 
 def test_all_claims_are_tied_to_an_advice_also_those_about_what_it_passes_over() -> None:
-    request = asked(files=FILES, kind=RecommendationType.PERFORMANCE)
+    request = request_for(files=FILES, kind=RecommendationType.PERFORMANCE)
     advice = advise(request, snapshot_for(request, INDEX), measured().evidence())
     links = links_of(advice, result_document(advice, ReleaseKnowledge()))
     assert [it.stack.digest for it in links.stacks] == [stack("4")]
@@ -44,7 +44,7 @@ def test_all_claims_are_tied_to_an_advice_also_those_about_what_it_passes_over()
 
 
 def test_claims_are_comparisons_with_the_baseline_and_settled_ones_of_other_versions() -> None:
-    request = asked(files=FILES)
+    request = request_for(files=FILES)
     claims = advise(request, snapshot_for(request, INDEX), measured().evidence()).assessment.claims
     version = {stack(it): it for it in VERSIONS}
     compared = [
@@ -58,7 +58,7 @@ def test_claims_are_comparisons_with_the_baseline_and_settled_ones_of_other_vers
 
 
 def test_a_claim_is_named_by_its_content() -> None:
-    request = asked(files=FILES)
+    request = request_for(files=FILES)
     snapshot = snapshot_for(request, INDEX)
     once, again, more = (
         [recorded_claim(it) for it in advise(request, snapshot, bench.evidence()).assessment.claims]
@@ -70,7 +70,7 @@ def test_a_claim_is_named_by_its_content() -> None:
 
 
 def test_what_the_data_do_not_bound_is_not_recorded_as_a_number() -> None:
-    request = asked(files=FILES)
+    request = request_for(files=FILES)
     advice = advise(request, snapshot_for(request, INDEX), measured(1).evidence())
     (claim, *_) = map(recorded_claim, advice.assessment.claims)
     assert (claim.interval_low_pct, claim.interval_high_pct, claim.effect_pct) == (None, None, None)

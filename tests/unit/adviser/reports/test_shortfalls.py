@@ -13,8 +13,8 @@ from adviser.locks.lock_model import LockFormat
 from adviser.reports.documents import ReleaseKnowledge, lock_of
 from adviser.scoring.criteria import RecommendationType
 from graph.candidates import KnownVulnerability
-from tests.factories.asked import NOTHING, advised, asked, known_for, snapshot_for
 from tests.factories.reports import report_of
+from tests.factories.requests import NOTHING, advice_for, known_for, request_for, snapshot_for
 from tests.factories.universes import Index, dependency
 
 DAY = datetime(2025, 1, 1, tzinfo=UTC)
@@ -35,7 +35,7 @@ def notes(advice: Advice, code: str, name: str = "core") -> list[dict[str, Any]]
 
 
 def test_a_cooldown_that_leaves_a_prerelease_alone_is_told() -> None:
-    advice = advised(asked("core\n", published_before=DAY), INDEX)
+    advice = advice_for(request_for("core\n", published_before=DAY), INDEX)
     assert advice.best is not None
     assert advice.best.versions() == {"core": "2.0rc1"}
     (note,) = notes(advice, "only_prereleases")
@@ -56,12 +56,12 @@ def test_a_cooldown_that_leaves_a_prerelease_alone_is_told() -> None:
 def test_a_prerelease_is_told_with_the_reason_that_admits_it(
     manifest: str, index: Index, reason: str
 ) -> None:
-    (note,) = notes(advised(asked(manifest), index), "prerelease")
+    (note,) = notes(advice_for(request_for(manifest), index), "prerelease")
     assert note["message"] == f"core 2.0rc1 is a pre-release: {reason}"
 
 
 def test_a_refusal_that_leaves_a_prerelease_alone_is_told() -> None:
-    request = asked("core\n", RecommendationType.SECURITY)
+    request = request_for("core\n", RecommendationType.SECURITY)
     snapshot = snapshot_for(request, INDEX)
     harm = (KnownVulnerability("CVE-1", "high"),)
     core = tuple(
@@ -89,11 +89,11 @@ def test_a_refusal_that_leaves_a_prerelease_alone_is_told() -> None:
 def test_a_prerelease_that_is_asked_for_or_alone_anyway_is_no_surprise(
     manifest: str, options: dict[str, Any]
 ) -> None:
-    assert notes(advised(asked(manifest, **options), INDEX), "only_prereleases") == []
+    assert notes(advice_for(request_for(manifest, **options), INDEX), "only_prereleases") == []
 
 
 def extra_notes(manifest: str) -> list[str]:
-    inner = report_of(advised(asked(manifest), INDEX))["result"]["report"]
+    inner = report_of(advice_for(request_for(manifest), INDEX))["result"]["report"]
     notes = [it for it in inner["stack_info"] if it["code"] == "extra_missing"]
     assert {it["type"] for it in notes} <= {"WARNING"}
     return [it["message"] for it in notes]
@@ -109,17 +109,17 @@ def test_an_extra_that_a_package_requires_in_vain_is_a_warning() -> None:
 
 
 def test_an_extra_that_the_request_asks_for_in_vain_is_a_conflict_that_names_the_others() -> None:
-    advice = advised(asked("web[nosuch,speed]\n"), INDEX)
+    advice = advice_for(request_for("web[nosuch,speed]\n"), INDEX)
     assert advice.resolution.conflict is not None
     text = "\n".join(advice.resolution.conflict.lines())
     assert "no version of web has the extra 'nosuch'; there are: all, speed" in text
-    misspelt = report_of(advised(asked("web[sped]\n"), INDEX))["result"]["report"]["ERROR"]
+    misspelt = report_of(advice_for(request_for("web[sped]\n"), INDEX))["result"]["report"]["ERROR"]
     assert "has the extra 'sped' (did you mean 'speed'?); there are: all, speed" in misspelt
 
 
 def test_all_misspelt_extras_of_a_requirement_are_named_at_once() -> None:
     index: Index = {"app": {"2.0": {"extras": ["async", "dotenv"]}, "1.0": {"extras": ["dev"]}}}
-    advice = advised(asked("app[asinc,async,dotnev,zzz]\n"), index)
+    advice = advice_for(request_for("app[asinc,async,dotnev,zzz]\n"), index)
     assert advice.resolution.conflict is not None
     lines = "\n".join(advice.resolution.conflict.lines())
     assert (
@@ -134,7 +134,7 @@ def test_each_extra_that_a_package_requires_in_vain_is_a_warning() -> None:
         "web": {"1.0": {"requires": ["core[asinc,dotnev]"]}},
         "core": {"1.0": {"extras": ["async", "dotenv"]}},
     }
-    inner = report_of(advised(asked("web\n"), index))["result"]["report"]
+    inner = report_of(advice_for(request_for("web\n"), index))["result"]["report"]
     messages = [it["message"] for it in inner["stack_info"] if it["code"] == "extra_missing"]
     assert [it.split(",")[0] for it in messages] == [
         "web 1.0 requires core[asinc]", "web 1.0 requires core[dotnev]",
@@ -144,7 +144,7 @@ def test_each_extra_that_a_package_requires_in_vain_is_a_warning() -> None:
 
 def test_a_cooldown_holds_for_the_files_of_a_lock() -> None:
     """A wheel may be added to a release long after it came out."""
-    advice = advised(asked("app\n", published_before=DAY), INDEX)
+    advice = advice_for(request_for("app\n", published_before=DAY), INDEX)
     files = {}
     for purl, (wheel, sdist) in known_for(advice).files.items():
         files[purl] = (
@@ -156,7 +156,7 @@ def test_a_cooldown_holds_for_the_files_of_a_lock() -> None:
         for wheel, sdist in files.values():
             assert str(sdist.sha256) in text
             assert str(wheel.sha256) not in text
-    anytime = advised(asked("app\n"), INDEX)
+    anytime = advice_for(request_for("app\n"), INDEX)
     assert anytime.best is not None
     text = lock_of(
         anytime, anytime.best, ReleaseKnowledge(files), LockFormat.REQUIREMENTS
@@ -165,7 +165,7 @@ def test_a_cooldown_holds_for_the_files_of_a_lock() -> None:
 
 
 def test_without_a_file_of_that_age_there_is_no_lock() -> None:
-    advice = advised(asked("app\n", published_before=DAY), INDEX)
+    advice = advice_for(request_for("app\n", published_before=DAY), INDEX)
     report = report_of(advice, known_for(advice))["result"]
     assert report["error"] is True
     assert "from before 2025-01-01 is known" in report["error_msg"]
@@ -182,7 +182,7 @@ def test_a_misspelt_extra_with_a_bound_names_the_extras_of_the_newest_version_th
             "2.0": {"extras": ["asinc", "dev"] if ">" in manifest else ["dev"]},
         }
     }
-    advice = advised(asked(manifest), index)
+    advice = advice_for(request_for(manifest), index)
     assert advice.resolution.conflict is not None
     assert (
         "no version of app has the extra 'asinc' (did you mean 'async'?); there are: async, dotenv"

@@ -13,7 +13,7 @@ from adviser.reports.version_rationale import (
 )
 from adviser.scoring.criteria import RecommendationType
 from common.packages import Purl
-from tests.factories.asked import advised, asked
+from tests.factories.requests import advice_for, request_for
 from tests.factories.universes import Index
 
 
@@ -24,25 +24,25 @@ def rationale(advice: Advice, name: str) -> Rationale:
 
 
 def test_the_newest_needs_no_words() -> None:
-    assert rationale(advised(asked("web\n")), "web").place is RationaleCode.NEWEST
+    assert rationale(advice_for(request_for("web\n")), "web").place is RationaleCode.NEWEST
 
 
 def test_who_holds_a_version_back_is_named() -> None:
-    reason = rationale(advised(), "core")
+    reason = rationale(advice_for(), "core")
     assert reason == Rationale(
         RationaleCode.HELD_BACK, "tool 1.0 requires core<2", "2.0", Purl("pkg:pypi/core@2.0")
     )
 
 
 def test_the_request_itself_is_named_first() -> None:
-    reason = rationale(advised(asked("web<3\n")), "web")
+    reason = rationale(advice_for(request_for("web<3\n")), "web")
     assert reason == Rationale(
         RationaleCode.HELD_BACK, "the request requires web<3", "3.0", Purl("pkg:pypi/web@3.0")
     )
 
 
 def test_an_override_is_told_as_the_requests_and_never_as_the_packages() -> None:
-    advice = advised(asked("web\n", overrides={"core": "==1.0"}))
+    advice = advice_for(request_for("web\n", overrides={"core": "==1.0"}))
     reason = rationale(advice, "core")
     assert (reason.place, reason.message) == (
         RationaleCode.HELD_BACK, "the request overrides core to ==1.0"
@@ -54,7 +54,7 @@ def test_an_override_is_told_as_the_requests_and_never_as_the_packages() -> None
 
 
 def test_a_further_stack_differs_from_those_above_and_is_not_said_to_be_better() -> None:
-    advice = advised(asked("core\n", count=2))
+    advice = advice_for(request_for("core\n", count=2))
     second = advice.resolution.stacks[1]
     reason = rationales_of(advice, second).rationale(second.choices[0])
     assert reason.place is RationaleCode.DIFFERS
@@ -62,7 +62,7 @@ def test_a_further_stack_differs_from_those_above_and_is_not_said_to_be_better()
 
 
 def test_what_a_newer_one_would_need_is_named() -> None:
-    reason = rationale(advised(), "web")
+    reason = rationale(advice_for(), "web")
     assert reason.place is RationaleCode.NEEDS_OTHERS
     assert reason.message == "3.0 requires core>=2, but the stack has core 1.1"
 
@@ -73,12 +73,12 @@ def test_a_need_for_another_direct_requirement_is_named_first() -> None:
         "delta": {"4.4": {"requires": ["alpha<2", "spark<4.3"]}, "4.1": {}},
         "alpha": {"2.0": {}, "1.0": {}},
     }
-    reason = rationale(advised(asked("spark\ndelta\n"), index), "delta")
+    reason = rationale(advice_for(request_for("spark\ndelta\n"), index), "delta")
     assert reason.message == "4.4 requires spark<4.3, but the stack has spark 4.3"
 
 
 def test_a_newer_one_that_cannot_run_here_is_named_with_the_reason() -> None:
-    reason = rationale(advised(asked("old\n")), "old")
+    reason = rationale(advice_for(request_for("old\n")), "old")
     assert (reason.place, reason.newer) == (RationaleCode.NEWER_UNUSABLE, "2.0")
     assert "requires Python >=3.13" in reason.message
 
@@ -86,8 +86,8 @@ def test_a_newer_one_that_cannot_run_here_is_named_with_the_reason() -> None:
 def test_an_excluded_newer_one_is_named_with_the_rule() -> None:
     from graph.candidates import Dependency
 
-    request = asked("core\n", exclusions=(Dependency("core", "==2.0"),))
-    reason = rationale(advised(request), "core")
+    request = request_for("core\n", exclusions=(Dependency("core", "==2.0"),))
+    reason = rationale(advice_for(request), "core")
     assert reason == Rationale(RationaleCode.NEWER_UNUSABLE, "2.0: excluded by core==2.0", "2.0")
 
 
@@ -100,7 +100,7 @@ def test_an_excluded_newer_one_is_named_with_the_rule() -> None:
 )
 def test_what_nobody_invited_is_named(release: dict[str, bool], version: str, words: str) -> None:
     index: Index = {"core": {version: release, "1.0": {}}}
-    reason = rationale(advised(asked("core\n"), index), "core")
+    reason = rationale(advice_for(request_for("core\n"), index), "core")
     assert (reason.place, reason.message) == (RationaleCode.NOT_INVITED, words)
 
 
@@ -113,7 +113,7 @@ def test_a_newer_prerelease_is_named_with_what_it_needs_if_a_prerelease_is_chose
         "core": {"1.0b2": {}, "1.0b1": {}},
         "plugin": {"1.0b1": {"requires": ["core==1.0b1"]}},
     }
-    reason = rationale(advised(asked("tool\nplugin\n"), index), "tool")
+    reason = rationale(advice_for(request_for("tool\nplugin\n"), index), "tool")
     assert reason.place is RationaleCode.NEEDS_OTHERS
     assert reason.message == "1.0b2 requires core==1.0b2, but the stack has core 1.0b1"
 
@@ -122,7 +122,7 @@ def test_a_newer_release_that_cannot_be_used_is_named_before_prereleases() -> No
     index: Index = {
         "core": {"1.1rc1": {"extras": ["fast"]}, "1.1": {}, "1.0": {"extras": ["fast"]}}
     }
-    reason = rationale(advised(asked("core[fast]\n"), index), "core")
+    reason = rationale(advice_for(request_for("core[fast]\n"), index), "core")
     assert reason.place is RationaleCode.NEWER_UNUSABLE
     assert reason.message == "1.1: does not have the extra 'fast'"
 
@@ -134,7 +134,7 @@ def test_a_newer_one_that_scores_worse_is_named_with_the_criterion() -> None:
             "1.0": {"uploaded_at": "2025-06-01T00:00:00Z"},
         }
     }
-    reason = rationale(advised(asked("core\n", RecommendationType.STABLE), index), "core")
+    reason = rationale(advice_for(request_for("core\n", RecommendationType.STABLE), index), "core")
     assert (reason.place, reason.newer) == (RationaleCode.SCORES_BETTER, "2.0")
     assert "maturity" in reason.message
 
@@ -144,6 +144,6 @@ def test_a_pinned_prerelease_is_held_by_the_pin() -> None:
         "app": {"1.0": {"requires": ["core==0.1b1"]}},
         "core": {"0.1b2": {}, "0.1b1": {}},
     }
-    reason = rationale(advised(asked("app\n"), index), "core")
+    reason = rationale(advice_for(request_for("app\n"), index), "core")
     assert reason.place is RationaleCode.HELD_BACK
     assert reason.message == "app 1.0 requires core==0.1b1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.factories.asked import advised, asked
+from tests.factories.requests import advice_for, request_for
 from tests.factories.universes import Index
 
 DATED: Index = {
@@ -15,8 +15,8 @@ DATED: Index = {
 
 
 def lines(manifest: str, index: Index | None = None, **options: Any) -> list[str]:
-    request = asked(manifest, **options)
-    advice = advised(request) if index is None else advised(request, index)
+    request = request_for(manifest, **options)
+    advice = advice_for(request) if index is None else advice_for(request, index)
     conflict = advice.resolution.conflict
     assert conflict is not None
     return conflict.lines()

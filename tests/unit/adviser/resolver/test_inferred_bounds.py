@@ -9,8 +9,8 @@ import pytest
 from adviser.advise import Advice
 from adviser.resolver.inferred_bounds import inferred_bounds
 from graph.candidates import Dependency
-from tests.factories.asked import advised, asked
 from tests.factories.reports import report_of
+from tests.factories.requests import advice_for, request_for
 from tests.factories.universes import ENVIRONMENT, Index, snapshot_of
 
 OLD, NEW = {"uploaded_at": "2023-01-01T00:00:00Z"}, {"uploaded_at": "2025-06-01T00:00:00Z"}
@@ -39,7 +39,7 @@ PANDAS: Index = {
 
 
 def versions(manifest: str, index: Index, **options: Any) -> dict[str, str]:
-    advice = advised(asked(manifest, **options), index)
+    advice = advice_for(request_for(manifest, **options), index)
     assert advice.best is not None
     return advice.best.versions()
 
@@ -55,7 +55,7 @@ def test_an_old_flask_gets_the_jinja_that_works_with_it(manifest: str) -> None:
 
 
 def test_a_bound_that_a_later_release_of_the_series_declares_counts_for_earlier_ones() -> None:
-    advice = advised(asked("jinja2\nflask==1.1.2\n"), FLASK)
+    advice = advice_for(request_for("jinja2\nflask==1.1.2\n"), FLASK)
     assert advice.best is not None
     assert advice.best.versions()["jinja2"] == "2.11.3"
     text = "flask 1.1.4 restricts jinja2 to <3.0; 1.1.2 declared no bound"
@@ -77,13 +77,13 @@ def test_an_extra_is_a_requirement_whatever_its_packages_are_made_of() -> None:
     """The extra needs a package that must be built; an old pandas without it is no answer."""
     newest = {"pandas": "3.1.1", "numpy": "2.4.6", "odfpy": "1.4.1"}
     assert versions("pandas[excel]\n", PANDAS) == newest
-    advice = advised(asked("pandas[excel]\n", only_wheels=True), PANDAS)
+    advice = advice_for(request_for("pandas[excel]\n", only_wheels=True), PANDAS)
     assert advice.best is None
     assert notes(advice, "bounds_dropped") == []
 
 
 def test_bounds_that_no_stack_meets_do_not_count_and_the_report_says_so() -> None:
-    advice = advised(asked("pandas<2\nnumpy>=2\n"), PANDAS)
+    advice = advice_for(request_for("pandas<2\nnumpy>=2\n"), PANDAS)
     assert advice.best is not None
     assert advice.best.versions() == {"pandas": "1.5.3", "numpy": "2.4.6"}
     assert advice.bounds_dropped

@@ -45,7 +45,7 @@ INDEX: Index = {
 }
 
 
-def asked(
+def request_for(
     manifest: str = "web\ntool\n",
     kind: RecommendationType = RecommendationType.LATEST,
     files: Mapping[str, str] | None = None,
@@ -65,14 +65,14 @@ def snapshot_for(request: StackRequest, index: Index = INDEX, *more: str) -> Sna
     return snapshot_of(index, [*(it.text for it in request.requirements), *more])
 
 
-def advised(
+def advice_for(
     request: StackRequest | None = None,
     index: Index = INDEX,
     evidence: Evidence = NOTHING,
     *more: str,
 ) -> Advice:
     """The advice for a request."""
-    wanted = request or asked()
+    wanted = request or request_for()
     return advise(wanted, snapshot_for(wanted, index, *more), evidence)
 
 
