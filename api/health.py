@@ -75,7 +75,7 @@ class StoreProbe:
             ended = self._answer is None or self._answer.done()
             if self._answer is None or (ended and time.monotonic() > self._until):
                 self._pool = self._pool or ThreadPoolExecutor(1, "store-probe")
-                self._answer = self._pool.submit(self._asked)
+                self._answer = self._pool.submit(self._probe_result)
                 self._until = time.monotonic() + self._kept_s
             return self._answer
 
@@ -89,7 +89,7 @@ class StoreProbe:
         except StillWaiting:
             return NO_ANSWER
 
-    def _asked(self) -> str | None:
+    def _probe_result(self) -> str | None:
         try:
             return self._ask()
         except Exception:

@@ -81,7 +81,7 @@ class SharedCounts(Storage):
             if known is not None and now < known.ends_at:
                 amount += known.own
             self._counts.pop(key, None)
-        return self._asked(
+        return self._from_postgresql(
             lambda connection: self._remembered(
                 key, *count_requests(connection, key, expiry, amount)
             ),
@@ -103,37 +103,39 @@ class SharedCounts(Storage):
         with self._lock:
             known = self._counts.get(key)
             own = known.own if known is not None and time.monotonic() < known.ends_at else 0
-        return self._asked(
+        return self._from_postgresql(
             lambda connection: counted_requests(connection, key)[0] + own,
             lambda: self._own.get(key),
         )
 
     def get_expiry(self, key: str) -> float:
         """Unix time at which the present window ends."""
-        return self._asked(
+        return self._from_postgresql(
             lambda connection: time.time() + counted_requests(connection, key)[1],
             lambda: self._own.get_expiry(key),
         )
 
     def check(self) -> bool:
         """Whether PostgreSQL answers."""
-        return self._asked(lambda connection: counted_requests(connection, "") == (0, 0.0), bool)
+        return self._from_postgresql(
+            lambda connection: counted_requests(connection, "") == (0, 0.0), bool
+        )
 
     def reset(self) -> int:
         """Forget all counts; return their number."""
         self._own.reset()
         with self._lock:
             self._counts.clear()
-        return self._asked(forget_counts, int)
+        return self._from_postgresql(forget_counts, int)
 
     def clear(self, key: str) -> None:
         """Forget one count."""
         self._own.clear(key)
         with self._lock:
             self._counts.pop(key, None)
-        self._asked(lambda connection: forget_counts(connection, key), int)
+        self._from_postgresql(lambda connection: forget_counts(connection, key), int)
 
-    def _asked(
+    def _from_postgresql(
         self, ask: Callable[[Connection], _Result], otherwise: Callable[[], _Result]
     ) -> _Result:
         """Ask PostgreSQL, or use the memory of this process."""

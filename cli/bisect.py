@@ -27,7 +27,7 @@ from cli.inspect import (
     ingest_folders,
     machine_of_this_command,
     machine_options,
-    tell_wait,
+    print_wait,
     warn_if_busy,
 )
 from cli.options import NamedPath, as_json_option, key_and_value
@@ -117,7 +117,7 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     index = index or DEFAULT_INDEX
     state = folder.state(question)
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
-    guard = MachineGuard(None if share_machine else wait, partial(tell_wait, wait_s=wait))
+    guard = MachineGuard(None if share_machine else wait, partial(print_wait, wait_s=wait))
     with ExitStack() as stack:
         stack.enter_context(interrupted_by_signals())
         stack.enter_context(hint_to_resume())

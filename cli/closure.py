@@ -52,7 +52,7 @@ def closure(
     from graph.candidate_builder import roots_of
     from graph.engine import GRAPH
     from graph.migrate import migrated_stores
-    from graph.record.indexes import troubles_of
+    from graph.record.indexes import reasons_for_missing
     from graph.snapshot_reader import load_snapshot
     from graph.watchdog import watchdog
 
@@ -66,7 +66,7 @@ def closure(
             snapshot = load_snapshot(stores.driver, requirements, target, database=stores.database)
         elapsed_s = time.perf_counter() - began
         with stores.engine.connect() as connection:
-            troubles = troubles_of(connection, snapshot.missing)
+            troubles = reasons_for_missing(connection, snapshot.missing)
             unread = _unread_counts(connection, snapshot.packages)
     unmet = _unmet(snapshot)
     if as_json:

@@ -108,7 +108,7 @@ def guard(
     Exit code 0 means that no harm was found and that no data is missing.
     """
     from adviser.answering.lock_comparison import compare_lock_versions, guard_document
-    from adviser.answering.target_hardware import asked_hardware
+    from adviser.answering.target_hardware import requested_hardware
     from adviser.guard import with_reasons
     from cli.project_files import read_lock_file, write_file
     from common.formats.json_documents import canonical_json
@@ -138,7 +138,7 @@ def guard(
         knowledge, unmet = _stored_knowledge(
             settings, locks, before, after, where, options["hardware"], fetch
         )
-    hardware = asked_hardware(knowledge.hardware, options["hardware"])
+    hardware = requested_hardware(knowledge.hardware, options["hardware"])
     upgrade = with_reasons(
         compare_lock_versions(knowledge, before, after, where, hardware.digest), unmet or {}
     )
@@ -163,13 +163,13 @@ def _exported_knowledge(
     prefix: str | None,
 ) -> LockKnowledge:
     """What an export knows of two locks; its age is printed."""
-    from adviser.answering.target_hardware import asked_hardware
+    from adviser.answering.target_hardware import requested_hardware
     from adviser.exports.parquet import needs_pyarrow
 
     with needs_pyarrow():
         from adviser.answering.exported_lock_knowledge import knowledge_of_exported_locks
     knowledge, as_of = knowledge_of_exported_locks(
-        folder, before, after, where, lambda classes: asked_hardware(classes, prefix).digest
+        folder, before, after, where, lambda classes: requested_hardware(classes, prefix).digest
     )
     print_note(f"{folder} shows the record at {as_of:%Y-%m-%d %H:%M} UTC")
     return knowledge
@@ -186,7 +186,7 @@ def _stored_knowledge(
 ) -> tuple[LockKnowledge, Mapping[str, str] | None]:
     """What the stores know of two locks.
 
-    :param hardware: as for :func:`adviser.answering.target_hardware.asked_hardware`
+    :param hardware: as for :func:`adviser.answering.target_hardware.requested_hardware`
     :returns: also why the indexes cannot provide a version, by package; ``None`` if these were not
         read
     """
@@ -197,7 +197,7 @@ def _stored_knowledge(
         lacks_metadata,
         request_of_locks,
     )
-    from adviser.answering.target_hardware import asked_hardware
+    from adviser.answering.target_hardware import requested_hardware
     from cli.graph_lag import catch_up_graph
     from graph.migrate import migrated_stores
     from graph.record.hardware import recorded_hardware
@@ -205,7 +205,7 @@ def _stored_knowledge(
     with migrated_stores(settings) as stores:
         with stores.engine.connect() as connection:
             recorded = recorded_hardware(connection)
-        read = (asked_hardware(recorded, hardware).digest,)
+        read = (requested_hardware(recorded, hardware).digest,)
         if not fetch:
             catch_up_graph(stores)
             knowledge = knowledge_of_locks(stores, before, after, where, recorded, read)

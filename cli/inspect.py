@@ -76,7 +76,7 @@ def machine_of_this_command(wait_s: float, share: bool) -> Iterator[None]:
     with ExitStack() as stack:
         if not share:
             try:
-                on_wait = partial(tell_wait, wait_s=wait_s)
+                on_wait = partial(print_wait, wait_s=wait_s)
                 stack.enter_context(free_machine(wait_s, on_wait=on_wait))
             except MachineBusy as error:
                 error.hint = "--wait S waits longer; --share-machine runs beside it, less precisely"
@@ -84,7 +84,7 @@ def machine_of_this_command(wait_s: float, share: bool) -> Iterator[None]:
         yield
 
 
-def tell_wait(cause: str, wait_s: float) -> None:
+def print_wait(cause: str, wait_s: float) -> None:
     """Say on standard error what a command waits for."""
     click.echo(f"{cause}: waiting up to {wait_s:g} s", err=True)
 

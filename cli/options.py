@@ -231,7 +231,7 @@ def advice_request_of(
     """
     from packaging.utils import canonicalize_name
 
-    from adviser.answering.index_selection import asked_indexes
+    from adviser.answering.index_selection import indexes_to_search
     from adviser.request_values import parse_bounds, parse_overrides
     from adviser.scoring.criteria import RecommendationType
     from adviser.stack_request import RequestOptions, StackRequest, check_paths
@@ -256,7 +256,7 @@ def advice_request_of(
         allowed_vulnerabilities=frozenset(options["allowed"]),
         only_wheels=options["only_wheels"],
         build=options["build"],
-        indexes=asked_indexes(settings, project, options["indexes"]),
+        indexes=indexes_to_search(settings, project, options["indexes"]),
         labels=labels(options["labels"]),
         time_s=options["time_limit"],
         memory_bytes=options["memory_limit"] * 2**20,

@@ -21,7 +21,7 @@ def open_record(settings: Settings) -> Iterator[Engine]:
 
 
 @contextmanager
-def only_one(engine: Engine, key: int, message: str) -> Iterator[Connection]:
+def exclusive_run(engine: Engine, key: int, message: str) -> Iterator[Connection]:
     """Yield a connection that holds an advisory lock, which ends with the process.
 
     :param key: key of the lock

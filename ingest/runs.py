@@ -43,7 +43,7 @@ from ingest.inspections.pipeline import (
     parse_here,
     reporting,
 )
-from ingest.record import only_one, open_record
+from ingest.record import exclusive_run, open_record
 from ingest.sources.source_items import SkippedFile, SourceLimits
 from ingest.sources.urls import stored_source
 
@@ -187,7 +187,7 @@ def run_nightly(
     start_both_stores(settings)
     with (
         open_record(settings) as engine,
-        only_one(engine, _NIGHTLY_LOCK, "another nightly run is in progress") as connection,
+        exclusive_run(engine, _NIGHTLY_LOCK, "another nightly run is in progress") as connection,
     ):
         follows = is_following(connection)
         connection.commit()

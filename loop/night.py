@@ -36,7 +36,7 @@ from graph.record.watches import set_closure, watches
 from ingest.crawl.closure import WantedPackage
 from ingest.crawl.crawl_request import CrawlBounds
 from ingest.crawl.runs import add_packages, refresh_indexes
-from ingest.record import only_one
+from ingest.record import exclusive_run
 from loop.measuring import OnJob, ingest_batches, measure_batches
 from loop.notices import deliver_notices
 from loop.planning import plan_batches, resolve_releases
@@ -112,7 +112,7 @@ def run_night(
     """
     with (
         migrated_stores(settings) as stores,
-        only_one(stores.engine, _LOOP_LOCK, "another night is in progress") as lock,
+        exclusive_run(stores.engine, _LOOP_LOCK, "another night is in progress") as lock,
     ):
         lock.commit()
         with stores.engine.begin() as connection:

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from adviser.advise import Advice, Resolver, advise
-from adviser.answering.target_hardware import TargetHardware, asked_hardware
+from adviser.answering.target_hardware import TargetHardware, requested_hardware
 from adviser.reports.documents import (
     SCHEMA_VERSION,
     ReleaseKnowledge,
@@ -262,7 +262,7 @@ def hardware_in(stores: Stores, prefix: str | None) -> TargetHardware:
     from graph.record.hardware import recorded_hardware
 
     with stores.engine.connect() as connection:
-        return asked_hardware(recorded_hardware(connection), prefix)
+        return requested_hardware(recorded_hardware(connection), prefix)
 
 
 def on_hardware(stores: Stores, request: StackRequest, prefix: str | None) -> StackRequest:

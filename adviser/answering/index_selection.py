@@ -20,7 +20,7 @@ from common.redaction import without_secrets
 from common.settings import Settings
 
 
-def asked_indexes(
+def indexes_to_search(
     settings: Settings, project: Project, names: Iterable[str] = ()
 ) -> tuple[RequestIndex, ...]:
     """The indexes that packages may come from, in search order.

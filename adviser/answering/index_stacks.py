@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from adviser.advise import Advice, Resolver, SnapshotAndEvidence
 from adviser.answering.index_memory import IndexMemory
 from adviser.answering.index_resolution import IndexResolution
-from adviser.answering.index_selection import asked_indexes
+from adviser.answering.index_selection import indexes_to_search
 from adviser.answering.index_snapshot import IndexSnapshot
 from adviser.answering.limited_reader import LimitedReader, ReadingTime
 from adviser.projects.parsing import REQUIREMENTS_TXT, parse_project
@@ -60,7 +60,7 @@ class IndexStacks:
         text = "".join(f"{it}\n" for it in requirements)
         project = parse_project({REQUIREMENTS_TXT: text.encode()})
         options = RequestOptions(
-            only_wheels=True, indexes=asked_indexes(self._settings, project, [self._index])
+            only_wheels=True, indexes=indexes_to_search(self._settings, project, [self._index])
         )
         return StackRequest(project, self._environment, RecommendationType.LATEST, options)
 

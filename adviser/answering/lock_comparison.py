@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from adviser.answering.index_selection import asked_indexes
+from adviser.answering.index_selection import indexes_to_search
 from adviser.guard import (
     GuardResult,
     MissingKind,
@@ -208,5 +208,5 @@ def request_of_locks(
     """A request without requirements, with the indexes that the locks name."""
     indexes = tuple(dict.fromkeys(index for lock in locks for index in lock.indexes))
     project = Project(indexes=indexes)
-    options = RequestOptions(indexes=asked_indexes(settings, project))
+    options = RequestOptions(indexes=indexes_to_search(settings, project))
     return StackRequest(project, environment, RecommendationType.LATEST, options)

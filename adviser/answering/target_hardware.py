@@ -33,7 +33,7 @@ class TargetHardware:
     note: str | None = None
 
 
-def asked_hardware(recorded: Sequence[RecordedHardware], prefix: str | None) -> TargetHardware:
+def requested_hardware(recorded: Sequence[RecordedHardware], prefix: str | None) -> TargetHardware:
     """The hardware class whose digest starts with ``prefix``; by default, this host's exact class.
 
     :raises InvalidArgument: if the prefix matches no class or several

@@ -446,7 +446,7 @@ def direct_product(universe: Universe) -> int:
     """Product of the numbers of versions that the request admits of its direct requirements."""
     product = 1
     for name in universe.direct:
-        texts = [universe.asked(it) for it in universe.roots if it.name == name]
+        texts = [universe.specifier_of(it) for it in universe.roots if it.name == name]
         product *= sum(
             not universe.needs_invitation(it) and all(admits(text, it.version) for text in texts)
             for it in universe.packages.get(name, ())

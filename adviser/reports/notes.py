@@ -137,7 +137,7 @@ def _with_admission(
     naming = (
         rationales.requirement_text(requirer, dependency)
         for requirer, dependency in rationales.requirers(note.package)
-        if names_prerelease(universe.asked(dependency))
+        if names_prerelease(universe.specifier_of(dependency))
     )
     allowed = note.package in universe.prereleases
     otherwise = "the request allows them" if allowed else "no release meets all requirements"
@@ -595,7 +595,9 @@ def _prerelease(
     name, universe = choice.name, advice.universe
     if not candidate.prerelease or name in universe.prereleases:
         return
-    specifiers = [universe.asked(it) for _, it in rationales_of(advice, stack).requirers(name)]
+    specifiers = [
+        universe.specifier_of(it) for _, it in rationales_of(advice, stack).requirers(name)
+    ]
     if any(map(names_prerelease, specifiers)):
         return
     refused = [

@@ -151,7 +151,7 @@ class VersionRationales:
             message = f"the request overrides {choice.name} to {override}"
             return Rationale(RationaleCode.HELD_BACK, message, newest.version, newest.purl)
         for requirer, dependency in self.requirers(choice.name):
-            if not admits(self._universe.asked(dependency), newest.version):
+            if not admits(self._universe.specifier_of(dependency), newest.version):
                 message = self.requirement_text(requirer, dependency)
                 return Rationale(RationaleCode.HELD_BACK, message, newest.version, newest.purl)
         return None
@@ -184,7 +184,10 @@ class VersionRationales:
         # A direct requirement weighs more than others, so it is the more likely reason.
         direct = self._universe.direct
         for dependency in sorted(requirements, key=lambda it: it.name not in direct):
-            version, text = self._versions.get(dependency.name), self._universe.asked(dependency)
+            version, text = (
+                self._versions.get(dependency.name),
+                self._universe.specifier_of(dependency),
+            )
             if version is None or not admits(text, version):
                 has = f"no {dependency.name}" if version is None else f"{dependency.name} {version}"
                 wanted = (

@@ -185,7 +185,7 @@ def _newest(universe: Universe, name: str, extras: Collection[str]) -> Candidate
 
     If no version has all these extras, it is the newest of all. An unread version may have them.
     """
-    wanted = [universe.asked(it) for it in universe.roots if it.name == name]
+    wanted = [universe.specifier_of(it) for it in universe.roots if it.name == name]
     versions = [
         it
         for it in universe.packages.get(name, ())
@@ -223,7 +223,7 @@ def choosable(snapshot: Knowledge, request: ResolverRequest) -> dict[str, frozen
     }
     needed: dict[str, list[str]] = {}
     for root in universe.roots:
-        needed.setdefault(root.name, []).append(universe.asked(root))
+        needed.setdefault(root.name, []).append(universe.specifier_of(root))
     for name, texts in needed.items():
         usable[name] = [
             it for it in usable.get(name, ()) if all(admits(text, it.version) for text in texts)
@@ -258,7 +258,7 @@ def _asked_by_all(
     for candidate in candidates:
         texts: dict[str, list[str]] = {}
         for dependency in candidate.requirements():
-            texts.setdefault(dependency.name, []).append(universe.asked(dependency))
+            texts.setdefault(dependency.name, []).append(universe.specifier_of(dependency))
         for name, several in texts.items():
             specifiers.setdefault(name, []).append(tuple(sorted(several)))
     return {

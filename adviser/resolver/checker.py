@@ -59,7 +59,7 @@ def check_stack(universe: Universe, stack: ResolvedStack) -> list[str]:
         else:
             chosen[choice.name] = matches[0]
             problems.extend(_values(universe, choice, matches[0]))
-    requirements, extras = _asked(universe, chosen)
+    requirements, extras = _required(universe, chosen)
     problems.extend(_unmet(universe, chosen, requirements))
     problems.extend(
         f"nothing requires {name}" for name in sorted(chosen.keys() - requirements.keys())
@@ -119,7 +119,7 @@ def _newer(one: str, other: str) -> bool:
     return Version(one) > Version(other)
 
 
-def _asked(
+def _required(
     universe: Universe, chosen: Mapping[str, Candidate]
 ) -> tuple[dict[str, list[Dependency]], dict[str, set[str]]]:
     """Requirements and required extras by package, followed from the roots."""

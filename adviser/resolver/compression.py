@@ -228,7 +228,7 @@ class Reachability:
         """
         if dependency.name in self.universe.unlisted:
             return (self.anything,) if self.universe.unread_invite else ()
-        specifier = self.universe.asked(dependency)
+        specifier = self.universe.specifier_of(dependency)
         key = (dependency.name, specifier, dependency.extras, dependency.url, own)
         demands = self._atoms.get(key)
         if demands is None:

@@ -75,7 +75,7 @@ def conflict_of_roots(universe: Universe) -> Conflict:
 def facts_of_roots(universe: Universe) -> list[Fact]:
     """The requirements of the request as facts, in canonical order."""
     roots = sorted(universe.roots, key=lambda it: it.order)
-    return [Fact(FactKind.ASKED, "", it.name, universe.asked(it), it.extras) for it in roots]
+    return [Fact(FactKind.ASKED, "", it.name, universe.specifier_of(it), it.extras) for it in roots]
 
 
 def _chain(facts: Sequence[Fact]) -> list[Fact]:
@@ -165,15 +165,15 @@ def _askers(universe: Universe, fact: Fact) -> tuple[str, ...]:
         dict.fromkeys(
             candidate.version
             for candidate, it in _requirements(universe, fact.source)
-            if _says(universe, it, fact)
+            if _states(universe, it, fact)
         )
     )
 
 
-def _says(universe: Universe, dependency: Dependency, fact: Fact) -> bool:
+def _states(universe: Universe, dependency: Dependency, fact: Fact) -> bool:
     required = (
         dependency.name,
-        universe.asked(dependency),
+        universe.specifier_of(dependency),
         dependency.extras,
         dependency.extra,
         dependency.url,
@@ -248,7 +248,7 @@ def _ruled_out(
     universe: Universe, version: Candidate | RefusedVersion, candidate: Candidate, fact: Fact
 ) -> str | None:
     requires = fact.kind is FactKind.REQUIRES and fact.source == candidate.name
-    if requires and any(_says(universe, needed, fact) for needed in candidate.requires):
+    if requires and any(_states(universe, needed, fact) for needed in candidate.requires):
         return f"requires {fact.wanted}"
     return _barred(version, candidate, fact) if fact.name == candidate.name else None
 

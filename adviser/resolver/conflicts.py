@@ -107,18 +107,18 @@ class ConflictModel:
         roots = sorted(self._universe.roots, key=lambda it: it.order)
         for root, described in zip(roots, facts_of_roots(self._universe), strict=True):
             fact = self._fact(described)
-            for literal in self._asked(root):
+            for literal in self._literals_of(root):
                 self.clauses.append(Clause((literal,), fact))
                 self._askers.setdefault(literal, []).append(ROOT)
 
-    def _asked(self, dependency: Dependency, own: bool = False) -> list[int]:
+    def _literals_of(self, dependency: Dependency, own: bool = False) -> list[int]:
         """Literals of a dependency: its specifier, and each extra.
 
         :param own: whether the package requires itself
         """
         if dependency.name in self._universe.unlisted:
             return [self._number(*_ANYTHING)] if self._universe.unread_invite else []
-        specifier = self._universe.asked(dependency)
+        specifier = self._universe.specifier_of(dependency)
         self._package(dependency.name)
         literals = (
             [self._number("address", dependency.name, dependency.url)] if dependency.url else []
@@ -199,7 +199,7 @@ class ConflictModel:
         if dependency.extra is not None:
             condition.append(-self._number("extra", name, dependency.extra))
         fact = self._fact(self._required_fact(name, dependency))
-        for demand in self._asked(dependency, dependency.name == name):
+        for demand in self._literals_of(dependency, dependency.name == name):
             self.clauses.append(Clause((demand, *condition), fact))
             self._askers.setdefault(demand, []).append(self._all_of(condition))
 
@@ -208,7 +208,7 @@ class ConflictModel:
             FactKind.REQUIRES,
             name,
             dependency.name,
-            self._universe.asked(dependency),
+            self._universe.specifier_of(dependency),
             dependency.extras,
             dependency.extra,
             dependency.url,

@@ -260,7 +260,7 @@ class _Search:
     ) -> None:
         self._problem = problem
         self._budget = budget
-        self._tell = progress
+        self._progress = progress
         self._until = monotonic() + budget.time_s
         self._packages = [frozenset(numbers) for numbers in problem.by_package()]
         self._levels = levels_of(problem)
@@ -274,10 +274,10 @@ class _Search:
         while len(forbidden) < count:
             stack, proven = self._next(forbidden)
             if stack is None:
-                self._say(settled=proven and self._known.settled, complete=proven)
+                self._report(settled=proven and self._known.settled, complete=proven)
                 break
             forbidden.append(stack)
-            self._say(settled=proven)
+            self._report(settled=proven)
             if not proven:
                 break
         return self._known
@@ -294,7 +294,7 @@ class _Search:
             model.minimize(enumerate(objective.costs))
             run = self._run(model, tells=number == 0 and not forbidden)
             if run.chosen is None:
-                return best or self._some(forbidden), run.proven
+                return best or self._any_stack(forbidden), run.proven
             best = self._reduced(run.chosen)
             if not forbidden:
                 self._prove(objective, run)
@@ -302,7 +302,7 @@ class _Search:
             if not run.proven:
                 return best, False
             if number + 1 < len(self._objectives):
-                if objective.last and self._alone(model, best, run.cost):
+                if objective.last and self._is_unique(model, best, run.cost):
                     return best, True
                 self._fix(model, objective, best)
         return best, True
@@ -335,8 +335,8 @@ class _Search:
         if run.chosen is not None:
             stack = self._reduced(run.chosen)
             self._known = SearchResult((stack,), value_of(self._problem, stack), tuple(self._bound))
-            if self._tell:
-                self._tell(self._known)
+            if self._progress:
+                self._progress(self._known)
 
     def _prove(self, objective: _Objective, run: SolverRun) -> None:
         """Tighten the bounds of the levels of an objective, once all earlier levels are proven."""
@@ -350,14 +350,14 @@ class _Search:
         """Update the result."""
         objective = value_of(self._problem, stacks[0])
         self._known = SearchResult(stacks, objective, tuple(self._bound))
-        if self._tell:
-            self._tell(self._known)
+        if self._progress:
+            self._progress(self._known)
 
-    def _some(self, forbidden: list[Nodes]) -> Nodes | None:
+    def _any_stack(self, forbidden: list[Nodes]) -> Nodes | None:
         """The stack found before the first run, if no better one was found."""
         return self._known.stacks[0] if self._known.stacks and not forbidden else None
 
-    def _alone(self, model: CpSatModel, best: Nodes, cost: int) -> bool:
+    def _is_unique(self, model: CpSatModel, best: Nodes, cost: int) -> bool:
         """Whether every other stack costs more.
 
         This searches for the next best stack: the relaxation gives a good bound on its cost.
@@ -373,7 +373,7 @@ class _Search:
     ) -> SolverRun:
         """Run the solver until no versions in the solution are required only by each other."""
         while True:
-            progress = self._better if tells and self._tell else None
+            progress = self._better if tells and self._progress else None
             run = model.solve(self._budget, self._until - monotonic(), progress, enough)
             if run.chosen is None or self._holds(run.chosen):
                 return run
@@ -381,10 +381,10 @@ class _Search:
 
     def _better(self, chosen: Nodes) -> None:
         """Report an intermediate solution if it is valid."""
-        if self._tell and self._holds(chosen):
+        if self._progress and self._holds(chosen):
             stack = self._reduced(chosen)
             value = value_of(self._problem, stack)
-            self._tell(SearchResult((stack,), value, tuple(self._bound)))
+            self._progress(SearchResult((stack,), value, tuple(self._bound)))
 
     def _reduced(self, chosen: Nodes) -> Nodes:
         return self._problem.reached(chosen)[0]
@@ -398,11 +398,11 @@ class _Search:
             it.node not in nodes or not atoms.isdisjoint(it.atoms) for it in self._problem.permits
         )
 
-    def _say(self, *, settled: bool, complete: bool = False) -> None:
+    def _report(self, *, settled: bool, complete: bool = False) -> None:
         known = self._known
         self._known = SearchResult(known.stacks, known.objective, known.bound, settled, complete)
-        if self._tell:
-            self._tell(self._known)
+        if self._progress:
+            self._progress(self._known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ class _Narrowing:
         return not dependency.url and dependency.name not in self._universe.unlisted
 
     def _admitted(self, dependency: Dependency) -> frozenset[int]:
-        specifier = self._universe.asked(dependency)
+        specifier = self._universe.specifier_of(dependency)
         key = dependency.name, specifier
         if key not in self._members:
             candidates = self._universe.packages.get(dependency.name, ())

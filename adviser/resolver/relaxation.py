@@ -108,7 +108,7 @@ class ReadingRounds:
     """Decides after each round what must be read."""
 
     def __init__(self) -> None:
-        self._asked: Counter[str] = Counter()
+        self._batch_numbers: Counter[str] = Counter()
 
     def needed(
         self,
@@ -144,7 +144,7 @@ class ReadingRounds:
         for walk in walks:
             neighbours.update(dict.fromkeys(self._neighbours(universe, walk, reached)))
         for name in {it.version.name for it in walks}:
-            self._asked[name] += 1
+            self._batch_numbers[name] += 1
         return NeededReads(
             tuple({**chosen_unread, **offers, **heads, **neighbours}),
             tuple(sorted(packages)),
@@ -152,7 +152,7 @@ class ReadingRounds:
         )
 
     def _batch(self, name: str, batches: Sequence[int] = BATCHES) -> int:
-        return batches[min(self._asked[name], len(batches) - 1)]
+        return batches[min(self._batch_numbers[name], len(batches) - 1)]
 
     def _neighbours(
         self, universe: Universe, walk: _Walk, reached: LevelValues | None
@@ -184,7 +184,7 @@ class ReadingRounds:
             and universe.needs_invitation(candidate) <= invited
             and order(candidate) > after
             and all(
-                admits(universe.asked(root), candidate.version)
+                admits(universe.specifier_of(root), candidate.version)
                 for root in universe.roots
                 if root.name == candidate.name
             )
@@ -213,7 +213,7 @@ class ReadingRounds:
                     for version in universe.packages[dependency.name]
                     if not version.prerelease
                     and not version.yanked
-                    and admits(universe.asked(dependency), version.version)
+                    and admits(universe.specifier_of(dependency), version.version)
                 ]
                 if not any(extra in it.extras for it in within):
                     unread = [it for it in within if not it.read]

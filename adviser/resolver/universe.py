@@ -103,7 +103,7 @@ class Universe:
     inferred: Mapping[Purl, tuple[Dependency, ...]] = field(default_factory=dict)
     nearness: Nearness = field(default_factory=Nearness)
 
-    def asked(self, dependency: Dependency) -> str:
+    def specifier_of(self, dependency: Dependency) -> str:
         """The specifier of a dependency after overrides."""
         return self.overrides.get(dependency.name, dependency.specifier)
 

@@ -227,7 +227,7 @@ class SpecificationResource(MethodView):
         analysis = submission.existing_inspection(inspection_id)
         written = submission.text_of(analysis, "build", "specification")
         return {
-            "specification": _asked(analysis, written),
+            "specification": _submitted_specification(analysis, written),
             "parameters": submission.identity(analysis),
         }
 
@@ -280,7 +280,7 @@ class JobLogResource(MethodView):
         return {"log": log, "parameters": {**submission.identity(analysis), "item": item}}
 
 
-def _asked(analysis: Analysis, written: str | None) -> Any:
+def _submitted_specification(analysis: Analysis, written: str | None) -> Any:
     if written is not None:
         return orjson.loads(written)
     stores = service()

@@ -178,7 +178,7 @@ def refresh_packages(context: JobContext, timestamp: int) -> None:
     """Fetch what is new on the indexes, as ``thoth packages refresh`` does."""
     from ingest.crawl.runs import packages_document, refresh
 
-    _tell("refresh", packages_document(refresh(_worker(context).settings)), timestamp)
+    _log_report("refresh", packages_document(refresh(_worker(context).settings)), timestamp)
 
 
 @_task("cron.nightly", _NIGHT_S)
@@ -190,7 +190,7 @@ def run_nightly(context: JobContext, timestamp: int) -> None:
     settings = _worker(context).settings
     places = [absolute_source(it) for it in settings.ingest_sources]
     outcome = work(settings, places, lambda: None, export_nightly)
-    _tell("nightly", outcome.as_json(**outcome.report.as_json()), timestamp)
+    _log_report("nightly", outcome.as_json(**outcome.report.as_json()), timestamp)
 
 
 @_task("cron.advisories", _NIGHT_S)
@@ -203,7 +203,7 @@ def sync_advisories(context: JobContext, timestamp: int) -> None:
         raise InvalidSettings("CRON_ADVISORIES: ADVISORIES is not set")
     place = absolute_source(settings.advisories)
     outcome = run_sync(settings, place, lambda: None)
-    _tell("advisories", outcome.as_json(advisories=outcome.report.as_json()), timestamp)
+    _log_report("advisories", outcome.as_json(advisories=outcome.report.as_json()), timestamp)
 
 
 @_task("cron.loop", _NIGHT_S)
@@ -214,7 +214,7 @@ def run_loop(context: JobContext, timestamp: int) -> None:
     worker = _worker(context)
     report = run_night(worker.settings, worker.resolver.resolve)
     counts = {it.step: dict(it.output) for it in report.steps}
-    _tell("loop", {"night": report.night, "problem": report.problem, **counts}, timestamp)
+    _log_report("loop", {"night": report.night, "problem": report.problem, **counts}, timestamp)
 
 
 @_task("cron.notices", _NOTICES_S)
@@ -227,7 +227,7 @@ def send_notices(context: JobContext, timestamp: int) -> None:
     for target, reason in counts.unusable.items():
         _LOG.error("notice_target_unusable", extra={"target": target, "error": reason})
     if counts.planned or counts.delivered or counts.failed or counts.given_up:
-        _tell("notices", asdict(counts), timestamp)
+        _log_report("notices", asdict(counts), timestamp)
 
 
 @blueprint.task(name="cron.prune", pass_context=True)
@@ -238,7 +238,7 @@ async def prune(context: JobContext, timestamp: int) -> None:
     await prune_all(context.app, _worker(context))
 
 
-def _tell(name: str, report: dict[str, Any], timestamp: int) -> None:
+def _log_report(name: str, report: dict[str, Any], timestamp: int) -> None:
     _LOG.info("cron_finished", extra={"cron": name, "due": timestamp, "report": report})
 
 

@@ -60,7 +60,7 @@ def ingest_upload(worker: WorkerContext, analysis: Analysis, request: Mapping[st
     name = request["document_id"].removeprefix("sha256:")
     path = worker.settings.home / "uploads" / f"{name}{request['suffix']}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(worker.settings, request["document_id"]):
+    with _upload_lock(worker.settings, request["document_id"]):
         path.write_bytes(body)
         try:
             result = take_in(worker, str(path))
@@ -100,7 +100,7 @@ def lock_of(settings: Settings, content: str) -> FileLock:
 
 
 @contextmanager
-def _alone(settings: Settings, content: str) -> Iterator[None]:
+def _upload_lock(settings: Settings, content: str) -> Iterator[None]:
     """Hold the lock of :func:`lock_of`.
 
     :raises AlreadyRunning: if another worker holds it for too long

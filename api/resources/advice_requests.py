@@ -10,7 +10,7 @@ from flask.views import MethodView
 from marshmallow import fields, validate
 from packaging.utils import canonicalize_name
 
-from adviser.answering.index_selection import asked_indexes
+from adviser.answering.index_selection import indexes_to_search
 from adviser.projects.indexes import public_values
 from adviser.projects.project import Project
 from adviser.request_values import parse_bounds, parse_dependencies, parse_moment, parse_overrides
@@ -282,7 +282,7 @@ def advice_request(
         published_after=moment_of("newer_than"),
         allowed_vulnerabilities=frozenset(fields["allowed_vulnerabilities"]),
         only_wheels=fields["only_wheels"],
-        indexes=asked_indexes(settings, project, fields["indexes"]),
+        indexes=indexes_to_search(settings, project, fields["indexes"]),
         labels=fields["labels"],
         time_s=fields["time_limit_s"],
     )

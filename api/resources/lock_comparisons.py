@@ -9,7 +9,7 @@ from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
 from adviser.answering.lock_comparison import compare_lock_versions, guard_document
-from adviser.answering.target_hardware import asked_hardware
+from adviser.answering.target_hardware import requested_hardware
 from adviser.guard import GuardOutcome, MissingKind
 from adviser.projects.locks import ProjectLock, read_lock, require_pins
 from api.audit import wrote_nothing
@@ -167,7 +167,7 @@ class LockComparisonsResource(MethodView):
             heads = [stack_named(connection, it.digest) for it in stacks]
             labels = stack_labels(connection, [it.digest for it in stacks])
             recorded = recorded_hardware(connection)
-        hardware = asked_hardware(recorded, named["hardware"]) if "hardware" in named else None
+        hardware = requested_hardware(recorded, named["hardware"]) if "hardware" in named else None
         digest = None if hardware is None else hardware.digest
         known = read_lock_knowledge(old, new, where, recorded, () if digest is None else (digest,))
         upgrade = compare_lock_versions(known, old, new, where, digest)

@@ -24,7 +24,9 @@ def register(app: Flask) -> None:
     app.after_request(_leave_word)
 
 
-def tell(environ: Mapping[str, Any], status: int, body_bytes: int | None, took: timedelta) -> None:
+def log_request(
+    environ: Mapping[str, Any], status: int, body_bytes: int | None, took: timedelta
+) -> None:
     """Log a request; its query is logged without values, which may be private."""
     path = str(environ.get("PATH_INFO", ""))
     if path in _WATCHED and status < 400:

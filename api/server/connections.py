@@ -51,12 +51,12 @@ class _Watched:
     """A connection that the loop watches.
 
     :param since: in seconds of the monotonic clock
-    :param farewell: whether the connection is closing
+    :param closing: whether the connection is closing
     """
 
     head: bytearray
     handshake: bool = False
-    farewell: bool = False
+    closing: bool = False
     since: float = field(default_factory=time.monotonic)
     events: int = 0
 
@@ -93,7 +93,7 @@ class ConnectionWorker(ThreadWorker):
         if not fs.cancelled() and fs.exception() is None and fs.result():
             super().finish_request(conn, fs)
         else:
-            self._say_farewell(conn)
+            self._close_after_client(conn)
 
     def murder_pending(self) -> None:
         """Refuse or close connections whose time limit has passed."""
@@ -102,11 +102,11 @@ class ConnectionWorker(ThreadWorker):
             return
         self._swept = now
         for conn, watched in list(self._watched.items()):
-            brief = watched.farewell or not self.alive
+            brief = watched.closing or not self.alive
             if now - watched.since < (CLOSE_TIMEOUT_S if brief else HEAD_S):
                 continue
             begun = len(watched.head) > _begin(watched.head)
-            if begun and not watched.farewell:
+            if begun and not watched.closing:
                 self._refuse(
                     conn, 408, "Request Timeout", "the head of the request did not arrive in time"
                 )
@@ -163,9 +163,9 @@ class ConnectionWorker(ThreadWorker):
         except OSError:
             self._drop(conn)
         else:
-            self._say_farewell(conn)
+            self._close_after_client(conn)
 
-    def _say_farewell(self, conn: TConn) -> None:
+    def _close_after_client(self, conn: TConn) -> None:
         """Wait until the client closes; if the server closed first, unread data could be lost."""
         self._forget(conn)
         try:
@@ -174,7 +174,7 @@ class ConnectionWorker(ThreadWorker):
         except OSError:
             self._drop(conn)
             return
-        self._watched[conn] = _Watched(bytearray(), farewell=True)
+        self._watched[conn] = _Watched(bytearray(), closing=True)
         self._watch(conn, selectors.EVENT_READ)
 
     def _discard(self, conn: TConn, _sock: Any) -> None:
@@ -191,7 +191,7 @@ class ConnectionWorker(ThreadWorker):
         watched = self._watched[conn]
         if watched.events == events:
             return
-        act = partial(self._discard if watched.farewell else self._read_head, conn)
+        act = partial(self._discard if watched.closing else self._read_head, conn)
         change = self.poller.modify if watched.events else self.poller.register
         change(conn.sock, events, act)
         watched.events = events

@@ -121,10 +121,10 @@ class _Log(Logger):
 
     def access(self, resp: Any, req: Any, environ: dict[str, Any], request_time: timedelta) -> None:
         """Log one line for each request."""
-        from api.server.access_log import tell
+        from api.server.access_log import log_request
 
         status = int(str(resp.status).split(maxsplit=1)[0])
-        tell(environ, status, getattr(resp, "sent", None), request_time)
+        log_request(environ, status, getattr(resp, "sent", None), request_time)
 
     def reopen_files(self) -> None:
         """Do nothing, because this log has no files."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from adviser.answering.index_selection import asked_indexes
+from adviser.answering.index_selection import indexes_to_search
 from adviser.projects.indexes import public_text, public_values
 from adviser.projects.parsing import CONSTRAINTS, PIPFILE, PIPFILE_LOCK
 from adviser.projects.pipfile import pipfile_hash
@@ -55,7 +55,7 @@ def advice_request(
     options = RequestOptions(
         dev=query["dev"],
         debug=query["debug"],
-        indexes=asked_indexes(settings, project),
+        indexes=indexes_to_search(settings, project),
         labels=fields.get("labels") or {},
         described=described,
         stack_info=_notes(fields, "stack_info"),

@@ -241,7 +241,7 @@ class IndexAnswer:
     status_reason: str | None = None
 
     @property
-    def trouble(self) -> str | None:
+    def failure(self) -> str | None:
         """The failure as text for people; ``None`` if the index did not fail."""
         return f"{self.message} [{self.problem}]" if self.problem else None
 
@@ -364,7 +364,7 @@ def with_suggestions(
     return suggested
 
 
-def troubles_of(connection: Connection, names: Collection[str]) -> dict[str, str]:
+def reasons_for_missing(connection: Connection, names: Collection[str]) -> dict[str, str]:
     """Messages, by package name, that explain why the graph has no release of the package."""
     troubles: dict[str, list[str]] = {}
     unknown, answers = without_releases(connection, names), answers_of(connection, names)
@@ -377,7 +377,7 @@ def troubles_of(connection: Connection, names: Collection[str]) -> dict[str, str
             case "known":
                 text = "its releases are not in the graph yet: `thoth graph sync` adds them"
             case _:
-                text = f"{index} did not return its page: {answer.trouble}"
+                text = f"{index} did not return its page: {answer.failure}"
         troubles.setdefault(name, []).append(text)
     reasons = {name: "; ".join(dict.fromkeys(texts)) for name, texts in troubles.items()}
     return with_suggestions(connection, reasons, unknown)

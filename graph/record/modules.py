@@ -166,15 +166,15 @@ def _candidates(connection: Connection, module: str) -> list[tuple[ImportNames, 
     )
     names_by_purl: dict[str, tuple[ImportNames, ProvidedModule]] = {}
     for row in connection.execute(read):
-        names_by_purl |= _found(row, module, row.imports_source)
+        names_by_purl |= _provided_names(row, module, row.imports_source)
     for row in connection.execute(unpacked):
         # Analyses from before 0.2.0 have top-level names only; a directory tells more.
         if row.imports_source != ImportSource.DIRECTORY:
-            names_by_purl |= _found(row, module, UNPACKED_WHEEL)
+            names_by_purl |= _provided_names(row, module, UNPACKED_WHEEL)
     return list(names_by_purl.values())
 
 
-def _found(
+def _provided_names(
     row: Row[*tuple[Any, ...]], module: str, source: str
 ) -> dict[str, tuple[ImportNames, ProvidedModule]]:
     """The release of a row, keyed by package URL; empty if it does not provide the module."""

@@ -31,7 +31,7 @@ from ingest.crawl.crawl_request import CrawlBounds, CrawlRequest
 from ingest.crawl.crawler import crawl
 from ingest.crawl.release_selection import CANDIDATES
 from ingest.crawl.reports import CrawlReport
-from ingest.record import only_one
+from ingest.record import exclusive_run
 
 #: Key of the advisory lock of a refresh; any number that nothing else uses.
 _REFRESH_LOCK = 7_401_312
@@ -134,7 +134,7 @@ def refresh_indexes(
     """
     with (
         relational_errors(settings),
-        only_one(engine, _REFRESH_LOCK, "another refresh is in progress") as connection,
+        exclusive_run(engine, _REFRESH_LOCK, "another refresh is in progress") as connection,
     ):
         projects, followed = known_projects(connection), watched_packages(connection)
         connection.commit()

@@ -56,7 +56,7 @@ class Provider(resolvelib.AbstractProvider[Dependency, Any, Any]):
 
 def advice_request_of(universe: Universe, dependency: Dependency) -> Iterator[Dependency]:
     """What a dependency is to resolvelib: the package, and the package with each extra."""
-    text = universe.asked(dependency)
+    text = universe.specifier_of(dependency)
     yield Dependency(dependency.name, text)
     for extra in dependency.extras:
         yield Dependency(dependency.name, text, extra=extra)

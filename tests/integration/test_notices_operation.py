@@ -21,7 +21,7 @@ from graph.engine import Stores
 from graph.record.events import EventKind, night_problems, record_problem, record_solution
 from graph.record.releases import ReleaseDelivery, add_releases
 from ingest import runs
-from ingest.record import only_one
+from ingest.record import exclusive_run
 from loop import night as loop_night
 from loop.notices import deliver_notices
 from tests.factories.generations import FOLDER as GENERATIONS
@@ -123,7 +123,7 @@ def test_a_nightly_run_that_did_not_begin_sends_nothing(stores: Stores, tmp_path
         aim = {"WEBHOOKS": f"build={server.url}", "WEBHOOK_SECRETS": f"build={SECRET}"}
         with pytest.raises(ZeroDivisionError):
             runs.run_nightly(chosen, [source], lambda: None, lambda *_: {str(1 // 0): 0})
-        with only_one(stores.engine, runs._NIGHTLY_LOCK, "busy"):
+        with exclusive_run(stores.engine, runs._NIGHTLY_LOCK, "busy"):
             done = thoth(chosen, "ingest", "nightly", **aim)
         assert (done.returncode, texts(server)) == (5, []), done.stderr
         down = {"DATABASE_URL": "postgresql://127.0.0.1:1/none"}

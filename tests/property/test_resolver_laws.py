@@ -114,7 +114,7 @@ def with_only(universe: Universe, steps: tuple[ConflictStep, ...]) -> Universe:
                 requires=tuple(
                     one
                     for one in it.requires
-                    if (name, one.name, universe.asked(one), one.extras, one.extra) in needs
+                    if (name, one.name, universe.specifier_of(one), one.extras, one.extra) in needs
                 ),
             )
             for it in (*candidates, *(one.candidate for one in refused if one.candidate))
@@ -123,7 +123,7 @@ def with_only(universe: Universe, steps: tuple[ConflictStep, ...]) -> Universe:
         universe,
         packages=packages,
         roots=tuple(
-            it for it in universe.roots if (it.name, universe.asked(it), it.extras) in roots
+            it for it in universe.roots if (it.name, universe.specifier_of(it), it.extras) in roots
         ),
     )
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from adviser.answering.target_hardware import (
-    asked_hardware,
     near_classes,
     of_host,
     own_hardware,
+    requested_hardware,
 )
 from common.errors import InvalidArgument
 from common.hardware import Allowance, hardware_class
@@ -53,7 +53,7 @@ def test_another_class_is_told_by_name_and_never_taken_for_the_hosts_own() -> No
     short = PINNED.digest.removeprefix("sha256:")[:8]
     assert f"another class, {PINNED.label} ({short})" in found.note
     assert "differs in cpu_quota, threads_environment: --hardware" in found.note
-    assert asked_hardware([recorded(LATER), recorded(PINNED)], short).digest == PINNED.digest
+    assert requested_hardware([recorded(LATER), recorded(PINNED)], short).digest == PINNED.digest
 
 
 def test_near_classes_are_ordered_by_processor_and_differences() -> None:
@@ -101,14 +101,14 @@ def test_a_class_is_named_by_its_label_and_by_its_digest_only_beside_one_with_th
     twin = replace(LATER, label=OWN.label)
     short = OWN.digest.removeprefix("sha256:")[:8]
     assert of_host(OWN, [recorded(OWN), recorded(twin)]).name == f"{OWN.label} ({short})"
-    assert asked_hardware([recorded(PINNED)], PINNED.digest).name == PINNED.label
+    assert requested_hardware([recorded(PINNED)], PINNED.digest).name == PINNED.label
 
 
 @pytest.mark.parametrize("prefix", ["ff", ""])
 def test_a_prefix_names_one_class(prefix: str) -> None:
     known = [recorded(replace(OWN, digest=f"sha256:{n}a")) for n in range(2)]
     with pytest.raises(InvalidArgument, match="hardware classes begin with"):
-        asked_hardware(known, prefix)
+        requested_hardware(known, prefix)
 
 
 def test_thread_variables_of_this_process_are_part_of_its_class(

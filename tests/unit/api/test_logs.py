@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from api.server.access_log import tell
+from api.server.access_log import log_request
 from common.logs import JsonFormatter, TextFormatter
 from common.redaction import scrubbed
 
@@ -17,7 +17,7 @@ SECRET = "thoth_abcdefghijklmnopqrstuvwxyz0123456789"
 
 def told(caplog: pytest.LogCaptureFixture, environ: dict[str, str], status: int = 200) -> str:
     with caplog.at_level(logging.INFO, "api.server.access_log"):
-        tell({"REQUEST_METHOD": "GET", **environ}, status, 12, timedelta(milliseconds=5))
+        log_request({"REQUEST_METHOD": "GET", **environ}, status, 12, timedelta(milliseconds=5))
     return "\n".join(JsonFormatter().format(record) for record in caplog.records)
 
 

@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from adviser.answering.index_selection import asked_indexes, called_indexes
+from adviser.answering.index_selection import called_indexes, indexes_to_search
 from adviser.locks.lock_model import LockFormat
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, ProjectFormat, ProjectIndex
@@ -197,7 +197,7 @@ def test_a_projects_index_is_found_by_address_then_by_name(settings: Settings) -
             ProjectIndex("else", "https://else.example/simple"),
         )
     )
-    assert asked_indexes(settings, project) == (
+    assert indexes_to_search(settings, project) == (
         RequestIndex("ours", "ours", "https://ours.example/simple", explicit=True),
         RequestIndex("else", "else", "https://else.example/simple", known=False),
         RequestIndex("pypi", "main", "https://mirror.example/simple"),
@@ -213,7 +213,7 @@ def test_a_projects_index_is_found_by_address_then_by_name(settings: Settings) -
 )
 def test_the_public_index_is_the_last_however_it_is_named(settings: Settings, lines: str) -> None:
     project = parse_project({"requirements.in": f"{lines}tool\n".encode()})
-    assert [it.name for it in asked_indexes(settings, project)] == ["ours", "pypi"]
+    assert [it.name for it in indexes_to_search(settings, project)] == ["ours", "pypi"]
 
 
 def test_uvs_own_order_is_kept(settings: Settings) -> None:
@@ -223,7 +223,7 @@ def test_uvs_own_order_is_kept(settings: Settings) -> None:
     )
     text = f"[project]\nname='me'\ndependencies=['tool']\n{tables}"
     project = parse_project({"pyproject.toml": text.encode()})
-    assert [it.name for it in asked_indexes(settings, project)] == ["pypi", "ours"]
+    assert [it.name for it in indexes_to_search(settings, project)] == ["pypi", "ours"]
 
 
 def test_an_index_is_called_by_its_address_whatever_its_name(settings: Settings) -> None:
@@ -246,13 +246,13 @@ def test_the_default_index_comes_last_where_the_project_names_none_as_such(
     settings: Settings,
 ) -> None:
     project = Project(indexes=(ProjectIndex("ours", "https://ours.example/simple"),))
-    assert [it.name for it in asked_indexes(settings, project)] == ["ours", "pypi"]
-    assert [it.name for it in asked_indexes(settings, Project())] == ["pypi"]
+    assert [it.name for it in indexes_to_search(settings, project)] == ["ours", "pypi"]
+    assert [it.name for it in indexes_to_search(settings, Project())] == ["pypi"]
 
 
 def test_the_owner_of_a_name_is_an_index_of_every_request(settings: Settings) -> None:
     owners = replace(settings, index_namespaces=(("acme-*", "ours"), ("lib", "gone")))
-    assert asked_indexes(owners, Project(), ["pypi"])[1:] == (
+    assert indexes_to_search(owners, Project(), ["pypi"])[1:] == (
         RequestIndex(
             "ours", "ours", "https://ours.example/simple", explicit=True, owns=("acme-*",)
         ),
