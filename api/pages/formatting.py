@@ -13,11 +13,11 @@ from markupsafe import Markup
 from adviser.scoring.sample_needs import Need, missing_text
 from common.counts import counted, step_text
 from common.job_stability import exclusion_text, left_out_text
-from common.units import DECIMAL_PREFIXES, SPOKEN, byte_size
+from common.units import DECIMAL_PREFIXES, DISPLAY_UNITS, byte_size
 from pis.catalogue import summaries
 
 #: Multiples of the units of rates.
-_MULTIPLES = {unit.value: it for unit, it in SPOKEN.items()}
+_MULTIPLES = {unit.value: it for unit, it in DISPLAY_UNITS.items()}
 #: What follows the prefix, by unit.
 _PREFIXED = {"FLOP": "FLOP"}
 
