@@ -97,14 +97,19 @@ def test_pages_load_without_errors_on_a_small_dark_screen(
 
 
 @pytest.mark.parametrize(
-    ("path", "long"), [("/stacks", "form.filters option"), ("/benchmarks", "#results h2")]
+    ("path", "long"),
+    [
+        ("/stacks", "form.filters option"),
+        ("/benchmarks", "#results h2"),
+        ("/compare?", "[aria-label='Packages that differ'] a"),
+    ],
 )
 def test_long_names_are_no_wider_than_a_phone(
-    site: Served, browser: Browser, path: str, long: str
+    site: Served, browser: Browser, addresses: list[str], path: str, long: str
 ) -> None:
     context = _context(browser, viewport=_PHONE)
     page = context.new_page()
-    page.goto(site.base_url + path)
+    page.goto(site.base_url + next(it for it in addresses if it.startswith(path)))
     page.locator(long).first.evaluate(
         "it => { it.textContent = 'long_name_of_a_metric'.repeat(5) }"
     )
