@@ -18,6 +18,7 @@ from typing import Any
 from common.benchmark_results import Aggregate, Direction, Metric, Parameter, SharedMetric
 from common.units import DISPLAY_UNITS, Unit
 from pis.catalogue import INDICATORS, indicator_of
+from pis.indicators.tails import percentile
 
 #: The value of a metric from the amount of work in a call and the seconds per call of each
 #: repetition.
@@ -189,13 +190,13 @@ def median_rate(factor: float = 1.0) -> Formula:
     return lambda amount, seconds: amount / median(seconds) / factor
 
 
-def mean_rate(factor: float = 1.0) -> Formula:
+def mean_rate(amount: float, seconds: Sequence[float]) -> float:
     """Work over the mean time: all work over all time.
 
-    >>> mean_rate()(6.0, (1.0, 2.0, 9.0))
+    >>> mean_rate(6.0, (1.0, 2.0, 9.0))
     1.5
     """
-    return lambda amount, seconds: amount / fmean(seconds) / factor
+    return amount / fmean(seconds)
 
 
 def mean_of_rates(amount: float, seconds: Sequence[float]) -> float:
@@ -221,18 +222,9 @@ def mean_time(factor: float = 1.0) -> Formula:
     return lambda amount, seconds: fmean(seconds) * factor
 
 
-def time_percentile(per_cent: int, factor: float = 1.0) -> Formula:
-    """The time at index ``floor(p n)`` of ``n`` ordered times, at most the last one.
-
-    >>> time_percentile(50)(1.0, (4.0, 1.0, 3.0, 2.0)), time_percentile(99)(1.0, (4.0, 1.0))
-    (3.0, 4.0)
-    """
-
-    def of(amount: float, seconds: Sequence[float]) -> float:
-        ordered = sorted(seconds)
-        return ordered[min(len(ordered) * per_cent // 100, len(ordered) - 1)] * factor
-
-    return of
+def time_percentile(per_cent: int) -> Formula:
+    """The time at index ``floor(p n)`` of ``n`` ordered times, at most the last one."""
+    return lambda amount, seconds: percentile(seconds, per_cent)
 
 
 def rate_uncertainty(amount: float, seconds: Sequence[float]) -> float:
@@ -304,8 +296,8 @@ def _throughput(name: str, parameters: Mapping[str, Any], unit: Unit) -> tuple[D
     if unit is not Unit.IMAGES_PER_SECOND:
         return _own(name, parameters, unit)
     rules: tuple[tuple[str, Direction, Aggregate, Formula], ...] = (
-        ("total_images_per_sec", Direction.HIGHER, Aggregate.TOTAL, mean_rate()),
-        ("images_per_sec", Direction.HIGHER, Aggregate.MEAN, mean_rate()),
+        ("total_images_per_sec", Direction.HIGHER, Aggregate.TOTAL, mean_rate),
+        ("images_per_sec", Direction.HIGHER, Aggregate.MEAN, mean_rate),
         ("uncertainty", Direction.LOWER, Aggregate.SINGLE, rate_uncertainty),
         ("jitter", Direction.LOWER, Aggregate.SINGLE, rate_jitter),
     )
@@ -334,7 +326,7 @@ def _batch_sweep(
     if unit is not Unit.IMAGES_PER_SECOND:
         return (declared,)
     rate = Metric("throughput", "frames/s", Direction.HIGHER, _AIIA)
-    return (declared, DeclaredMetric(name, rate, Aggregate.MEAN, mean_rate()))
+    return (declared, DeclaredMetric(name, rate, Aggregate.MEAN, mean_rate))
 
 
 def _frame_latency(

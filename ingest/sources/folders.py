@@ -40,6 +40,9 @@ from ingest.sources.source_items import (
     SourceLimits,
 )
 
+#: A folder tree with more folders is not counted in advance.
+_MOST_COUNTED_FOLDERS = 200_000
+
 
 def documents_in_file(path: Path, source: str, limits: SourceLimits) -> Iterator[SourceItem]:
     """Yield the document in a file, or the documents in an archive."""
@@ -193,12 +196,12 @@ def _read(path: Path, place: str, limits: SourceLimits) -> bytes:
     return data
 
 
-def count_in_folder(source: str, most: int = 200_000) -> int | None:
-    """Count documents beneath a folder by name; ``None`` if there are over ``most`` folders."""
+def count_in_folder(source: str) -> int | None:
+    """Count documents beneath a folder by name; ``None`` if there are too many folders."""
     count = 0
     top = source.rstrip(os.sep).count(os.sep)
     for seen, (folder, folders, files) in enumerate(os.walk(source)):
-        if seen > most:
+        if seen > _MOST_COUNTED_FOLDERS:
             return None
         if folder.rstrip(os.sep).count(os.sep) - top >= MAX_DEPTH:
             folders.clear()
