@@ -16,8 +16,8 @@ from adviser.answering.recorded_advice import (
     why_it_may_differ,
 )
 from adviser.reports.checking import READING_ERRORS
+from adviser.reports.code_version import code_version
 from adviser.reports.record_links import head_of, links_in
-from common import __version__
 from common.errors import DamagedDocument, InvalidDocument
 from common.formats.json_documents import fault_in
 from common.reasons import Reason
@@ -64,7 +64,7 @@ class AdviceVerifier(Verifier):
                     report = orjson.loads(document.body)
                     head, links = head_of(report), links_in(report["result"])
                     problems = None
-                    if report["metadata"].get("analyzer_version") == __version__:
+                    if report["metadata"].get("analyzer_version") == code_version():
                         problems, links = _check_inputs(connection, run, head, report, links)
                     else:
                         run.counts["advice_of_other_versions"] += 1

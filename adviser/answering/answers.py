@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 
 from adviser.advise import Advice, Resolver, advise
 from adviser.answering.target_hardware import TargetHardware, requested_hardware
+from adviser.reports.code_version import code_version
 from adviser.reports.documents import (
     SCHEMA_VERSION,
     ReleaseKnowledge,
@@ -27,7 +28,6 @@ from adviser.reports.record_links import head_of, links_of
 from adviser.reports.serialization import dataclass_to_json
 from adviser.reports.unfetched_versions import ListedVersions, unfetched_in
 from adviser.stack_request import StackRequest
-from common import __version__
 from common.benchmark_results import ResultContext
 from common.environments import Environment
 from common.errors import StoreUnavailable
@@ -234,7 +234,7 @@ def metadata(timings: dict[str, float], document_id: str | None = None) -> dict[
     now = datetime.now(UTC)
     return {
         "analyzer": PREFIX,
-        "analyzer_version": __version__,
+        "analyzer_version": code_version(),
         "document_id": document_id or new_id(now),
         "datetime": now.isoformat(timespec="microseconds"),
         "timestamp": int(now.timestamp()),

@@ -21,6 +21,7 @@ from adviser.reports.checking import (
     first_problems,
     other_version,
 )
+from adviser.reports.code_version import code_version
 from adviser.reports.documents import (
     SCHEMA_VERSION,
     ReleaseKnowledge,
@@ -33,7 +34,6 @@ from adviser.reports.serialization import dataclass_from_json
 from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.assessment_types import Claim
 from adviser.stack_request import StackRequest
-from common import __version__
 from common.errors import InvalidArgument, InvalidDocument
 from common.formats.json_documents import (
     canonical_json,
@@ -141,7 +141,7 @@ def why_it_may_differ(stored: StoredAdvice, again: Advice) -> str | None:
         baseline_settled = inner["baseline"].get("settled", True)
         author = other_version(report)
     if author is not None:
-        return f"it was written by Thoth {author}, and this is {__version__}"
+        return f"it was written by Thoth {author}, and this is {code_version()}"
     if not settled or not is_settled(again.resolution):
         return "the search ended at its limit"
     if not baseline_settled or not again.baseline_settled:

@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 
 from adviser.advise import Advice, assess_candidates, universe_for
+from adviser.reports.code_version import code_version
 from adviser.reports.documents import SCHEMA_VERSION, ReleaseKnowledge, result_document
 from adviser.reports.serialization import dataclass_from_json
 from adviser.resolver.checker import check_resolution
@@ -32,7 +33,6 @@ from adviser.resolver.results import (
     SearchLimit,
 )
 from adviser.stack_request import StackRequest
-from common import __version__
 from common.errors import InvalidDocument
 from common.formats.json_documents import canonical_json, digest, fault_in
 from common.packages import Purl
@@ -154,7 +154,7 @@ OTHER_VERSION = "scores, criteria, claims, notes and locks: the report was writt
 def other_version(report: Mapping[str, Any]) -> str | None:
     """The version of Thoth that wrote a report; ``None`` if it is this version."""
     version = str(report["metadata"].get("analyzer_version", "unknown"))
-    return None if version == __version__ else version
+    return None if version == code_version() else version
 
 
 def _problems(report: Mapping[str, Any], inputs: AdviceInputs) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from adviser.advise import Advice, advise
 from adviser.reports.checking import AdviceInputs, check_report
+from adviser.reports.code_version import code_version
 from adviser.reports.documents import (
     SCHEMA_VERSION,
     ReleaseKnowledge,
@@ -18,7 +19,6 @@ from adviser.reports.documents import (
 )
 from adviser.reports.serialization import dataclass_to_json
 from adviser.scoring.criteria import RecommendationType
-from common import __version__
 from graph.advice import AdviceHead, StoredAdvice
 from graph.evidence import Evidence
 from tests.factories.evidence import Bench, jobs
@@ -26,7 +26,7 @@ from tests.factories.requests import INDEX, known_for, request_for, snapshot_for
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "report.schema.json"
 METADATA = {
-    "analyzer": "adviser", "analyzer_version": __version__, "hostname": "host",
+    "analyzer": "adviser", "analyzer_version": code_version(), "hostname": "host",
     "thoth_deployment_name": "local", "datetime": "2026-01-01T00:00:00+00:00",
     "document_id": "adviser-260101000000-00000000000000aa", "timestamp": 1, "duration": 0.5,
     "timings": {"search_s": 0.01}, "arguments": {}, "os_release": {},

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from adviser.answering.recorded_advice import why_it_may_differ
+from adviser.reports.code_version import code_version
 from adviser.resolver.results import ResolutionStatus
-from common import __version__
 from tests.factories.reports import (
     made,
     report_of,
@@ -37,7 +37,7 @@ def test_a_replay_by_another_version_may_differ() -> None:
     report = copy.deepcopy(REPORT)
     report["metadata"]["analyzer_version"] = "0.0.1"
     reason = why_it_may_differ(stored_report(ADVICE, report), ADVICE)
-    assert reason == f"it was written by Thoth 0.0.1, and this is {__version__}"
+    assert reason == f"it was written by Thoth 0.0.1, and this is {code_version()}"
 
 
 @pytest.mark.parametrize(("key", "words"), [("certificate", SEARCH), ("baseline", BASELINE)])
