@@ -30,6 +30,8 @@ _PERSON = re.compile(
 _impersonal_names: set[str] = set()
 _NAMES_LIMIT = 50_000
 
+_NESTED = frozenset({dict, list})
+
 #: Keys below these are names of packages; a package may be called ``contact``.
 _PACKAGE_TABLES = frozenset({"default", "develop", "packages", "dev-packages"})
 
@@ -104,7 +106,7 @@ def _may_name_person(value: Any) -> bool:
     if len(_impersonal_names) > _NAMES_LIMIT:
         _impersonal_names.clear()
     names: set[str] = set()
-    level = [value]
+    level = [value] if type(value) in _NESTED else []
     # Names are compared once for the whole document, which takes a third of the time of comparing
     # those of each object.
     while level:
@@ -113,9 +115,9 @@ def _may_name_person(value: Any) -> bool:
             if isinstance(part, dict):
                 names.update(part)
                 inner += part.values()
-            elif isinstance(part, list):
+            else:
                 inner += part
-        level = inner
+        level = [part for part in inner if type(part) in _NESTED]
     unknown = names - _impersonal_names
     if any(map(_names_person, unknown)):
         return True
