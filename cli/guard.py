@@ -20,6 +20,7 @@ from cli.options import (
     requested_environment,
 )
 from common.counts import counted
+from common.errors import InvalidArgument
 from common.settings import Settings
 
 if TYPE_CHECKING:
@@ -116,6 +117,8 @@ def guard(
     settings: Settings = context.obj
     where = requested_environment(None, options)
     locks = [read_lock_file(path) for path in (old, new)]
+    if locks[0].entries and not locks[1].entries and not locks[1].elsewhere:
+        raise InvalidArgument(f"{new} names no package, and {old} does: was it written completely?")
     for warning in (warning for lock in locks for warning in lock.warnings):
         print_note(warning.text)
     installed = [lock.packages(where.markers) for lock in locks]

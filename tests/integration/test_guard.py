@@ -194,6 +194,17 @@ def test_locks_that_are_the_same_are_no_harm(measured: Stores, locks: tuple[str,
     assert (done.returncode, done.stdout) == (0, "the locks are the same\n")
 
 
+def test_a_lock_that_has_lost_all_packages_is_refused(
+    measured: Stores, locks: tuple[str, str], tmp_path: Path
+) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.write_text("# a tool failed\n", encoding="utf-8")
+    done = guard(measured, locks[0], str(empty))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "empty.txt names no package, and " in done.stderr
+    assert guard(measured, str(empty), str(empty)).returncode == 0
+
+
 @contextmanager
 def over_http(app: WSGIApplication) -> Iterator[str]:
     server = make_server("127.0.0.1", 0, app, threaded=True)
