@@ -40,13 +40,13 @@ from adviser.stack_request import StackRequest
 from adviser.reports.checking import AdviceInputs, check_report
 from adviser.reports.documents import ReleaseKnowledge, report_bytes
 from adviser.reports.documents import report_document, result_document
-from adviser.reports.serialization import unpacked
+from adviser.reports.serialization import dataclass_from_json
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 
 for folder in sorted(Path(sys.argv[1]).iterdir()):
-    known = unpacked((folder / "known").read_bytes(), ReleaseKnowledge)
-    request = unpacked((folder / "request").read_bytes(), StackRequest)
+    known = dataclass_from_json((folder / "known").read_bytes(), ReleaseKnowledge)
+    request = dataclass_from_json((folder / "request").read_bytes(), StackRequest)
     snapshot = Snapshot.from_json((folder / "snapshot").read_bytes())
     evidence = Evidence.from_json((folder / "evidence").read_bytes())
     report = (folder / "report").read_bytes()
