@@ -317,11 +317,26 @@ class IndexSnapshot:
         return min(it.page.as_of for it in self.packages.values() if it.index == index)
 
     def required(self) -> list[Dependency]:
-        """The roots, and the requirements of every version that was read."""
-        required = dict.fromkeys(self._roots)
-        for package in self.packages.values():
-            required.update(dict.fromkeys(package.build(self._builder).required))
-        return [it for it in required if it.url is None]
+        """The roots, and the requirements of every version that was read.
+
+        They include those of extras, because an extra may be requested after a version was read.
+        """
+        while True:
+            required = dict.fromkeys(self._roots)
+            for package in self.packages.values():
+                required.update(dict.fromkeys(package.build(self._builder).required))
+            if not self._request_extras(required):
+                return [it for it in required if it.url is None]
+
+    def _request_extras(self, required: Iterable[Dependency]) -> bool:
+        """Request the extras that requirements name; return whether any is new."""
+        new = False
+        for dependency in required:
+            package = self.package(dependency.name) if dependency.extras else None
+            if package is not None and not package.extras.issuperset(dependency.extras):
+                package.request(dependency.extras)
+                new = True
+        return new
 
     def freeze(self) -> Snapshot:
         """The snapshot of everything that can be reached from the roots, without a revision.

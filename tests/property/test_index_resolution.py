@@ -114,6 +114,32 @@ def test_the_answer_is_the_one_after_reading_everything(
     assert again.resolution.status is advice.resolution.status
 
 
+@pytest.mark.parametrize(
+    ("index", "best"),
+    [
+        (
+            {"a": {"2.0": {"requires": ["absent"]},
+                   "1.5": {"requires": ["a[x]", "b; extra == 'x'"]}, "1.0": {}},
+             "b": {"1.0": {}}},
+            {"a": "1.5", "b": "1.0"},
+        ),
+        (
+            {"a": {"2.0": {"requires": ["absent"]}, "1.5": {"requires": ["c[x]"]}, "1.0": {}},
+             "b": {"1.0": {}},
+             "c": {"1.0": {"requires": ["b; extra == 'x'"], "extras": ["x"]}}},
+            {"a": "1.5", "b": "1.0", "c": "1.0"},
+        ),
+    ],
+    ids=["of itself", "of another package"],
+)  # fmt: skip
+def test_packages_of_an_extra_that_a_version_requires_are_read(
+    index: dict[str, dict[str, Any]], best: dict[str, str]
+) -> None:
+    request = request_for("a\n", RecommendationType.LATEST)
+    advice, _ = resolved(request, ListedIndex(index))
+    assert versions(advice) == best
+
+
 class RecentIndex(ListedIndex):
     """Pages that were just sent, so that a memory may keep them."""
 
