@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy
+from psycopg2.extensions import TRANSACTION_STATUS_INERROR
 from sqlalchemy import event
 
 #: What PostgreSQL is made to do instead of a statement: a serialization failure, a deadlock, and
@@ -29,6 +30,9 @@ def failing(share: float, seed: int) -> Iterator[list[str]]:
     draw, injected, lock = random.Random(seed), [], threading.Lock()
 
     def before(_c: Any, cursor: Any, _s: Any, _p: Any, _x: Any, _m: Any) -> None:
+        # PostgreSQL reports a failed transaction to later statements, and nothing else.
+        if cursor.connection.info.transaction_status == TRANSACTION_STATUS_INERROR:
+            return
         with lock:
             fault = draw.choice(FAULTS) if draw.random() < share else None
         if fault is not None:
