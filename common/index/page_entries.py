@@ -254,7 +254,7 @@ def _package(entry: dict[str, Any], name: str, url: str) -> DistributionPackage 
 def file_of_package(
     package: DistributionPackage, name: str, attested: bool | None
 ) -> IndexFile | str:
-    """The file of a parsed link or entry; its name if it is of another project."""
+    """The file of a parsed link or entry, or only its name if another project owns it."""
     if package.version is None or canonicalize_name(package.project or "") != name:
         return package.filename
     size = package.size

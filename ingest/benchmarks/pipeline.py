@@ -176,16 +176,12 @@ def _counted(
 
 def _with_storable_numbers(result: BenchmarkResult) -> BenchmarkResult:
     """``result`` without parameters that are integers above 64 bits, which no store takes."""
-    if all(
-        not isinstance(it, int) or abs(it) < _INTEGER_LIMIT for it in result.parameters.values()
-    ):
-        return result
     kept = {
         key: it
         for key, it in result.parameters.items()
         if not isinstance(it, int) or abs(it) < _INTEGER_LIMIT
     }
-    return replace(result, parameters=kept)
+    return result if len(kept) == len(result.parameters) else replace(result, parameters=kept)
 
 
 def without_personal_data(result: BenchmarkResult) -> BenchmarkResult:
