@@ -20,39 +20,42 @@ from tests.factories.universes import Index
 
 def test_a_possible_version_is_told_with_its_loss_and_what_changes() -> None:
     advice = advice_for(request_for("web\n"), INDEX, NOTHING, "core==1.0")
-    told = why_not(advice, Dependency("core", "==1.0"))
-    assert told.outcome is ForcedOutcome.POSSIBLE
-    assert told.changes == (VersionChange("core", "2.0", "1.0"), VersionChange("web", "3.0", "2.0"))
-    assert told.points is not None
-    assert told.points > 0
-    assert told.points == pytest.approx(sum(it.points for it in told.losses))
-    assert told.conflict is None
+    answer = why_not(advice, Dependency("core", "==1.0"))
+    assert answer.outcome is ForcedOutcome.POSSIBLE
+    assert answer.changes == (
+        VersionChange("core", "2.0", "1.0"),
+        VersionChange("web", "3.0", "2.0"),
+    )
+    assert answer.points is not None
+    assert answer.points > 0
+    assert answer.points == pytest.approx(sum(it.points for it in answer.losses))
+    assert answer.conflict is None
 
 
 def test_an_impossible_version_is_told_with_its_conflict() -> None:
-    told = why_not(advice_for(), Dependency("web", ">=3"))
-    assert told.outcome is ForcedOutcome.CONFLICT
-    assert told.conflict is not None
-    lines = "\n".join(told.conflict.lines())
+    answer = why_not(advice_for(), Dependency("web", ">=3"))
+    assert answer.outcome is ForcedOutcome.CONFLICT
+    assert answer.conflict is not None
+    lines = "\n".join(answer.conflict.lines())
     assert "tool 1.0 requires core<2" in lines
     assert "web>=3" in lines
 
 
 def test_what_is_advised_already_is_told_so() -> None:
-    told = why_not(advice_for(), Dependency("core", "==1.1"))
-    assert (told.outcome, told.changes, told.points) == (ForcedOutcome.ADVISED, (), 0.0)
+    answer = why_not(advice_for(), Dependency("core", "==1.1"))
+    assert (answer.outcome, answer.changes, answer.points) == (ForcedOutcome.ADVISED, (), 0.0)
 
 
 def test_a_package_that_nothing_needs_can_be_had_as_well() -> None:
-    told = why_not(advice_for(request_for("web\n"), INDEX, NOTHING, "old"), Dependency("old"))
-    assert told.outcome is ForcedOutcome.POSSIBLE
-    assert told.changes == (VersionChange("old", None, "1.0"),)
+    answer = why_not(advice_for(request_for("web\n"), INDEX, NOTHING, "old"), Dependency("old"))
+    assert answer.outcome is ForcedOutcome.POSSIBLE
+    assert answer.changes == (VersionChange("old", None, "1.0"),)
 
 
 def test_an_extra_that_nothing_has_cannot_be_had() -> None:
-    told = why_not(advice_for(), Dependency("core", extras=("nope",)))
-    assert told.outcome is ForcedOutcome.CONFLICT
-    assert list(forced_lines(told)) == [
+    answer = why_not(advice_for(), Dependency("core", extras=("nope",)))
+    assert answer.outcome is ForcedOutcome.CONFLICT
+    assert list(forced_lines(answer)) == [
         "core[nope]: impossible: no version of core has the extra 'nope'; there is none at all"
     ]
 
@@ -60,8 +63,8 @@ def test_an_extra_that_nothing_has_cannot_be_had() -> None:
 def test_all_wanted_extras_that_nothing_has_are_named() -> None:
     index: Index = {"web": {"1.0": {"extras": ["async", "dotenv"]}}}
     wanted = Dependency("web", extras=("asinc", "dotnev"))
-    told = why_not(advice_for(request_for("web\n"), index), wanted)
-    assert told.problem == (
+    answer = why_not(advice_for(request_for("web\n"), index), wanted)
+    assert answer.problem == (
         "no version of web has the extra 'asinc' (did you mean 'async'?) or 'dotnev' (did you mean"
         " 'dotenv'?); there are: async, dotenv"
     )
@@ -73,13 +76,16 @@ def test_a_version_that_lacks_a_wanted_extra_does_not_count_as_having_it() -> No
         "core": {"1.0": {}},
     }
     wanted = Dependency("web", extras=("fast",))
-    told = why_not(advice_for(request_for("web\n"), index, NOTHING, "web[fast]"), wanted)
-    assert told.outcome is ForcedOutcome.POSSIBLE
-    assert told.changes == (VersionChange("core", None, "1.0"), VersionChange("web", "2.0", "1.0"))
-    told = why_not(advice_for(request_for("web>=2\n"), index, NOTHING, "web[fast]"), wanted)
-    assert told.outcome is ForcedOutcome.CONFLICT
-    assert told.conflict is not None
-    assert "versions of web without fast" in "\n".join(told.conflict.lines())
+    answer = why_not(advice_for(request_for("web\n"), index, NOTHING, "web[fast]"), wanted)
+    assert answer.outcome is ForcedOutcome.POSSIBLE
+    assert answer.changes == (
+        VersionChange("core", None, "1.0"),
+        VersionChange("web", "2.0", "1.0"),
+    )
+    answer = why_not(advice_for(request_for("web>=2\n"), index, NOTHING, "web[fast]"), wanted)
+    assert answer.outcome is ForcedOutcome.CONFLICT
+    assert answer.conflict is not None
+    assert "versions of web without fast" in "\n".join(answer.conflict.lines())
 
 
 def test_why_leads_from_the_request_to_the_package() -> None:
@@ -89,15 +95,15 @@ def test_why_leads_from_the_request_to_the_package() -> None:
         "leaf": {"2": {}, "1": {}},
         "side": {"1": {"requires": ["leaf<3"]}},
     }
-    told = why(advice_for(request_for("app\nside\n"), index), "leaf")
-    assert told.version == "2"
-    assert told.path == ("the request requires side", "side 1 requires leaf<3")
-    assert set(told.askers) == {"mid 1 requires leaf>=1", "side 1 requires leaf<3"}
-    assert told.without is not None
-    assert told.without.outcome is ForcedOutcome.CONFLICT
-    assert told.without.problem is None
-    assert told.otherwise is not None
-    assert told.otherwise.changes == (VersionChange("leaf", "2", "1"),)
+    answer = why(advice_for(request_for("app\nside\n"), index), "leaf")
+    assert answer.version == "2"
+    assert answer.path == ("the request requires side", "side 1 requires leaf<3")
+    assert set(answer.askers) == {"mid 1 requires leaf>=1", "side 1 requires leaf<3"}
+    assert answer.without is not None
+    assert answer.without.outcome is ForcedOutcome.CONFLICT
+    assert answer.without.problem is None
+    assert answer.otherwise is not None
+    assert answer.otherwise.changes == (VersionChange("leaf", "2", "1"),)
     longer = why(advice_for(request_for("app\n"), index), "leaf")
     assert longer.path == (
         "the request requires app",

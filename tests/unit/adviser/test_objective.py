@@ -129,8 +129,8 @@ def test_a_version_that_loses_to_another_one_shows_it_and_the_fastest_shows_noth
     assert gain == pytest.approx(claim.bound, abs=1e-6)
     assert gain > 0.2
     assert lines["1.0"]["contribution"] == pytest.approx(-100 * gain)
-    told = why_not(advice, Dependency("core", "==1.0"))
-    (loss,) = (it.points for it in told.losses if it.criterion == "performance")
+    answer = why_not(advice, Dependency("core", "==1.0"))
+    (loss,) = (it.points for it in answer.losses if it.criterion == "performance")
     assert loss == pytest.approx(100 * gain)
 
 
@@ -138,8 +138,12 @@ def test_what_is_yanked_young_or_a_prerelease_counts_though_there_is_nothing_els
     index: Index = {"core": {"2.0rc1": {"uploaded_at": None}}}
     advice = advice_for(request_for("core\n", RecommendationType.STABLE), index)
     (product,) = report_of(advice)["result"]["report"]["products"]
-    told = {it["name"]: it["contribution"] for it in product["criteria"]}
-    assert (told["prerelease"], told["maturity"], told["freshness"]) == (-10, -5, 0)
+    contributions = {it["name"]: it["contribution"] for it in product["criteria"]}
+    assert (contributions["prerelease"], contributions["maturity"], contributions["freshness"]) == (
+        -10,
+        -5,
+        0,
+    )
 
 
 def test_a_penalty_above_zero_is_a_bug() -> None:

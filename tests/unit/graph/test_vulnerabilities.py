@@ -10,26 +10,29 @@ from tests.factories.advisories import CRITICAL, HIGH, advisory, flask_sessions,
 
 
 def of(*documents: dict[str, Any]) -> list[Vulnerability]:
-    found = merge_advisories([advisory(document).head for document in documents])
-    return sorted(found, key=lambda it: it.vulnerability_id)
+    merged = merge_advisories([advisory(document).head for document in documents])
+    return sorted(merged, key=lambda it: it.vulnerability_id)
 
 
 def test_two_advisories_about_one_cve_are_one_vulnerability() -> None:
-    (found,) = of(*flask_sessions())
-    assert found.vulnerability_id == "CVE-2023-30861"
-    assert found.aliases == ("CVE-2023-30861", "GHSA-m2qf-hxjv-5gpq", "PYSEC-2023-62")
-    assert found.advisory_ids == ("GHSA-m2qf-hxjv-5gpq", "PYSEC-2023-62")
-    assert (found.rating.severity, found.rating.score) == (Severity.HIGH, 7.5)
-    assert found.summary == "A session cookie may be cached by a proxy and sent to other clients"
-    assert str(found.published_at) == "2023-05-01 19:22:20+00:00"
+    (vulnerability,) = of(*flask_sessions())
+    assert vulnerability.vulnerability_id == "CVE-2023-30861"
+    assert vulnerability.aliases == ("CVE-2023-30861", "GHSA-m2qf-hxjv-5gpq", "PYSEC-2023-62")
+    assert vulnerability.advisory_ids == ("GHSA-m2qf-hxjv-5gpq", "PYSEC-2023-62")
+    assert (vulnerability.rating.severity, vulnerability.rating.score) == (Severity.HIGH, 7.5)
+    assert (
+        vulnerability.summary
+        == "A session cookie may be cached by a proxy and sent to other clients"
+    )
+    assert str(vulnerability.published_at) == "2023-05-01 19:22:20+00:00"
 
 
 def test_a_chain_of_aliases_joins_its_ends() -> None:
-    (found,) = of(
+    (vulnerability,) = of(
         osv("GHSA-1", aliases=["A"]), osv("GHSA-3", aliases=["B"]), osv("X-2", aliases=["A", "B"])
     )
-    assert found.vulnerability_id == "GHSA-1"
-    assert found.aliases == ("A", "B", "GHSA-1", "GHSA-3", "X-2")
+    assert vulnerability.vulnerability_id == "GHSA-1"
+    assert vulnerability.aliases == ("A", "B", "GHSA-1", "GHSA-3", "X-2")
 
 
 def test_related_advisories_are_not_aliases() -> None:
@@ -38,19 +41,27 @@ def test_related_advisories_are_not_aliases() -> None:
 
 def test_the_highest_score_counts_and_the_lesser_words_do_not() -> None:
     words = {"severity": "CRITICAL"}
-    (found,) = of(
+    (vulnerability,) = of(
         osv("GHSA-1", vector=HIGH, aliases=["CVE-1"]),
         osv("PYSEC-1", aliases=["CVE-1"], database_specific=words),
     )
-    assert (found.rating.severity, found.rating.score, found.rating.vector) == ("high", 7.5, HIGH)
+    assert (
+        vulnerability.rating.severity,
+        vulnerability.rating.score,
+        vulnerability.rating.vector,
+    ) == ("high", 7.5, HIGH)
 
 
 def test_a_withdrawn_advisory_says_nothing_as_long_as_another_stands() -> None:
     withdrawn = {"withdrawn": "2024-03-01T00:00:00Z"}
     standing = osv("PYSEC-1", vector=HIGH, aliases=["GHSA-1"], summary="Stands")
     taken_back = osv("GHSA-1", vector=CRITICAL, summary="Taken back", **withdrawn)
-    (found,) = of(taken_back, standing)
-    assert (found.withdrawn_at, found.rating.score, found.summary) == (None, 7.5, "Stands")
+    (vulnerability,) = of(taken_back, standing)
+    assert (vulnerability.withdrawn_at, vulnerability.rating.score, vulnerability.summary) == (
+        None,
+        7.5,
+        "Stands",
+    )
     (gone,) = of(taken_back, standing | withdrawn)
     assert str(gone.withdrawn_at) == "2024-03-01 00:00:00+00:00"
     assert gone.rating.score == 9.8
@@ -58,8 +69,8 @@ def test_a_withdrawn_advisory_says_nothing_as_long_as_another_stands() -> None:
 
 def test_long_chains_of_aliases_are_followed() -> None:
     chain = [osv(f"X-{number}", aliases=[f"X-{number + 1}"]) for number in range(3_000)]
-    (found,) = of(*chain)
-    assert len(found.aliases) == 3_001
+    (vulnerability,) = of(*chain)
+    assert len(vulnerability.aliases) == 3_001
 
 
 TAKEN_BACK = {"withdrawn": "2024-03-01T00:00:00Z"}
@@ -85,8 +96,8 @@ def test_a_withdrawn_advisory_goes_where_its_own_identifier_is() -> None:
 
 
 def test_withdrawn_advisories_that_go_nowhere_are_joined() -> None:
-    (found,) = of(
+    (vulnerability,) = of(
         osv("GHSA-1", aliases=["CVE-9"], **TAKEN_BACK),
         osv("PYSEC-1", aliases=["CVE-9"], **TAKEN_BACK),
     )
-    assert (found.vulnerability_id, found.withdrawn_at is None) == ("CVE-9", False)
+    assert (vulnerability.vulnerability_id, vulnerability.withdrawn_at is None) == ("CVE-9", False)

@@ -40,9 +40,9 @@ def test_the_same_name_elsewhere_is_told() -> None:
 
 def test_an_index_that_nobody_configured_is_told_once() -> None:
     unknown = RequestIndex("main", "main", "https://index.example/simple", known=False)
-    found = codes(INDEX, unknown)
-    assert found.count(NoteCode.INDEX_UNKNOWN) == 1
-    assert NoteCode.OTHER_INDEX not in found
+    note_codes = codes(INDEX, unknown)
+    assert note_codes.count(NoteCode.INDEX_UNKNOWN) == 1
+    assert NoteCode.OTHER_INDEX not in note_codes
     assert NoteCode.INDEX_UNKNOWN not in codes(INDEX, MAIN)
 
 
@@ -153,7 +153,7 @@ def test_the_next_jobs_are_told_as_what_is_lacking(needs: Need, words: str) -> N
 
 
 def test_hardware_that_nobody_named_is_told_by_twelve_digits() -> None:
-    found = message(
+    text = message(
         NoteCode.ENVIRONMENT, request_for("web\n", hardware=f"sha256:{'a1' * 32}"), NOTHING
     )
-    assert found.endswith(f", on {'a1' * 6}")
+    assert text.endswith(f", on {'a1' * 6}")
