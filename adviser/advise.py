@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
+from adviser.harm import PremiseSearch, harmful_versions, pins_of
+from adviser.premises import Premises
 from adviser.resolver.admission import AdmittedPackage, choosable, universe_of
 from adviser.resolver.relaxation import NeededReads, UniverseResolver, resolve_listed
 from adviser.resolver.resolver_request import Budget
@@ -19,9 +21,11 @@ from adviser.reused_results import ReusedResults
 from adviser.scoring.assess import PackageScores, assess
 from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.criteria import newness_of, penalties_of
+from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.scoring.target import Target
 from adviser.stack_request import StackRequest
 from common.errors import ProjectError
+from common.packages import Purl
 from graph.candidates import Candidate, Dependency
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
@@ -48,10 +52,7 @@ def in_this_process(
 class Advice:
     """The answer to a request, with its inputs.
 
-    :param baseline: version by name of the stack that claims compare with; ``None`` for the
-        newest version of each package
-    :param baseline_settled: whether every search finds this baseline; ``False`` if the search
-        reached its limit
+    :param premises: what the assessment started from
     :param snapshot: with source distributions that are older than this Python, if only they
         make a stack possible
     :param bounds_dropped: whether inferred bounds do not count, because no stack honours them
@@ -60,12 +61,18 @@ class Advice:
     request: StackRequest
     snapshot: Snapshot
     evidence: Evidence
-    baseline: Mapping[str, str] | None
+    premises: Premises
     assessment: Assessment
     universe: Universe
     resolution: Resolution
-    baseline_settled: bool = True
     bounds_dropped: bool = False
+
+    @property
+    def baseline(self) -> Mapping[str, str] | None:
+        """Version by name of the stack that claims compare with; ``None`` for the newest version
+        of each package.
+        """
+        return self.premises.baseline
 
     @property
     def baseline_reason(self) -> str:
@@ -168,32 +175,50 @@ def advise_listed(
     :returns: the advice, which is proven over everything that the last snapshot lists
     """
     resolve = partial(resolver, budget=request.options.budget(threads))
-    known = snapshot, evidence
-    baseline, settled = request.locked, True
+    known = yield from _with_forcing_versions((snapshot, evidence))
+    premises = Premises(request.locked)
     # Without measurements there is nothing to compare.
-    if baseline is None and evidence.readings:
+    if premises.baseline is None and evidence.readings:
         _, _, known, _, newest = yield from _resolved(
             known, partial(newest_universe, request), resolve
         )
-        baseline = newest.stacks[0].versions() if newest.stacks else None
-        settled = is_settled(newest)
+        versions = newest.stacks[0].versions() if newest.stacks else None
+        premises = Premises(versions, is_settled(newest))
     assessment: Assessment
     shared = reuse or AdviceReuse()
 
     def assessed_universe(bounds: bool, known: SnapshotAndEvidence) -> UniverseAndCandidates:
         nonlocal assessment
         snapshot, evidence = known
-        assessment = assess_candidates(request, snapshot, evidence, baseline, shared.scores)
-        universe = universe_for(request, snapshot, assessment, bounds, shared.admitted)
+        assessment = assess_candidates(request, snapshot, evidence, premises, shared.scores)
+        universe = universe_for(request, snapshot, assessment, bounds, shared.admitted, premises)
         return universe, snapshot.packages
 
-    bounds, old_sdists, known, universe, resolution = yield from _resolved(
-        known, assessed_universe, resolve, request.options.count
-    )
-    snapshot, evidence = _counted(known, old_sdists)
-    return Advice(
-        request, snapshot, evidence, baseline, assessment, universe, resolution, settled, not bounds
-    )
+    search = PremiseSearch(request, premises)
+    while True:
+        premises = search.premises
+        bounds, old_sdists, known, universe, resolution = yield from _resolved(
+            known, assessed_universe, resolve, search.count
+        )
+        counted = _counted(known, old_sdists)
+        resolution = search.harmless(resolution)
+        if not search.continues(*counted, assessment, resolution):
+            break
+    return Advice(request, *counted, premises, assessment, universe, resolution, not bounds)
+
+
+def _with_forcing_versions(
+    known: SnapshotAndEvidence,
+) -> Generator[NeededReads, SnapshotAndEvidence, SnapshotAndEvidence]:
+    """Read the versions whose requirements say which changes of measured stacks are forced."""
+    seen: set[Purl] = set()
+    while known[1].readings:
+        unread = [it for it in MeasuredStacks(*known).unread() if it.purl not in seen]
+        if not unread:
+            break
+        seen.update(it.purl for it in unread)
+        known = yield NeededReads(tuple(unread))
+    return known
 
 
 #: A universe, and all candidates by name.
@@ -291,12 +316,18 @@ def universe_for(
     assessment: Assessment,
     inferred_bounds: bool = True,
     reused: ReusedResults[AdmittedPackage] | None = None,
+    premises: Premises | None = None,
 ) -> Universe:
     """The versions that the request may choose from, with their scores.
 
     :param inferred_bounds: whether bounds count that no package declares
     :param reused: packages of a universe of the same request before
+    :param premises: those of the assessment; they may keep the project's versions
     """
+    if premises is not None and premises.kept:
+        constraints = (*request.options.constraints, *pins_of(request.locked or {}))
+        options = replace(request.options, constraints=constraints)
+        request = replace(request, options=options)
     rules = request.resolver_request(assessment.refused, inferred_bounds=inferred_bounds)
     criteria = assessment.criteria
     penalties, newness = penalties_of(criteria), newness_of(criteria)
@@ -307,21 +338,25 @@ def assess_candidates(
     request: StackRequest,
     snapshot: Snapshot,
     evidence: Evidence,
-    baseline: Mapping[str, str] | None,
+    premises: Premises,
     reused: ReusedResults[PackageScores] | None = None,
 ) -> Assessment:
     """The assessment of all versions that the request may choose from.
 
     :param reused: scores of an assessment of the same request before
     """
+    allowed = request.options.allowed_vulnerabilities
     return assess(
         snapshot,
         evidence,
         request.kind,
-        baseline,
+        premises.baseline,
         Target(request.hardware or None, request.environment.python_version),
-        allowed=request.options.allowed_vulnerabilities,
+        allowed=allowed,
         choosable=lambda: choosable(snapshot, request.resolver_request({})),
+        measured=MeasuredStacks(snapshot, evidence),
+        context=premises.context,
+        harmful=harmful_versions(snapshot, evidence, request.locked, premises, allowed),
         reused=reused,
     )
 

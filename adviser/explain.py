@@ -14,7 +14,13 @@ from functools import partial
 from adviser.advise import Advice, Resolver, in_this_process, universe_for
 from adviser.reports.version_rationale import Rationale, VersionRationales
 from adviser.resolver.admission import missing_extras, missing_extras_text
-from adviser.resolver.results import Conflict, Resolution, ResolutionStatus, ResolvedStack
+from adviser.resolver.results import (
+    Conflict,
+    Resolution,
+    ResolutionStatus,
+    ResolvedStack,
+    VersionChange,
+)
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
 from adviser.scoring.criteria import SCALE, level_names
@@ -32,15 +38,6 @@ class ForcedOutcome(StrEnum):
     CONFLICT = "conflict"
     #: The search reached its limit before it had an answer.
     UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class VersionChange:
-    """A package that differs between two stacks; its version is ``None`` in a stack without it."""
-
-    name: str
-    advised: str | None
-    forced: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from adviser.explain import VersionChange
+from adviser.resolver.results import VersionChange
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.justifications import claim_note
 from adviser.scoring.performance import upgrade_claims

@@ -160,13 +160,14 @@ def _advised_alone(past: PastAdvice, later: Advice, resolver: Resolver) -> Resol
 
 
 def _speed_regret(later: Advice, best: ResolvedStack, advised: ResolvedStack) -> float | None:
-    """How much faster the best stack is by settled differences, in per cent; at least 0."""
-    standings = later.assessment.standings
-    if not standings:
+    """How much faster the best stack is by what is likely, in per cent; at least 0."""
+    choices = later.assessment.choices.values()
+    losses = {purl: it.loss for choice in choices for purl, it in choice.lost.items()}
+    if not losses:
         return None
 
     def loss(stack: ResolvedStack) -> float:
-        return math.fsum(standings[it.purl].loss for it in stack.choices if it.purl in standings)
+        return math.fsum(losses[it.purl] for it in stack.choices if it.purl in losses)
 
     return 100 * math.expm1(max(0.0, loss(advised) - loss(best)))
 
@@ -186,10 +187,10 @@ def score_claims(
     fresh: dict[object, Claim] = {}
     if new:
         evidence = replace(known, readings=new)
-        again = assess_candidates(inputs.request, inputs.snapshot, evidence, inputs.baseline)
+        again = assess_candidates(inputs.request, inputs.snapshot, evidence, inputs.premises)
         fresh = {_comparison(it): it for it in again.claims if it.tested}
     now = {_comparison(it): it for it in later}
-    then = assess_candidates(inputs.request, inputs.snapshot, inputs.evidence, inputs.baseline)
+    then = assess_candidates(inputs.request, inputs.snapshot, inputs.evidence, inputs.premises)
     for claim in then.claims:
         key = _comparison(claim)
         measured, today = fresh.get(key), now.get(key)

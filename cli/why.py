@@ -23,7 +23,8 @@ from common.settings import Settings
 
 if TYPE_CHECKING:
     from adviser.advise import Advice, Resolver
-    from adviser.explain import ForcedStack, PackagePresence, VersionChange
+    from adviser.explain import ForcedStack, PackagePresence
+    from adviser.resolver.results import VersionChange
     from graph.candidates import Absence, Dependency
     from graph.snapshot import Snapshot
 

@@ -11,6 +11,7 @@ import orjson
 from adviser.advise import Advice, Resolver, advise, assess_candidates
 from adviser.answering.answers import files_known, knowledge, on_hardware
 from adviser.locks.lock_model import LockFormat
+from adviser.premises import Premises
 from adviser.reports.documents import lock_of
 from adviser.resolver.checker import check_stack
 from adviser.scoring.assessment_types import Claim
@@ -91,7 +92,8 @@ def current_knowledge(stores: Stores, watch: AdviceWatch, resolver: Resolver) ->
     reference = request.locked or watch.versions or advised
     claims = advice.assessment.claims
     if dict(reference) != dict(advice.baseline or {}):
-        claims = assess_candidates(request, snapshot, evidence, reference).claims
+        premises = Premises(reference, harm_accepted=True)
+        claims = assess_candidates(request, snapshot, evidence, premises).claims
     return WatchKnowledge(watch, advice, reference, claims)
 
 

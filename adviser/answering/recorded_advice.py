@@ -25,6 +25,7 @@ from adviser.reports.code_version import code_version
 from adviser.reports.documents import (
     SCHEMA_VERSION,
     ReleaseKnowledge,
+    premises_in,
     report_bytes,
     report_document,
     result_document,
@@ -109,19 +110,17 @@ def claims_in(stored: StoredAdvice) -> tuple[StackRequest, tuple[Claim, ...]]:
     material = inputs_in(stored)
     with recorded_errors():
         assessment = assess_candidates(
-            material.request, material.snapshot, material.evidence, material.baseline
+            material.request, material.snapshot, material.evidence, material.premises
         )
     return material.request, assessment.claims
 
 
 def inputs_in(stored: StoredAdvice) -> AdviceInputs:
-    """The inputs of an advice, with the baseline that its report names."""
+    """The inputs of an advice, with the premises that its report names."""
     request, snapshot, evidence, known = request_in(stored)
     with recorded_errors():
-        baseline = orjson.loads(stored.report)["result"]["report"]["baseline"]
-        versions = request.locked if request.locked is not None else baseline["versions"]
-        settled = baseline.get("settled", True)
-    return AdviceInputs(request, snapshot, evidence, known, versions, settled)
+        premises = premises_in(orjson.loads(stored.report)["result"]["report"], request.locked)
+    return AdviceInputs(request, snapshot, evidence, known, premises)
 
 
 def why_it_may_differ(stored: StoredAdvice, again: Advice) -> str | None:
@@ -144,7 +143,7 @@ def why_it_may_differ(stored: StoredAdvice, again: Advice) -> str | None:
         return f"it was written by Thoth {author}, and this is {code_version()}"
     if not settled or not is_settled(again.resolution):
         return "the search ended at its limit"
-    if not baseline_settled or not again.baseline_settled:
+    if not baseline_settled or not again.premises.settled:
         return "the search for the baseline ended at its limit"
     return None
 

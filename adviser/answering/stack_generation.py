@@ -12,6 +12,7 @@ from adviser.advise import assess_candidates, newest_universe
 from adviser.monkey.job_value import JobValue, job_values
 from adviser.monkey.strategies import GeneratedStack
 from adviser.monkey.version_classes import closed_universe
+from adviser.premises import Premises
 from adviser.resolver.resolve import resolve
 from adviser.resolver.results import ResolutionStatus
 from adviser.resolver.universe import Universe
@@ -122,7 +123,8 @@ class RecordedJobRanking:
     ) -> Sequence[JobValue]:
         """Jobs by value, for versions compared with a reference stack."""
         known = self.known
-        assessment = assess_candidates(self.request, known.snapshot, known.evidence, reference)
+        premises = Premises(reference, harm_accepted=True)
+        assessment = assess_candidates(self.request, known.snapshot, known.evidence, premises)
         claims = [
             claim
             for claim in assessment.claims

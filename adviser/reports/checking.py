@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 
 from adviser.advise import Advice, assess_candidates, universe_for
+from adviser.premises import Premises
 from adviser.reports.code_version import code_version
 from adviser.reports.documents import SCHEMA_VERSION, ReleaseKnowledge, result_document
 from adviser.reports.serialization import dataclass_from_json
@@ -96,17 +97,14 @@ READING_ERRORS = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 class AdviceInputs:
     """The inputs of an advice.
 
-    :param baseline: version by name of the stack that claims compare with, as recorded, because
-        finding it again would need the solver
-    :param baseline_settled: whether every search finds this baseline
+    :param premises: as recorded, because finding them again would need the solver
     """
 
     request: StackRequest
     snapshot: Snapshot
     evidence: Evidence
     known: ReleaseKnowledge
-    baseline: Mapping[str, str] | None
-    baseline_settled: bool = True
+    premises: Premises
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +166,12 @@ def _problems(report: Mapping[str, Any], inputs: AdviceInputs) -> Iterator[str]:
     if certificate["evidence"] != inputs.evidence.revision:
         yield "it is based on other evidence"
     assessment = assess_candidates(
-        inputs.request, inputs.snapshot, inputs.evidence, inputs.baseline
+        inputs.request, inputs.snapshot, inputs.evidence, inputs.premises
     )
     dropped = bool(certificate["bounds_dropped"])
-    universe = universe_for(inputs.request, inputs.snapshot, assessment, not dropped)
+    universe = universe_for(
+        inputs.request, inputs.snapshot, assessment, not dropped, premises=inputs.premises
+    )
     resolution = resolution_in(inner)
     wrong = check_resolution(universe, resolution)
     yield from wrong
@@ -181,8 +181,8 @@ def _problems(report: Mapping[str, Any], inputs: AdviceInputs) -> Iterator[str]:
     if wrong:
         return  # no report can be written of a stack that may not be chosen
     advice = Advice(
-        inputs.request, inputs.snapshot, inputs.evidence, inputs.baseline, assessment, universe,
-        resolution, inputs.baseline_settled, dropped,
+        inputs.request, inputs.snapshot, inputs.evidence, inputs.premises, assessment, universe,
+        resolution, dropped,
     )  # fmt: skip
     # Parsed again, so that tuples are lists.
     expected = orjson.loads(canonical_json(result_document(advice, inputs.known)))

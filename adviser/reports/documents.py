@@ -16,6 +16,7 @@ from typing import Any
 from adviser.advise import Advice
 from adviser.locks.formats import render_lock
 from adviser.locks.lock_model import LockFile, LockFormat, UnwritableLock
+from adviser.premises import Premises
 from adviser.reports.manifests import Files, chosen_of, graph_of, lock_options, manifest_of
 from adviser.reports.note_codes import NoteCode
 from adviser.reports.notes import (
@@ -144,8 +145,10 @@ def result_document(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
         "baseline": {
             "reason": advice.baseline_reason,
             "versions": None if advice.baseline is None else dict(advice.baseline),
-            "settled": advice.baseline_settled,
+            "settled": advice.premises.settled,
+            "locked": advice.request.locked is not None,
         },
+        "premises": _premises(advice.premises),
     }
     if failure is not None:
         report["ERROR"] = failure
@@ -155,6 +158,38 @@ def result_document(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
         "parameters": _parameters(advice),
         "report": report,
     }
+
+
+def _premises(premises: Premises) -> dict[str, Any]:
+    """What the assessment started from, apart from the baseline."""
+    context = premises.context
+    return {
+        "context": None if context is None else list(context),
+        "slower": dict(premises.slower),
+        "slower_stacks": [dict(it) for it in premises.slower_stacks],
+        "kept": premises.kept,
+        "harm_accepted": premises.harm_accepted,
+    }
+
+
+def premises_in(report: Mapping[str, Any], locked: Mapping[str, str] | None) -> Premises:
+    """The premises that a report names.
+
+    :param report: the part below ``result.report``
+    :param locked: the project's lock
+    """
+    baseline, others = report["baseline"], report.get("premises", {})
+    context = others.get("context")
+    return Premises(
+        baseline["versions"] if locked is None else locked,
+        baseline.get("settled", True),
+        None if context is None else tuple(map(Purl, context)),
+        {Purl(it): reason for it, reason in others.get("slower", {}).items()},
+        tuple(others.get("slower_stacks", ())),
+        others.get("kept", False),
+        # Reports of earlier versions did not look for harm.
+        others.get("harm_accepted", True),
+    )
 
 
 def report_document(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:

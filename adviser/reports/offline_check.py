@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from adviser.harm import harmful_versions, pins_of
 from adviser.reports.checking import (
     OTHER_VERSION,
     READING_ERRORS,
@@ -24,6 +25,7 @@ from adviser.reports.checking import (
     other_version,
     resolution_in,
 )
+from adviser.reports.documents import premises_in
 from adviser.reports.serialization import dataclass_from_json
 from adviser.resolver.admission import choosable, universe_of
 from adviser.resolver.checker import check_resolution, check_stack
@@ -90,7 +92,7 @@ def _checked(
         needed = f"{_SCORED}: it needs evidence {based} (--evidence)"
         unverified.append(needed if author is None else f"{OTHER_VERSION} {author}")
     else:
-        problems += _unscored(resolution, snapshot, evidence, parameters, inner["baseline"], rules)
+        problems += _unscored(resolution, snapshot, evidence, parameters, inner, rules)
         verified.append(_SCORED)
     verified.insert(1, _FEASIBLE)
     return ReportCheck(tuple(problems), tuple(verified), (*unverified, _RECORD))
@@ -114,22 +116,29 @@ def _unscored(
     snapshot: Snapshot,
     evidence: Evidence,
     parameters: Mapping[str, Any],
-    baseline: Mapping[str, Any],
+    inner: Mapping[str, Any],
     rules: ResolverRequest,
 ) -> list[str]:
+    locked = inner["baseline"]["versions"] if inner["baseline"].get("locked") else None
+    premises = premises_in(inner, locked)
+    if premises.kept:
+        rules = replace(rules, constraints=(*rules.constraints, *pins_of(locked or {})))
+    allowed = parameters["allowed_vulnerabilities"]
     assessment = assess(
         snapshot,
         evidence,
         RecommendationType(parameters["recommendation_type"]),
-        baseline["versions"],
+        premises.baseline,
         Target(
             parameters["hardware"] or None,
             dataclass_from_json(
                 orjson.dumps(parameters["environment"]), Environment
             ).python_version,
         ),
-        allowed=parameters["allowed_vulnerabilities"],
+        allowed=allowed,
         choosable=partial(choosable, snapshot, rules),
+        context=premises.context,
+        harmful=harmful_versions(snapshot, evidence, locked, premises, allowed),
     )
     request = replace(rules, refused=assessment.refused)
     criteria = assessment.criteria

@@ -170,9 +170,8 @@ class VersionRationales:
             if mine > other and criterion.newness == by_newness
         ]
         gain, criterion = max(gains, key=lambda it: it[0])
-        standing = self._assessment.standings.get(newest.purl)
-        if criterion.name == "performance" and standing is not None:
-            text = standing.reason
+        if criterion.name in ("performance", "unmeasured"):
+            text = self._assessment.reason_against(newest.purl)
         elif criterion.name == "build" and newest.wheel_mismatch is not None:
             text = f"{newest.version} would have to be built: {MISMATCHES[newest.wheel_mismatch]}"
         else:

@@ -83,6 +83,15 @@ class ResolvedStack:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionChange:
+    """A package that differs between two stacks; its version is ``None`` in a stack without it."""
+
+    name: str
+    advised: str | None
+    forced: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ConflictStep:
     """One fact of a conflict.
 

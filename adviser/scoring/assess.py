@@ -15,14 +15,15 @@ from adviser.scoring.assessment_types import (
     KnowledgeSource,
     NearestStack,
     PackageDifference,
-    PerformanceStanding,
 )
 from adviser.scoring.criteria import STATUS, RecommendationType, criteria_of
 from adviser.scoring.justifications import justifications_of_stack, request_notes
-from adviser.scoring.performance import performance_of, performance_order
+from adviser.scoring.measured_stacks import MeasuredStacks
+from adviser.scoring.performance import Performance, performance_of
 from adviser.scoring.release_metadata import release_values
 from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
 from adviser.scoring.target import Target
+from adviser.scoring.version_choice import PackageChoice, VersionChoices
 from adviser.scoring.vulnerability_policy import AllowList, refusal_reason, security_value
 from common.packages import Purl, same_version
 from graph.candidates import Candidate, ExclusionReason
@@ -162,6 +163,9 @@ def assess(  # noqa: PLR0913 - inputs of one result
     *,
     allowed: Collection[str] = (),
     choosable: Callable[[], Mapping[str, Collection[Purl]]] | None = None,
+    measured: MeasuredStacks | None = None,
+    context: Collection[Purl] | None = None,
+    harmful: Mapping[Purl, str] | None = None,
     reused: ReusedResults[PackageScores] | None = None,
 ) -> Assessment:
     """Assess every candidate of ``snapshot``.
@@ -174,40 +178,98 @@ def assess(  # noqa: PLR0913 - inputs of one result
     :param allowed: identifiers of accepted vulnerabilities, under any alias
     :param choosable: returns by name the versions that the request can choose; only these make
         others lose by performance; all candidates by default
+    :param measured: of this snapshot and evidence, if there is one already
+    :param context: the stack beside which effects are wanted; ``None`` for all contexts alike
+    :param harmful: further versions to refuse, with the reason
     :param reused: scores of an assessment of the same kind before
     """
-    stacks = MeasuredStackIndex(evidence)
+    known = measured or MeasuredStacks(snapshot, evidence)
     base, unavailable = _baseline_of(snapshot, baseline)
-    versions = {name: [it.purl for it in them] for name, them in snapshot.packages.items()}
-    measured = performance_of(evidence, stacks, base, versions, target)
+    claims = performance_of(evidence, known, base, known.versions, target)
     allow_list = AllowList(allowed, evidence.vulnerabilities)
-    harmful = dict(_refused(snapshot, allow_list))
-    refused = harmful if kind.refuses_vulnerable else {}
-    standings: Mapping[Purl, PerformanceStanding] = {}
-    if measured.differences:
-        chosen = versions if choosable is None else choosable()
-        usable = {name: [it for it in them if it not in refused] for name, them in chosen.items()}
-        standings = performance_order(measured.differences, base, versions, usable)
-    scoring = _Scoring(snapshot, evidence, kind, allow_list, harmful, standings)
-    coverages = Coverages(snapshot, evidence, stacks, target)
+    vulnerable = dict(_refused(snapshot, allow_list))
+    refused = {**(vulnerable if kind.refuses_vulnerable else {}), **(harmful or {})}
+    choices: dict[str, PackageChoice] = {}
+    usable: Mapping[str, Collection[Purl]] = {}
+    if evidence.readings:
+        possible = known.versions if choosable is None else choosable()
+        usable = {
+            name: frozenset(it for it in them if it not in refused)
+            for name, them in possible.items()
+        }
+        choices = _choices(known, target, usable, context)
+    unmeasured = dict(_unmeasured(known.versions, choices, claims, usable))
+    scoring = _Scoring(
+        snapshot, evidence, kind, allow_list, vulnerable, _losses(choices, unmeasured)
+    )
+    coverages = Coverages(snapshot, evidence, known.index, target)
     covered = coverages.of(frozenset(base.values()))
     return Assessment(
         scores=scoring.scores(ReusedResults() if reused is None else reused),
         criteria=criteria_of(kind, statuses=bool(snapshot.statuses)),
-        claims=measured.claims,
-        comparisons=measured.comparisons,
-        standings=standings,
+        claims=claims.claims,
+        comparisons=claims.comparisons,
+        choices=choices,
+        unmeasured=unmeasured,
         refused=refused,
         baseline=base,
         coverage=covered,
         justifications=request_notes(
-            _missing(snapshot), covered.unsolvable, unavailable, measured.claims
+            _missing(snapshot), covered.unsolvable, unavailable, claims.claims
         ),
         coverage_of=coverages.of,
         notes=justifications_of_stack(
-            snapshot, measured.claims, evidence.vulnerabilities, allow_list, evidence.as_of
+            snapshot, claims.claims, evidence.vulnerabilities, allow_list, evidence.as_of
         ),
     )
+
+
+def _choices(
+    measured: MeasuredStacks,
+    target: Target,
+    usable: Mapping[str, Collection[Purl]],
+    context: Collection[Purl] | None,
+) -> dict[str, PackageChoice]:
+    from pis.catalogue import summaries  # slow, and needed only with measurements
+
+    choices = VersionChoices(measured, target, summaries())
+    return {
+        name: choice
+        for name, versions in measured.versions.items()
+        if (choice := choices.of_package(versions, usable.get(name, ()), context)) is not None
+    }
+
+
+def _unmeasured(
+    versions: Mapping[str, Sequence[Purl]],
+    choices: Mapping[str, PackageChoice],
+    performance: Performance,
+    choosable: Mapping[str, Collection[Purl]],
+) -> Iterator[tuple[str, tuple[Purl, ...]]]:
+    """By name of a package whose versions differ by something settled, those without measurements.
+
+    Such a version never displaces a measured one that is not settled to be slower, so packages
+    without one of these that the request can have are left out.
+    """
+    different = [it for it in performance.claims if it.scored and it.verdict.different]
+    for name in sorted({it.package for it in different if it.package is not None and it.here}):
+        slower = {it.purl if it.bound < 0 else it.baseline_purl for it in different}
+        choice = choices.get(name)
+        measured = choice.measured if choice else ()
+        if any(it in choosable.get(name, ()) and it not in slower for it in measured):
+            yield name, tuple(it for it in versions.get(name, ()) if it not in measured)
+
+
+def _losses(
+    choices: Mapping[str, PackageChoice], unmeasured: Mapping[str, Sequence[Purl]]
+) -> dict[Purl, dict[str, float]]:
+    """By version, its values of the criteria about measurements, where these are not 0."""
+    losses = {
+        purl: {"performance": -it.loss}
+        for choice in choices.values()
+        for purl, it in choice.lost.items()
+    }
+    return losses | {it: {"unmeasured": -1.0} for them in unmeasured.values() for it in them}
 
 
 def _missing(snapshot: Snapshot) -> dict[str, str]:
@@ -266,17 +328,17 @@ class _Scoring:
         kind: RecommendationType,
         allow_list: AllowList,
         harmful: Collection[Purl],
-        standings: Mapping[Purl, PerformanceStanding],
+        losses: Mapping[Purl, Mapping[str, float]],
     ) -> None:
         self._snapshot = snapshot
         self._evidence, self._kind = evidence, kind
-        self._allow_list, self._harmful, self._standings = allow_list, harmful, standings
+        self._allow_list, self._harmful, self._losses = allow_list, harmful, losses
         self._criteria = criteria_of(kind, statuses=bool(snapshot.statuses))
 
     def scores(self, reused: ReusedResults[PackageScores]) -> PackageScores:
         """The scores of all candidates."""
         evidence, statuses = self._evidence, self._snapshot.statuses
-        common = evidence.as_of, evidence.vulnerabilities, self._standings, len(self._criteria)
+        common = evidence.as_of, evidence.vulnerabilities, self._losses, len(self._criteria)
         scores: PackageScores = {}
         for name, candidates in self._snapshot.packages.items():
             inputs = candidates, statuses.get(name), *common
@@ -289,9 +351,10 @@ class _Scoring:
         for candidate, values in release_values(
             candidates, self._evidence.as_of, prereleases=prereleases, harmful=self._harmful
         ):
-            standing = self._standings.get(candidate.purl)
             values["security"] = security_value(self._allow_list.held_against(candidate))
-            values["performance"] = -standing.loss if standing else 0.0
+            lost = self._losses.get(candidate.purl, {})
+            values["performance"] = lost.get("performance", 0.0)
+            values["unmeasured"] = lost.get("unmeasured", 0.0)
             statuses = self._snapshot.statuses.get(candidate.name, ())
             values[STATUS] = -float(candidate.index in statuses)
             # Most values are 0, and contribute nothing.

@@ -11,6 +11,8 @@ from typing import Any
 from adviser.scoring.comparisons import ComparisonResult
 from adviser.scoring.criteria import Criterion
 from adviser.scoring.effects import SpreadRatio
+from adviser.scoring.stack_pairs import name_of, version_of_purl
+from adviser.scoring.version_choice import PackageChoice
 from common.packages import Purl
 from common.units import Unit
 
@@ -76,13 +78,14 @@ class Claim(ComparisonResult):
 
     The field ``chance`` is also 0 if the comparison was measured elsewhere than on the target.
 
-    :param package: name of the one package that differs; ``None`` if several differ
+    :param package: name of the package that differs, and forces what else differs; ``None`` if no
+        package does
     :param purl: its version in the measured stack; ``None`` as above
     :param baseline_purl: its version in the other stack
     :param stack: digest of the measured stack
     :param baseline_stack: digest of the other stack
-    :param differs: names of the packages that differ, sorted; with more than one the effect is
-        confounded: it is reported and never scored
+    :param differs: names of the packages that differ, sorted; first the one that forces the
+        others. If none does, the effect is confounded: it is reported and never scored
     :param beside_baseline: whether the other version is the baseline's
     :param hardware_label: description for people
     :param same_hardware: whether it was measured on the target's hardware class
@@ -138,25 +141,13 @@ class Claim(ComparisonResult):
 
     @property
     def confounded(self) -> bool:
-        """Whether more than one package differs."""
-        return len(self.differs) > 1
+        """Whether several packages differ, and none of them forces the others."""
+        return self.package is None
 
     @property
     def here(self) -> bool:
         """Whether the comparison was measured on the target's hardware class and Python version."""
         return self.same_hardware and self.same_python
-
-
-@dataclass(frozen=True, slots=True)
-class PerformanceStanding:
-    """How much a version loses to faster versions.
-
-    :param loss: the settled difference to a faster version, natural log; 0 if there is none
-    :param reason: message with the reason; empty without a loss
-    """
-
-    loss: float = 0.0
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +220,9 @@ class Assessment:
     :param claims: comparisons with the baseline, and settled ones between other versions, in a
         fixed order; see :meth:`claims_of`
     :param comparisons: number of comparisons that share the error rate of the claims
-    :param standings: versions with a loss by performance
+    :param choices: by name of a measured package, which of its versions is preferred
+    :param unmeasured: by name of a package whose versions differ in speed, its versions that were
+        not measured
     :param refused: versions that the recommendation type refuses, with the reason
     :param baseline: version by name that claims compare with
     :param coverage: coverage of the baseline
@@ -242,7 +235,8 @@ class Assessment:
     criteria: tuple[Criterion, ...]
     claims: tuple[Claim, ...]
     comparisons: int
-    standings: Mapping[Purl, PerformanceStanding]
+    choices: Mapping[str, PackageChoice]
+    unmeasured: Mapping[str, tuple[Purl, ...]]
     refused: Mapping[Purl, str]
     baseline: Mapping[str, Purl]
     coverage: Coverage
@@ -251,6 +245,33 @@ class Assessment:
     notes: Callable[[Collection[Purl]], tuple[Justification, ...]] = field(
         repr=False, compare=False
     )
+
+    def settled_between(self, ours: Purl, theirs: Purl) -> Claim | None:
+        """The largest settled difference between two versions of a package."""
+        between = (
+            it
+            for it in self.claims
+            if it.scored and it.verdict.different and {it.purl, it.baseline_purl} == {ours, theirs}
+        )
+        return max(between, key=lambda it: abs(it.bound), default=None)
+
+    def reason_against(self, purl: Purl) -> str:
+        """Why measurements prefer another version; empty if they do not."""
+        name, version = name_of(purl), version_of_purl(purl)
+        if purl in self.unmeasured.get(name, ()):
+            return f"{version} was not measured here, and the versions of {name} differ in speed"
+        preference = self.choices[name].lost.get(purl) if name in self.choices else None
+        if preference is None:
+            return ""
+        better = version_of_purl(preference.better)
+        claim = self.settled_between(preference.better, purl)
+        if claim is None:
+            chance = f"{100 * preference.expected.probability:.0f} %"
+            return f"{better} is likely faster than {version} (probability {chance})"
+        size = claim.observed_pct
+        if claim.purl != preference.better:
+            size = 100 * (1 / (1 + size / 100) - 1)
+        return f"{better} is {size:.0f} % faster than {version} in {claim.indicator}"
 
     def claims_of(self, stack: Collection[Purl]) -> tuple[Claim, ...]:
         """The claims about single versions in ``stack``, without confounded claims."""

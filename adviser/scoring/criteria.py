@@ -22,6 +22,7 @@ SCALE = 10_000
 class RecommendationType(StrEnum):
     """What a user wants from a stack. The values are stored; never rename them."""
 
+    BEST = "best"
     LATEST = "latest"
     STABLE = "stable"
     TESTING = "testing"
@@ -80,6 +81,7 @@ class _Line:
     name: str
     unit: str
     description: str
+    best: float = 0.0
     latest: float = 0.0
     stable: float = 0.0
     testing: float = 0.0
@@ -94,24 +96,33 @@ _ALL = frozenset(RecommendationType)
 _NEWEST = frozenset({RecommendationType.LATEST, RecommendationType.TESTING})
 
 #: In display order. One point is about the cost of the oldest release of a package with
-#: ``latest``.
+#: ``latest``. The large weights of ``best`` and ``performance`` make an order: no speed outweighs
+#: an unmeasured version, and nothing of these a vulnerability or a yanked version.
 _TABLE = (
     _Line(
         "performance", "natural log of the ratio of rates",
-        "settled difference to the fastest version that could be chosen: its lower bound, mean over"
-        " indicators; 0 if nothing is settled",
-        performance=100.0,
+        "expected difference to the version that is likely the fastest: mean over indicators; 0 if"
+        " no version is likely faster",
+        best=100.0, performance=100.0,
+    ),
+    _Line(
+        "unmeasured", "version without measurements",
+        "whether it was not measured although measurements have settled that the package's versions"
+        " differ",
+        best=500.0, performance=500.0,
     ),
     _Line(
         "security", "points of severity",
         "known vulnerabilities: by severity, added up (critical 10, high 7.5, medium 5, low 2.5,"
         " unknown 5)",
-        latest=0.1, stable=0.2, testing=0.05, performance=0.1, security=10.0, penalty=True,
+        best=2_000.0, latest=0.1, stable=0.2, testing=0.05, performance=2_000.0, security=10.0,
+        penalty=True,
         newness=_NEWEST,
     ),
     _Line(
         "yanked", "yanked version", "whether its publisher yanked it",
-        latest=10.0, stable=10.0, testing=10.0, performance=10.0, security=10.0, penalty=True,
+        best=20_000.0, latest=10.0, stable=10.0, testing=10.0, performance=20_000.0,
+        security=10.0, penalty=True,
     ),
     _Line(
         "prerelease", "pre-release", "whether it is a pre-release",
@@ -130,12 +141,12 @@ _TABLE = (
     _Line(
         "freshness", "share of the package's releases",
         "number of newer releases of the package, as a share of all its releases",
-        latest=1.0, stable=0.2, testing=1.0, performance=0.1, security=0.2, newness=_ALL,
+        best=1.0, latest=1.0, stable=0.2, testing=1.0, performance=0.1, security=0.2, newness=_ALL,
     ),
     _Line(
         "age", "years",
         "years between it and the newest release of the package (libyears)",
-        latest=0.5, stable=0.1, testing=0.5, performance=0.05, security=0.2, newness=_ALL,
+        best=0.5, latest=0.5, stable=0.1, testing=0.5, performance=0.05, security=0.2, newness=_ALL,
     ),
     _Line(
         "status", "archived or deprecated project",
@@ -146,7 +157,7 @@ _TABLE = (
         "build", "version whose wheels are for other environments",
         "whether it must be built here although it publishes wheels; a version without any wheel"
         " counts 1/5,000, which only settles ties",
-        latest=1.0, stable=0.5, testing=1.0, performance=0.5, security=0.5, newness=_ALL,
+        best=1.0, latest=1.0, stable=0.5, testing=1.0, performance=0.5, security=0.5, newness=_ALL,
     ),
 )  # fmt: skip
 

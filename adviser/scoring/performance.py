@@ -1,19 +1,18 @@
-"""Claims about the performance of versions, and the order of versions by settled claims.
+"""Claims about the performance of versions.
 
 All comparisons of one answer are judged as one family. This bounds the chance of even one false
-claim in the answer, for any number of packages, versions and indicators. Performance orders two
-versions only by settled differences; :func:`performance_order` has the rule.
+claim in the answer, for any number of packages, versions and indicators. Claims do not decide which
+version is chosen; :mod:`adviser.scoring.version_choice` does.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 
-from adviser.scoring.assessment_types import Claim, PerformanceStanding
+from adviser.scoring.assessment_types import Claim
 from adviser.scoring.comparisons import ComparisonFamily, FamilyMember, judge_family
 from adviser.scoring.effects import (
     MIN_JOBS_TO_TELL,
@@ -28,27 +27,24 @@ from adviser.scoring.effects import (
 from adviser.scoring.estimates import Estimate, pair_estimates
 from adviser.scoring.histories import History, histories_of, jobs_left_out
 from adviser.scoring.lazy_numpy import FloatArray, np
+from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.scoring.samples import within_runs
 from adviser.scoring.stack_pairs import (
+    ForcedChanges,
     MeasuredStackIndex,
     Role,
     StackPair,
     package_pairs,
     several_package_pairs,
-    version_of_purl,
 )
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import ALPHA
+from adviser.scoring.version_choice import ELSEWHERE_SD
 from common.packages import Purl
 from graph.evidence import Evidence, Series
 
-#: Assumed standard deviation, natural log, of an effect between hardware classes or versions of
-#: Python: a gain on one processor is often no gain on another, and measurements on one processor
-#: do not show how well they transfer.
-ELSEWHERE_SD = 0.1
-
 #: Shares of α by the purpose of a comparison; most of it for claims that change the advice.
-_SHARES = {Role.BASELINE: 6.0, Role.NEWEST: 3.0, Role.OTHERS: 1.0, Role.STACKS: 1.0}
+_SHARES = {Role.BASELINE: 6.0, Role.NEWEST: 3.0, Role.STACKS: 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,40 +65,20 @@ class _Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class VersionDifference:
-    """The settled difference between two versions of a package.
-
-    :param shrunk: shrunk effect of ``ours`` against ``theirs``, natural log
-    :param bound: the settled difference, natural log, at least δ; negative if ``theirs`` is
-        faster, 0 if nothing is settled
-    """
-
-    package: str
-    ours: Purl
-    theirs: Purl
-    indicator: str
-    comparison_key: str
-    shrunk: float
-    bound: float
-
-
-@dataclass(frozen=True, slots=True)
 class Performance:
     """Measured performance of the versions of a request.
 
     :param claims: comparisons with the baseline's versions, and settled ones between others
-    :param differences: differences from all comparisons of two versions with enough jobs
     :param comparisons: number of comparisons that share the error rate
     """
 
     claims: tuple[Claim, ...]
-    differences: tuple[VersionDifference, ...]
     comparisons: int
 
 
 def performance_of(
     evidence: Evidence,
-    stacks: MeasuredStackIndex,
+    measured: MeasuredStacks,
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Collection[Purl]],
     target: Target,
@@ -112,19 +88,21 @@ def performance_of(
     If a version was measured on the target, only these measurements count. Otherwise measurements
     from other targets are reported separately, with wider intervals.
 
-    :param stacks: index of the measured stacks of the evidence
+    :param measured: the measured stacks of the evidence
     :param versions: versions that may be chosen, by name
     :returns: claims by package, version, indicator and hardware, then the settled claims about
         stacks that differ in several packages
     """
-    histories = histories_of(evidence, _series_of_interest(evidence, stacks, baseline, versions))
-    pairs = _nearest(package_pairs(stacks, histories, baseline, versions), evidence.series, target)
+    interesting = _series_of_interest(evidence, measured.index, baseline, versions)
+    histories = {number: measured.histories[number] for number in sorted(interesting)}
+    pairs = package_pairs(measured.index, histories, measured.forced, baseline, versions)
+    pairs = _nearest(pairs, evidence.series, target)
     here = {
         number: it
         for number, it in histories.items()
         if target.distance(evidence.series[number]) == 0
     }
-    pairs += several_package_pairs(stacks, here, baseline, versions)
+    pairs += several_package_pairs(measured.index, here, measured.forced, baseline, versions)
     return _judged(_estimated(pairs, histories), target, evidence)
 
 
@@ -149,7 +127,8 @@ def upgrade_claims(
     known = _series_of_interest(evidence, stacks, baseline, versions)
     here = {it for it in known if target.same_hardware(evidence.series[it])}
     histories = histories_of(evidence, here)
-    pairs = _nearest(package_pairs(stacks, histories, baseline, versions), evidence.series, target)
+    pairs = package_pairs(stacks, histories, ForcedChanges(stacks, {}), baseline, versions)
+    pairs = _nearest(pairs, evidence.series, target)
     if whole is not None:
         old, new = whole
         differs = stacks.differing(old, new)
@@ -223,7 +202,7 @@ def _judged(
     :param every: whether to return claims from all comparisons, settled or not
     """
     if not compared:
-        return Performance((), (), 0)
+        return Performance((), 0)
     tested = Counter(it.pair.role for it in compared if it.estimate.tested)
     family = judge_family(
         [
@@ -251,11 +230,7 @@ def _judged(
         for it in judged
         if every or it.compared.pair.role is Role.BASELINE or verdicts[it.place]
     ]
-    return Performance(
-        tuple(sorted(claims, key=_order)),
-        tuple(_differences(judged)),
-        family.size,
-    )
+    return Performance(tuple(sorted(claims, key=_order)), family.size)
 
 
 def _expected(compared: Sequence[_Compared], effects: Effects) -> FloatArray:
@@ -287,7 +262,7 @@ class _Judged:
 
     @property
     def one_package(self) -> bool:
-        """Whether the two stacks differ in one package only."""
+        """Whether one package forces all differences between the two stacks."""
         return self.compared.pair.purl is not None
 
     @property
@@ -297,22 +272,6 @@ class _Judged:
             return 0.0
         size = max(self.smallest, self.compared.history.log_margin)
         return math.copysign(size, self.compared.estimate.effect.d)
-
-
-def _differences(judged: Iterable[_Judged]) -> Iterator[VersionDifference]:
-    for member in judged:
-        pair, series = member.compared.pair, member.compared.history.series
-        ours, theirs = pair.purl, pair.baseline_purl
-        if ours is not None and theirs is not None and member.compared.estimate.tested:
-            yield VersionDifference(
-                pair.differs[0],
-                ours,
-                theirs,
-                series.indicator,
-                series.comparison_key,
-                member.shrunk,
-                member.bound,
-            )
 
 
 def _claim(judged: _Judged, target: Target, labels: Mapping[str, str]) -> Claim:
@@ -371,106 +330,6 @@ def _spread_ratio(compared: _Compared) -> SpreadRatio | None:
         within_runs(compared.history.sample(stack), used) for stack, used in compared.used
     )
     return variance_ratio(ours, theirs)
-
-
-def performance_order(
-    differences: Sequence[VersionDifference],
-    baseline: Mapping[str, Purl],
-    versions: Mapping[str, Sequence[Purl]],
-    choosable: Mapping[str, Collection[Purl]],
-) -> dict[Purl, PerformanceStanding]:
-    """The loss of every version compared with the versions that could be chosen instead.
-
-    A version loses to another version if a settled comparison shows that the other is faster. If
-    two versions were not compared with each other, a version with a settled gain over the baseline
-    wins, and a version with a settled loss loses. Otherwise neither version loses, however much
-    their effects differ, and other criteria decide. The differences of an indicator are averaged
-    over its parameters, and then over the indicators. Unsettled comparisons count as zero in both
-    means.
-
-    :param versions: all candidates, by name
-    :param choosable: versions that a request can choose
-    """
-    table = _Table(differences)
-    standings: dict[Purl, PerformanceStanding] = {}
-    for name, theirs in versions.items():
-        if name not in table.packages:
-            continue
-        rivals = table.rivals(choosable.get(name, theirs))
-        for version in theirs:
-            losses = [table.standing(version, it, baseline.get(name)) for it in rivals]
-            worst = max(losses, key=lambda it: it.loss, default=PerformanceStanding())
-            if worst.loss > 0:
-                standings[version] = worst
-    return standings
-
-
-class _Table:
-    """Differences by pair of versions."""
-
-    def __init__(self, differences: Sequence[VersionDifference]) -> None:
-        by_pair: dict[tuple[Purl, Purl], list[VersionDifference]] = defaultdict(list)
-        for it in differences:
-            by_pair[it.ours, it.theirs].append(it)
-        self._gains = {pair: _mean_bound(several) for pair, several in by_pair.items()}
-        self._differences = by_pair
-        self.measured = {purl for pair in by_pair for purl in pair}
-        self.packages = {it.package for several in by_pair.values() for it in several}
-
-    def rivals(self, versions: Collection[Purl]) -> list[Purl]:
-        """The measured versions, and one of the versions that were never measured."""
-        measured = sorted(it for it in versions if it in self.measured)
-        return measured + sorted(it for it in versions if it not in self.measured)[:1]
-
-    def gain(self, ours: Purl, theirs: Purl) -> float | None:
-        """Settled gain of ``ours`` over ``theirs``, natural log; ``None`` if not compared."""
-        if (gain := self._gains.get((ours, theirs))) is not None:
-            return gain
-        gain = self._gains.get((theirs, ours))
-        return None if gain is None else -gain
-
-    def standing(self, version: Purl, rival: Purl, baseline: Purl | None) -> PerformanceStanding:
-        """The loss of a version to another version."""
-        if version == rival:
-            return PerformanceStanding()
-        gain = self.gain(rival, version)
-        if gain is not None:
-            return (
-                PerformanceStanding(gain, self._largest(rival, version))
-                if gain > 0
-                else PerformanceStanding()
-            )
-        if baseline is None or baseline in (version, rival):
-            return PerformanceStanding()
-        ours, theirs = self.gain(rival, baseline), self.gain(version, baseline)
-        if theirs is None and ours is not None and ours > 0:
-            alone = f"{version_of_purl(version)} was not compared with them"
-            return PerformanceStanding(ours, f"{self._largest(rival, baseline)}; {alone}")
-        if ours is None and theirs is not None and theirs < 0:
-            return PerformanceStanding(-theirs, self._largest(baseline, version))
-        return PerformanceStanding()
-
-    def _largest(self, faster: Purl, slower: Purl) -> str:
-        """A message about the largest settled difference between two versions."""
-        several = [*self._differences[faster, slower], *self._differences[slower, faster]]
-        most = max(
-            several,
-            key=lambda it: (
-                it.bound if it.ours == faster else -it.bound, it.indicator, it.comparison_key
-            ),
-        )  # fmt: skip
-        size = float(per_cent(np.array([abs(most.shrunk)]))[0])
-        return (
-            f"{version_of_purl(faster)} is {size:.0f} % faster than {version_of_purl(slower)}"
-            f" in {most.indicator}"
-        )
-
-
-def _mean_bound(differences: Sequence[VersionDifference]) -> float:
-    bounds: dict[str, list[float]] = defaultdict(list)
-    for it in differences:
-        bounds[it.indicator].append(it.bound)
-    return fmean(map(fmean, bounds.values()))
 
 
 def _order(claim: Claim) -> tuple[object, ...]:

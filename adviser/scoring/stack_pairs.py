@@ -1,20 +1,27 @@
-"""Pairs of measured stacks that show the effect of one package: all other versions are equal."""
+"""Pairs of measured stacks that show the effect of one package.
+
+Two stacks show the effect of a package if they differ in its version and in nothing else but what
+this change forces: packages that the requirements of the new version add, drop or move.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import heapq
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import lru_cache
-from itertools import combinations
+from functools import lru_cache, partial
+from typing import Any
 from urllib.parse import unquote
 
 from packaging.version import Version
 
+from adviser.resolver.specifiers import admits
 from adviser.scoring.histories import History
 from common.packages import Purl, version_of
+from graph.candidates import Candidate, Dependency
 from graph.evidence import Evidence
 
 #: Modulus of sums of digests; two sets of packages collide with a probability of 2⁻¹²⁸.
@@ -28,9 +35,7 @@ class Role(Enum):
     BASELINE = auto()
     #: The newest measured version with another version.
     NEWEST = auto()
-    #: Two other versions of one package.
-    OTHERS = auto()
-    #: Stacks that differ in several packages.
+    #: Stacks that differ in several packages, none of which forces the others.
     STACKS = auto()
 
 
@@ -39,8 +44,9 @@ class StackPair:
     """Two measured stacks to compare, and the packages that differ.
 
     :param series: index of the series
-    :param differs: names of the packages that differ, sorted
-    :param purl: the candidate's version of the package; ``None`` if several packages differ
+    :param differs: names of the packages that differ, sorted; the package that forces the others
+        comes first
+    :param purl: the candidate's version of the package; ``None`` if no package forces the others
     :param baseline_purl: the baseline's version of it
     """
 
@@ -92,6 +98,10 @@ class MeasuredStackIndex:
         """Names of the packages in which two stacks differ, sorted."""
         return tuple(sorted({name_of(it) for it in self.members[first] ^ self.members[other]}))
 
+    def versions(self, digest: str) -> dict[str, Purl]:
+        """The versions of a measured stack, by name."""
+        return {name_of(it): it for it in self.members[digest]}
+
     def shared(self, digest: str, stack: Collection[Purl]) -> int:
         """The number of versions that a measured stack and another stack have in common."""
         return len(self.members[digest].intersection(stack))
@@ -111,18 +121,162 @@ def version_of_purl(purl: Purl) -> str:
     return unquote(purl.partition("@")[2].partition("?")[0])
 
 
+class ForcedChanges:
+    """Decides which package of two measured stacks forces the other differences between them.
+
+    The change of a package forces another one if the old stack, with the new version, would lack a
+    package, have a version that no longer meets a requirement, or keep a package that nothing
+    requires any more. Only versions whose requirements are known can force anything.
+
+    :param candidates: versions with known requirements
+    :param direct: packages that the request names; of packages that force each other, these count
+    """
+
+    def __init__(
+        self,
+        stacks: MeasuredStackIndex,
+        candidates: Mapping[Purl, Candidate],
+        direct: Collection[str] = (),
+    ) -> None:
+        self._stacks = stacks
+        self._candidates = candidates
+        self._direct = direct
+        self._packages: dict[tuple[str, str], frozenset[str]] = {}
+
+    def packages(self, old: str, new: str) -> frozenset[str]:
+        """The packages whose change explains all differences between two stacks."""
+        found = self._packages.get((old, new))
+        if found is None:
+            found = self._packages[old, new] = self._explaining(old, new)
+        return found
+
+    def _explaining(self, old: str, new: str) -> frozenset[str]:
+        before, after = self._stacks.versions(old), self._stacks.versions(new)
+        differs = {it for it in before.keys() | after.keys() if before.get(it) != after.get(it)}
+        both = {it for it in differs if it in before and it in after}
+        if len(differs) == 1 or not self._candidates:
+            return frozenset(both if len(differs) == 1 else ())
+        explaining = {it for it in both if self._forces(it, differs, before, after)}
+        return frozenset(explaining.intersection(self._direct) or explaining)
+
+    def _forces(
+        self, name: str, differs: set[str], before: Mapping[str, Purl], after: Mapping[str, Purl]
+    ) -> bool:
+        stack, forced = {**before, name: after[name]}, {name}
+        pending = True
+        while pending:
+            unmet = {it for it in differs - forced if self._is_unmet(it, stack)}
+            # A package without a version in the new stack cannot meet a requirement there.
+            pending = bool(unmet) and unmet <= after.keys()
+            if pending:
+                stack |= {it: after[it] for it in unmet}
+                forced |= unmet
+        dropped = differs - forced
+        return not unmet and all(
+            it not in after
+            and self._requires(it, before, differs)
+            and not self._requires(it, {one: stack[one] for one in stack.keys() - dropped})
+            for it in dropped
+        )
+
+    def _is_unmet(self, name: str, stack: Mapping[str, Purl]) -> bool:
+        """Whether a package of the stack requires another version of ``name``, or misses it."""
+        version = version_of_purl(stack[name]) if name in stack else None
+        return any(
+            version is None or not admits(needed.specifier, version)
+            for requirer in stack.values()
+            for needed in self._requirements(requirer)
+            if needed.name == name and needed.extra is None
+        )
+
+    def _requires(
+        self, name: str, stack: Mapping[str, Purl], among: Collection[str] | None = None
+    ) -> bool:
+        """Whether a package of the stack requires ``name``, perhaps with an extra."""
+        return any(
+            needed.name == name
+            for requirer, purl in stack.items()
+            if requirer != name and (among is None or requirer in among)
+            for needed in self._requirements(purl)
+        )
+
+    def _requirements(self, purl: Purl) -> tuple[Dependency, ...]:
+        candidate = self._candidates.get(purl)
+        return candidate.requires if candidate is not None and candidate.read else ()
+
+    def unread(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Candidate]:
+        """Versions of these pairs of stacks that must be read to know what their changes force."""
+        purls = {
+            purl
+            for old, new in pairs
+            for purl in self._stacks.members[old] ^ self._stacks.members[new]
+        }
+        for purl in sorted(purls):
+            candidate = self._candidates.get(purl)
+            if candidate is not None and not candidate.read:
+                yield candidate
+
+
+#: Maximum number of stacks with a version that are searched for forced changes: those with the
+#: most jobs.
+_MOST_STACKS = 30
+
+
+def pairs_of_versions(
+    stacks: MeasuredStackIndex, history: History, forced: ForcedChanges, theirs: Purl, ours: Purl
+) -> list[tuple[str, str]]:
+    """All pairs of measured stacks of a series that show the effect of ``ours`` for ``theirs``.
+
+    Pairs that differ in this package alone come first. Pairs with forced changes count only if
+    there is none of the former.
+    """
+    alone = [
+        (base, other)
+        for base, other in _exchanged(stacks, theirs, ours)
+        if base in history.jobs and other in history.jobs
+    ]
+    if alone:
+        return alone
+    name = name_of(ours)
+    bases, others = (
+        heapq.nlargest(
+            _MOST_STACKS,
+            (it for it in stacks.holding(purl) if it in history.jobs),
+            key=lambda it: (len(history.jobs[it]), it),
+        )
+        for purl in (theirs, ours)
+    )
+    return [
+        (base, other) for base in bases for other in others if name in forced.packages(base, other)
+    ]
+
+
+def context_distance(
+    stacks: MeasuredStackIndex, pair: tuple[str, str], context: Collection[Purl]
+) -> int:
+    """The number of packages, other than those that differ, whose versions are not the context's.
+
+    :param context: versions of the stack that an effect is wanted for
+    """
+    differs = stacks.members[pair[0]] ^ stacks.members[pair[1]]
+    left_out = {name_of(it) for it in differs}
+    others = stacks.members[pair[0]] ^ frozenset(context)
+    return len({name_of(it) for it in others} - left_out)
+
+
 def package_pairs(
     stacks: MeasuredStackIndex,
     histories: Mapping[int, History],
+    forced: ForcedChanges,
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Iterable[Purl]],
 ) -> list[StackPair]:
-    """Pairs of stacks that differ only in the version of one package, for each series.
+    """Pairs of stacks that show the effect of one package, for each series.
 
-    Every measured version is compared with the baseline's version. All other versions are compared
-    with each other; the newer version of a pair is the candidate. If several pairs of stacks differ
-    only in these two versions, the pair most similar to the baseline is used; on a tie, the pair
-    with the most jobs. The choice never depends on the results.
+    Every measured version is compared with the baseline's version and with the newest measured
+    version. If several pairs of stacks show the same two versions, the pair whose other packages
+    are nearest to the baseline is used; of equally near ones the pair with most jobs, then the
+    latest one. The choice never depends on the results.
 
     :param baseline: version by name that others are compared with
     :param versions: versions of interest, by name
@@ -133,42 +287,61 @@ def package_pairs(
         for ours, theirs, role in _version_pairs(
             stacks, baseline.get(name), versions.get(name, ())
         ):
-            stack_pairs = _pairs(stacks, theirs, ours)
-            for number, history in histories.items() if stack_pairs else ():
+            for number, history in histories.items():
                 best = max(
-                    (
-                        (stacks.shared(base, wanted), _jobs(history, base, other), base, other)
-                        for base, other in stack_pairs
-                        if base in history.jobs and other in history.jobs
-                    ),
+                    pairs_of_versions(stacks, history, forced, theirs, ours),
+                    key=partial(_preference, stacks, history, wanted),
                     default=None,
                 )
                 if best is not None:
-                    pairs.append(StackPair(number, best[2], best[3], (name,), ours, theirs, role))
+                    others = [it for it in stacks.differing(*best) if it != name]
+                    differs = (name, *others)
+                    pairs.append(StackPair(number, *best, differs, ours, theirs, role))
     return pairs
+
+
+def _preference(
+    stacks: MeasuredStackIndex, history: History, wanted: Collection[Purl], pair: tuple[str, str]
+) -> tuple[Any, ...]:
+    """Sort key of the pair to use, the best last; names of packages matter only if all is equal."""
+    ends = (it.seen_at.timestamp() for one in pair for it in history.jobs[one] if it.seen_at)
+    return (
+        -context_distance(stacks, pair, wanted),
+        min(len(history.jobs[it]) for it in pair),
+        max(ends, default=0.0),
+        [
+            sorted((release_order(it)[0] for it in stacks.members[one]), reverse=True)
+            for one in pair
+        ],
+        pair,
+    )
 
 
 def _version_pairs(
     stacks: MeasuredStackIndex, baseline: Purl | None, versions: Iterable[Purl]
 ) -> Iterator[tuple[Purl, Purl, Role]]:
     """Pairs of measured versions of a package: candidate, other version, and purpose."""
-    measured = sorted({it for it in versions if stacks.holding(it)}, key=_age, reverse=True)
+    measured = newest_first({it for it in versions if stacks.holding(it)})
     if baseline is not None and stacks.holding(baseline):
         for ours in measured:
             if ours != baseline:
                 yield ours, baseline, Role.BASELINE
-    for place, (newer, older) in enumerate(combinations(measured, 2)):
-        if baseline not in (newer, older):
-            # Pairs are sorted by their first version; the first ones have the newest version.
-            yield newer, older, Role.NEWEST if place < len(measured) - 1 else Role.OTHERS
+    for older in measured[1:]:
+        if baseline not in (measured[0], older):
+            yield measured[0], older, Role.NEWEST
 
 
-def _age(purl: Purl) -> tuple[Version, Purl]:
+def newest_first(versions: Iterable[Purl]) -> list[Purl]:
+    """Versions of one package, newest first."""
+    return sorted(versions, key=release_order, reverse=True)
+
+
+def release_order(purl: Purl) -> tuple[Version, Purl]:
     """Sort key for versions of one package, oldest first."""
     return version_of(version_of_purl(purl)) or Version("0"), purl
 
 
-def _pairs(stacks: MeasuredStackIndex, theirs: Purl, ours: Purl) -> list[tuple[str, str]]:
+def _exchanged(stacks: MeasuredStackIndex, theirs: Purl, ours: Purl) -> list[tuple[str, str]]:
     """Pairs of stacks that differ only in these two versions."""
     bases, others = stacks.holding(theirs), stacks.holding(ours)
     if len(bases) <= len(others):
@@ -178,13 +351,10 @@ def _pairs(stacks: MeasuredStackIndex, theirs: Purl, ours: Purl) -> list[tuple[s
     return [(base, other) for base, other in swapped if base is not None]
 
 
-def _jobs(history: History, base: str, other: str) -> int:
-    return min(len(history.jobs[base]), len(history.jobs[other]))
-
-
 def several_package_pairs(
     stacks: MeasuredStackIndex,
     histories: Mapping[int, History],
+    forced: ForcedChanges,
     baseline: Mapping[str, Purl],
     versions: Mapping[str, Collection[Purl]],
 ) -> list[StackPair]:
@@ -206,6 +376,10 @@ def several_package_pairs(
         for other in history.jobs:
             differs = stacks.differing(base, other)
             changed = stacks.members[other] - stacks.members[base]
-            if len(differs) > 1 and all(it in versions.get(name_of(it), ()) for it in changed):
+            if (
+                len(differs) > 1
+                and all(it in versions.get(name_of(it), ()) for it in changed)
+                and not forced.packages(base, other)
+            ):
                 pairs.append(StackPair(number, base, other, differs))
     return pairs

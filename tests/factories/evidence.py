@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from adviser.scoring.assessment_types import Claim, PerformanceStanding
-from adviser.scoring.performance import Performance, performance_of, performance_order
-from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
+from adviser.scoring.assessment_types import Claim
+from adviser.scoring.measured_stacks import MeasuredStacks
+from adviser.scoring.performance import Performance, performance_of
+from adviser.scoring.stack_pairs import name_of
 from adviser.scoring.target import Target
+from adviser.scoring.version_choice import PackageChoice, VersionChoices
 from common.formats.json_documents import digest
 from common.packages import Purl, package_version
 from common.units import Unit
 from graph.evidence import Evidence, Reading, Series, VulnerabilityDetails
+from tests.factories.universes import snapshot_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 #: Hardware classes of these tests.
@@ -149,7 +152,8 @@ def performance_about(
     evidence = bench.evidence()
     base = {name_of(purl(release)): purl(release) for release in baseline}
     versions = versions_by_name([*baseline, *candidates])
-    return performance_of(evidence, MeasuredStackIndex(evidence), base, versions, place)
+    measured = MeasuredStacks(snapshot_of({}, []), evidence)
+    return performance_of(evidence, measured, base, versions, place)
 
 
 def claims_about(
@@ -159,23 +163,16 @@ def claims_about(
     return list(performance_about(bench, baseline, candidates, place).claims)
 
 
-def standings_about(
-    bench: Bench,
-    baseline: Sequence[str],
-    candidates: Collection[str],
-    choosable: Collection[str] | None = None,
-) -> dict[Purl, PerformanceStanding]:
-    """The versions that lose to another one by performance.
+def choice_about(
+    bench: Bench, versions: Collection[str], choosable: Collection[str] | None = None
+) -> PackageChoice | None:
+    """The choice among versions of one package.
 
     :param choosable: versions that the request can have; all by default
     """
-    everything = [*baseline, *candidates]
-    return performance_order(
-        performance_about(bench, baseline, candidates).differences,
-        {name_of(purl(release)): purl(release) for release in baseline},
-        versions_by_name(everything),
-        versions_by_name(everything if choosable is None else choosable),
-    )
+    measured = MeasuredStacks(snapshot_of({}, []), bench.evidence())
+    usable = frozenset(map(purl, versions if choosable is None else choosable))
+    return VersionChoices(measured, PLACE).of_package(map(purl, versions), usable)
 
 
 def harms(**aliases: Iterable[str]) -> Mapping[str, VulnerabilityDetails]:

@@ -50,7 +50,7 @@ def report_of(advice: Advice, known: ReleaseKnowledge | None = None) -> dict[str
 def material_of(advice: Advice) -> AdviceInputs:
     return AdviceInputs(
         advice.request, advice.snapshot, advice.evidence, known_for(advice),
-        advice.baseline, advice.baseline_settled,
+        advice.premises,
     )  # fmt: skip
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from adviser.explain import VersionChange
 from adviser.guard import GuardOutcome, GuardResult, guard, versions_without_candidate
+from adviser.resolver.results import VersionChange
 from adviser.scoring.verdicts import Verdict
 from common.environments import Environment
 from graph.candidates import KnownVulnerability

@@ -41,7 +41,7 @@ from tests.factories.evidence import (
 )
 from tests.factories.universes import snapshot_of
 
-LATEST, STABLE, TESTING, PERFORMANCE, SECURITY = RecommendationType
+BEST, LATEST, STABLE, TESTING, PERFORMANCE, SECURITY = RecommendationType
 
 
 def released(days: float, *requires: str, **more: Any) -> dict[str, Any]:

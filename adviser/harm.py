@@ -1,0 +1,154 @@
+"""Keep advice from harm: nothing that ``thoth guard`` would call harm is advised.
+
+The project's lock is the measure. A version with a vulnerability that the lock does not have, a
+yanked version, and a version or stack that is settled to be slower are not chosen. If no other
+stack is left, the lock's versions are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from adviser.guard import guard
+from adviser.premises import Premises
+from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
+from adviser.scoring.assessment_types import Assessment, Claim
+from adviser.scoring.justifications import claim_note
+from adviser.scoring.vulnerability_policy import AllowList
+from adviser.stack_request import StackRequest
+from common.packages import Purl, same_version
+from graph.candidates import Candidate, Dependency
+from graph.evidence import Evidence
+from graph.snapshot import Snapshot
+
+#: Maximum number of slower stacks that are passed over before the project's versions are kept.
+MOST_SLOWER_STACKS = 16
+#: Maximum number of contexts that are tried; effects that agree between contexts need two.
+_MOST_CONTEXTS = 4
+
+
+def pins_of(versions: Mapping[str, str]) -> tuple[Dependency, ...]:
+    """Constraints that keep these versions, given by name."""
+    return tuple(Dependency(name, f"=={version}") for name, version in versions.items())
+
+
+def harmful_versions(
+    snapshot: Snapshot,
+    evidence: Evidence,
+    locked: Mapping[str, str] | None,
+    premises: Premises,
+    allowed: Collection[str],
+) -> dict[Purl, str]:
+    """Candidates that would do harm in place of the project's version, with the reason.
+
+    They are yanked, have a vulnerability that the project's version does not have, or are settled
+    to be slower.
+
+    :param locked: the project's versions by name
+    :param allowed: identifiers of vulnerabilities that the request accepts
+    """
+    harmful = dict(premises.slower)
+    if locked is None or premises.harm_accepted:
+        return harmful
+    accepted = AllowList(allowed, evidence.vulnerabilities)
+    for name, candidates in snapshot.packages.items():
+        ours = locked.get(name)
+        own = next((it for it in candidates if same_version(it.version, ours)), None)
+        known = {it.id for it in own.vulnerabilities} if own else set()
+        unlike = f", unlike the project's {name} {ours}" if own else ""
+        for candidate in candidates:
+            if candidate is not own and (reason := _harm(candidate, known, accepted)):
+                harmful[candidate.purl] = f"{reason}{unlike}"
+    return harmful
+
+
+def _harm(candidate: Candidate, known: Collection[str], allowed: AllowList) -> str | None:
+    if candidate.yanked:
+        return "its publisher yanked it"
+    new = [it for it in candidate.vulnerabilities if it.id not in known and not allowed.accepts(it)]
+    if not new:
+        return None
+    first = new[0]
+    more = f" and {len(new) - 1} more" if new[1:] else ""
+    return f"it has {first.id} ({first.severity or 'unrated'}){more}"
+
+
+class PremiseSearch:
+    """Searches, from one resolution to the next, for the premises of the advice.
+
+    :ivar premises: those of the next resolution
+    """
+
+    def __init__(self, request: StackRequest, premises: Premises) -> None:
+        self._request = request
+        self.premises = premises
+        self._contexts: list[tuple[Purl, ...]] = []
+
+    @property
+    def count(self) -> int:
+        """The number of stacks to resolve."""
+        return self._request.options.count + len(self.premises.slower_stacks)
+
+    def harmless(self, resolution: Resolution) -> Resolution:
+        """The resolution without the stacks that are known to be slower than the project's."""
+        slower = self.premises.slower_stacks
+        if not slower or not resolution.stacks:
+            return resolution
+        left = tuple(it for it in resolution.stacks if it.versions() not in slower)
+        left = left[: self._request.options.count]
+        if not left:
+            return replace(resolution, stacks=(), objective=None, bound=None)
+        optimal = resolution.status is ResolutionStatus.OPTIMAL
+        levels = left[0].levels
+        bound = levels if optimal else resolution.bound
+        return replace(resolution, stacks=left, objective=levels, bound=bound)
+
+    def continues(
+        self, snapshot: Snapshot, evidence: Evidence, assessment: Assessment, resolution: Resolution
+    ) -> bool:
+        """Whether another resolution is needed, with changed premises."""
+        premises, locked = self.premises, self._request.locked
+        if not resolution.stacks:
+            if locked is None or premises.harm_accepted or not assessment.refused:
+                return False
+            if premises.slower_stacks and not premises.kept:
+                self.premises = replace(premises, kept=True)
+            else:
+                # The project's versions do not meet the request, and all other stacks do harm.
+                self.premises = Premises(
+                    premises.baseline, premises.settled, premises.context, harm_accepted=True
+                )
+            return True
+        best = resolution.stacks[0]
+        context = tuple(sorted(it.purl for it in best.choices))
+        several = any(it.contexts for it in assessment.choices.values())
+        if several and context not in self._contexts and len(self._contexts) < _MOST_CONTEXTS:
+            self._contexts.append(context)
+            self.premises = replace(premises, context=context)
+            return True
+        if locked is None or premises.harm_accepted or premises.kept or not evidence.readings:
+            return False
+        claims = self._slower(locked, best, snapshot, evidence)
+        versions = {it.name: it.purl for it in best.choices}
+        slower = {
+            versions[it.package]: claim_note(it).message for it in claims if it.package is not None
+        }
+        if slower:
+            self.premises = replace(premises, slower={**premises.slower, **slower})
+        elif claims and len(premises.slower_stacks) < MOST_SLOWER_STACKS:
+            stacks = (*premises.slower_stacks, best.versions())
+            self.premises = replace(premises, slower_stacks=stacks)
+        elif claims:
+            self.premises = replace(premises, kept=True)
+        return bool(claims)
+
+    def _slower(
+        self,
+        locked: Mapping[str, str],
+        stack: ResolvedStack,
+        snapshot: Snapshot,
+        evidence: Evidence,
+    ) -> tuple[Claim, ...]:
+        environment, hardware = self._request.environment, self._request.hardware
+        return guard(locked, stack.versions(), snapshot, evidence, environment, hardware).slower

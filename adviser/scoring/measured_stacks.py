@@ -1,0 +1,60 @@
+"""The measured stacks that evidence has about the versions of a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, product
+
+from adviser.scoring.histories import History, histories_of
+from adviser.scoring.stack_pairs import ForcedChanges, MeasuredStackIndex, newest_first
+from common.packages import Purl
+from graph.candidates import Candidate
+from graph.evidence import Evidence
+from graph.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class MeasuredStacks:
+    """The measured stacks of some evidence, for any number of assessments."""
+
+    snapshot: Snapshot
+    evidence: Evidence
+
+    @cached_property
+    def index(self) -> MeasuredStackIndex:
+        return MeasuredStackIndex(self.evidence)
+
+    @cached_property
+    def versions(self) -> Mapping[str, Sequence[Purl]]:
+        """All candidates by name."""
+        return {name: [it.purl for it in them] for name, them in self.snapshot.packages.items()}
+
+    @cached_property
+    def forced(self) -> ForcedChanges:
+        candidates: dict[Purl, Candidate] = {}
+        if self.evidence.readings:
+            candidates = {it.purl: it for them in self.snapshot.packages.values() for it in them}
+        direct = frozenset(it.name for it in self.snapshot.roots)
+        return ForcedChanges(self.index, candidates, direct)
+
+    @cached_property
+    def histories(self) -> Mapping[int, History]:
+        """The histories of all series, by index."""
+        return histories_of(self.evidence, range(len(self.evidence.series)))
+
+    def unread(self) -> list[Candidate]:
+        """Versions that must be read to know which changes between measured stacks force others."""
+        return list(self.forced.unread(self._pairs_with_several_changes()))
+
+    def _pairs_with_several_changes(self) -> Iterator[tuple[str, str]]:
+        """Pairs of stacks with neighbouring versions of a package that differ in further packages,
+        where no pair differs in this package alone.
+        """
+        for versions in self.versions.values():
+            held = [stacks for it in newest_first(versions) if (stacks := self.index.holding(it))]
+            for ours, theirs in pairwise(held):
+                pairs = list(product(theirs, ours))
+                if not any(len(self.index.differing(*it)) == 1 for it in pairs):
+                    yield from pairs

@@ -1,0 +1,353 @@
+"""Which versions of a package are preferred for their speed: by what is likely, beside the stack.
+
+For each package and series, the effects of all measured versions are estimated beside the stacks
+whose other packages are nearest to the stack that is wanted. :mod:`adviser.scoring.posterior` says
+which version is to be chosen. Nothing here depends on a baseline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from statistics import fmean, median
+
+from adviser.scoring.estimates import Estimate, pair_estimates
+from adviser.scoring.histories import History
+from adviser.scoring.measured_stacks import MeasuredStacks
+from adviser.scoring.posterior import Difference, Speeds, losses, posterior
+from adviser.scoring.stack_pairs import (
+    ForcedChanges,
+    MeasuredStackIndex,
+    context_distance,
+    newest_first,
+    pairs_of_versions,
+)
+from adviser.scoring.target import Target
+from common.packages import Purl
+from graph.evidence import Series
+
+#: Standard deviation, natural log, by which an effect may differ on another hardware class or
+#: another version of Python: a gain on one processor is often no gain on another, and
+#: measurements on one processor do not show how well they transfer.
+ELSEWHERE_SD = 0.1
+
+#: Contexts disagree if chance explains their differences with less than this probability, divided
+#: by the number of versions that are looked at.
+_DISAGREEMENT = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Effect:
+    """The effect of one version against another in one series, beside the nearest stacks."""
+
+    d: float
+    squared_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Why a version is not preferred: another one is likely faster.
+
+    :param expected: the expected difference to that version
+    """
+
+    loss: float
+    better: Purl
+    expected: Difference
+
+
+@dataclass(frozen=True, slots=True)
+class PackageChoice:
+    """What measurements say of the versions of one package.
+
+    :param measured: versions that can be compared with each other, newest first
+    :param lost: versions that lose to a preferred one
+    :param interacting: versions whose effect depends on the other packages of the stack, so that
+        they are not scored
+    :param contexts: whether versions were measured beside several other stacks
+    :param indicators: names of the indicators that decide
+    :param own: whether these are indicators of the user's own
+    """
+
+    measured: tuple[Purl, ...]
+    lost: Mapping[Purl, Preference] = field(default_factory=dict)
+    interacting: tuple[Purl, ...] = ()
+    contexts: bool = False
+    indicators: tuple[str, ...] = ()
+    own: bool = False
+
+    @property
+    def preferred(self) -> Purl | None:
+        """The version that is to be chosen if every version is possible."""
+        return next((it for it in self.measured if it not in self.lost), None)
+
+
+class VersionChoices:
+    """Chooses versions of packages from evidence.
+
+    :param bundled: names of indicators that come with the product; those of the user's own weigh
+        before them
+    """
+
+    def __init__(
+        self, measured: MeasuredStacks, target: Target, bundled: Collection[str] = ()
+    ) -> None:
+        self._stacks, self._forced = measured.index, measured.forced
+        self._series, self._histories = measured.evidence.series, measured.histories
+        self._target, self._bundled = target, bundled
+
+    def of_package(
+        self,
+        versions: Iterable[Purl],
+        choosable: Collection[Purl],
+        context: Collection[Purl] | None = None,
+    ) -> PackageChoice | None:
+        """The choice among the versions of one package; ``None`` if too little was measured.
+
+        :param versions: all versions that were measured, or may have been
+        :param choosable: those that the request can have
+        :param context: the stack that is wanted; ``None`` to use all contexts alike
+        """
+        measured = newest_first({it for it in versions if self._stacks.holding(it)})
+        if len(measured) < 2:
+            return None
+        series = [
+            it for number in self._series_of(measured)
+            if (it := self._measured(number, measured, context)) is not None
+        ]  # fmt: skip
+        if not series:
+            return None
+        interacting = {purl for it in series for purl in it.interacting}
+        known = [
+            it for it in measured if it in choosable and any(it in one.places for one in series)
+        ]
+        difference = partial(_difference, series, known)
+        lost = {}
+        for place, (loss, better) in enumerate(losses(len(known), difference)):
+            if loss > 0:
+                expected = difference(better, place)
+                lost[known[place]] = Preference(loss, known[better], expected)
+        return PackageChoice(
+            tuple(known),
+            lost,
+            tuple(it for it in measured if it in interacting),
+            any(it.contexts for it in series),
+            tuple(sorted({it.series.indicator for it in series})),
+            any(it.series.indicator not in self._bundled for it in series),
+        )
+
+    def _series_of(self, measured: Sequence[Purl]) -> list[int]:
+        """The series that decide: the user's own first, and of these the nearest to the target."""
+        holding = {digest for purl in measured for digest in self._stacks.holding(purl)}
+        series = self._series
+        numbers = [
+            number
+            for number, history in self._histories.items()
+            if sum(it in holding for it in history.jobs) > 1
+        ]
+        ranks = {
+            number: (
+                self._target.distance(series[number]),
+                series[number].indicator in self._bundled,
+            )
+            for number in numbers
+        }
+        return [it for it in numbers if ranks[it] == min(ranks.values())]
+
+    def _measured(
+        self, number: int, measured: Sequence[Purl], context: Collection[Purl] | None
+    ) -> _MeasuredVersions | None:
+        """The effects of the versions in one series, relative to a common version."""
+        history = self._histories[number]
+        jobs = {
+            it: sum(len(history.jobs.get(one, ())) for one in self._stacks.holding(it))
+            for it in measured
+        }
+        here = [it for it in measured if jobs[it]]
+        if len(here) < 2:
+            return None
+        # Sorting is stable: of versions with equally many jobs, the newest comes first.
+        first, second, *_ = sorted(here, key=lambda it: -jobs[it])
+        contexts = _Contexts(self._stacks, history, self._forced, context, len(here))
+        stars = [
+            {it: effect for it in here if it != centre if (effect := contexts.effect(it, centre))}
+            for centre in (first, second)
+        ]
+        away = ELSEWHERE_SD**2 * self._target.distance(history.series) / 2
+        joined = _joined(first, second, *stars)
+        squares = _moderated({it: squared for it, (_, squared) in joined.items()}, jobs)
+        effects = {it: (d, squares[it] + away) for it, (d, _) in joined.items()}
+        places = {it: place for place, it in enumerate(effects)}
+        if len(effects) < 2 and not contexts.interacting:
+            return None
+        speeds = posterior(*zip(*effects.values(), strict=True)) if len(effects) > 1 else None
+        interacting = frozenset(contexts.interacting)
+        return _MeasuredVersions(history, speeds, places, interacting, contexts.several)
+
+
+@dataclass(frozen=True, slots=True)
+class _MeasuredVersions:
+    """The versions of a package in one series.
+
+    :param places: place of each version in ``speeds``
+    """
+
+    history: History
+    speeds: Speeds | None
+    places: Mapping[Purl, int]
+    interacting: frozenset[Purl]
+    contexts: bool
+
+    @property
+    def series(self) -> Series:
+        return self.history.series
+
+
+class _Contexts:
+    """The effects between versions of a package in one series, in all contexts or the nearest."""
+
+    def __init__(
+        self,
+        stacks: MeasuredStackIndex,
+        history: History,
+        forced: ForcedChanges,
+        context: Collection[Purl] | None,
+        versions: int,
+    ) -> None:
+        self._stacks, self._history, self._forced = stacks, history, forced
+        self._context, self._level = context, _DISAGREEMENT / max(1, versions - 1)
+        self.interacting: set[Purl] = set()
+        self.several = False
+
+    def effect(self, ours: Purl, theirs: Purl) -> _Effect | None:
+        """The effect of ``ours`` against ``theirs``; ``None`` if it is unknown or depends on the
+        context.
+        """
+        pairs = pairs_of_versions(self._stacks, self._history, self._forced, theirs, ours)
+        sample = self._history.sample
+        samples = [(sample(base), sample(other)) for base, other in pairs]
+        estimates = [
+            (pair, it)
+            for pair, it in zip(pairs, pair_estimates(samples, self._history.spread), strict=True)
+            if it.tested
+        ]
+        if not estimates:
+            return None
+        self.several |= len(estimates) > 1
+        if len(estimates) > 1 and self._disagree([it for _, it in estimates]):
+            self.interacting.add(ours)
+            return None
+        if self._context is not None:
+            near = [context_distance(self._stacks, pair, self._context) for pair, _ in estimates]
+            estimates = [it for it, far in zip(estimates, near, strict=True) if far == min(near)]
+        return _pooled([it for _, it in estimates])
+
+    def _disagree(self, estimates: Sequence[Estimate]) -> bool:
+        """Whether the effects differ between contexts by more than chance and δ explain."""
+        from scipy.special import chdtrc  # slow, and needed only with several contexts
+
+        effects = [it.effect.d for it in estimates]
+        if max(effects) - min(effects) <= self._history.log_margin:
+            return False
+        pooled = _pooled(estimates)
+        q = math.fsum((it.effect.d - pooled.d) ** 2 / _squared_error(it) for it in estimates)
+        return float(chdtrc(len(estimates) - 1, q)) < self._level
+
+
+#: The smallest squared error, so that readings that do not vary are not infinitely certain.
+_SMALLEST = 1e-10
+
+
+def _squared_error(estimate: Estimate) -> float:
+    return max(estimate.effect.standard_error**2, _SMALLEST)
+
+
+def _pooled(estimates: Sequence[Estimate]) -> _Effect:
+    """Mean of the effects in several contexts, weighted by precision."""
+    order = sorted(estimates, key=lambda it: (it.effect.d, it.effect.standard_error))
+    weights = [1 / _squared_error(it) for it in order]
+    total = math.fsum(weights)
+    mean = math.fsum(w * it.effect.d for w, it in zip(weights, order, strict=True)) / total
+    return _Effect(mean, 1 / total)
+
+
+#: Weight of a version's own variance; the rest is what the versions of the package share.
+OWN_SHARE = 0.3
+#: A version that varies by this factor more than the median keeps its own variance.
+WILD = 4.0
+
+
+def _moderated(squares: Mapping[Purl, float], jobs: Mapping[Purl, int]) -> dict[Purl, float]:
+    """Squared errors, pulled towards what the versions of the package share.
+
+    Versions of one package mostly vary alike, and few jobs know their own variance badly.
+    """
+    by_job = {it: squared * jobs[it] for it, squared in squares.items()}
+    limit = WILD * median(by_job.values()) if by_job else 0.0
+    tame = [it for it in by_job.values() if it <= limit]
+    shared = fmean(sorted(tame)) if tame else 0.0
+    return {
+        it: squares[it]
+        if value > limit
+        else (OWN_SHARE * value + (1 - OWN_SHARE) * shared) / jobs[it]
+        for it, value in by_job.items()
+    }
+
+
+def _joined(
+    first: Purl, second: Purl, near: Mapping[Purl, _Effect], far: Mapping[Purl, _Effect]
+) -> dict[Purl, tuple[float, float]]:
+    """The effect of each version against ``first``, with the squared error of its own part.
+
+    The error of an effect is that of both versions. The part of ``first``, which all effects share,
+    follows from the effects against ``second``.
+
+    :param near: effects against ``first``
+    :param far: effects against ``second``
+    """
+    if second not in near:
+        return {}
+    between = near[second].squared_error
+    shares = [
+        (it.squared_error + between - far[purl].squared_error) / 2
+        for purl, it in near.items()
+        if purl in far and purl != second
+    ]
+    share = fmean(sorted(shares)) if shares else between / 2
+    least = min(it.squared_error for it in near.values())
+    share = min(max(share, 0.02 * least), 0.9 * least)
+    effects = {first: (0.0, share)}
+    effects |= {purl: (it.d, it.squared_error - share) for purl, it in near.items()}
+    for purl, it in far.items():
+        if purl not in effects:
+            # Measured beside the second version only.
+            effects[purl] = near[second].d + it.d, it.squared_error + between - share
+    return effects
+
+
+def _difference(
+    series: Sequence[_MeasuredVersions], versions: Sequence[Purl], ours: int, theirs: int
+) -> Difference:
+    """Expected difference of two versions: the mean over indicators of the mean over parameters.
+
+    Only series in which both were measured count.
+    """
+    us, them = versions[ours], versions[theirs]
+    by_indicator: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    for it in series:
+        if it.speeds is not None and us in it.places and them in it.places:
+            mean, variance = it.speeds.difference(it.places[us], it.places[them])
+            row = mean, variance, it.history.log_margin
+            by_indicator[it.series.indicator].append(row)
+    if not by_indicator:
+        return Difference(0.0, 0.0, math.inf)
+    means, variances, margins = [], [], []
+    for rows in by_indicator.values():
+        means.append(fmean(sorted(row[0] for row in rows)))
+        variances.append(math.fsum(row[1] for row in rows) / len(rows) ** 2)
+        margins.append(fmean(sorted(row[2] for row in rows)))
+    variance = math.fsum(variances) / len(variances) ** 2
+    return Difference(fmean(sorted(means)), variance, fmean(sorted(margins)))
