@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from adviser.resolver.results import VersionChange
 from adviser.scoring.assessment_types import Claim
-from adviser.scoring.justifications import claim_note
+from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.performance import upgrade_claims
 from adviser.scoring.stack_pairs import MeasuredStackIndex
 from adviser.scoring.target import Target
@@ -101,6 +101,7 @@ class GuardResult:
         indicator measures these, so they do not count as missing
     :param refused: observations of these packages that do not count, because their documents were
         changed
+    :param undetermined: comparisons on this hardware that could change the verdict once settled
     """
 
     changes: tuple[VersionChange, ...]
@@ -113,6 +114,7 @@ class GuardResult:
     missing: tuple[MissingKnowledge, ...]
     unmeasured: tuple[str, ...]
     refused: int = 0
+    undetermined: tuple[Claim, ...] = ()
 
     @property
     def slower(self) -> tuple[Claim, ...]:
@@ -159,6 +161,7 @@ def guard(
         *(it for it in stacks if not _is_settled(it)),
         *(it for it in claims if not _is_settled(it) and it.comparison_key not in settled),
     ]
+    texts = lock_texts(measured)
     compared = {it.package for it in claims} | (set(both) if stacks else set())
     return GuardResult(
         changes=changes,
@@ -171,7 +174,7 @@ def guard(
         missing=(
             *_missing_metadata(after, changes),
             *_missing_advisories(evidence, changes),
-            *map(_missing_verdict, unsettled),
+            *(_missing_verdict(it, texts) for it in unsettled),
             *(
                 _missing_measurement(it)
                 for it in changes
@@ -180,7 +183,13 @@ def guard(
         ),
         unmeasured=tuple(it for it in both if it not in compared and it not in MEASURED_PACKAGES),
         refused=evidence.refused,
+        undetermined=tuple(unsettled),
     )
+
+
+def lock_texts(claims: Iterable[Claim]) -> ClaimTexts:
+    """The texts of the claims about two locks."""
+    return ClaimTexts(claims, ("the new lock", "the old lock"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,10 +352,9 @@ def _missing_advisories(
         )
 
 
-def _missing_verdict(claim: Claim) -> MissingKnowledge:
-    return MissingKnowledge(
-        MissingKind.VERDICT, claim.package, claim_note(claim).message, "thoth inspect"
-    )
+def _missing_verdict(claim: Claim, texts: ClaimTexts) -> MissingKnowledge:
+    message = texts.note(claim).message
+    return MissingKnowledge(MissingKind.VERDICT, claim.package, message, "thoth inspect")
 
 
 def _missing_measurement(change: VersionChange) -> MissingKnowledge:

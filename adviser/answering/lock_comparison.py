@@ -184,6 +184,7 @@ def guard_document(upgrade: GuardResult) -> dict[str, Any]:
         **plain(upgrade),
         "claims": [claim_document(it) for it in upgrade.claims],
         "stacks": [claim_document(it) for it in upgrade.stacks],
+        "undetermined": [claim_document(it) for it in upgrade.undetermined],
     }
 
 

@@ -27,8 +27,8 @@ from adviser.scoring.assessment_types import (
     JustificationCode,
     NoteLevel,
 )
+from adviser.scoring.claim_texts import ClaimTexts, need_text
 from adviser.scoring.criteria import SCALE, level_names
-from adviser.scoring.justifications import need_text
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.vulnerability_policy import AllowList
@@ -360,20 +360,21 @@ def _next_jobs(advice: Advice) -> Iterator[ReportNote]:
     claims = next_claims(advice.assessment.claims)
     if claims:
         count = counted(len(claims), "comparison is", "comparisons are")
-        details = "; ".join(map(_further, claims[:_NEXT]))
+        texts = ClaimTexts(advice.assessment.claims)
+        details = "; ".join(_further(it, texts) for it in claims[:_NEXT])
         yield ReportNote(
             NoteCode.NEXT_JOBS, NoteLevel.INFO, f"{count} undetermined; measure next: {details}"
         )
 
 
-def _further(claim: Claim) -> str:
+def _further(claim: Claim, texts: ClaimTexts) -> str:
     ours, theirs = (str(purl).partition("@")[2] for purl in (claim.purl, claim.baseline_purl))
     chance = f" ({claim.chance:.0%} chance of a verdict)" if claim.chance else ""
     needs = need_text(claim)
     if claim.needs is Need.JOBS:
         more = f"{claim.jobs_missing} more jobs of {ours}"
-        needs = f", {more} and {claim.baseline_jobs_missing} of {theirs}"
-    return f"{claim.package} {ours} against {theirs} in {claim.indicator}{needs}{chance}"
+        needs = f"{more} and {claim.baseline_jobs_missing} of {theirs}"
+    return f"{claim.package} {ours} against {theirs} in {texts.series(claim)}: {needs}{chance}"
 
 
 def _conflict(advice: Advice) -> Iterator[ReportNote]:

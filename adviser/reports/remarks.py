@@ -12,9 +12,9 @@ def remark_of(message: str, release: str, why: str) -> str:
 
     >>> remark_of("core 1.0b1 is a pre-release: web 3 requires core==1.0b1", "core 1.0b1",
     ...           "web 3 requires core==1.0b1")
-    'it is a pre-release'
-    >>> remark_of("core 2.0 against 1.0: 12.2 % faster in matmul", "core 2.0", "")
-    'against 1.0: 12.2 % faster in matmul'
+    '1.0b1 is a pre-release'
+    >>> remark_of("core 2.0 is 12 % faster than 1.0 in matmul", "core 2.0", "")
+    '2.0 is 12 % faster than 1.0 in matmul'
     >>> remark_of("core 2.0: 3.0: is yanked", "core 2.0", "3.0: is yanked")
     ''
     """
@@ -23,5 +23,5 @@ def remark_of(message: str, release: str, why: str) -> str:
         return ""
     if not message.startswith(f"{release} "):
         return message
-    rest = message.removeprefix(f"{release} ")
-    return rest if rest.startswith("against ") else f"it {rest}"
+    # With the version, because the reason may be about another one.
+    return message.removeprefix(f"{release.partition(' ')[0]} ")

@@ -7,8 +7,8 @@ the rules on stacks that are known to be identical.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -68,6 +68,8 @@ class ComparisonResult:
     :param hosts: number of hosts that both stacks used; ``None`` if unknown
     :param tau: standard deviation of the true effect between hosts, natural log; ``None``
         unless effects of several hosts were pooled
+    :param host_differences_pct: by host, the observed difference in per cent of the baseline's
+        rate; empty unless several hosts disagree beyond chance
     """
 
     verdict: Verdict
@@ -85,6 +87,7 @@ class ComparisonResult:
     pairs: int
     hosts: int | None
     tau: float | None
+    host_differences_pct: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,9 @@ class ComparisonFamily:
             "pairs": estimate.pairs,
             "hosts": estimate.hosts,
             "tau": estimate.tau,
+            "host_differences_pct": {}
+            if estimate.hosts_agree
+            else {host: 100 * math.expm1(d) for host, d in estimate.host_effects},
         }
 
 

@@ -83,6 +83,7 @@ class Estimate:
     :param tau: standard deviation of the true effect between hosts, natural log; ``None``
         unless pooled
     :param hosts_agree: whether hosts differ no more than expected from chance and other stacks
+    :param host_effects: the effect on each known host that was estimated by itself, natural log
     """
 
     effect: Effect
@@ -100,6 +101,7 @@ class Estimate:
     own_freedom: float = 0.0
     tau: float | None = None
     hosts_agree: bool = True
+    host_effects: tuple[tuple[str, float], ...] = ()
 
 
 def estimates_of(
@@ -189,6 +191,7 @@ def _estimate(arm_pair: ArmPair, effect: Effect, variance: float, spread: RunSpr
     if arm_pair.paired:
         runs = len(arm_pair.ours.rates), len(arm_pair.theirs.rates)
     many = arm_pair.paired or min(runs) >= MIN_JOBS
+    alone = arm_pair.hosts if len(arm_pair.hosts) == 1 else ()
     return Estimate(
         effect=effect,
         jobs=len(arm_pair.ours.rates),
@@ -203,6 +206,7 @@ def _estimate(arm_pair: ArmPair, effect: Effect, variance: float, spread: RunSpr
         used=tuple(sorted(arm_pair.ours.used)),
         baseline_used=tuple(sorted(arm_pair.theirs.used)),
         own_freedom=min(runs) - 1.0 if many else effect.degrees_of_freedom,
+        host_effects=tuple((it, effect.d) for it in alone if it is not None),
     )
 
 
@@ -271,4 +275,5 @@ def _pooled(pooled: PooledEffect, parts: Sequence[Estimate]) -> Estimate:
         own_freedom=math.fsum(part.own_freedom for part in parts),
         tau=pooled.tau,
         hosts_agree=pooled.agree,
+        host_effects=tuple(effect for part in parts for effect in part.host_effects),
     )

@@ -131,6 +131,10 @@ class LockComparisonSchema(FreshnessSchema):
         json_object("A settled comparison."), required=True,
         metadata={"description": "Settled comparisons of single packages."},
     )  # fmt: skip
+    undetermined = fields.List(
+        json_object("An undetermined comparison."), required=True,
+        metadata={"description": "Undetermined comparisons that could change the outcome."},
+    )  # fmt: skip
     introduced = fields.List(fields.Nested(LockVulnerabilitySchema), required=True)
     removed = fields.List(fields.Nested(LockVulnerabilitySchema), required=True)
     yanked = fields.List(fields.Nested(YankedVersionSchema), required=True)

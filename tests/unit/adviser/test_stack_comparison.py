@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.comparisons import smallest_difference
 from adviser.scoring.histories import DRIFT, histories_of
-from adviser.scoring.justifications import claim_note
 from adviser.scoring.performance import performance_of
 from adviser.scoring.stack_pairs import MeasuredStackIndex
 from adviser.scoring.target import Target
@@ -177,7 +177,7 @@ def test_advice_and_stacks_leave_out_the_same_jobs() -> None:
     ).claims  # fmt: skip
     assert claim.left_out == counts
     text = "2 with scattered repetitions, 1 with stolen CPU time, 1 throttled, 2 without a partner"
-    assert text in claim_note(claim).message
+    assert text in ClaimTexts([claim]).note(claim).message
     assert f"  {older.label}: {text}" in [it.text for it in group_notes(group, verbose=True)]
     assert list(group_notes(group)) == []
 

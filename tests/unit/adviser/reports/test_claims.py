@@ -29,7 +29,7 @@ def test_a_loss_that_decides_has_its_measurements() -> None:
     assert claim["interval_high_pct"] < 0
     (note,) = [it for it in product["justification"] if it["code"] == "scores_better"]
     assert note["evidence"] == claim["evidence"]
-    assert "20 and 20 jobs" in note["message"]
+    assert "20 jobs of each" in note["message"]
 
 
 def one_job_each(host: str = "h1") -> Claim:

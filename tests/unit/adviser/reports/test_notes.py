@@ -131,12 +131,12 @@ def test_without_a_stack_nothing_is_said_of_how_much_of_it_was_measured() -> Non
 @pytest.mark.parametrize(
     ("needs", "words"),
     [
-        (Need.JOBS, "PiMatmul, 5 more jobs of 3 and 6 of 2"),
+        (Need.JOBS, "PiMatmul: 5 more jobs of 3 and 6 of 2"),
         (
             Need.RUNS,
-            "PiMatmul, about 6 more runs of each would settle it, or jobs that run in turns",
+            "PiMatmul: about 6 more runs of each would settle it, or jobs that run in turns",
         ),
-        (Need.HOSTS, "PiMatmul, 5 jobs of each on the same host would settle it"),
+        (Need.HOSTS, "PiMatmul: 5 jobs of each on the same host would settle it"),
         (Need.TURNS, "run both in turns (`thoth inspect` with both specifications)"),
     ],
 )

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from adviser.scoring.assessment_types import Claim
+from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.estimates import Method
-from adviser.scoring.justifications import claim_note
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
@@ -217,6 +218,10 @@ def test_identical_stacks_that_differ_in_turns_widen_what_is_of_no_interest() ->
     assert claim.bound == 0
 
 
+def message_of(claim: Claim) -> str:
+    return ClaimTexts([claim]).note(claim).message
+
+
 def one_run_each(bench: Bench, gain: float = GAIN) -> None:
     """Ten jobs of each stack, all of one night: what that night did to them nobody knows."""
     for version, level in (("1", 0.0), ("2", gain)):
@@ -232,11 +237,11 @@ def test_one_run_of_each_is_no_reason_to_claim_and_asks_for_turns() -> None:
     assert claim.observed_pct == pytest.approx(30)
     assert not math.isfinite(claim.interval_high_pct)
     assert claim.chance == 0
-    message = claim_note(claim).message
+    message = message_of(claim)
     assert (
         "run both in turns (`thoth inspect` with both specifications), at least 5 jobs" in message
     )
-    assert "10 and 10 jobs of 1 and 1 runs" in message
+    assert "10 jobs of each in one run each" in message
 
 
 def test_what_other_runs_show_of_nights_tells_what_one_run_of_each_is_worth() -> None:
@@ -249,9 +254,7 @@ def test_what_other_runs_show_of_nights_tells_what_one_run_of_each_is_worth() ->
     assert steady.verdict is Verdict.FASTER
     assert (wild.verdict, wild.needs) == (Verdict.UNDETERMINED, Need.RUNS)
     assert wild.jobs_missing > 0
-    assert (
-        "more runs of each would settle it, or jobs that run in turns" in claim_note(wild).message
-    )
+    assert "more runs of each would settle it, or jobs that run in turns" in message_of(wild)
 
 
 def test_ten_runs_of_each_are_ten_and_not_a_hundred_jobs() -> None:
@@ -283,7 +286,7 @@ def test_only_what_took_part_is_evidence_and_the_rest_is_counted() -> None:
     assert set(claim.evidence) == on_host
     assert claim.left_out == {"other_host": 33, "throttled": 6}
     assert claim.as_of is None, "of those that took part nobody said when"
-    assert "left out: 33 on another host, 6 throttled" in claim_note(claim).message
+    assert "left out: 33 on another host, 6 throttled" in message_of(claim)
 
 
 def test_a_job_without_a_partner_is_counted_as_left_out() -> None:
@@ -359,13 +362,13 @@ def test_elsewhere_on_two_hosts_and_on_the_border_no_number_of_jobs_is_made_up()
     (claim,) = claims_about(pooled, ["fast==1"], ["fast==2"])
     assert (claim.method, claim.needs) == (Method.POOLED, Need.HOSTS)
     more = f"5 jobs of each on about {claim.jobs_missing // 5} further hosts would settle it"
-    assert more in claim_note(claim).message
+    assert more in message_of(claim)
     border = Bench()
     border.measure(border.stack("fast==1"), jobs(count=400))
     border.measure(border.stack("fast==2"), jobs(math.log(1.02) + 0.0001, 400))
     (claim,) = claims_about(border, ["fast==1"], ["fast==2"])
     assert (claim.needs, claim.jobs_missing, claim.chance) == (Need.MARGIN, 0, 0)
-    assert "more than 1,000 jobs of each would be needed" in claim_note(claim).message
+    assert "more than 1,000 jobs of each would be needed" in message_of(claim)
 
 
 def test_all_that_is_looked_at_is_adjusted_for_together() -> None:

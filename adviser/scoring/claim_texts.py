@@ -1,0 +1,420 @@
+"""Write claims about speed as sentences: first the answer, then how it is known."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from adviser.group_titles import TitledSeries, differing_settings
+from adviser.scoring.assessment_types import (
+    Claim,
+    Justification,
+    JustificationCode,
+    NoteLevel,
+)
+from adviser.scoring.estimates import Method
+from adviser.scoring.sample_needs import Need
+from adviser.scoring.samples import MIN_JOBS
+from adviser.scoring.stack_pairs import version_of_purl
+from adviser.scoring.verdicts import Verdict
+from adviser.stack_comparison import short_digest
+from common.counts import counted
+from common.job_stability import left_out_text
+from common.terminal import first_few
+
+_CODES = {
+    Verdict.FASTER: (JustificationCode.FASTER, NoteLevel.INFO),
+    Verdict.SLOWER: (JustificationCode.SLOWER, NoteLevel.WARNING),
+    Verdict.EQUIVALENT: (JustificationCode.EQUIVALENT, NoteLevel.INFO),
+    Verdict.UNDETERMINED: (JustificationCode.UNDETERMINED, NoteLevel.INFO),
+}
+#: Parameters that always appear, like all that end with ``size``.
+_SHOWN_PARAMETERS = frozenset({"device", "dtype", "batch", "threads"})
+#: Claims of two versions with one verdict that are worth a sentence about all of them.
+_MIN_GROUP = 3
+#: Maximum number of names in a list.
+_MOST = 5
+#: Factors and percentages above this are not written out.
+_LARGEST = 1000
+#: Smaller differences, per cent, are none.
+_SMALLEST_PCT = 0.05
+
+
+def effect_text(
+    observed_pct: float, low_pct: float, high_pct: float, other: str = ""
+) -> tuple[str, str]:
+    """A difference, and its 95 % interval in the same unit.
+
+    Factors of two and more are written as factors. Number and interval are rounded alike, to the
+    fewest decimals that keep them apart from each other and from zero.
+
+    :param observed_pct: the observed difference, in per cent of the baseline's rate
+    :param low_pct: lower end of the interval; infinite, like the upper end, if unknown
+    :param other: what the rate is compared with
+
+    >>> effect_text(25.4, 22.9, 28.0, "2.0.2")
+    ('25 % faster than 2.0.2', '95 % interval 23 to 28 %')
+    >>> effect_text(-20.2, -21.4, -18.9)
+    ('20 % slower', '95 % interval 19 to 21 %')
+    >>> effect_text(220, 180, 260, "2.0.2")
+    ('3.2 times as fast as 2.0.2', '95 % interval 2.8 to 3.6')
+    >>> effect_text(3.1, -2.9, 9.4)
+    ('3 % faster', '95 % interval 3 % slower to 9 % faster')
+
+    :returns: ``"no difference"`` for less than 0.05 %; an empty interval without comparable jobs
+    """
+    if math.isnan(observed_pct):
+        return "no jobs to compare", ""
+    observed = observed_pct if abs(observed_pct) >= _SMALLEST_PCT else 0.0
+    known = math.isfinite(low_pct) and math.isfinite(high_pct)
+    values = [observed, low_pct, high_pct] if known else [observed]
+    slower = observed < 0
+    adjective = "slow" if slower else "fast"
+    factors = [_factor(it, slower=slower) for it in values]
+    if round(factors[0], 1) >= 2:
+        size, *ends = _rounded(factors, 0 if factors[0] >= 10 else 1)
+        text, unit = f"{size} times as {adjective}{other and f' as {other}'}", ""
+    else:
+        size, *ends = (it.removeprefix("-") for it in _rounded(values, 0))
+        text, unit = f"{size} % {adjective}er{other and f' than {other}'}", " %"
+    if unit and known and low_pct < 0 < high_pct:
+        unit, ends = "", [f"{ends[0]} % slower", f"{ends[1]} % faster"]
+    elif slower:
+        ends.reverse()
+    interval = f"95 % interval {' to '.join(ends)}{unit}" if ends else "of unknown error"
+    return text if observed else "no difference", interval
+
+
+def _factor(difference_pct: float, *, slower: bool) -> float:
+    ratio = 1 + difference_pct / 100
+    if not slower:
+        return ratio
+    return 1 / ratio if ratio > 0 else math.inf
+
+
+def _rounded(values: Sequence[float], decimals: int) -> list[str]:
+    """Numbers rounded alike, to the fewest decimals that keep them apart and from zero, at most 2.
+
+    >>> _rounded([10.2, 9.5, 11.0], 0), _rounded([2.0, 0.3, 4.0], 0), _rounded([5e21], 0)
+    (['10.2', '9.5', '11.0'], ['2.0', '0.3', '4.0'], ['more than 1,000'])
+    """
+    while decimals < 2:
+        rounded = [round(it, decimals) for it in values]
+        if len(set(rounded)) == len(set(values)) and all(rounded) is all(values):
+            break
+        decimals += 1
+    return [f"more than {_LARGEST:,}" if it > _LARGEST else f"{it:.{decimals}f}" for it in values]
+
+
+def series_in(claims: Sequence[Mapping[str, Any]]) -> list[str]:
+    """For each claim of a report, its indicator and what tells its series apart from the others.
+
+    For example, ``PiMatmul with matrix_size 512 on other hardware (AMD EPYC)``.
+
+    :param claims: as JSON values
+    """
+    titled = [
+        TitledSeries(it["indicator"], None, "", _parameters(it.get("device"), it["parameters"]))
+        for it in claims
+    ]
+    texts = []
+    for claim, settings in zip(claims, differing_settings(titled), strict=True):
+        elsewhere = _elsewhere_text(
+            None if claim["same_hardware"] else claim["hardware_label"],
+            None if claim["same_python"] else claim["python_version"],
+        )
+        texts.append(f"{claim['indicator']}{_with_text(settings)}{elsewhere}")
+    return texts
+
+
+def _with_text(settings: Sequence[str]) -> str:
+    return f" with {', '.join(settings)}" if settings else ""
+
+
+def _elsewhere_text(hardware: str | None, python: str | None) -> str:
+    """`` on other hardware (AMD EPYC) and another Python (3.11)``; empty if both are ``None``."""
+    parts = []
+    if hardware is not None:
+        parts.append(f"other hardware ({hardware})")
+    if python is not None:
+        parts.append(f"another Python ({python})")
+    return f" on {' and '.join(parts)}" if parts else ""
+
+
+class ClaimTexts:
+    """Sentences about the claims of one output.
+
+    A sentence names the parameters that tell its series apart from the other series of the same
+    indicator in the output.
+
+    :param claims: all claims of the output
+    :param stacks: names of the two stacks of a claim about several packages; by default, digests
+    """
+
+    def __init__(self, claims: Iterable[Claim], stacks: tuple[str, str] | None = None) -> None:
+        self._stacks = stacks
+        series = {it.comparison_key: it for it in claims}
+        self._settings = dict(zip(series, _settings(series.values()), strict=True))
+
+    def note(self, claim: Claim) -> Justification:
+        """A claim as a message."""
+        details = _details([claim], self._other_parameters(claim))
+        return _note([claim], f"{self.sentence(claim)}{details}")
+
+    def notes(self, claims: Iterable[Claim], *, every: bool = False) -> Iterator[Justification]:
+        """The claims as messages, one for several series of two versions with the same verdict.
+
+        :param every: whether to write each claim by itself
+        """
+        groups: dict[object, list[Claim]] = defaultdict(list)
+        for it in claims:
+            groups[_group(it)].append(it)
+        for group in groups.values():
+            group.sort(key=lambda it: list(map(_by_value, self._settings_of(it))))
+            alike, apart = ([], group) if every else _divided(group)
+            if alike:
+                yield _note(alike, f"{self._summary(alike)}{_details(alike)}")
+            yield from map(self.note, apart)
+
+    def series(self, claim: Claim) -> str:
+        """``PiMatmul with matrix_size 512``: the indicator, and what tells the series apart."""
+        return f"{claim.indicator}{self._with(claim)}"
+
+    def sentence(self, claim: Claim) -> str:
+        """The verdict with its interval and number of jobs."""
+        ours, theirs = self._names(claim)
+        where = f"in {self.series(claim)}{_elsewhere(claim)}"
+        if claim.verdict.different:
+            size, interval = _effect(claim, theirs)
+            return f"{ours} is {size} {where} ({interval}, {_jobs_text(claim)})"
+        known = ", ".join(filter(None, (*_effect(claim), _jobs_text(claim))))
+        if claim.verdict is Verdict.EQUIVALENT:
+            return f"{ours} is as fast as {theirs}, {_margin(claim)}, {where} ({known})"
+        needs = need_text(claim)
+        return f"undetermined whether {ours} or {theirs} is faster {where}: {needs} ({known})"
+
+    def _summary(self, claims: Sequence[Claim]) -> str:
+        """A sentence about several series of two versions with the same verdict."""
+        first = claims[0]
+        ours, theirs = self._names(first)
+        where = f"in {len(claims)} series of {first.indicator}{_elsewhere(first)}"
+        names = self._list_of(claims)
+        if first.verdict.different:
+            by_size = sorted(claims, key=lambda it: abs(math.log1p(it.observed_pct / 100)))
+            ends = by_size[0], by_size[-1]
+            if len(set(map(_effect, ends))) == 1:
+                size, interval = _effect(first, theirs)
+                return f"{ours} is {size} {where} ({interval} each; {names})"
+            sizes = [
+                f"{size}{self._with(it)} ({interval})"
+                for it, (size, interval) in zip(ends, map(_effect, ends), strict=True)
+            ]
+            verdict = first.verdict.value
+            return f"{ours} is {verdict} than {theirs} {where}, from {' to '.join(sizes)}"
+        if first.verdict is Verdict.EQUIVALENT:
+            margin = _margin(max(claims, key=lambda it: it.delta_pct))
+            return f"{ours} is as fast as {theirs}, {margin}, {where} ({names})"
+        nearest = min(claims, key=lambda it: it.jobs_missing + it.baseline_jobs_missing)
+        needs = need_text(nearest)
+        if nearest.needs in (Need.JOBS, Need.RUNS, Need.HOSTS):
+            needs = f"{self._with(nearest).strip()}, {needs}"
+        return f"undetermined whether {ours} or {theirs} is faster {where} ({names}): {needs}"
+
+    def _names(self, claim: Claim) -> tuple[str, str]:
+        if claim.purl and claim.baseline_purl:
+            ours, theirs = map(version_of_purl, (claim.purl, claim.baseline_purl))
+            return f"{claim.package} {ours}", theirs
+        ours, theirs = map(short_digest, (claim.stack, claim.baseline_stack))
+        return self._stacks or (f"stack {ours}", f"stack {theirs}")
+
+    def _with(self, claim: Claim) -> str:
+        return _with_text(self._settings_of(claim))
+
+    def _settings_of(self, claim: Claim) -> Sequence[str]:
+        return self._settings.get(claim.comparison_key, ())
+
+    def _list_of(self, claims: Sequence[Claim]) -> str:
+        """``matrix_size 64, 128, 256``: what tells these series apart."""
+        settings = [self._settings_of(it) for it in claims]
+        names = {tuple(it.partition(" ")[0] for it in several) for several in settings}
+        if len(names) > 1 or len(settings[0]) != 1:
+            return first_few(["/".join(it) for it in settings], _MOST)
+        ((name,),) = names
+        return f"{name} {first_few([it.partition(' ')[2] for (it,) in settings], _MOST)}"
+
+    def _other_parameters(self, claim: Claim) -> str:
+        """The most important parameters that the sentence does not name; the claim has all."""
+        return ", ".join(
+            text
+            for key, value in sorted(_parameters(claim.device, claim.parameters).items())
+            if value is not None and (key in _SHOWN_PARAMETERS or key.endswith("size"))
+            if (text := f"{key} {value}") not in self._settings_of(claim)
+        )
+
+
+def _settings(claims: Collection[Claim]) -> Iterator[list[str]]:
+    """For each series, given by a claim, the settings that tell it apart, such as its size.
+
+    Series that differ only in their script are told apart by their keys.
+    """
+    settings = differing_settings(
+        [
+            TitledSeries(it.indicator, None, "", _parameters(it.device, it.parameters))
+            for it in claims
+        ]
+    )
+    places = [
+        (it.indicator, it.hardware_digest, *some) for it, some in zip(claims, settings, strict=True)
+    ]
+    counts = Counter(places)
+    for it, some, place in zip(claims, settings, places, strict=True):
+        yield [*some, f"key {short_digest(it.comparison_key)}"] if counts[place] > 1 else some
+
+
+def _parameters(device: str | None, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {"device": device, **parameters}
+
+
+def _by_value(setting: str) -> tuple[str, float, str]:
+    """Sort key of a setting such as ``matrix_size 512``: numbers by their values."""
+    name, _, value = setting.partition(" ")
+    return name, float(value) if value.isdecimal() else math.inf, value
+
+
+def _group(claim: Claim) -> object:
+    return (
+        claim.purl, claim.baseline_purl, claim.differs, claim.indicator, claim.hardware_digest,
+        claim.python_version, claim.verdict, claim.needs,
+    )  # fmt: skip
+
+
+def _divided(group: Sequence[Claim]) -> tuple[list[Claim], list[Claim]]:
+    """The claims that share one sentence, and those that have their own.
+
+    A difference has its own sentence if its interval lies apart from that of the median, unless
+    this holds for more than a quarter of the group, which is a trend.
+    """
+    if len(group) < _MIN_GROUP:
+        return [], list(group)
+    if not group[0].verdict.different:
+        return list(group), []
+    middle = sorted(group, key=lambda it: it.observed_pct)[len(group) // 2]
+    apart = [
+        it
+        for it in group
+        if it.interval_low_pct > middle.interval_high_pct
+        or it.interval_high_pct < middle.interval_low_pct
+    ]
+    if 4 * len(apart) > len(group):
+        apart = []
+    return [it for it in group if it not in apart], apart
+
+
+def _note(claims: Sequence[Claim], message: str) -> Justification:
+    first = claims[0]
+    code, level = _CODES[first.verdict]
+    if first.confounded:
+        code, level = JustificationCode.CONFOUNDED, NoteLevel.INFO
+    evidence = tuple(sorted({one for it in claims for one in it.evidence}))
+    return Justification(code, level, message, first.package, first.purl, None, evidence)
+
+
+def _effect(claim: Claim, other: str = "") -> tuple[str, str]:
+    return effect_text(claim.observed_pct, claim.interval_low_pct, claim.interval_high_pct, other)
+
+
+def _margin(claim: Claim) -> str:
+    return f"to within {f'{claim.delta_pct:.1f}'.removesuffix('.0')} %"
+
+
+def _elsewhere(claim: Claim) -> str:
+    return _elsewhere_text(
+        None if claim.same_hardware else claim.hardware_label,
+        None if claim.same_python else claim.python_version or "unknown",
+    )
+
+
+def _jobs_text(claim: Claim) -> str:
+    """``7 pairs of jobs``: the number of jobs, and of the runs and hosts that they come from."""
+    if not claim.jobs and not claim.baseline_jobs:
+        return ""
+    if claim.pairs and claim.pairs == claim.jobs == claim.baseline_jobs:
+        text = counted(claim.pairs, "pair of jobs", "pairs of jobs")
+    elif claim.jobs == claim.baseline_jobs:
+        text = f"{counted(claim.jobs, 'job')} of each"
+    else:
+        text = f"{claim.jobs} and {claim.baseline_jobs} jobs"
+    hosts = f" on {claim.hosts} hosts" if (claim.hosts or 0) > 1 else ""
+    return f"{text}{_runs_text(claim)}{hosts}"
+
+
+def _runs_text(claim: Claim) -> str:
+    """The number of runs, if jobs share runs and their number is known."""
+    ours, theirs = claim.runs, claim.baseline_runs
+    # The runs of pairs are not counted: ``runs`` is the number of pairs.
+    if claim.pairs or (ours, theirs) == (claim.jobs, claim.baseline_jobs):
+        return ""
+    if ours == theirs:
+        return f" in {counted(ours, 'run')} each" if ours > 1 else " in one run each"
+    return f" in {ours} and {theirs} runs"
+
+
+def _details(claims: Sequence[Claim], parameters: str = "") -> str:
+    """Parameters, hardware, hosts that disagree, jobs left out, and other packages that differ."""
+    first = claims[0]
+    left_out: Counter[str] = sum((Counter(it.left_out) for it in claims), Counter())
+    parts = [
+        parameters,
+        first.hardware_label if first.same_hardware else "",
+        _hosts_text(claims),
+        f"left out: {left_out_text(left_out)}" if left_out else "",
+    ]
+    if first.confounded:
+        parts.append(f"{len(first.differs)} packages differ: {first_few(first.differs, _MOST)}")
+    return "".join(f"; {it}" for it in parts if it)
+
+
+def _hosts_text(claims: Sequence[Claim]) -> str:
+    """How hosts disagree, beyond chance."""
+    disagreeing = [it.host_differences_pct for it in claims if it.host_differences_pct]
+    if not disagreeing:
+        return ""
+    if len(claims) > 1:
+        return f"hosts disagree in {len(disagreeing)} of these series"
+    (by_host,) = disagreeing
+    low, high = min(by_host, key=by_host.__getitem__), max(by_host, key=by_host.__getitem__)
+    return (
+        f"the {len(by_host)} hosts disagree, from {by_host[low]:+.1f} % on {low}"
+        f" to {by_host[high]:+.1f} % on {high}"
+    )
+
+
+def need_text(claim: Claim) -> str:
+    """What an undetermined comparison needs, in words; empty if it needs nothing."""
+    more = max(claim.jobs_missing, claim.baseline_jobs_missing)
+    count = claim.jobs_missing + claim.baseline_jobs_missing
+    texts = {
+        None: "",
+        Need.JOBS: f"about {counted(count, 'more job')} would settle it",
+        Need.TURNS: (
+            "the difference between runs is unknown; run both in turns (`thoth inspect`"
+            f" with both specifications), at least {MIN_JOBS} jobs each"
+        ),
+        Need.RUNS: f"about {counted(more, 'more run')} of each would settle it, or jobs that run"
+        " in turns",
+        Need.HERE: (
+            f"it was measured elsewhere; {MIN_JOBS} jobs of each on this hardware would tell more"
+        ),
+        Need.HOSTS: f"{_further_hosts(claim, more)} would settle it",
+        Need.MARGIN: "more than 1,000 jobs of each would be needed",
+    }
+    return texts[claim.needs]
+
+
+def _further_hosts(claim: Claim, more: int) -> str:
+    if claim.method is not Method.POOLED:
+        return f"{MIN_JOBS} jobs of each on the same host"
+    hosts = more // MIN_JOBS
+    return f"{MIN_JOBS} jobs of each on about {counted(hosts, 'further host')}"
