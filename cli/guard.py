@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -47,6 +47,9 @@ _RESULTS = {
     "harm": "result: harm",
     "unknown": "result: unknown; no harm was found, and data is missing",
 }
+#: Verdicts in the order of their lines; the first ones are differences.
+_SETTLED = ("slower", "faster", "equivalent")
+_DIFFERENT = _SETTLED[:2]
 #: Why other commands may report fewer differences.
 _OTHER_COMMANDS = (
     "`thoth stacks` and `thoth advise` compare more stacks at once, and may claim less:"
@@ -82,6 +85,11 @@ _RULES = {
                    " is empty if there are none.")  # fmt: skip
 @click.option("--sarif", type=NamedPath(path_type=Path),
               help="Write the harm to this file, as SARIF for code scanning.")  # fmt: skip
+@click.option(
+    "--verbose",
+    is_flag=True,
+    help="Show every comparison by itself, also those of one package in many series.",
+)
 @as_json_option
 @click.pass_context
 def guard(
@@ -149,7 +157,7 @@ def guard(
     if as_json:
         print_canonical_json(guard_document(upgrade))
     else:
-        print_lines(_lines(upgrade, fetched=unmet is not None))
+        print_lines(guard_lines(upgrade, fetched=unmet is not None, verbose=options["verbose"]))
     if options["comment"]:
         write_file(options["comment"], comment_text(upgrade, new.as_posix()).encode())
     if options["sarif"]:
@@ -242,14 +250,24 @@ def _read_versions(
     return {} if isinstance(unmet, IndexesSilent) else unmet
 
 
-def _lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
+def guard_lines(
+    upgrade: GuardResult, *, fetched: bool = False, verbose: bool = False
+) -> Iterator[str]:
+    """The result as lines.
+
+    :param fetched: whether the indexes were just read, so that no line suggests it
+    :param verbose: whether each comparison has its own line
+    """
     if not upgrade.changes:
         yield "the locks are the same"
         return
     yield from _change_lines(upgrade)
-    yield from (_claim_line(it) for it in (*upgrade.stacks, *upgrade.claims))
+    yield from _claim_lines(upgrade, verbose=verbose)
     yield from _release_lines(upgrade)
-    yield from _remaining_lines(upgrade, fetched=fetched)
+    yield from _remaining_lines(upgrade, fetched=fetched, verbose=verbose)
+    claims = (*upgrade.stacks, *upgrade.claims, *upgrade.undetermined)
+    if not verbose and len(_sentences(upgrade, claims)) < len(claims):
+        yield "`--verbose` shows each series by itself"
     yield _RESULTS[upgrade.outcome.value]
 
 
@@ -258,10 +276,23 @@ def _change_lines(upgrade: GuardResult) -> Iterator[str]:
         yield f"{change.name}: {change.forced or 'none'} → {change.advised or 'none'}"
 
 
-def _claim_line(claim: Claim) -> str:
-    from adviser.scoring.justifications import claim_note
+def _claim_lines(
+    upgrade: GuardResult, verdicts: Sequence[str] = _SETTLED, *, verbose: bool = False
+) -> Iterator[str]:
+    """Settled comparisons; unless verbose, several series of one package may share a line."""
+    settled = (*upgrade.stacks, *upgrade.claims)
+    for verdict in verdicts:
+        claims = [it for it in settled if it.verdict.value == verdict]
+        yield from (f"{verdict}: {it}" for it in _sentences(upgrade, claims, verbose=verbose))
 
-    return f"{claim.verdict.value}: {claim_note(claim).message}"
+
+def _sentences(
+    upgrade: GuardResult, claims: Iterable[Claim], *, verbose: bool = False
+) -> list[str]:
+    from adviser.guard import lock_texts
+
+    texts = lock_texts((*upgrade.stacks, *upgrade.claims, *upgrade.undetermined))
+    return [it.message for it in texts.notes(claims, every=verbose)]
 
 
 def _release_lines(upgrade: GuardResult) -> Iterator[str]:
@@ -280,12 +311,17 @@ def _yanked_line(version: YankedVersion) -> str:
     return f"yanked: {version.name} {version.version}{reason}"
 
 
-def _remaining_lines(upgrade: GuardResult, *, fetched: bool) -> Iterator[str]:
+def _remaining_lines(
+    upgrade: GuardResult, *, fetched: bool, verbose: bool = False
+) -> Iterator[str]:
     """What is missing, and how far the comparisons hold."""
     from adviser.reports.notes import refused_text
     from adviser.scoring.verdicts import family_text
 
-    yield from (_missing_line(it, fetched=fetched) for it in upgrade.missing)
+    others = (it for it in upgrade.missing if it.kind.value != "verdict")
+    yield from (_missing_line(it, fetched=fetched) for it in others)
+    undetermined = _sentences(upgrade, upgrade.undetermined, verbose=verbose)
+    yield from (f"missing: {it} (`thoth inspect`)" for it in undetermined)
     if upgrade.unmeasured:
         yield f"not measured on this hardware: {', '.join(upgrade.unmeasured)}"
     if upgrade.refused:
@@ -308,18 +344,18 @@ def comment_text(upgrade: GuardResult, lock: str) -> str:
     Equivalence is no difference. All text of documents stands in code blocks, so that it makes
     neither links nor mentions.
     """
-    claims = (*upgrade.stacks, *upgrade.claims)
-    alike = [it for it in claims if it.verdict.value == "equivalent"]
-    settled = [_claim_line(it) for it in claims if it not in alike]
-    settled += _release_lines(upgrade)
+    releases = list(_release_lines(upgrade))
+    settled = [*_claim_lines(upgrade, _DIFFERENT), *releases]
     if not settled:
         return ""
     folded = [
         *_change_lines(upgrade),
-        *map(_claim_line, alike),
+        *_claim_lines(upgrade, ["equivalent"]),
         *_remaining_lines(upgrade, fetched=True),
     ]
-    title = f"thoth guard: {counted(len(settled), 'settled difference')}"
+    claims = (*upgrade.stacks, *upgrade.claims)
+    differences = sum(it.verdict.value in _DIFFERENT for it in claims) + len(releases)
+    title = f"thoth guard: {counted(differences, 'settled difference')}"
     name = re.sub(r"[^ -_a-~]", "?", lock)
     summary = f"{counted(len(upgrade.changes), 'changed package')}, and what is missing"
     return "\n".join([
@@ -393,7 +429,8 @@ def sarif_document(upgrade: GuardResult, lock: Path) -> dict[str, Any]:
 def _harm(upgrade: GuardResult) -> Iterator[tuple[str, str | None, str, str]]:
     """Rule, package, what identifies the harm beside them, and message."""
     for claim in upgrade.slower:
-        yield "slower", claim.package, claim.comparison_key, _claim_line(claim)
+        (sentence,) = _sentences(upgrade, [claim])
+        yield "slower", claim.package, claim.comparison_key, f"slower: {sentence}"
     for each in upgrade.introduced:
         yield "vulnerable", each.name, each.id, _introduced_line(each)
     for version in upgrade.yanked:

@@ -262,12 +262,7 @@ def _why(why: Mapping[str, Any]) -> str:
     """Return the reason for a version, with measurements and vulnerabilities of the newer one."""
     if why["code"] != "scores_better":
         return str(why["message"])
-    measurements = [
-        f"{why['newer']}: {it['observed_pct']:+.1f} % against the baseline in"
-        f" {it['indicator']} ({it['jobs']} and {it['baseline_jobs']} jobs)"
-        for it in why.get("claims", ())
-        if it["verdict"] != "undetermined" and it.get("beside_baseline", True)
-    ]
+    measurements = _measurements(why.get("claims", ()))
     vulnerabilities = why.get("vulnerabilities", ())
     more = [f"and {len(vulnerabilities) - _MOST_VULNERABILITIES} more vulnerabilities"] * (
         len(vulnerabilities) > _MOST_VULNERABILITIES
@@ -279,6 +274,23 @@ def _why(why: Mapping[str, Any]) -> str:
     return "; ".join(
         [str(why["message"]), *measurements, *vulnerabilities[:_MOST_VULNERABILITIES], *more]
     )
+
+
+def _measurements(claims: Sequence[Mapping[str, Any]]) -> list[str]:
+    """``2.4.6 is 17 % slower than 2.0.2 in PiConv2D (95 % interval 15 to 19 %, …)``."""
+    from adviser.scoring.claim_texts import effect_text, series_in
+    from adviser.scoring.stack_pairs import version_of_purl
+
+    sentences = []
+    for claim, series in zip(claims, series_in(claims), strict=True):
+        if claim["verdict"] not in ("faster", "slower") or not claim.get("beside_baseline", True):
+            continue
+        ours, theirs = (version_of_purl(claim[it]) for it in ("purl", "baseline_purl"))
+        low, high = claim["interval_low_pct"], claim["interval_high_pct"]
+        size, interval = effect_text(claim["observed_pct"], low, high, theirs)
+        jobs = f"{claim['jobs']} and {claim['baseline_jobs']} jobs"
+        sentences.append(f"{ours} is {size} in {series} ({interval}, {jobs})")
+    return sentences
 
 
 def _note(note: Mapping[str, Any]) -> Styled:

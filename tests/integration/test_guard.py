@@ -102,7 +102,7 @@ def test_a_measured_loss_is_harm_though_nobody_has_read_the_metadata(
     slow, fast = locks
     done = guard(measured, fast, slow)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "slower: numpy 2.0.0 against 2.1.0: 2" in done.stdout
+    assert "slower: numpy 2.0.0 is 2" in done.stdout
     assert done.stdout.splitlines()[-1] == "result: harm"
 
 
@@ -111,7 +111,7 @@ def test_a_gain_without_metadata_and_advisories_is_unknown(
 ) -> None:
     done = guard(measured, *locks)
     assert done.returncode == 4, done.stderr
-    assert "faster: numpy 2.1.0 against 2.0.0" in done.stdout
+    assert "faster: numpy 2.1.0 is " in done.stdout
     lines = [it for it in done.stdout.splitlines() if it.startswith("missing: ")]
     assert lines == [
         "missing: numpy 2.1.0: its metadata was not read "

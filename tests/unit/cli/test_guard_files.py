@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from adviser.answering.lock_comparison import guard_document
 from adviser.guard import GuardResult, VersionVulnerability, YankedVersion, guard
-from cli.guard import comment_text, sarif_document
+from cli.guard import comment_text, guard_lines, sarif_document
 from graph.evidence import ADVISORIES
-from tests.factories.evidence import HERE, measured
+from tests.factories.evidence import HERE, Bench, jobs, measured, series
 from tests.factories.requests import NOTHING
 from tests.factories.universes import ENVIRONMENT, Index, snapshot_of
 
@@ -60,9 +61,42 @@ def test_a_comment_shows_settled_differences_and_folds_the_rest() -> None:
     text = comment_text(slower(), "app.txt")
     shown, _, folded = text.partition("<details>")
     assert shown.startswith("**thoth guard: 1 settled difference** in `app.txt`, result: harm\n")
-    assert "\nslower: fast 1 against 2: " in shown
+    assert "\nslower: fast 1 is 23 % slower than 2 in PiMatmul" in shown
     assert "fast: 2 → 1" in folded
     assert "chance of even one false claim" in folded
+
+
+def test_ten_sizes_take_two_lines_and_ten_if_verbose() -> None:
+    bench = Bench()
+    for size in (2**it for it in range(4, 14)):
+        how = series(parameters={"matrix_size": size})
+        for version, level in (("1", 0.0), ("2", 0.4 if size == 512 else 0.05)):
+            bench.measure(bench.stack(f"fast=={version}", "rest==1"), jobs(level), how)
+    snapshot = snapshot_of(INDEX, ["fast", "rest"])
+    upgrade = guard(TWO, ONE, snapshot, bench.evidence(), ENVIRONMENT, HERE)
+    short, long = (
+        [it for it in guard_lines(upgrade, verbose=verbose) if it.startswith("slower: ")]
+        for verbose in (False, True)
+    )
+    assert (len(short), len(long)) == (2, 10)
+    assert "in 9 series of PiMatmul" in short[0]
+    assert "with matrix_size 512 (95 % interval" in short[1]
+    assert any("--verbose" in it for it in guard_lines(upgrade))
+    assert "10 settled differences" in comment_text(upgrade, "app.txt")
+
+
+def test_each_comparison_of_the_document_has_its_circumstances() -> None:
+    bench = measured()
+    for version in "12":
+        bench.measure(bench.stack(f"fast=={version}", "rest==1"), jobs(count=3), series("PiConv2D"))
+    snapshot = snapshot_of(INDEX, ["fast", "rest"])
+    upgrade = guard(TWO, ONE, snapshot, bench.evidence(), ENVIRONMENT, HERE)
+    document = guard_document(upgrade)
+    assert [len(document[it]) for it in ("claims", "undetermined")] == [1, 1]
+    for claim in (*document["claims"], *document["undetermined"]):
+        assert claim["parameters"] == {"size": 512}
+        assert (claim["hardware_digest"], claim["hardware_label"]) == (HERE, "this class")
+        assert (claim["python_version"], claim["same_python"]) == ("3.11", True)
 
 
 def test_text_of_documents_stays_in_code_and_the_comment_fits() -> None:
@@ -108,7 +142,7 @@ def test_a_fingerprint_says_what_the_harm_is_and_not_where_or_how_much(lock: Pat
     prints = [it["partialFingerprints"]["thothGuard/v1"] for it in first]
     assert len(set(prints)) == len(first) == 4
     lock.write_text("x==1\n" * 50 + lock.read_text("utf-8"), encoding="utf-8")
-    claims = tuple(replace(it, effect_pct=it.effect_pct - 1) for it in upgrade.claims)
+    claims = tuple(replace(it, observed_pct=it.observed_pct - 1) for it in upgrade.claims)
     second = results(replace(upgrade, claims=claims), lock)
     assert [it["partialFingerprints"]["thothGuard/v1"] for it in second] == prints
     assert second[0]["message"] != first[0]["message"]
