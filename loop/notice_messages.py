@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC
 from typing import Any
 
 import orjson
 
+from adviser.scoring.claim_texts import effect_text
 from common.redaction import cut
 from common.units import byte_size
 from graph.changes import ChangeEvent
@@ -46,22 +48,32 @@ def notice_text(event: Event) -> str:
 
 
 def _change_text(change_id: str, data: Mapping[str, Any]) -> str:
+    before, after = _shown(data, "from_version"), _shown(data, "to_version")
     what = _shown(data, "package") if data.get("package") else f"Machine {_shown(data, 'host')}"
-    steps = f"from {_shown(data, 'from_version')} to {_shown(data, 'to_version')}"
-    text = f"{what}, {steps}: {_shown(data, 'indicator')}"
+    subject = f"{what}, from {before} to {after}:"
     if data.get("event") == ChangeEvent.WITHDRAWN:
-        text += " has not changed, more jobs show; the earlier change is withdrawn"
+        text = (
+            f"{subject} {_shown(data, 'indicator')} has not changed, more jobs show; the earlier"
+            " change is withdrawn"
+        )
     else:
-        text += f" is {_shown(data, 'verdict')}: {_percent(data.get('effect_percent'))}"
-        interval = data.get("interval_percent")
-        if isinstance(interval, list) and len(interval) == 2:
-            text += f" (95 % interval {_percent(interval[0])} to {_percent(interval[1])})"
+        other = before if data.get("package") else ""
+        subject = f"{what} {after} is" if other else subject
+        difference, interval = _difference(data, other)
+        text = f"{subject} {difference} in {_shown(data, 'indicator')}{interval}"
     text += f". Change: {change_id}"
     return f"{text}, about {_shown(data, 'refers_to')}." if data.get("refers_to") else f"{text}."
 
 
-def _percent(value: object) -> str:
-    return f"{value:+.1f} %" if isinstance(value, int | float) else "an unknown share"
+def _difference(data: Mapping[str, Any], other: str) -> tuple[str, str]:
+    """The difference to ``other``, and its interval in parentheses if it is known."""
+    observed = data.get("observed_percent", data.get("effect_percent"))
+    interval = data.get("interval_percent")
+    if not isinstance(observed, int | float):
+        return f"{_shown(data, 'verdict')}{other and f' than {other}'}", ""
+    low, high = interval if isinstance(interval, list) and len(interval) == 2 else (math.inf,) * 2
+    difference, text = effect_text(observed, low, high, other)
+    return difference, f" ({text})"
 
 
 def _advice_text(project: str, data: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from adviser.answering.answers import PREFIX, make_answer, store
 from adviser.changes.looks import LOOK_ALPHA, MAX_LOOKS, is_due, next_look
 from adviser.scoring.assessment_types import Claim
+from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
 from adviser.stack_request import StackRequest
@@ -66,7 +67,7 @@ def verdict_on(release: LoopRelease, knowns: Sequence[WatchKnowledge]) -> Releas
         return None
     best = max(claims, key=lambda it: (_holds(it), it.jobs, it.comparison_key))
     return ReleaseVerdict(
-        _text(best) if _holds(best) else None,
+        ClaimTexts([best]).sentence(best) if _holds(best) else None,
         best.jobs,
         min(best.jobs, best.baseline_jobs),
         best.tested,
@@ -77,15 +78,6 @@ def verdict_on(release: LoopRelease, knowns: Sequence[WatchKnowledge]) -> Releas
 def _holds(claim: Claim) -> bool:
     """Whether a verdict holds at the error rate of one of several looks."""
     return claim.verdict.settled and claim.p_value < LOOK_ALPHA
-
-
-def _text(claim: Claim) -> str:
-    jobs = f"{claim.observed_pct:+.1f} %, {claim.jobs} jobs"
-    if claim.verdict.different:
-        verdict = f"{claim.verdict.value} than"
-    else:
-        verdict, jobs = "equivalent to", f"{jobs}, margin {claim.delta_pct:.1f} %"
-    return f"{claim.purl} is {verdict} {claim.baseline_purl} in {claim.indicator} ({jobs})"
 
 
 def settle_releases(stores: Stores, night: int, knowns: Sequence[WatchKnowledge]) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from adviser.scoring.claim_texts import effect_text
 from adviser.stack_comparison import short_digest
 from common.releases import as_json_time
 from graph.changes import ChangeEvent, ChangeKind, PerformanceChange, RecordedChange
@@ -12,9 +13,7 @@ from graph.changes import ChangeEvent, ChangeKind, PerformanceChange, RecordedCh
 
 def change_title(change: PerformanceChange) -> str:
     """What changed, in one line."""
-    size = f"{abs(change.effect_pct):.1f} %"
-    direction = "faster" if change.observed_pct > 0 else "slower"
-    what = f"{size} {direction}"
+    size, _ = _effect(change)
     if change.kind is ChangeKind.RELEASE:
         subject = f"{change.package} {change.from_version} → {change.to_version}"
     else:
@@ -22,14 +21,14 @@ def change_title(change: PerformanceChange) -> str:
     if change.event is ChangeEvent.WITHDRAWN:
         return f"{subject}: no longer a difference in {change.indicator} (withdrawn)"
     suffix = "" if change.event is ChangeEvent.ANNOUNCED else f" ({change.event.value})"
-    return f"{subject}: {what} in {change.indicator}{suffix}"
+    return f"{subject}: {size} in {change.indicator}{suffix}"
 
 
 def change_text(change: PerformanceChange) -> str:
     """The evidence of a change, in one paragraph."""
     parameters = ", ".join(f"{key} {change.parameters[key]}" for key in sorted(change.parameters))
     measured = f"{change.indicator} ({parameters})" if parameters else change.indicator
-    interval = f"{change.interval_low_pct:+.1f} to {change.interval_high_pct:+.1f} %"
+    _, interval = _effect(change)
     counts = f"{change.baseline_jobs} and {change.jobs}"
     if change.kind is ChangeKind.RELEASE:
         stacks = f"{short_digest(change.from_stack)} and {short_digest(change.to_stack)}"
@@ -38,9 +37,13 @@ def change_text(change: PerformanceChange) -> str:
         basis = f"{counts} runs of stack {short_digest(change.from_stack)}"
     refers = f" This entry refers to {change.refers_to}." if change.refers_to else ""
     return (
-        f"{change_title(change)}. Observed: {change.observed_pct:+.1f} %, 95 % interval {interval},"
-        f" from {basis}. Measured with {measured} on {change.hardware_label}.{refers}"
+        f"{change_title(change)} ({interval}), from {basis}. Measured with {measured} on"
+        f" {change.hardware_label}.{refers}"
     )
+
+
+def _effect(change: PerformanceChange) -> tuple[str, str]:
+    return effect_text(change.observed_pct, change.interval_low_pct, change.interval_high_pct)
 
 
 def change_document(change: RecordedChange) -> dict[str, Any]:

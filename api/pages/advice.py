@@ -11,6 +11,7 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from adviser.locks.formats import pipfile_lock_requirements, pipfile_lock_text
 from adviser.reports.remarks import remark_of
+from adviser.scoring.claim_texts import series_in
 from api.errors import not_found
 from api.pages.api_client import ApiDocument, read, read_if_any, write
 from api.pages.groups import claims_plot
@@ -34,6 +35,7 @@ def advice(advice_id: str) -> Response:
         metadata=report["metadata"], best=best, others=products[1:],
         sentence=_sentence(inner, best), lock=locked and pipfile_lock_requirements(locked),
         drawing=best and _drawing(best), notes=_notes(inner, best),
+        series=series_in(best["claims"]) if best else (),
         hardware=_hardware(result["parameters"]["hardware"]),
     )  # fmt: skip
 
@@ -140,15 +142,16 @@ def _few(packages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _drawing(best: Mapping[str, Any]) -> object:
-    claims = ((_claim_label(claim), claim) for claim in best["claims"])
+    series = series_in(best["claims"])
+    claims = zip(map(_claim_label, best["claims"], series), best["claims"], strict=True)
     return claims_plot(claims, "Measured differences, with intervals")
 
 
-def _claim_label(claim: Mapping[str, Any]) -> str:
-    """Version, what it is compared with, and indicator: ``numpy@2.4.6 to 2.0.2 (PiConv2D)``."""
+def _claim_label(claim: Mapping[str, Any], series: str) -> str:
+    """Version, what it is compared with, and series: ``numpy@2.4.6 to 2.0.2 (PiConv2D)``."""
     version = claim["purl"].removeprefix("pkg:pypi/")
     other = (claim["baseline_purl"] or "").rpartition("@")[2]
-    return f"{version}{other and f' to {other}'} ({claim['indicator']})"
+    return f"{version}{other and f' to {other}'} ({series})"
 
 
 def _notes(

@@ -27,7 +27,7 @@ def change(change_id: str) -> Response:
     entry = read(f"/api/v2/changes/{change_id}")
     later = read("/api/v2/changes", refers_to=entry["change_id"])
     effect = DrawnEffect(
-        entry["title"], entry["effect_pct"], entry["interval_low_pct"],
+        entry["title"], entry["observed_pct"], entry["interval_low_pct"],
         entry["interval_high_pct"], entry["verdict"], entry["delta_pct"],
     )  # fmt: skip
     return render(

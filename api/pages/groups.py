@@ -90,17 +90,17 @@ def _drawing(group: Mapping[str, Any]) -> Markup | None:
 
 
 def claims_plot(claims: Iterable[tuple[str, Mapping[str, Any]]], title: str) -> Markup | None:
-    """Draw claims of reports; ``None`` if no effect is known.
+    """Draw claims of reports; ``None`` if no interval is known.
 
     :param claims: each with its label
     """
     effects = [
         DrawnEffect(
-            label, claim["effect_pct"], claim["interval_low_pct"], claim["interval_high_pct"],
+            label, claim["observed_pct"], claim["interval_low_pct"], claim["interval_high_pct"],
             claim["verdict"], claim["delta_pct"],
         )
         for label, claim in claims
-        if claim["effect_pct"] is not None
+        if claim["interval_low_pct"] is not None
     ]  # fmt: skip
     return plot(effects_plot(effects, title)) if effects else None
 

@@ -8,6 +8,7 @@ from typing import Any
 from flask import Response, redirect, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
+from adviser.scoring.claim_texts import series_in
 from api.pages.api_client import ApiDocument, ApiProblem, write
 from api.pages.ask import environment_of
 from api.pages.forms import uploaded_text
@@ -45,6 +46,7 @@ def compare_locks() -> Response:
     return render(
         "lock_comparison.html", compared, compared=compared.body,
         sentence=_sentence(compared), drawing=_drawing(compared),
+        series=series_in(_settled(compared)),
     )  # fmt: skip
 
 
@@ -106,8 +108,9 @@ def _settled(compared: ApiDocument) -> list[Mapping[str, Any]]:
 
 
 def _drawing(compared: ApiDocument) -> object:
+    settled = _settled(compared)
     claims = (
-        (f"{claim['package'] or 'whole lock'} ({claim['indicator']})", claim)
-        for claim in _settled(compared)
+        (f"{claim['package'] or 'whole lock'} ({series})", claim)
+        for claim, series in zip(settled, series_in(settled), strict=True)
     )
     return claims_plot(claims, "New lock against the old one")

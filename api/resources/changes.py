@@ -78,7 +78,7 @@ class ChangeSchema(Schema):
     kind = choice("What changed.", _KINDS)
     event = choice("What the entry says about the change.", _EVENTS)
     refers_to = text("Identifier of the announcement; null for an announcement.", null=True)
-    title = text("The change in one line.", "numpy 2.0.2 → 2.3.5: 25.0 % faster in PiConv2D")
+    title = text("The change in one line.", "numpy 2.0.2 → 2.3.5: 25 % faster in PiConv2D")
     package = text("Name of the package; null for a machine.", "numpy", null=True)
     host = text("The machine that changed; null for a release.", null=True)
     from_version = text("Version before; for a machine, the last run before.", "2.0.2")

@@ -90,6 +90,7 @@ def _record_news(connection: Connection, entry: PerformanceChange) -> None:
         "hardware": entry.hardware_label,
         "verdict": entry.verdict,
         "effect_percent": entry.effect_pct,
+        "observed_percent": entry.observed_pct,
         "interval_percent": [entry.interval_low_pct, entry.interval_high_pct],
     }
     record_event(connection, EventKind.CHANGE_RECORDED, entry.change_id, data)

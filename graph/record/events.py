@@ -39,7 +39,8 @@ class EventKind(StrEnum):
     #: An entry of the list of changes, unless it only confirms another. Subject: identifier of the
     #: change. Data: ``event`` (:class:`graph.changes.ChangeEvent`), ``refers_to``, ``package`` or
     #: ``host``, ``from_version``, ``to_version``, ``indicator``, ``hardware``, ``verdict``,
-    #: ``effect_percent`` of the rate before, ``interval_percent`` (two numbers).
+    #: ``effect_percent`` (shrunk) and ``observed_percent`` of the rate before,
+    #: ``interval_percent`` (two numbers).
     CHANGE_RECORDED = "change.recorded"
     #: A watched project gets other advice. Subject: the project. Data: ``advice_id``,
     #: ``packages`` (objects with ``name``, ``from_version``, ``to_version``), and ``change_ids`` of

@@ -142,7 +142,7 @@ def test_pages_show_what_the_api_lists(client: FlaskClient) -> None:
     for address in ("/", "/changes", f"/changes/{page['items'][0]['change_id']}"):
         content = client.get(address).text
         assert page["items"][0]["title"] in content
-        assert f"{page['items'][0]['effect_pct']:+.1f} %" in content
+        assert f"{page['items'][0]['observed_pct']:+.1f} %" in content
 
 
 def test_the_atom_feed_is_well_formed_and_escapes_what_came_from_outside(

@@ -96,7 +96,7 @@ def test_locks_that_were_measured_lead_to_their_stacks(client: FlaskClient) -> N
     assert "Both locks were measured as they are" in content
     assert f'href="/compare?{stacks}"' in content
     (claim,) = answer["claims"]
-    assert f"{claim['effect_pct']:+.1f} %" in content
+    assert f"{claim['observed_pct']:+.1f} %" in content
 
 
 def test_locks_that_were_not_measured_say_so(client: FlaskClient) -> None:

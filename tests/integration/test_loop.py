@@ -342,7 +342,7 @@ def test_a_release_is_settled_at_planned_looks_only(stores: Stores) -> None:
     assert seen == [
         (waits, 1, 8), (waits, 1, 8), (waits, 2, 16), (waits, 2, 16), (LoopState.SETTLED, 3, 32)
     ]  # fmt: skip
-    assert "is faster than" in (release.reason or "")
+    assert "% faster than" in (release.reason or "")
 
 
 def replace_nights(stores: Stores, nights: int) -> Stores:

@@ -22,11 +22,11 @@ CASES: list[tuple[EventKind, str, dict[str, Any], str]] = [
         {
             "event": "announced", "refers_to": None, "package": "numpy", "host": None,
             "from_version": "2.3.5", "to_version": "2.4.0", "indicator": "conv2d",
-            "hardware": "Xeon", "verdict": "slower", "effect_percent": -16.24,
-            "interval_percent": [-18.0, -14.5],
+            "hardware": "Xeon", "verdict": "slower", "effect_percent": -15.9,
+            "observed_percent": -16.24, "interval_percent": [-18.0, -14.6],
         },
-        "numpy, from 2.3.5 to 2.4.0: conv2d is slower: -16.2 %"
-        " (95 % interval -18.0 % to -14.5 %). Change: change-1.",
+        "numpy 2.4.0 is 16 % slower than 2.3.5 in conv2d (95 % interval 15 to 18 %)."
+        " Change: change-1.",
     ),
     (
         EventKind.CHANGE_RECORDED, "change-2",
