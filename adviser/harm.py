@@ -14,7 +14,7 @@ from adviser.guard import guard
 from adviser.premises import Premises
 from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.scoring.assessment_types import Assessment, Claim
-from adviser.scoring.justifications import claim_note
+from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import StackRequest
 from common.packages import Purl, same_version
@@ -130,9 +130,9 @@ class PremiseSearch:
         if locked is None or premises.harm_accepted or premises.kept or not evidence.readings:
             return False
         claims = self._slower(locked, best, snapshot, evidence)
-        versions = {it.name: it.purl for it in best.choices}
+        versions, texts = {it.name: it.purl for it in best.choices}, ClaimTexts(claims)
         slower = {
-            versions[it.package]: claim_note(it).message for it in claims if it.package is not None
+            versions[it.package]: texts.sentence(it) for it in claims if it.package is not None
         }
         if slower:
             self.premises = replace(premises, slower={**premises.slower, **slower})

@@ -69,7 +69,10 @@ class AdviseCommand(click.Command):
 @click.option("--count", type=click.IntRange(1, 100), default=1, show_default=True, metavar="N",
               help="Number of stacks to advise, best first.")  # fmt: skip
 @click.option(
-    "-v", "--verbose", is_flag=True, help="Also show the measured stack nearest to the advised one."
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Also show the score, the certificate, and the measured stack nearest to the advised one.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON document.")
 @click.option("-o", "--output", type=_OUTPUT, help="Write the lock of the best stack to a file.")

@@ -157,7 +157,7 @@ _ENVIRONMENT = (
 )  # fmt: skip
 _REQUEST = (
     click.option("--type", "kind", type=EnumChoice("adviser.scoring.criteria:RecommendationType"),
-                 default="latest", show_default=True, help="What the stack is optimised for."),
+                 default="best", show_default=True, help="What the stack is optimised for."),
     click.option("--dev", is_flag=True, help="Include development requirements."),
     click.option("--extra", "extras", multiple=True, metavar="NAME",
                  help="Include this extra; repeat the option for more."),

@@ -42,7 +42,7 @@ def print_report(
 
     :param fetched: whether indexes were just asked, so that no note suggests it
     :param offline: whether the request was not to ask them, so that notes suggest to omit that
-    :param verbose: also print which measured stack is nearest to the best one
+    :param verbose: also print the score, the certificate, and which measured stack is nearest
     """
     for part in report_parts(report, fetched=fetched, offline=offline, verbose=verbose):
         if isinstance(part, Table):
@@ -64,13 +64,17 @@ def report_parts(
     result = report["result"]
     inner = result["report"]
     products = inner["products"]
+    if inner["summary"]:
+        yield Styled(shown(inner["summary"]), "bold")
+        yield Styled("", "")
     for number, product in enumerate(products, 1):
         # Notes without a package are about the stack, such as that nothing needs to change.
         yield from (_note(it) for it in product["justification"] if "package_name" not in it)
         yield packages_table(product, f"Stack {number}" if len(products) > 1 else "")
         yield Styled("", "")
-        yield _score(product)
-        yield Styled("", "")
+        if verbose:
+            yield _score(product)
+            yield Styled("", "")
     from_indexes = True if fetched else False if offline else None
     for note in _with_missing_counted(inner["stack_info"]):
         if note.get("code") in ("fetch", "unread"):
@@ -88,7 +92,7 @@ def report_parts(
     elif result["error"]:
         yield Styled(f"error: {shown(result['error_msg'])}", "red")
     yield Styled("", "")
-    yield Styled(certificate_line(report), "")
+    yield Styled(certificate_line(report) if verbose else _proof(report), "")
 
 
 def _with_missing_counted(notes: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -200,6 +204,18 @@ def coverage_lines(coverage: Mapping[str, Any]) -> Iterator[str]:
         f"coverage: the nearest measured stack has {jobs} and differs in {packages}: "
         + ", ".join(names)
     )
+
+
+def _proof(report: Mapping[str, Any]) -> str:
+    """What was proven, and the identifier of the advice."""
+    inner = report["result"]["report"]
+    proven = {
+        "optimal": "proven: no stack that meets the request ranks higher",
+        "feasible": "the best stack that was found before a limit; not proven",
+        "infeasible": "proven: no stack meets the request",
+    }.get(inner["certificate"]["status"], "nothing was proven before a limit")
+    identifier = report["metadata"].get("document_id")
+    return "; ".join([f"{proven}{_scope(inner['search'])}", *([identifier] if identifier else [])])
 
 
 def certificate_line(report: Mapping[str, Any]) -> str:

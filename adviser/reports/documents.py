@@ -31,6 +31,7 @@ from adviser.reports.notes import (
     vulnerabilities_of,
 )
 from adviser.reports.serialization import claim_document, plain
+from adviser.reports.summary import summary_of
 from adviser.reports.unfetched_versions import UnfetchedVersions, unread_texts
 from adviser.reports.version_rationale import candidates_of
 from adviser.resolver.relaxation import may_invite_better
@@ -130,6 +131,7 @@ def result_document(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
     notes += context_notes(known.benchmarks)
     failure = written[0].problem if written else failure_of(advice, known)
     report: dict[str, Any] = {
+        "summary": summary_of(advice),
         "products": [
             _product(advice, stack, locks)
             for stack, locks in zip(advice.resolution.stacks, written, strict=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from adviser.reports.choice_texts import reason_against
 from adviser.resolver.results import Choice, ResolvedStack
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import RequestRule, Universe
@@ -171,7 +172,7 @@ class VersionRationales:
         ]
         gain, criterion = max(gains, key=lambda it: it[0])
         if criterion.name in ("performance", "unmeasured"):
-            text = self._assessment.reason_against(newest.purl)
+            text = reason_against(self._assessment, newest.purl)
         elif criterion.name == "build" and newest.wheel_mismatch is not None:
             text = f"{newest.version} would have to be built: {MISMATCHES[newest.wheel_mismatch]}"
         else:

@@ -11,7 +11,6 @@ from typing import Any
 from adviser.scoring.comparisons import ComparisonResult
 from adviser.scoring.criteria import Criterion
 from adviser.scoring.effects import SpreadRatio
-from adviser.scoring.stack_pairs import name_of, version_of_purl
 from adviser.scoring.version_choice import PackageChoice
 from common.packages import Purl
 from common.units import Unit
@@ -246,32 +245,14 @@ class Assessment:
         repr=False, compare=False
     )
 
-    def settled_between(self, ours: Purl, theirs: Purl) -> Claim | None:
-        """The largest settled difference between two versions of a package."""
-        between = (
+    def settled_between(self, ours: Purl, theirs: Purl) -> list[Claim]:
+        """The settled differences between two versions of a package, the largest first."""
+        between = [
             it
             for it in self.claims
             if it.scored and it.verdict.different and {it.purl, it.baseline_purl} == {ours, theirs}
-        )
-        return max(between, key=lambda it: abs(it.bound), default=None)
-
-    def reason_against(self, purl: Purl) -> str:
-        """Why measurements prefer another version; empty if they do not."""
-        name, version = name_of(purl), version_of_purl(purl)
-        if purl in self.unmeasured.get(name, ()):
-            return f"{version} was not measured here, and the versions of {name} differ in speed"
-        preference = self.choices[name].lost.get(purl) if name in self.choices else None
-        if preference is None:
-            return ""
-        better = version_of_purl(preference.better)
-        claim = self.settled_between(preference.better, purl)
-        if claim is None:
-            chance = f"{100 * preference.expected.probability:.0f} %"
-            return f"{better} is likely faster than {version} (probability {chance})"
-        size = claim.observed_pct
-        if claim.purl != preference.better:
-            size = 100 * (1 / (1 + size / 100) - 1)
-        return f"{better} is {size:.0f} % faster than {version} in {claim.indicator}"
+        ]
+        return sorted(between, key=lambda it: -abs(it.bound))
 
     def claims_of(self, stack: Collection[Purl]) -> tuple[Claim, ...]:
         """The claims about single versions in ``stack``, without confounded claims."""

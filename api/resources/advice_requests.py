@@ -105,7 +105,7 @@ class ProjectSchema(StrictSchema):
         metadata=described("File that lists the requirements; detected by default.", "Pipfile"),
     )
     type = fields.String(
-        load_default="latest",
+        load_default=RecommendationType.BEST.value,
         validate=validate.OneOf([it.value for it in RecommendationType]),
         metadata=described("Recommendation type.", "stable"),
     )

@@ -1,0 +1,209 @@
+"""The first sentences of a report: what to do, and how that is known."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from statistics import median
+
+from adviser.advise import Advice
+from adviser.harm import harmful_versions
+from adviser.premises import Premises
+from adviser.reports.choice_texts import comparison_text, seen_from
+from adviser.resolver.results import Choice, ResolvedStack, spans
+from adviser.scoring.assessment_types import Assessment, Claim
+from adviser.scoring.stack_pairs import name_of, newest_first, release_order, version_of_purl
+from adviser.scoring.verdicts import Verdict
+from adviser.scoring.version_choice import PackageChoice
+from common.counts import counted
+from common.packages import Purl, same_version
+from common.terminal import first_few
+from graph.evidence import Evidence
+
+#: Maximum number of packages that have a sentence of their own.
+_MOST = 3
+#: Jobs of each of two stacks that mostly settle a difference that matters.
+_JOBS = 10
+#: A longer pause between two jobs, in seconds, is no job.
+_LONGEST_JOB_S = 3_600.0
+
+
+def summary_of(advice: Advice) -> str:
+    """What to do, and how that is known; empty without a stack."""
+    stack = advice.best
+    if stack is None:
+        return ""
+    sentences = [*_exceptions(advice, stack), *_decisions(advice, stack)]
+    if not sentences:
+        sentences = [_nothing_decides(advice, stack)]
+    return " ".join(sentences)
+
+
+def _exceptions(advice: Advice, stack: ResolvedStack) -> Iterator[str]:
+    if advice.premises.kept:
+        yield "Keep your versions: every other stack that was tried is settled to be slower."
+    if advice.premises.harm_accepted and advice.request.locked is not None:
+        harmful = harmful_versions(
+            advice.snapshot, advice.evidence, advice.request.locked, Premises(None),
+            advice.request.options.allowed_vulnerabilities,
+        )  # fmt: skip
+        reasons = [
+            f"{it.name} {it.version}: {harmful[it.purl]}"
+            for it in stack.choices
+            if it.purl in harmful
+        ]
+        if reasons:
+            yield (
+                "Every stack that meets the request does harm, compared with your lock; this is the"
+                f" best of them: {first_few(reasons, _MOST)}."
+            )
+
+
+def _decisions(advice: Advice, stack: ResolvedStack) -> Iterator[str]:
+    """A sentence for each package that measurements decide, direct requirements first."""
+    direct = advice.universe.direct
+    order = {name: place for place, name in enumerate(direct)}
+    choices = sorted(stack.choices, key=lambda it: (order.get(it.name, len(direct)), it.name))
+    sentences, bundled = [], set[str]()
+    for choice in choices:
+        measured = advice.assessment.choices.get(choice.name)
+        if measured is not None and (sentence := _decision(advice, choice, measured)):
+            sentences.append(sentence)
+            bundled |= set() if measured.own else set(measured.indicators)
+    yield from sentences[:_MOST]
+    if sentences[_MOST:]:
+        yield f"Measurements decide {counted(len(sentences) - _MOST, 'more package')}."
+    if bundled:
+        names = " and ".join(sorted(bundled))
+        verb = "is a bundled indicator" if len(bundled) == 1 else "are bundled indicators"
+        yield f"{names} {verb}: whether your project does such operations is not known."
+
+
+def _decision(advice: Advice, choice: Choice, measured: PackageChoice) -> str:
+    """Why a package has its version, if measurements say something about it."""
+    assessment, ours = advice.assessment, choice.purl
+    yours = (advice.request.locked or {}).get(choice.name)
+    same = same_version(choice.version, yours)
+    usable = {it.purl for it in advice.universe.packages.get(choice.name, ())}
+    newer = [
+        it
+        for it in newest_first(measured.lost)
+        if release_order(it) > release_order(ours) and it in usable
+    ]
+    unmeasured = [
+        it
+        for it in newest_first(assessment.unmeasured.get(choice.name, ()))
+        if release_order(it) > release_order(ours) and it in usable
+    ]
+    reasons = []
+    gain = None if same else _gain_over_baseline(assessment, ours)
+    if gain is not None and gain.baseline_purl is not None:
+        yours_text = f"your {version_of_purl(gain.baseline_purl)}" if yours else None
+        other = yours_text or version_of_purl(gain.baseline_purl)
+        reasons.append(f"it is {seen_from(assessment, gain, ours, other)}")
+    if ours in measured.measured and newer and ours not in measured.lost:
+        reasons.append(f"it is {comparison_text(assessment, measured, ours, newer[0])}")
+    if unmeasured:
+        versions = spans(tuple(map(version_of_purl, unmeasured)))
+        reasons.append(f"{versions} {'was' if len(unmeasured) == 1 else 'were'} never measured: "
+                       f"{_command(advice, measured, unmeasured[0])}")  # fmt: skip
+    reasons += _left_out(advice, choice, measured)
+    if not reasons:
+        return ""
+    verb = "Keep" if same else "Use"
+    return f"{verb} {choice.name} {choice.version}: {'; '.join(reasons)}."
+
+
+def _gain_over_baseline(assessment: Assessment, ours: Purl) -> Claim | None:
+    """The largest settled gain of a version over the baseline's version."""
+    gains = [
+        it
+        for it in assessment.claims
+        if it.purl == ours and it.beside_baseline and it.scored and it.verdict is Verdict.FASTER
+    ]
+    return max(gains, key=lambda it: it.bound, default=None)
+
+
+def _left_out(advice: Advice, choice: Choice, measured: PackageChoice) -> Iterator[str]:
+    """Settled gains that the choice leaves on the table, and versions that are not scored."""
+    assessment, ours = advice.assessment, choice.purl
+    preferred = measured.preferred
+    lost = measured.lost.get(ours)
+    if lost is not None and preferred is not None and lost.better == preferred:
+        comparison = comparison_text(assessment, measured, preferred, ours)
+        yield f"{version_of_purl(preferred)} is {comparison}, but {_obstacle(advice, preferred)}"
+    elif ours in measured.measured:
+        gains = {
+            it.purl: it
+            for it in assessment.claims
+            if it.package == choice.name and it.beside_baseline and it.scored
+            and it.verdict is Verdict.FASTER and it.purl != ours and it.purl in measured.measured
+        }  # fmt: skip
+        if gains and _gain_over_baseline(assessment, ours) is None:
+            best = max(gains.values(), key=lambda it: it.bound)
+            if best.purl is not None and best.baseline_purl is not None:
+                baseline = version_of_purl(best.baseline_purl)
+                text = seen_from(assessment, best, best.purl, baseline)
+                yield (
+                    f"{version_of_purl(best.purl)} is {text}, and not likely faster than"
+                    f" {choice.version}"
+                )
+    if measured.interacting:
+        versions = " and ".join(map(version_of_purl, measured.interacting))
+        verb = "depends" if len(measured.interacting) == 1 else "depend"
+        yield (
+            f"the speed of {choice.name} {versions} {verb} on the other packages of the stack, so"
+            " it does not count"
+        )
+
+
+def _obstacle(advice: Advice, purl: Purl) -> str:
+    """Why a preferred version is not in the stack."""
+    reason = advice.assessment.refused.get(purl)
+    if reason is not None:
+        return reason
+    for refused in advice.universe.refused.get(name_of(purl), ()):
+        if refused.candidate is not None and refused.candidate.purl == purl:
+            return refused.message
+    return "no better stack has it (`thoth why-not` says why)"
+
+
+def _command(advice: Advice, measured: PackageChoice, purl: Purl) -> str:
+    """The command that measures a version, and how long that takes."""
+    from pis.catalogue import INDICATORS, indicator_of  # slow, and needed only here
+
+    title = measured.indicators[0]
+    names = [] if measured.own else [it for it in INDICATORS if indicator_of(it).title == title]
+    what = names[0] if names else "--script SCRIPT"
+    release = f"{name_of(purl)}=={version_of_purl(purl)}"
+    minutes = _minutes(advice.evidence, measured.indicators)
+    duration = f" in about {counted(minutes, 'minute')}" if minutes else ""
+    return f"`thoth pi pin {what} '{release}'` and `thoth inspect` settle it{duration}"
+
+
+def _minutes(evidence: Evidence, indicators: tuple[str, ...]) -> int | None:
+    """Minutes that ten jobs of two stacks take, by the times between recorded jobs."""
+    ends: dict[object, set[float]] = defaultdict(set)
+    for it in evidence.readings:
+        series = evidence.series[it.series]
+        if it.seen_at is not None and series.indicator in indicators:
+            ends[series.comparison_key, it.host].add(it.seen_at.timestamp())
+    gaps = [
+        later - earlier
+        for times in ends.values()
+        for earlier, later in pairwise(sorted(times))
+        if later - earlier <= _LONGEST_JOB_S
+    ]
+    return max(1, math.ceil(2 * _JOBS * median(gaps) / 60)) if gaps else None
+
+
+def _nothing_decides(advice: Advice, stack: ResolvedStack) -> str:
+    locked = advice.request.locked
+    if locked is not None and locked == stack.versions():
+        return "Keep your versions: no stack is better."
+    coverage = advice.assessment.coverage_of({it.purl for it in stack.choices})
+    if not coverage.measured:
+        return "Use these versions: nothing of this stack was measured on this hardware."
+    return "Use these versions: no measurement on this hardware speaks against them."
