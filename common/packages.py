@@ -79,6 +79,19 @@ def package_version(name: str, version: str, index: str | None = None) -> Packag
     return PackageVersion(project, release, source, Purl(purl))
 
 
+@lru_cache(maxsize=65_536)
+def package_version_of(purl: Purl) -> PackageVersion:
+    """The release that a Package URL of :func:`package_version` names.
+
+    >>> release = package_version_of(Purl("pkg:pypi/torch@2.9.0%2Bcpu?index=pytorch"))
+    >>> release.name, release.version, release.index
+    ('torch', '2.9.0+cpu', 'pytorch')
+    """
+    parsed = PackageURL.from_string(purl)
+    index = dict(parsed.qualifiers or {}).get("index", DEFAULT_INDEX)
+    return PackageVersion(parsed.name, parsed.version or "", index, purl)
+
+
 def version_key(version: str) -> str:
     """A sort key for stores that cannot compare versions.
 
@@ -135,6 +148,17 @@ _DISTRIBUTIONS = {
     ),
     "pytorch": ("torch", "pytorch"),
 }
+#: Packages by the module that scripts may name instead.
+_MODULES = {
+    "PIL": ("pillow",),
+    "cv2": (
+        "opencv-python", "opencv-python-headless", "opencv-contrib-python",
+        "opencv-contrib-python-headless",
+    ),
+    "skimage": ("scikit-image",),
+    "sklearn": ("scikit-learn",),
+    "yaml": ("pyyaml",),
+}  # fmt: skip
 #: Packages that provide a library measured by an indicator.
 MEASURED_PACKAGES = frozenset({"numpy", "jax", *(p for ps in _DISTRIBUTIONS.values() for p in ps)})
 
@@ -142,14 +166,15 @@ MEASURED_PACKAGES = frozenset({"numpy", "jax", *(p for ps in _DISTRIBUTIONS.valu
 def distributions_of(component: str | None) -> tuple[str, ...]:
     """Packages that provide a measured library, most common first.
 
-    >>> distributions_of("pytorch")
-    ('torch', 'pytorch')
-    >>> distributions_of("numpy")
-    ('numpy',)
+    >>> distributions_of("pytorch"), distributions_of("sklearn")
+    (('torch', 'pytorch'), ('scikit-learn', 'sklearn'))
+    >>> distributions_of("Keras_Preprocessing")
+    ('keras-preprocessing',)
     """
     if component is None:
         return ()
-    return _DISTRIBUTIONS.get(component, (component,))
+    name = canonicalize_name(component)
+    return _DISTRIBUTIONS.get(name) or (*_MODULES.get(component, ()), name)
 
 
 @lru_cache(maxsize=131_072)

@@ -16,7 +16,7 @@ import orjson
 
 from common.errors import InvalidDocument
 from common.formats.json_documents import canonical_json, digest_bytes, fault_in
-from common.packages import Purl
+from common.packages import PackageVersion, Purl
 from common.reasons import Reason
 from common.releases import as_json_time
 from common.units import Unit
@@ -206,6 +206,7 @@ class MeasuredObservation:
         in the order of the result
     :param component: package that provides the measured library, otherwise the library's name
     :param component_version: version of that package in the stack, if known
+    :param packages: all packages of the stack; empty if it is unknown
     """
 
     series: Series
@@ -213,6 +214,7 @@ class MeasuredObservation:
     hardware_label: str
     component: str | None
     component_version: str | None
+    packages: tuple[PackageVersion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, any_, func, select, text
 
 from common.job_stability import instability
-from common.packages import MEASURED_PACKAGES, distributions_of
+from common.packages import PackageVersion, Purl, distributions_of, package_version_of
 from common.reasons import Reason
 from common.units import Unit
 from graph.evidence import (
@@ -303,9 +303,9 @@ def measured_rows(
     connection: Connection, conditions: Iterable[ColumnElement[bool]], *columns: ColumnElement[Any]
 ) -> Iterator[tuple[Row[Any], MeasuredObservation]]:
     """Rows of :func:`measured` that meet conditions, with further columns, sorted by series."""
-    releases = measured_releases(
-        connection, StackPackage.stack_digest.in_(select(InspectionRow.stack_digest))
-    )
+    conditions = list(conditions)
+    packages = _packages_of(connection, conditions)
+    components: dict[tuple[str | None, str | None], tuple[str | None, str | None]] = {}
     query = (
         measured()
         .add_columns(IndicatorRow.component, HardwareRow.label.label("hardware_label"), *columns)
@@ -325,17 +325,43 @@ def measured_rows(
         if (series := known.get(identity)) is None:
             series = known[identity] = series_of(row)
         number = numbers.setdefault((series.comparison_key, series.python_version), len(numbers))
-        component, version = installed_component(row.component, releases.get(row.stack_digest, {}))
+        installed = packages.get(row.stack_digest, ())
+        if (measured_of := (row.stack_digest, row.component)) not in components:
+            versions = {it.name: it.version for it in installed}
+            components[measured_of] = installed_component(row.component, versions)
+        component, version = components[measured_of]
         yield (
             row,
             MeasuredObservation(
                 series=series,
                 reading=reading_of(row, number, row.stack_digest or UNKNOWN_STACK),
                 hardware_label=intern(row.hardware_label),
-                component=component and intern(component),
+                component=component,
                 component_version=version,
+                packages=installed,
             ),
         )
+
+
+def _packages_of(
+    connection: Connection, conditions: Sequence[ColumnElement[bool]]
+) -> dict[str, tuple[PackageVersion, ...]]:
+    """The packages of the stacks with observations that meet conditions, by stack digest."""
+    stacks = select(InspectionRow.stack_digest)
+    if conditions:
+        stacks = (
+            stacks.join(ObservationRow, ObservationRow.document_id == InspectionRow.document_id)
+            .join(IndicatorRow, IndicatorRow.indicator_id == ObservationRow.indicator_id)
+            .where(*conditions)
+        )
+    rows = connection.execute(
+        select(StackPackage.stack_digest, func.array_agg(StackPackage.purl))
+        .where(StackPackage.stack_digest.in_(stacks))
+        .group_by(StackPackage.stack_digest)
+    )
+    return {
+        stack: tuple(package_version_of(Purl(it)) for it in sorted(purls)) for stack, purls in rows
+    }
 
 
 def installed_component(
@@ -382,10 +408,12 @@ def measured_releases(
 
     :param condition: selects the stacks
     """
+    components = connection.scalars(select(IndicatorRow.component).distinct())
+    names = {package for it in components for package in distributions_of(it)}
     rows = connection.execute(
         select(StackPackage.stack_digest, PackageVersionRow.name, PackageVersionRow.version)
         .join(PackageVersionRow, PackageVersionRow.purl == StackPackage.purl)
-        .where(PackageVersionRow.name.in_(MEASURED_PACKAGES), condition)
+        .where(PackageVersionRow.name == any_(texts(names)), condition)
     )
     releases: dict[str, dict[str, str]] = defaultdict(dict)
     for stack, name, version in rows:

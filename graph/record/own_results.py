@@ -24,6 +24,7 @@ from common.benchmark_results import (
 from common.formats.json_documents import canonical_json
 from common.units import Unit
 from graph.record.benchmark_results import BenchmarkFilter, ListedResult, pattern_of
+from graph.record.measurements import installed_component
 
 #: Key of our own inspections among the benchmark systems.
 OWN_SYSTEM = "thoth"
@@ -268,5 +269,6 @@ def _software(row: Row[Any]) -> dict[str, str | None]:
     }  # fmt: skip
     known = {name: version for name, version in stated.items() if name and version}
     packages = row.packages or {}
-    measured = {row.component: packages[row.component]} if row.component in packages else {}
+    package, version = installed_component(row.component, packages)
+    measured = {package: version} if package and version else {}
     return {**measured, **known, **dict(sorted(packages.items()))}

@@ -20,7 +20,13 @@ from graph.engine import Stores
 from graph.evidence import MeasuredObservation
 from graph.record.freshness import count_change
 from graph.record.inspections import accept_observations, refuse_observations
-from graph.record.measurements import SeriesMark, measured_observations, series_marks
+from graph.record.measurements import (
+    SeriesMark,
+    components_of,
+    measured_observations,
+    series_marks,
+)
+from graph.record.observations import measured_totals
 from graph.tables import InspectionRow, ObservationRow
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
@@ -126,11 +132,40 @@ def test_another_baseline_is_judged_without_reading_again(
     with delivered.engine.connect() as connection:
         groups = documents(cache.family(connection))
         seen = list(measured_observations(connection))
-        for stack in groups[0]["stacks"]:
-            base = stack["stack_digest"]
+        for base in (*(it["stack_digest"] for it in groups[0]["stacks"]), "newest"):
             family = cache.family(connection, base)
             assert documents(family) == stacks_document(compare_stacks(seen, base))["groups"]
     assert read_keys == [2]
+
+
+@pytest.mark.parametrize(
+    ("component", "packages"),
+    [
+        ("pandas", {"pandas": "2.2.3", "numpy": "2.0.2"}),
+        ("sklearn", {"scikit-learn": "1.7.2", "numpy": "2.0.2"}),
+        ("Keras_Preprocessing", {"keras-preprocessing": "1.1.2"}),
+    ],
+)
+def test_the_version_of_any_component_comes_from_the_stack(
+    stores: Stores, tmp_path: Path, component: str, packages: dict[str, str]
+) -> None:
+    job = printed(measured(9.0), component=component)
+    files = inspection_files(
+        stack_jobs([job] * 5, "inspection-a"), specification_document(packages)
+    )
+    write(tmp_path / "inspection-a", files)
+    ingest_inspections(stores.settings, stores.engine, [str(tmp_path)], SourceLimits())
+    name, version = next(iter(packages.items()))
+    with stores.engine.connect() as connection:
+        (group,) = compare_stacks(measured_observations(connection))
+        totals, labels = (
+            measured_totals(connection),
+            components_of(connection, [str(group.stacks[0].stack_digest)]),
+        )
+    (stack,) = group.stacks
+    assert (stack.component, stack.component_version) == (name, version)
+    assert list(labels.values()) == [(name, version)]
+    assert totals.versions == 1
 
 
 def test_what_is_forgotten_is_read_again(
