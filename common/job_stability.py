@@ -127,6 +127,15 @@ def left_out_text(counts: Mapping[str, int]) -> str:
     )
 
 
+def disturbed_jobs(counts: Mapping[str, int]) -> int:
+    """The number of excluded jobs that were unstable.
+
+    >>> disturbed_jobs({"spread": 2, "steal": 1, "unpaired": 3})
+    3
+    """
+    return sum(counts.get(it.value, 0) for it in Instability)
+
+
 def noise_warnings(
     stack: str, jobs: int, left_out: Mapping[str, int], variation: float | None
 ) -> Iterator[str]:

@@ -84,6 +84,7 @@ class Estimate:
         unless pooled
     :param hosts_agree: whether hosts differ no more than expected from chance and other stacks
     :param host_effects: the effect on each known host that was estimated by itself, natural log
+    :param turns: see :class:`adviser.scoring.samples.ArmPair`
     """
 
     effect: Effect
@@ -102,6 +103,7 @@ class Estimate:
     tau: float | None = None
     hosts_agree: bool = True
     host_effects: tuple[tuple[str, float], ...] = ()
+    turns: int | None = None
 
 
 def estimates_of(
@@ -207,6 +209,7 @@ def _estimate(arm_pair: ArmPair, effect: Effect, variance: float, spread: RunSpr
         baseline_used=tuple(sorted(arm_pair.theirs.used)),
         own_freedom=min(runs) - 1.0 if many else effect.degrees_of_freedom,
         host_effects=tuple((it, effect.d) for it in alone if it is not None),
+        turns=arm_pair.turns,
     )
 
 

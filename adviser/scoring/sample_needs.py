@@ -247,14 +247,21 @@ class Need(StrEnum):
 
 
 def missing_text(
-    needs: Need | None, hosts: int | None, jobs: int | None, baseline_jobs: int | None
+    needs: Need | None,
+    hosts: int | None,
+    jobs: int | None,
+    baseline_jobs: int | None,
+    disturbed: int = 0,
 ) -> str:
     """What a comparison lacks for a verdict; empty if that is unknown, or nothing.
 
     :param hosts: number of hosts on which both stacks ran
+    :param disturbed: number of unstable jobs, if there are no pairs for that reason
 
     >>> missing_text(Need.JOBS, 1, 34, 34), missing_text(Need.MARGIN, 1, 0, 0)
     ('34 more jobs each', 'over 1,000 jobs needed')
+    >>> missing_text(Need.JOBS, 1, 2, 2, disturbed=9)
+    '2 more jobs each (9 disturbed jobs left out)'
     """
     if hosts == 0:
         return "no common host"
@@ -265,6 +272,8 @@ def missing_text(
     missing = more_jobs(jobs or 0, baseline_jobs or 0, "run" if needs is Need.RUNS else "job")
     if needs is Need.HOSTS:
         return f"{missing} on more hosts" if missing else "measure on more hosts"
+    if needs is Need.JOBS and disturbed:
+        return f"{missing} ({counted(disturbed, 'disturbed job')} left out)"
     return missing
 
 
@@ -393,5 +402,9 @@ def _first_jobs(estimate: Estimate) -> SampleNeed:
         few
     ):
         return SampleNeed(Need.JOBS, *few)
+    # Disturbed jobs leave too few pairs, or no job at all.
+    if estimate.turns is not None or not (estimate.jobs and estimate.baseline_jobs):
+        pairs = MIN_JOBS - (estimate.turns or 0)
+        return SampleNeed(Need.JOBS, pairs, pairs)
     # Pairs need new jobs of both stacks; existing jobs do not count.
     return SampleNeed(Need.TURNS, MIN_JOBS, MIN_JOBS)

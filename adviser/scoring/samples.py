@@ -110,12 +110,17 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class ArmPair:
-    """The jobs of two stacks from which one effect is estimated, in pairs or as two arms."""
+    """The jobs of two stacks from which one effect is estimated, in pairs or as two arms.
+
+    :param turns: number of blocks in which both have stable jobs; ``None`` if they never ran in
+        turns
+    """
 
     hosts: tuple[str | None, ...]
     ours: Arm
     theirs: Arm
     paired: bool
+    turns: int | None = None
 
     @property
     def enough(self) -> bool:
@@ -216,10 +221,23 @@ def _arm_pair(hosts: tuple[str | None, ...], ours: PlacedJobs, theirs: PlacedJob
         if block is not None and block in theirs.hosts[host]
     ]
     if len(common) >= MIN_JOBS:
-        return ArmPair(hosts, ours.blocks(common), theirs.blocks(common), paired=True)
+        return ArmPair(hosts, ours.blocks(common), theirs.blocks(common), True, len(common))
     if len(hosts) > 1 and ours.hosts and theirs.hosts:
         hosts = tuple(sorted(hosts, key=lambda host: _fewest(host, ours, theirs)))[-1:]
-    return ArmPair(hosts, ours.arm(hosts), theirs.arm(hosts), paired=False)
+    in_turns = common or _invocations(hosts, ours) & _invocations(hosts, theirs)
+    turns = len(common) if in_turns else None
+    return ArmPair(hosts, ours.arm(hosts), theirs.arm(hosts), False, turns)
+
+
+def _invocations(hosts: Iterable[str | None], jobs: PlacedJobs) -> set[tuple[str, str]]:
+    """The interleaved runs of the executor with stable jobs; it names a block ``RUN:NUMBER``."""
+    return {
+        (host, block.rpartition(":")[0])
+        for host in hosts
+        if host is not None
+        for block in jobs.hosts.get(host, ())
+        if block is not None and ":" in block
+    }
 
 
 def _fewest(host: str | None, ours: PlacedJobs, theirs: PlacedJobs) -> tuple[int, str]:
