@@ -2,6 +2,9 @@
 
 Observations go in, and groups of comparable stacks come out. The order of the groups depends
 neither on the order of the observations nor on the time of day.
+
+The reference of a series is the stack with the most jobs: its error is part of every comparison, so
+``thoth inspect`` runs it more often than the others.
 """
 
 from __future__ import annotations
@@ -12,10 +15,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from statistics import median
 from typing import Any
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from adviser.scoring.comparisons import (
     Comparison,
@@ -33,6 +37,7 @@ from adviser.scoring.next_jobs import FurtherJobs, further_jobs
 from adviser.scoring.samples import Sample
 from common.errors import ProjectError
 from common.job_stability import noise_warnings, robust_variation
+from common.packages import DEFAULT_INDEX, PackageVersion, version_of
 from common.units import Unit
 from graph.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
 
@@ -40,6 +45,8 @@ from graph.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
 SHORT_DIGEST = 8
 #: Inspections of a series in its short history; the latest ones.
 RECENT_INSPECTIONS = 30
+#: Value of ``baseline`` that compares with the newest release instead of a stack.
+NEWEST_BASELINE = "newest"
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -65,6 +72,7 @@ class StackJobs:
     :param digest: ``None`` if the inspections named no lock
     :param jobs: the jobs that count
     :param left_out: for each other job the reason why it does not count, sorted
+    :param packages: all packages of the stack; empty if it is unknown
     """
 
     digest: str | None
@@ -72,6 +80,7 @@ class StackJobs:
     version: str | None
     jobs: tuple[MeasuredJob, ...]
     left_out: tuple[str, ...]
+    packages: tuple[PackageVersion, ...] = ()
 
     @property
     def label(self) -> str:
@@ -140,7 +149,8 @@ def measured_series(alike: Sequence[MeasuredObservation]) -> MeasuredSeries:
             unknown.append(_unknown(rows))
         else:
             jobs, left_out = history.jobs.get(digest, ()), history.left_out.get(digest, ())
-            known.append(StackJobs(digest, *_component(rows), jobs, left_out))
+            packages = rows[0].packages
+            known.append(StackJobs(digest, *_component(rows), jobs, left_out, packages))
     label = min(it.hardware_label for it in alike)
     recent = _recent([it.reading for it in alike])
     return MeasuredSeries(series, label, history, tuple(known), tuple(unknown), recent)
@@ -173,6 +183,42 @@ def _component(rows: Sequence[MeasuredObservation]) -> tuple[str | None, str | N
     )
 
 
+@dataclass(frozen=True, slots=True)
+class DifferingPackage:
+    """A package that a stack has in another version than the baseline.
+
+    :param baseline_version: with its index unless that is the default one; ``None`` if the baseline
+        lacks the package
+    :param version: the same of the stack
+    """
+
+    name: str
+    baseline_version: str | None
+    version: str | None
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.baseline_version or 'none'} → {self.version or 'none'}"
+
+
+#: Many stacks differ from their baselines in the same way.
+_differing_package = lru_cache(maxsize=65_536)(DifferingPackage)
+
+
+def differing_packages(baseline: StackJobs, stack: StackJobs) -> tuple[DifferingPackage, ...]:
+    """All packages that differ between two stacks: the measured one, then the others by name."""
+    ours, theirs = (_versions(set(a.packages) - set(b.packages))
+                    for a, b in ((stack, baseline), (baseline, stack)))  # fmt: skip
+    names = sorted(ours.keys() | theirs.keys(), key=lambda it: (it != stack.component, it))
+    return tuple(_differing_package(it, theirs.get(it), ours.get(it)) for it in names)
+
+
+def _versions(packages: Iterable[PackageVersion]) -> dict[str, str]:
+    return {
+        it.name: it.version if it.index == DEFAULT_INDEX else f"{it.version} ({it.index})"
+        for it in sorted(packages, key=lambda it: it.purl)
+    }
+
+
 class UnknownBaseline(ProjectError):
     """Raised for a digest prefix that matches no measured stack, or more than one."""
 
@@ -184,13 +230,16 @@ class StackResult:
     :param stack_digest: ``None`` if the inspection named no lock
     :param jobs: number of all jobs, including those left out
     :param unstable: for each job left out the reason, sorted
-    :param median_rate: median over the jobs that count, in the group's unit; ``None`` without jobs
-    :param variation: MAD-based coefficient of variation of their rates, dimensionless; ``None``
-        below two jobs
+    :param median_rate: median over the jobs that count, in the group's unit; ``None`` without jobs.
+        A compared stack has the baseline's median times its difference, because the jobs of the two
+        may have run at different times: so rates and differences agree
+    :param variation: MAD-based coefficient of variation of the rates of the jobs that count,
+        dimensionless; ``None`` below two jobs
     :param comparison: comparison with the group's baseline; ``None`` for the baseline itself and
         for unknown stacks
     :param left_out: by reason, the number of jobs of this stack and of the baseline that take no
         part in the comparison; without a comparison, those of this stack
+    :param differing: all packages that differ from the baseline, the measured one first
     """
 
     label: str
@@ -203,6 +252,13 @@ class StackResult:
     variation: float | None
     comparison: Comparison | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
+    differing: tuple[DifferingPackage, ...] = ()
+
+    @property
+    def unnamed_differences(self) -> tuple[DifferingPackage, ...]:
+        """All packages that differ from the baseline, unless labels say it all."""
+        named = [it.name for it in self.differing] == [self.component]
+        return () if named else self.differing
 
     @property
     def warnings(self) -> Iterator[str]:
@@ -290,16 +346,18 @@ def compare_stacks(
 ) -> list[StackGroup]:
     """Compare the stacks of each series, by the same rules as advice.
 
-    The default baseline is the stack with the newest release of the measured component: final
-    releases before pre-releases, then PEP 440 order, then the most stable jobs.
+    The default baseline is the reference: the stack with the most jobs that count. Among equals, it
+    is the one with the newest release of the measured component: final releases before
+    pre-releases, then PEP 440 order.
 
-    :param baseline: prefix of a stack digest, with or without ``sha256:``; groups without this
-        stack use the default baseline and say so
+    :param baseline: prefix of a stack digest, with or without ``sha256:``, or
+        :data:`NEWEST_BASELINE`; groups without this stack use the default baseline and say so
     :returns: groups by indicator, hardware and parameters; their comparisons are one family
     :raises UnknownBaseline: if no group has such a stack, or a group has several
     """
     series = [estimated_series(it, baseline) for it in all_series(observations)]
-    if baseline is not None and not any(it.has(baseline) for it in series):
+    digest_named = baseline not in {None, NEWEST_BASELINE}
+    if digest_named and not any(it.has(baseline or "") for it in series):
         raise UnknownBaseline(f"no measured stack has a digest that starts with {baseline!r}")
     return judged_groups(sorted(series, key=lambda it: it.order))
 
@@ -321,15 +379,16 @@ def estimated_series(measured: MeasuredSeries, baseline: str | None = None) -> S
         baseline_reason=reason,
         delta=smallest_difference(history.identical),
         others=tuple(
-            _result(
-                stack,
-                jobs_left_out(
+            replace(
+                _result(stack),
+                left_out=jobs_left_out(
                     history,
                     [
                         (base.digest or "", estimate.baseline_used),
                         (stack.digest or "", estimate.used),
                     ],
                 ),
+                differing=differing_packages(base, stack),
             )
             for stack, estimate in zip(others, effects.estimates, strict=True)
             if base is not None
@@ -398,7 +457,11 @@ def _comparison_group(
 def _group(estimates: SeriesEstimates, comparisons: Sequence[Comparison]) -> StackGroup:
     series, baseline = estimates.series, estimates.baseline
     compared = [
-        replace(stack, comparison=comparison)
+        replace(
+            stack,
+            comparison=comparison,
+            median_rate=_comparable_rate(baseline, stack, comparison),
+        )
         for stack, comparison in zip(estimates.others, comparisons, strict=True)
     ]
     return StackGroup(
@@ -421,32 +484,82 @@ def _group(estimates: SeriesEstimates, comparisons: Sequence[Comparison]) -> Sta
     )
 
 
+def _comparable_rate(
+    baseline: StackResult | None, stack: StackResult, comparison: Comparison
+) -> float | None:
+    if baseline is None or baseline.median_rate is None or not math.isfinite(comparison.d):
+        return stack.median_rate
+    return baseline.median_rate * math.exp(comparison.d)
+
+
 def _baseline_of(known: Sequence[StackJobs], prefix: str | None) -> tuple[StackJobs | None, str]:
     if not known:
         return None, "the versions of all stacks are unknown"
+    if prefix == NEWEST_BASELINE:
+        newest = _newest_of(known)
+        if newest.version is not None:
+            return newest, f"the newest release of {newest.component} measured here"
+        base, reason = _reference_of(known)
+        return base, f"{reason}; no version of the component is known"
     named = [stack for stack in known if prefix and _starts(stack.digest, prefix)]
     if len(named) > 1:
         names = ", ".join(str(stack.digest) for stack in named)
         raise UnknownBaseline(f"{prefix!r} is the start of more than one digest: {names}")
     if named:
         return named[0], "as requested"
-    newest = max(known, key=_release_order)
-    if newest.version is None:
-        reason = "most jobs; no version of the component is known"
-    else:
-        reason = f"newest release of {newest.component or 'the component'} measured here"
-    return newest, reason if prefix is None else f"{reason}; {prefix} was not measured here"
+    base, reason = _reference_of(known)
+    return base, reason if prefix is None else f"{reason}; {prefix} was not measured here"
 
 
-def _release_order(stack: StackJobs) -> tuple[bool, bool, Version, int, str]:
-    try:
-        version = Version(stack.version or "")
-    except InvalidVersion:
-        return False, False, Version("0"), len(stack.jobs), stack.digest or ""
-    return True, not version.is_prerelease, version, len(stack.jobs), stack.digest or ""
+def _reference_of(known: Sequence[StackJobs]) -> tuple[StackJobs, str]:
+    """The stack with the most jobs that count, among equals the newest one, and why it is."""
+    most = max(len(it.jobs) for it in known)
+    candidates = [it for it in known if len(it.jobs) == most]
+    reference = _newest_of(candidates)
+    if len(known) == 1:
+        return reference, "the only stack"
+    if most == 0:
+        return reference, "the newest release, because no job counts"
+    if len(candidates) == 1:
+        return reference, f"the reference, because it has the most jobs ({most})"
+    equals = f"among the {len(candidates)} stacks with the most jobs ({most} each)"
+    if reference.version is None:
+        return reference, f"one {equals}; no version of the component is known"
+    return reference, f"the newest release of {reference.component} {equals}"
 
 
-def _result(stack: StackJobs, left_out: Mapping[str, int] | None = None) -> StackResult:
+def _newest_of(stacks: Sequence[StackJobs]) -> StackJobs:
+    """The stack with the newest release of the measured component.
+
+    Among equals, the one with the most jobs, then with the most packages in their newest release.
+    """
+    newest = max(_release_order(it.version) for it in stacks)
+    alike = [it for it in stacks if _release_order(it.version) == newest]
+    shared = set[str].intersection(*({it.name for it in stack.packages} for stack in alike))
+    latest: dict[str, _ReleaseOrder] = {}
+    for package in (it for stack in alike for it in stack.packages if it.name in shared):
+        order = _release_order(package.version)
+        latest[package.name] = max(latest.get(package.name, order), order)
+
+    def order_of(stack: StackJobs) -> tuple[int, int, str]:
+        new = sum(latest.get(it.name) == _release_order(it.version) for it in stack.packages)
+        return len(stack.jobs), new, stack.digest or ""
+
+    return max(alike, key=order_of)
+
+
+_ReleaseOrder = tuple[bool, bool, Version]
+
+
+def _release_order(text: str | None) -> _ReleaseOrder:
+    """Final releases are after pre-releases, and those after what is no version."""
+    version = version_of(text or "")
+    if version is None:
+        return False, False, Version("0")
+    return True, not version.is_prerelease, version
+
+
+def _result(stack: StackJobs) -> StackResult:
     rates = stack.rates
     return StackResult(
         label=stack.label,
@@ -457,7 +570,7 @@ def _result(stack: StackJobs, left_out: Mapping[str, int] | None = None) -> Stac
         unstable=stack.left_out,
         median_rate=median(rates) if rates else None,
         variation=robust_variation(rates) if len(rates) > 1 else None,
-        left_out=Counter(stack.left_out) if left_out is None else left_out,
+        left_out=Counter(stack.left_out),
     )
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from adviser.scoring.comparisons import Comparison, SelfCheck
 from adviser.scoring.verdicts import family_document
-from adviser.stack_comparison import StackGroup, StackResult
+from adviser.stack_comparison import DifferingPackage, StackGroup, StackResult
+from common.terminal import first_few
 from common.units import Unit
 
 #: Increases when a key changes its meaning or disappears, not when a key is added.
-DOCUMENT_VERSION = 1
+DOCUMENT_VERSION = 2
 
 
 def comparison_count(groups: Sequence[StackGroup]) -> int:
@@ -71,6 +73,7 @@ def _stack_document(stack: StackResult, unit: Unit) -> dict[str, Any]:
         "stack_digest": stack.stack_digest,
         "component": stack.component,
         "component_version": stack.component_version,
+        "differing_packages": [asdict(it) for it in stack.differing],
         "jobs": stack.jobs,
         "unstable": list(stack.unstable),
         "median_rate": stack.median_rate,
@@ -80,6 +83,19 @@ def _stack_document(stack: StackResult, unit: Unit) -> dict[str, Any]:
         "warnings": list(stack.warnings),
         "comparison": stack.comparison and _comparison_document(stack.comparison),
     }
+
+
+def differing_text(packages: Sequence[Mapping[str, Any]], most: int | None = None) -> str:
+    """The packages that differ from the baseline in one line.
+
+    :param most: number of packages that are named; by default all
+
+    >>> differing_text([{"name": "numpy", "baseline_version": "2.2.6", "version": "2.3.5"},
+    ...                 {"name": "ctx", "baseline_version": None, "version": "2.0"}])
+    'numpy 2.2.6 → 2.3.5, ctx none → 2.0'
+    """
+    texts = [str(DifferingPackage(**it)) for it in packages]
+    return first_few(texts, len(texts) if most is None else most)
 
 
 def _comparison_document(comparison: Comparison) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from adviser.stack_comparison import (
+    NEWEST_BASELINE,
     MeasuredSeries,
     SeriesEstimates,
     all_series,
@@ -135,7 +136,8 @@ class ComparisonCache:
     ) -> SeriesFamily:
         """The series of ``thoth stacks``; those of one question are a family.
 
-        :param baseline: digest of the stack that others are compared with where it was measured
+        :param baseline: digest of the stack that others are compared with where it was measured, or
+            :data:`NEWEST_BASELINE`
         :param keys: only these comparison keys
         :param wanted: only these series
         """
@@ -201,7 +203,11 @@ class ComparisonCache:
             self._estimates[key] = [estimated_series(it) for it in measured]
         chosen = {key: self._estimates.get(key, []) for key in wanted}
         if baseline is not None:
-            holding = {key for key, them in chosen.items() if any(it.has(baseline) for it in them)}
+            holding = {
+                key
+                for key, them in chosen.items()
+                if baseline == NEWEST_BASELINE or any(it.has(baseline) for it in them)
+            }
             missing = {it for it in holding if (it, baseline) not in self._others}
             for key, measured in self._read(connection, missing):
                 self._others[key, baseline] = [estimated_series(it, baseline) for it in measured]

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=NamedPath(dir_okay=False, path_type=Path),
               help="Write the report to this HTML file.")  # fmt: skip
 @click.option("--csv", "as_csv", is_flag=True, help="Print the summary table as CSV.")
-@click.option("--baseline", metavar="DIGEST_PREFIX",
-              help="Stack to compare with.  [default: the newest release]")  # fmt: skip
+@click.option("--baseline", metavar="DIGEST_PREFIX|newest",
+              help="Stack to compare with, or the newest release.  [default: the stack with the"
+              " most jobs]")  # fmt: skip
 @click.option("--batches", type=NamedPath(exists=True, dir_okay=False, path_type=Path),
               metavar="TABLE",
               help="Report on a table (CSV) of batches with different repetitions.")  # fmt: skip

@@ -27,8 +27,9 @@ class NothingMeasured(ProjectError):
 @click.command()
 @click.option("--indicator", help="Show only this performance indicator, such as PiMatmul.")
 @click.option("--hardware", metavar="DIGEST_PREFIX", help="Show only this hardware class.")
-@click.option("--baseline", metavar="DIGEST_PREFIX",
-              help="Stack to compare with.  [default: the newest release]")  # fmt: skip
+@click.option("--baseline", metavar="DIGEST_PREFIX|newest",
+              help="Stack to compare with, or the newest release.  [default: the stack with the"
+              " most jobs]")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Also show groups with a single stack.")
 @click.option("--self-check", "checking", is_flag=True,
               help="Compare stacks with themselves; any difference is then false.")  # fmt: skip

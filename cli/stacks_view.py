@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cli.console import Column, Styled, Table, shown
 from common.counts import counted
+from common.terminal import first_few
 
 if TYPE_CHECKING:
     from adviser.scoring.comparisons import Comparison
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _STYLES = {"faster": "green", "slower": "red", "equivalent": "cyan"}
 #: Undetermined comparisons that the verbose table lists below it; the short table lists one.
 _MOST_NEXT = 3
+#: Differing packages of a stack in the short table.
+_MOST_DIFFERING = 3
 #: Characters of a title or a caption; parameters may be long.
 _LONGEST_TITLE = 600
 #: Width of a drawn interval in characters; odd, so that zero can lie in the middle.
@@ -75,6 +78,7 @@ def group_table(group: StackGroup, title: str, *, verbose: bool = False) -> Tabl
 
     unit = DISPLAY_UNITS[group.unit]
     interval = interval_scale(group)
+    digits = _decimals([it.median_rate / unit.factor for it in group.stacks if it.median_rate])
     table = Table(
         [
             Column("stack", wraps=True),
@@ -94,9 +98,9 @@ def group_table(group: StackGroup, title: str, *, verbose: bool = False) -> Tabl
         comparison = stack.comparison
         drawn = [] if interval is None else [interval.drawn(comparison)]
         table.add(
-            shown(stack.label, _LONGEST_TITLE),
+            _stack(stack, verbose=verbose),
             _jobs(stack),
-            _rate(stack, unit),
+            _rate(stack, unit, digits),
             *([_spread(stack)] * verbose),
             "" if comparison is None else _difference(comparison),
             *drawn,
@@ -185,6 +189,16 @@ def _caption(group: StackGroup, *, verbose: bool) -> str:
             "Jobs of one run share unknown effects: run both stacks in turns (thoth inspect with"
             " both specifications), or each in five runs."
         )
+    if any(
+        it.comparison
+        and it.comparison.needs is Need.JOBS
+        and _disturbed(it.comparison, it.left_out)
+        for it in group.stacks
+    ):
+        parts.append(
+            "Disturbed jobs leave too few pairs: run thoth inspect again with more --jobs, while"
+            " nothing else runs."
+        )
     if group.next_jobs:
         most = _MOST_NEXT if verbose else 1
         more = len(group.next_jobs) - most
@@ -223,8 +237,24 @@ def _jobs(stack: StackResult) -> str:
     return f"{stack.jobs - len(stack.unstable)} of {stack.jobs}"
 
 
-def _rate(stack: StackResult, unit: Multiple) -> str:
-    return "–" if stack.median_rate is None else f"{stack.median_rate / unit.factor:,.2f}"
+def _rate(stack: StackResult, unit: Multiple, digits: int) -> str:
+    return "–" if stack.median_rate is None else f"{stack.median_rate / unit.factor:,.{digits}f}"
+
+
+def _decimals(rates: Sequence[float]) -> int:
+    """Decimal places that give the smallest rate four significant digits, at least two.
+
+    >>> _decimals([94.2, 1234.5]), _decimals([0.0123, 1.0])
+    (2, 5)
+    """
+    return max([2, *(3 - math.floor(math.log10(it)) for it in rates)])
+
+
+def _stack(stack: StackResult, *, verbose: bool) -> str:
+    """The label, and below it what the label does not say about the difference to the baseline."""
+    names = [str(it) for it in stack.unnamed_differences]
+    lines = [stack.label, first_few(names, len(names) if verbose else _MOST_DIFFERING)]
+    return "\n".join(shown(it, _LONGEST_TITLE) for it in lines if it)
 
 
 def _spread(stack: StackResult) -> str:
@@ -257,12 +287,15 @@ def _method(comparison: Comparison | None) -> str:
 def _verdict(stack: StackResult) -> Styled:
     if stack.comparison is not None:
         verdict = stack.comparison.verdict
-        return Styled(verdict_text(stack.comparison), _STYLES.get(verdict, ""))
+        return Styled(verdict_text(stack.comparison, stack.left_out), _STYLES.get(verdict, ""))
     return Styled("not compared", "dim") if stack.stack_digest is None else Styled("baseline", "")
 
 
-def verdict_text(comparison: Comparison) -> str:
-    """The verdict; if it is undetermined, with what is missing on a second line."""
+def verdict_text(comparison: Comparison, left_out: Mapping[str, int]) -> str:
+    """The verdict; if it is undetermined, with what is missing on further lines.
+
+    :param left_out: number of jobs that the comparison leaves out, by reason
+    """
     from adviser.scoring.sample_needs import missing_text
 
     text = str(comparison.verdict)
@@ -271,5 +304,13 @@ def verdict_text(comparison: Comparison) -> str:
         comparison.hosts,
         comparison.jobs_missing,
         comparison.baseline_jobs_missing,
+        _disturbed(comparison, left_out),
     )
-    return f"{text}\n{missing}" if missing else text
+    return f"{text}\n{missing.replace(' (', chr(10) + '(')}" if missing else text
+
+
+def _disturbed(comparison: Comparison, left_out: Mapping[str, int]) -> int:
+    """The number of disturbed jobs, if too few others are left for pairs."""
+    from common.job_stability import disturbed_jobs
+
+    return 0 if comparison.pairs else disturbed_jobs(left_out)

@@ -384,8 +384,14 @@ _VERDICTS = ExportTable(
         _category("component", "Measured library."),
         _category("component_version", "Its version in the stack."),
         _integer("jobs", "Number of jobs, with those left out."),
-        _real("median_rate", "Median over the jobs that count.", _OF_ROW),
+        _real(
+            "median_rate",
+            "Median over the jobs that count; of a compared stack, the baseline's median times"
+            " 1 + the difference.",
+            _OF_ROW,
+        ),
         _real("spread_pct", "Robust coefficient of variation of the jobs.", "%"),
+        _texts("differing_packages", "Packages that differ from the baseline, with versions."),
         _integer("left_out", "Jobs of the stack and the baseline outside the comparison."),
         _category("verdict", "faster, slower, equivalent or undetermined; null for the baseline."),
         _real("difference_pct", "How much faster than the baseline.", "%"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import Connection
 
-from adviser.stack_comparison import compare_stacks
+from adviser.stack_comparison import DifferingPackage, compare_stacks
 from adviser.stacks_document import stacks_document
 from graph.evidence import MeasuredObservation
 from graph.record.exported_rows import RowSet
@@ -28,7 +28,7 @@ _COMPARISON_COLUMNS = (
 )  # fmt: skip
 _COLUMNS = (
     *_GROUP_COLUMNS, "hardware_digest", "hardware", "baseline_digest", "baseline_reason",
-    *_STACK_COLUMNS, "left_out", *_COMPARISON_COLUMNS, "document_ids",
+    *_STACK_COLUMNS, "differing_packages", "left_out", *_COMPARISON_COLUMNS, "document_ids",
 )  # fmt: skip
 
 #: Documents of a stack in a series: by comparison key, version of Python and stack.
@@ -56,6 +56,10 @@ def _noted(
         yield observation
 
 
+def _differing(stack: Mapping[str, Any]) -> list[str]:
+    return [str(DifferingPackage(**it)) for it in stack["differing_packages"]]
+
+
 def _rows(groups: Iterable[dict[str, Any]], documents: _Documents) -> Iterator[tuple[Any, ...]]:
     for group in groups:
         hardware, baseline = group["hardware"], group["baseline"] or {}
@@ -65,6 +69,7 @@ def _rows(groups: Iterable[dict[str, Any]], documents: _Documents) -> Iterator[t
             yield (
                 *(group[name] for name in _GROUP_COLUMNS), hardware["digest"], hardware["label"],
                 baseline.get("stack_digest"), baseline.get("reason"),
-                *(stack[name] for name in _STACK_COLUMNS), sum(stack["left_out"].values()),
+                *(stack[name] for name in _STACK_COLUMNS), _differing(stack),
+                sum(stack["left_out"].values()),
                 *(comparison.get(name) for name in _COMPARISON_COLUMNS), sorted(documents[key]),
             )  # fmt: skip

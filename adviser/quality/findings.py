@@ -13,6 +13,10 @@ from adviser.quality.variance_components import PLANNED_DIFFERENCE, RepetitionAd
 from adviser.scoring.verdicts import Verdict
 from common.counts import counted
 from common.job_stability import left_out_text
+from common.terminal import first_few
+
+#: Differing packages that a sentence names.
+_MOST_DIFFERING = 5
 
 
 def series_findings(quality: SeriesQuality) -> Iterator[str]:
@@ -45,6 +49,10 @@ def _verdicts(quality: SeriesQuality) -> Iterator[str]:
         else:
             by = f"{abs(comparison.difference_pct):.1f} % {comparison.verdict}"
             yield f"{stack.label} is {by} than {base} {interval}."
+    for stack in compared:
+        if differing := [str(it) for it in stack.unnamed_differences]:
+            names = first_few(differing, _MOST_DIFFERING)
+            yield f"{stack.label} differs from {base} in {names}."
     if open_ones := len(compared) - len(settled):
         rest = "" if not settled else "other "
         count = counted(open_ones, f"{rest}comparison is", f"{rest}comparisons are")

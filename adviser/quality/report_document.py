@@ -24,12 +24,12 @@ from adviser.quality.summaries import ValueSummary
 from adviser.quality.variance_components import RepetitionAdvice, VarianceComponents
 from adviser.scoring.effects import SpreadRatio
 from adviser.scoring.verdicts import family_document
-from adviser.stacks_document import comparison_count, group_document
+from adviser.stacks_document import comparison_count, differing_text, group_document
 from common.formats.json_documents import finite_or_none
 from common.releases import as_json_time
 
 #: Increases when a key changes its meaning or disappears, not when a key is added.
-DOCUMENT_VERSION = 1
+DOCUMENT_VERSION = 2
 
 #: Columns of the summary table, after those that name the series and the stack.
 _SUMMARY = (
@@ -37,7 +37,7 @@ _SUMMARY = (
     "cv",
 )  # fmt: skip
 _NAMES = ("comparison_key", "indicator", "parameters", "python_version", "hardware", "stack",
-          "stack_digest", "quantity", "unit")  # fmt: skip
+          "stack_digest", "differing_packages", "quantity", "unit")  # fmt: skip
 
 
 def report_document(report: QualityReport) -> dict[str, Any]:
@@ -100,7 +100,8 @@ def summary_csv(document: Mapping[str, Any]) -> str:
                 names = (
                     series["comparison_key"], series["indicator"], settings,
                     series["python_version"] or "", series["hardware"]["label"], stack["label"],
-                    stack["stack_digest"] or "", quantity, unit,
+                    stack["stack_digest"] or "", differing_text(stack["differing_packages"]),
+                    quantity, unit,
                 )  # fmt: skip
                 values = ("" if summary[it] is None else summary[it] for it in _SUMMARY)
                 writer.writerow([*map(_cell, names), *values])

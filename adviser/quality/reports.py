@@ -163,7 +163,7 @@ def quality_report(
 
     :param samples: jobs of these series and of the series on the axes, in any order
     :param missing: jobs that crashed or are quarantined
-    :param baseline: prefix of the digest of the stack to compare with
+    :param baseline: as for :func:`compare_stacks`
     :raises UnknownBaseline: if no series has such a stack
     """
     ordered = sorted(samples, key=lambda it: it.observation.reading.observation_id)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from markupsafe import Markup
 
 from adviser.scoring.sample_needs import Need, missing_text
+from adviser.stacks_document import differing_text
 from common.counts import counted, step_text
-from common.job_stability import exclusion_text, left_out_text
+from common.job_stability import disturbed_jobs, exclusion_text, left_out_text
 from common.units import DECIMAL_PREFIXES, DISPLAY_UNITS, byte_size
 from pis.catalogue import summaries
 
@@ -53,8 +54,10 @@ def share(value: float | None) -> str:
     return "–" if value is None else f"{value * 100:.1f} %"
 
 
-def quantity(value: float | None, unit: str | None = None) -> str:
+def quantity(value: float | None, unit: str | None = None, digits: int = 3) -> str:
     """A value with its unit; rates in the multiple that commands and reports use.
+
+    :param digits: as for :func:`number`
 
     >>> quantity(9.42e10, "FLOP/s"), quantity(8.7e8, "FLOP/s"), quantity(1.2345e13, "FLOP/s")
     ('94.2 GFLOPS', '0.87 GFLOPS', '12,345 GFLOPS')
@@ -64,7 +67,7 @@ def quantity(value: float | None, unit: str | None = None) -> str:
     if value is None:
         return "–"
     factor, prefixed = prefixed_unit(value, unit or "")
-    return f"{number(value if factor == 1 else value / factor)} {prefixed}".rstrip()
+    return f"{number(value if factor == 1 else value / factor, digits)} {prefixed}".rstrip()
 
 
 def prefixed_unit(value: float, unit: str) -> tuple[float, str]:
@@ -181,16 +184,20 @@ def parameters(value: Mapping[str, Any] | None) -> str:
     return ", ".join(f"{name}={item}" for name, item in sorted((value or {}).items()))
 
 
-def missing(comparison: Mapping[str, Any]) -> str:
+def missing(comparison: Mapping[str, Any], left_out: Mapping[str, int]) -> str:
     """What an undetermined comparison of the API lacks, as ``thoth stacks`` says it.
 
-    >>> missing({"needs": "jobs", "hosts": 1, "jobs_missing": 0, "baseline_jobs_missing": 2})
+    :param left_out: number of jobs that it leaves out, by reason
+
+    >>> missing({"needs": "jobs", "hosts": 1, "jobs_missing": 0, "baseline_jobs_missing": 2,
+    ...          "pairs": 7}, {})
     '2 more of the baseline'
     """
     needs = comparison["needs"]
     return missing_text(
         None if needs is None else Need(needs), comparison["hosts"],
         comparison["jobs_missing"], comparison["baseline_jobs_missing"],
+        0 if comparison["pairs"] else disturbed_jobs(left_out),
     )  # fmt: skip
 
 
@@ -213,6 +220,15 @@ def indicator_summary(name: str) -> str:
     ('Convolution of images: rate of its operations.', '')
     """
     return summaries().get(name, "")
+
+
+def differing(packages: Sequence[Mapping[str, Any]]) -> str:
+    """The first packages that differ from the baseline, and how many more there are.
+
+    >>> differing([{"name": "numpy", "baseline_version": "2.2.6", "version": "2.3.5"}])
+    'numpy 2.2.6 → 2.3.5'
+    """
+    return differing_text(packages, 5)
 
 
 def counted_jobs(stack: Mapping[str, Any]) -> str:
@@ -243,7 +259,7 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "number": number, "percent": percent, "share": share, "quantity": quantity, "digest": digest,
     "moment": moment, "day": day, "parameters": parameters,
     "duration": duration, "since": since, "size": size, "step_text": step_text, "counted": counted,
-    "missing": missing, "counted_jobs": counted_jobs, "exclusions": exclusions,
-    "exclusion": exclusion_text, "indicator_summary": indicator_summary,
+    "missing": missing, "differing": differing, "counted_jobs": counted_jobs,
+    "exclusions": exclusions, "exclusion": exclusion_text, "indicator_summary": indicator_summary,
     "hardware_text": hardware_text,
 }  # fmt: skip

@@ -20,6 +20,7 @@ class GroupView:
     """One group.
 
     :param group: as the API returns it
+    :param baseline: label of the stack that the others are compared with
     :param sentence: which stack is fastest, and how surely
     :param drawing: effects of all stacks with an estimate, or ``None``
     :param history: median rates of the last inspections, or ``None`` for fewer than two
@@ -27,6 +28,7 @@ class GroupView:
     """
 
     group: Mapping[str, Any]
+    baseline: str | None
     sentence: str
     drawing: Markup | None
     history: Markup | None
@@ -35,7 +37,15 @@ class GroupView:
 
 def group_views(groups: Iterable[Mapping[str, Any]]) -> list[GroupView]:
     """The groups with sentence and drawings."""
-    return [GroupView(it, _sentence(it), _drawing(it), *_history(it)) for it in groups]
+    return [
+        GroupView(it, _baseline(it), _sentence(it), _drawing(it), *_history(it)) for it in groups
+    ]
+
+
+def _baseline(group: Mapping[str, Any]) -> str | None:
+    """The label of the baseline."""
+    base = group["baseline"] and group["baseline"]["stack_digest"]
+    return next((it["label"] for it in group["stacks"] if it["stack_digest"] == base), None)
 
 
 def _history(group: Mapping[str, Any]) -> tuple[Markup | None, str]:
@@ -55,12 +65,11 @@ def _history(group: Mapping[str, Any]) -> tuple[Markup | None, str]:
 
 
 def _sentence(group: Mapping[str, Any]) -> str:
-    stacks, base = group["stacks"], group["baseline"]
-    if base is None or len(stacks) < 2:
+    stacks, baseline = group["stacks"], _baseline(group)
+    if baseline is None or len(stacks) < 2:
         only = stacks[0] if stacks else None
         rate = only and quantity(only["median_rate"], group["unit"])
         return f"One stack was measured: {only['label']}, {rate}." if only else "No known stack."
-    baseline = next(it["label"] for it in stacks if it["stack_digest"] == base["stack_digest"])
     faster = [it for it in stacks if _verdict(it) == "faster"]
     slower = [it for it in stacks if _verdict(it) == "slower"]
     if faster:

@@ -11,6 +11,7 @@ from api.pages.api_client import ApiDocument, ApiProblem, read
 from api.pages.groups import comparisons_plot, group_views
 from api.pages.hardware import hardware_choices
 from api.pages.site import Pages, next_page, render
+from common.packages import DEFAULT_INDEX
 
 _SETTLED = frozenset({"faster", "slower", "equivalent"})
 
@@ -123,8 +124,14 @@ def _changes(
 ) -> list[tuple[str, str | None, str | None]]:
     """Packages that differ: name, version in the baseline, version in the candidate."""
     before, after = (
-        {it["name"]: it["version"] for it in one["packages"]} for one in (baseline, candidate)
+        {it["name"]: _version(it) for it in stack["packages"]} for stack in (baseline, candidate)
     )
     names = sorted(before.keys() | after.keys())
     rows = ((name, before.get(name), after.get(name)) for name in names)
     return [row for row in rows if row[1] != row[2]]
+
+
+def _version(package: Mapping[str, Any]) -> str:
+    """The version, with its index unless that is the default one."""
+    version, index = package["version"], package["index"]
+    return str(version) if index == DEFAULT_INDEX else f"{version} ({index})"

@@ -8,6 +8,7 @@ from typing import Any
 from flask import Response, request
 from packaging.utils import canonicalize_name
 
+from adviser.stack_comparison import NEWEST_BASELINE
 from api.errors import ApiError, ProblemType
 from api.routes import Routes
 
@@ -70,10 +71,14 @@ def whole_digest(text: str) -> str:
     return text if text.startswith(_SHA256) else f"{_SHA256}{text}"
 
 
+def _baseline(text: str) -> str:
+    return text if text == NEWEST_BASELINE else whole_digest(text)
+
+
 #: Filters whose values are normalised, by name.
 _NORMALISED: Mapping[str, Callable[[str], str]] = {
     "package": package_name, "stack": whole_digest, "hardware": whole_digest,
-    "inspection": whole_digest, "comparison_key": whole_digest,
+    "inspection": whole_digest, "comparison_key": whole_digest, "baseline": _baseline,
 }  # fmt: skip
 
 

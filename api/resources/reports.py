@@ -19,6 +19,7 @@ from api.paging import Cursor, freshness, page
 from api.request_context import reading
 from api.resources.base import Resources, filters, members, whole_digest
 from api.resources.stacks import (
+    BASELINE_DESCRIPTION,
     GroupSchema,
     GroupStackSchema,
     HardwareNameSchema,
@@ -69,7 +70,7 @@ class SeriesPageSchema(PageSchema):
 class ReportQuerySchema(Schema):
     """Selects what the report compares."""
 
-    baseline = filter_text("Digest of the baseline stack.", _DIGEST)
+    baseline = filter_text(BASELINE_DESCRIPTION, _DIGEST)
     inspection = filter_text("Digest of an inspection: only its jobs count.", _DIGEST)
 
 
@@ -363,15 +364,12 @@ def _kept_series(connection: Connection, **selection: Any) -> list[SeriesSetting
 def _report(comparison_key: str, query: dict[str, Any]) -> dict[str, Any]:
     selection = filters(query)
     inspections = (selection["inspection"],) if "inspection" in selection else None
-    baseline = selection.get("baseline")
     wanted = ReportSelection((whole_digest(comparison_key),), inspections)
     with reading() as (connection, progress):
         if not browse_series(connection, keys=wanted.keys):
             raise not_found("series", comparison_key)
         try:
-            report = read_report(
-                connection, wanted, baseline=None if baseline is None else whole_digest(baseline)
-            )
+            report = read_report(connection, wanted, baseline=selection.get("baseline"))
         except UnknownBaseline as error:
             raise ApiError(
                 400, ProblemType.INVALID_REQUEST, f"baseline: {error}",

@@ -44,6 +44,13 @@ _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a59
 
 _NEEDS = [it.value for it in Need]
 
+#: What the parameter `baseline` of groups and reports selects.
+BASELINE_DESCRIPTION = (
+    "Digest of the stack to compare with, or `newest` for the newest release of the component. By"
+    " default, and in series without that stack, it is the stack with the most jobs; among equals,"
+    " that of the newest release."
+)
+
 
 class StackQuerySchema(PageQuerySchema):
     """Filters for stacks."""
@@ -102,6 +109,17 @@ class HardwareNameSchema(Schema):
     label = text("Name for people.", "AMD EPYC, 2 processors")
 
 
+class DifferingPackageSchema(Schema):
+    """A package that a stack has in another version than the baseline.
+
+    A version that comes from another index than the default one is followed by its index.
+    """
+
+    name = text("Name of the package.", "numpy")
+    baseline_version = text("Its version in the baseline; null if it lacks it.", "2.2.6", null=True)
+    version = text("Its version in the stack; null if it lacks it.", "2.3.5", null=True)
+
+
 class ComparedStackSchema(Schema):
     """One of the two stacks under one comparison key."""
 
@@ -111,9 +129,19 @@ class ComparedStackSchema(Schema):
     component_version = text("Version of that package in the stack.", "2.4.6", null=True)
     jobs = count("Number of jobs, including unstable ones.", 10)
     unstable = texts("Why each unstable job was left out.", [])
-    median_rate = number("Median rate of the stable jobs, in `unit`.", 9.4e10, null=True)
+    differing_packages = fields.List(
+        fields.Nested(DifferingPackageSchema),
+        required=True,
+        metadata={"description": "All packages that differ from the baseline; the measured first."},
+    )
+    median_rate = number(
+        "Median rate of the stable jobs, in `unit`; of a compared stack, that of the baseline times"
+        " 1 + `difference_pct` / 100, so that rates and differences agree.",
+        9.4e10,
+        null=True,
+    )
     median_flop_per_s = number("Median rate in FLOP/s, if that is the unit.", 9.4e10, null=True)
-    spread_pct = number("Coefficient of variation of their rates, %.", 2.1, null=True)
+    spread_pct = number("Coefficient of variation of the jobs' rates, %.", 2.1, null=True)
     left_out = json_object("Number of jobs of both stacks that are left out, by reason.")
     warnings = texts("Warnings about noise, for people.", [])
 
@@ -190,6 +218,7 @@ class GroupQuerySchema(PageQuerySchema):
         " filter.",
         _DIGEST,
     )
+    baseline = filter_text(BASELINE_DESCRIPTION, "newest")
     newest = fields.Integer(
         validate=validate.Range(1, 50),
         metadata={
@@ -206,7 +235,9 @@ class GroupBaselineSchema(Schema):
     """The stack that the others of its group are compared with."""
 
     stack_digest = text("Digest of the stack.", _DIGEST)
-    reason = text("Why this stack is the baseline.", "newest numpy")
+    reason = text(
+        "Why this stack is the baseline.", "the reference, because it has the most jobs (50)"
+    )
 
 
 class GroupStackSchema(ComparedStackSchema):
@@ -344,6 +375,7 @@ class ComparisonGroupsResource(MethodView):
         filters admit share an error rate, so a verdict does not depend on the page.
         """
         selection = filters(query)
+        baseline = selection.pop("baseline", None)
         with reading() as (connection, progress):
             keys = None
             if (newest := selection.pop("newest", None)) is not None:
@@ -355,7 +387,7 @@ class ComparisonGroupsResource(MethodView):
             elif "stack" in selection:
                 keys = tuple(common_keys(connection, [selection["stack"]], limit=None))
             wanted = SeriesFilter(**selection)
-            family = service().comparisons.family(connection, keys=keys, wanted=wanted)
+            family = service().comparisons.family(connection, baseline, keys, wanted)
 
             def find(after: int | None, limit: int) -> range:
                 first = 0 if after is None else after + 1

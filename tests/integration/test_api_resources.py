@@ -288,6 +288,22 @@ def test_two_stacks_compare_as_the_command_says(
     assert claimed["slower"] + claimed["faster"] > 0
 
 
+def test_groups_compare_with_the_newest_release_if_asked(
+    client: FlaskClient, filled: Settings
+) -> None:
+    engine = relational_engine(filled)
+    with engine.connect() as connection:
+        seen = list(measured_observations(connection))
+    engine.dispose()
+    found = list(every(client, "/api/v2/comparison-groups", 50, baseline="newest"))
+    assert found == stacks_document(compare_stacks(seen, "newest"))["groups"]
+    reasons = {it["baseline"]["reason"] for it in found if it["baseline"]}
+    assert any(it.startswith("the newest release of numpy") for it in reasons)
+    key = next(it["comparison_key"] for it in found if len(it["stacks"]) > 2)
+    (series, *_) = got(client, f"/api/v2/reports/{key}", baseline="newest")["series"]
+    assert series["baseline"]["reason"] in reasons
+
+
 def test_what_a_filter_selects_is_one_family_on_all_pages(
     client: FlaskClient, filled: Settings
 ) -> None:

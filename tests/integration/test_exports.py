@@ -273,6 +273,10 @@ def test_verdicts_are_those_of_the_stacks_command(exported: Path, filled: Settin
         (group["comparison_key"], group["python_version"], stack["stack_digest"]): {
             "median_rate": stack["median_rate"],
             "jobs": stack["jobs"],
+            "differing_packages": [
+                f"{it['name']} {it['baseline_version'] or 'none'} → {it['version'] or 'none'}"
+                for it in stack["differing_packages"]
+            ],
             **(stack["comparison"] or {"verdict": None}),
         }
         for group in groups

@@ -48,12 +48,18 @@ def test_a_report_agrees_with_the_observations(client: FlaskClient, key: str) ->
     assert len(by_id) == 60
     reported = {it["observation_id"] for s in series["stacks"] for it in s["quality"]["jobs"]}
     assert reported == by_id.keys()
+    base = series["baseline"]["stack_digest"]
+    (base_rate,) = (it["median_rate"] for it in series["stacks"] if it["stack_digest"] == base)
     for stack in series["stacks"]:
         quality = stack["quality"]
         counted = [it["rate"] for it in quality["jobs"] if it["left_out"] is None]
         assert quality["rate"]["n"] == len(counted) == 10 - len(stack["unstable"])
         assert quality["rate"]["median"] == pytest.approx(median(counted))
-        assert quality["rate"]["median"] == pytest.approx(stack["median_rate"])
+        if effect := stack["comparison"]:
+            ratio = 1 + effect["difference_pct"] / 100
+            assert stack["median_rate"] / base_rate == pytest.approx(ratio)
+        else:
+            assert quality["rate"]["median"] == pytest.approx(stack["median_rate"])
         assert quality["rate"]["minimum"] <= quality["rate"]["lower_quartile"]
         assert quality["spreads"][-1]["repetitions"] <= quality["variance"]["repetitions"]
         for job in quality["jobs"]:

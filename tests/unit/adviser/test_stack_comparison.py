@@ -27,6 +27,7 @@ from adviser.stack_comparison import (
 )
 from adviser.stacks_document import stacks_document
 from cli.stacks_view import group_notes, group_table, interval_scale, short_group_titles
+from common.packages import package_version
 from common.units import Unit
 from graph.evidence import UNKNOWN_STACK, Evidence, MeasuredObservation, Reading, Series
 from tests.factories.evidence import purl
@@ -59,6 +60,7 @@ def observed(job_id: str, rate: float, **changes: Any) -> MeasuredObservation:
         hardware_label=told["hardware_label"],
         component=told["component"],
         component_version=told["component_version"],
+        packages=tuple(package_version(*it) for it in told.get("packages", ())),
     )  # fmt: skip
 
 
@@ -86,11 +88,70 @@ def verdicts(group: StackGroup) -> dict[str, str]:
     return {s.label: str(s.comparison.verdict) for s in group.stacks if s.comparison}
 
 
-def test_the_newest_release_is_the_baseline_by_version_not_by_text() -> None:
+def test_the_stack_with_the_most_jobs_is_the_baseline() -> None:
+    rows = jobs(1e9) + jobs(2e9, 15, **OLDER)
+    group = only(compare_stacks(rows))
+    assert group.baseline is not None
+    assert group.baseline.stack_digest == OLD
+    assert group.baseline_reason == "the reference, because it has the most jobs (15)"
+    assert verdicts(group) == {"tensorflow 2.10.0 (aa020000)": "slower"}
+    newest = only(compare_stacks(rows, "newest"))
+    assert newest.baseline is not None
+    assert newest.baseline.stack_digest == NEW
+    assert newest.baseline_reason == "the newest release of tensorflow measured here"
+
+
+def test_unstable_jobs_make_no_reference() -> None:
+    disturbed = jobs(2e9, 9, unstable_reason="steal", **OLDER)
+    group = only(compare_stacks(jobs(1e9, 5) + disturbed + jobs(2.1e9, 4, **OLDER)))
+    assert group.baseline is not None
+    assert group.baseline.stack_digest == NEW
+
+
+@pytest.mark.parametrize("names", [(OLD, PRE), (PRE, OLD)])
+def test_of_equal_releases_and_jobs_the_one_with_the_newer_packages_is_the_baseline(
+    names: tuple[str, str],
+) -> None:
+    older, newer = (
+        jobs(1e9, stack_digest=digest, packages=[("tensorflow", "2.10.0"), ("numpy", version)])
+        for digest, version in zip(names, ("1.9.0", "1.26.4"), strict=True)
+    )
+    group = only(compare_stacks(older + newer))
+    assert group.baseline is not None
+    assert group.baseline.stack_digest == names[1]
+
+
+def test_the_reference_that_ran_more_often_settles_more() -> None:
+    """Twenty candidates, one of which is 10 % faster; five jobs of the reference in each turn."""
+    fast = f"sha256:{7:064x}"
+    found = {"reference": 0, "newest": 0}
+    for seed in range(12):
+        draw = random.Random(seed)
+        rows = [
+            observed(
+                f"{stack}-{turn}-{n}", math.exp(20 + draw.gauss(0.0953 * (stack == 7), 0.05)),
+                host="h", block=f"run:{turn}", stack_digest=f"sha256:{stack:064x}",
+                component_version=f"2.{stack}.0", document_id=f"sha256:{stack}",
+            )
+            for turn in range(10)
+            for stack in range(21)
+            for n in range(1 if stack else 5)
+        ]  # fmt: skip
+        for name, baseline in (("reference", None), ("newest", "newest")):
+            (stack,) = (it for it in only(compare_stacks(rows, baseline)).stacks
+                        if it.stack_digest == fast)  # fmt: skip
+            found[name] += str(stack.comparison and stack.comparison.verdict) == "faster"
+    assert found["reference"] > found["newest"]
+    assert found["reference"] >= 9
+
+
+def test_of_equal_stacks_the_newest_release_is_the_baseline_by_version_not_by_text() -> None:
     group = only(compare_stacks(jobs(1e9) + jobs(2e9, **OLDER)))
     assert group.baseline is not None
     assert group.baseline.label == "tensorflow 2.10.0 (aa020000)"
-    assert group.baseline_reason == "newest release of tensorflow measured here"
+    assert group.baseline_reason == (
+        "the newest release of tensorflow among the 2 stacks with the most jobs (5 each)"
+    )
     assert verdicts(group) == {"tensorflow 2.9.3 (aa010000)": "faster"}
     assert [stack.stack_digest for stack in group.stacks] == [OLD, NEW]
 
@@ -106,10 +167,12 @@ def test_a_release_goes_before_what_is_none(version: str | None) -> None:
 def test_without_versions_the_stack_with_most_jobs_is_the_baseline() -> None:
     unversioned: dict[str, Any] = {"component": None, "component_version": None}
     few = jobs(1e9, 3, stack_digest=PRE, **unversioned)
-    group = only(compare_stacks(few + jobs(1e9, 6, stack_digest=OLD, **unversioned)))
-    assert group.baseline is not None
-    assert group.baseline.label == "stack (aa010000)"
-    assert "no version" in group.baseline_reason
+    rows = few + jobs(1e9, 6, stack_digest=OLD, **unversioned)
+    for baseline in (None, "newest"):
+        group = only(compare_stacks(rows, baseline))
+        assert group.baseline is not None
+        assert group.baseline.label == "stack (aa010000)"
+    assert "no version of the component is known" in group.baseline_reason
 
 
 @pytest.mark.parametrize("prefix", ["aa01", "sha256:aa01"])
@@ -222,7 +285,7 @@ def shown(group: StackGroup, width: int = 160, *, verbose: bool = False) -> str:
 
 
 def test_the_table_says_how_many_jobs_are_missing() -> None:
-    group = only(compare_stacks(jobs(1e9, 3) + jobs(2e9, 4, **OLDER)))
+    group = only(compare_stacks(jobs(1e9, 3) + jobs(2e9, 4, **OLDER), "newest"))
     text = shown(group)
     assert "PiMatmul of tensorflow, on Xeon [4 cores]" in text
     assert "1 more job, 2 more of the baseline" in text
@@ -267,7 +330,7 @@ def test_the_document_is_json_and_names_what_is_unknown() -> None:
     rows = jobs(1e9) + jobs(2e9, 1, **OLDER) + jobs(5e9, stack_digest=None)
     document = stacks_document(compare_stacks(rows), hidden_groups=2)
     json.dumps(document, allow_nan=False)
-    assert (document["version"], document["hidden_groups"]) == (1, 2)
+    assert (document["version"], document["hidden_groups"]) == (2, 2)
     (group,) = document["groups"]
     assert group["baseline"]["stack_digest"] == NEW
     (single,) = [s for s in group["stacks"] if s["stack_digest"] == OLD]
@@ -350,7 +413,7 @@ def test_the_table_says_how_many_pairs() -> None:
 def test_an_unstable_job_leaves_its_partner_alone() -> None:
     rows = in_turns(FADING) + in_turns(KEEPING_UP, **OLDER)
     rows[2] = but(rows[2], unstable_reason="steal")
-    group = only(compare_stacks(rows))
+    group = only(compare_stacks(rows, "newest"))
     comparison = group.stacks[0].comparison
     assert comparison is not None
     assert (comparison.method, comparison.pairs) == ("paired", 5)
@@ -442,7 +505,7 @@ def test_what_identical_stacks_show_is_the_margin_as_it_is_for_advice() -> None:
     calm = jobs(1e9, host="h1")
     other = jobs(1.05e9, host="h1", stack_digest=PRE, component_version="2.8.0")
     rows = [*wild, *calm, *other]
-    group = only(compare_stacks(rows))
+    group = only(compare_stacks(rows, "newest"))
     series, readings = rows[0].series, tuple(row.reading for row in rows)
     (history,) = histories_of(Evidence(DAY, (series,), readings), [0]).values()
     assert group.delta == smallest_difference(history.identical) > 0.05
@@ -560,3 +623,94 @@ def test_stacks_that_lie_about_themselves_in_turns_are_noticed() -> None:
     ]
     problems = identical_pairs(lying).problems
     assert problems[0].startswith("12 false claims in ")
+
+
+def stacked(*rows: MeasuredObservation, **versions: str) -> list[MeasuredObservation]:
+    """The rows with these packages, and their index if a version is ``VERSION@INDEX``."""
+    packages = tuple(
+        package_version(name, version.partition("@")[0], version.partition("@")[2] or None)
+        for name, version in versions.items()
+    )
+    return [replace(it, packages=packages) for it in rows]
+
+
+def test_all_packages_that_differ_are_named_everywhere() -> None:
+    base = stacked(*jobs(1e9, 6), tensorflow="2.10.0", numpy="2.3.5", ctx="1.0", gone="1")
+    rows = stacked(
+        *jobs(2e9, **OLDER), tensorflow="2.9.3", numpy="2.2.6@builds", ctx="2.0", new="3", same="1"
+    )
+    alone = jobs(2e9, stack_digest=PRE, component_version="2.8.0")
+    alone = stacked(*alone, tensorflow="2.8.0", numpy="2.3.5", ctx="1.0", gone="1")
+    group = only(compare_stacks(base + rows + alone))
+    stacks = {it.stack_digest: it for it in group.stacks}
+    assert [str(it) for it in stacks[OLD].differing] == [
+        "tensorflow 2.10.0 → 2.9.3", "ctx 1.0 → 2.0", "gone 1 → none", "new none → 3",
+        "numpy 2.3.5 → 2.2.6 (builds)", "same none → 1",
+    ]  # fmt: skip
+    text = " ".join(shown(group, 400).split())
+    assert "tensorflow 2.10.0 → 2.9.3, ctx 1.0 → 2.0, gone 1 → none and 3 more" in text
+    assert "same none → 1" in " ".join(shown(group, 400, verbose=True).split())
+    assert "2.10.0 → 2.8.0" not in text, "the labels say it"
+    assert max(map(len, shown(group, 80).splitlines())) <= 80
+    document = stacks_document([group])["groups"][0]
+    by_digest = {it["stack_digest"]: it["differing_packages"] for it in document["stacks"]}
+    assert by_digest[NEW] == []
+    assert by_digest[PRE] == [
+        {"name": "tensorflow", "baseline_version": "2.10.0", "version": "2.8.0"}
+    ]
+    assert len(by_digest[OLD]) == 6
+
+
+@pytest.mark.parametrize("lost", [0, 1, 3])
+def test_rates_and_differences_agree(lost: int) -> None:
+    """The first jobs of the older stack are lost, when the machine was fastest."""
+    rows = in_turns(FADING * 2) + in_turns(KEEPING_UP * 2, **OLDER)[lost:]
+    older, newer = only(compare_stacks(rows, "newest")).stacks
+    assert newer.comparison is None
+    assert older.comparison is not None
+    assert older.median_rate is not None
+    assert newer.median_rate == pytest.approx(4.8e9, rel=0.1)
+    assert older.median_rate / newer.median_rate == pytest.approx(
+        1 + older.comparison.difference_pct / 100
+    )
+
+
+def test_small_rates_keep_their_digits() -> None:
+    slow: dict[str, Any] = {"unit": Unit.RUNS_PER_SECOND}
+    text = shown(only(compare_stacks(jobs(0.0125, **slow) + jobs(4.0, **slow, **OLDER))))
+    assert "0.01250" in text
+    assert "4.00000" in text
+
+
+def disturbed(several: list[MeasuredObservation], stable: set[int]) -> list[MeasuredObservation]:
+    """One inspection in which all jobs but these are unstable."""
+    return [
+        but(row, document_id=f"sha256:{row.reading.stack}",
+            unstable_reason=None if n in stable else "steal")
+        for n, row in enumerate(several)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "missing"),
+    [
+        ({0, 1, 2, 3}, {0, 1, 2, 3, 4, 5}, 1),
+        ({0, 1, 2}, {3, 4, 5}, 5),
+        (set(), {0, 1, 2, 3, 4, 5}, 5),
+    ],
+)
+def test_disturbed_jobs_of_turns_ask_for_more_jobs(
+    ours: set[int], theirs: set[int], missing: int
+) -> None:
+    rows = disturbed(in_turns(FADING), ours) + disturbed(in_turns(FADING, **OLDER), theirs)
+    group = only(compare_stacks(rows))
+    (stack,) = (it for it in group.stacks if it.comparison)
+    assert stack.comparison is not None
+    assert stack.comparison.needs == "jobs"
+    assert (stack.comparison.jobs_missing, stack.comparison.baseline_jobs_missing) == (missing,) * 2
+    text = " ".join(shown(group, 400).split())
+    assert "in turns" not in text
+    count = 12 - len(ours) - len(theirs)
+    assert f"({count} disturbed jobs left out)" in text
+    assert f"{missing} more job" in text
+    assert "with more --jobs" in text
