@@ -132,8 +132,9 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
 
     SPEC is a file with a specification in JSON, or - for standard input; `thoth pi pin` writes one.
     If a stack cannot be built or a job fails, the failure is recorded, and the exit code is 1. Run
-    the command again to continue after an interruption; finished jobs are kept. With --vary, all
-    jobs of one value run before those of the next.
+    the command again to continue after an interruption; finished jobs are kept. If the first job of
+    your own script prints no result, no further job runs. With --vary, all jobs of one value run
+    before those of the next.
 
     Your own scripts run in a sandbox made by bubblewrap. With --trust-script, scripts run with all
     your permissions: use that option only for scripts that you wrote or read.
@@ -163,11 +164,15 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
         observer = stack.enter_context(_observer(quiet=as_json))
         runs_on = stack.enter_context(_launcher(launcher, settings))
         stack.enter_context(hint_to_resume())
-        outcomes = [it for each in rounds for it in run(each, runs_on, options, observer)]
+        outcomes: list[InspectionOutcome] = []
+        for each in rounds:
+            outcomes += run(each, runs_on, options, observer)
+            if any(it.not_run for it in outcomes):
+                break
     print_outcomes(outcomes, options.out, as_json=as_json, ingested=ingest)
     if launcher == "local" and any(_lacks_sandbox(outcome) for outcome in outcomes):
         click.echo("hint: --trust-script runs your own script as you, without a sandbox", err=True)
-    folders = [outcome.folder for outcome in outcomes]
+    folders = [it.folder for it in outcomes if it.state != "stopped" or it.measured]
     accepted = not ingest or ingest_folders(settings, folders, as_json=as_json)
     if not accepted or any(outcome.state != "measured" for outcome in outcomes):
         context.exit(1)

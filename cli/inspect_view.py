@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 #: Increased when a key changes its meaning or is removed, not when one is added.
 DOCUMENT_VERSION = 1
 _ERROR_CHARACTERS = 300
+#: What to do about a script that prints no result.
+_PROTOCOL = (
+    "The script must print one JSON object on standard output, with `name`, `component`,"
+    " `@parameters` and `@result` (`rate`, `unit`, `elapsed` and `repetitions` in ms), and"
+    " everything else on standard error. Correct it, pin it again with `thoth pi pin --script`, and"
+    " inspect the new specification"
+)
 
 
 class Lines:
@@ -107,6 +114,7 @@ def print_outcomes(
         print_json(_document(outcomes, out))
         return
     _table(outcomes).print()
+    stopped = sum(outcome.not_run for outcome in outcomes)
     for outcome in outcomes:
         if outcome.failed:
             log = outcome.folder / "results"
@@ -122,6 +130,9 @@ def print_outcomes(
             click.echo(f"not built: see {outcome.folder / 'build' / 'log'}", err=True)
         if outcome.state == "host_problem":
             click.echo("a problem of this host; it says nothing about the stack", err=True)
+    if stopped:
+        click.echo(f"stopped: {counted(stopped, 'job')} did not run. {_PROTOCOL}", err=True)
+        return
     command = "thoth stacks" if ingested else f"thoth ingest inspections {shlex.quote(str(out))}"
     click.echo(f"next: {command}", err=True)
 
@@ -187,6 +198,8 @@ def _document(outcomes: Sequence[InspectionOutcome], out: Path) -> dict[str, Any
                 "component_version": outcome.component_version,
                 "jobs_measured": outcome.measured,
                 "jobs_failed": outcome.failed,
+                "jobs_not_run": outcome.not_run,
+                "fault": outcome.fault,
                 "measurements": [
                     {
                         "jobs": measurement.jobs,

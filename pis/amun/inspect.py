@@ -37,6 +37,7 @@ from pis.amun.inspection_folder import (
     write_build,
     write_job,
 )
+from pis.amun.job_output import readings_of
 from pis.amun.launchers import (
     BuildFailed,
     Inspection,
@@ -113,6 +114,8 @@ def inspect(
     observer: Observer,
 ) -> list[InspectionOutcome]:
     """Build the environments of ``specifications`` and run their missing jobs.
+
+    If the first job of a submitted script breaks the result protocol, nothing more runs.
 
     :returns: one outcome per specification, in their order
     :raises AlreadyRunning: if another process uses ``options.out``
@@ -337,8 +340,17 @@ def _run_blocks(
     options: InspectOptions,
     observer: Observer,
 ) -> None:
-    """Run blocks of different slots concurrently, and blocks of one slot one after another."""
+    """Run blocks of different slots concurrently, and blocks of one slot one after another.
+
+    No further job starts if the first job of a submitted script breaks the result protocol: all
+    others would do the same.
+    """
     stop = Event()
+    measured = {
+        it.inspection.script.sha256
+        for it in prepared.values()
+        if _has_measurement(options.out / it.inspection.inspection_id)
+    }
 
     def run_slot(slot: int) -> None:
         for job in (job for block in work for job in block if job.slot == slot):
@@ -348,6 +360,14 @@ def _run_blocks(
             write_job(options.out / job.inspection_id, job.number, result)
             _log_job(job, result.result)
             observer.job_finished(job, result.result)
+            script, readings = (
+                prepared[job.inspection_id].inspection.script,
+                readings_of(result.result),
+            )
+            if readings.rates:
+                measured.add(script.sha256)
+            elif readings.fault and not script.bundled and script.sha256 not in measured:
+                stop.set()
 
     slots = sorted({job.slot for block in work for job in block})
     if len(slots) < 2:
@@ -360,6 +380,10 @@ def _run_blocks(
                 running.result()
         finally:
             stop.set()
+
+
+def _has_measurement(folder: Path) -> bool:
+    return any(readings_of(read_job(folder, it)).rates for it in finished_jobs(folder))
 
 
 def _log_job(job: Job, result: Mapping[str, Any]) -> None:

@@ -20,6 +20,8 @@ from common.job_stability import instability
 from common.reasons import Instability
 from common.units import DISPLAY_UNITS
 
+#: Characters of an offending line in a message.
+_QUOTED = 60
 _NO_OUTPUT = "nothing, or an empty object"
 
 
@@ -53,7 +55,10 @@ def parse_fault(text: Any, *, truncated: bool = False) -> str:
     except json.JSONDecodeError as error:
         several = error.msg == "Extra data"
         message = "more than one JSON document" if several else f"not JSON: {error.msg}"
-        return f"{message}: line {error.lineno}, column {error.colno}"
+        line = error.doc.split("\n")[error.lineno - 1]
+        begin = max(0, error.colno - _QUOTED // 2)
+        quoted = f" in {line[begin : begin + _QUOTED]!r}" if line else ""
+        return f"{message}: line {error.lineno}, column {error.colno}{quoted}"
     except ValueError as error:
         return str(error)
     return _NO_OUTPUT

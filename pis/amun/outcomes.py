@@ -36,9 +36,11 @@ class InspectionOutcome:
 
     :param state: ``measured`` if all jobs were measured, ``failed`` if a job failed,
         ``build_failed`` if the environment could not be built, ``host_problem`` if only the host
-        prevented the build or a job
+        prevented the build or a job, ``stopped`` if jobs did not run because a job of the same
+        script broke the result protocol
     :param failed: number of jobs without a measurement, including those that the host ended
     :param host_problems: number of jobs that the host ended; they run again
+    :param not_run: number of jobs that did not run, though the environment was built
     :param rates: all measurements of all measured jobs, in order; empty if units differ
     :param fault: what is wrong with the output of the first job that ended normally without result
     :param noise: for each measurement, in the order of the jobs' output
@@ -57,6 +59,7 @@ class InspectionOutcome:
     fault: str | None = None
     noise: tuple[Noise, ...] = ()
     host_problems: int = 0
+    not_run: int = 0
 
     @property
     def label(self) -> str:
@@ -92,11 +95,12 @@ def outcome_of(inspection: Inspection, out: Path, failure: BuildFailed | None) -
     )
     failed = len(results) - len(outputs)
     host_problems = sum(map(is_host_result, results))
+    not_run = 0 if failure else inspection.specification.batch_size - len(numbers)
     locked = inspection.specification.lock.version_of(*distributions_of(_library(component)))
     return InspectionOutcome(
         inspection_id=inspection.inspection_id,
         folder=folder,
-        state=_state(failure, failed, host_problems),
+        state=_state(failure, failed, host_problems, not_run),
         component=component,
         component_version=locked,
         measured=len(outputs),
@@ -107,6 +111,7 @@ def outcome_of(inspection: Inspection, out: Path, failure: BuildFailed | None) -
         fault=next((job.fault for job in readings if job.fault), None),
         noise=tuple(_noise(readings)),
         host_problems=host_problems,
+        not_run=not_run,
     )
 
 
@@ -119,12 +124,14 @@ def _noise(readings: Sequence[Readings]) -> Iterator[Noise]:
         yield Noise(len(jobs), dict(sorted(reasons.items())), variation)
 
 
-def _state(failure: BuildFailed | None, failed: int, host_problems: int) -> str:
+def _state(failure: BuildFailed | None, failed: int, host_problems: int, not_run: int) -> str:
     if failure is not None:
         return "host_problem" if failure.host_problem else "build_failed"
     if failed > host_problems:
         return "failed"
-    return "host_problem" if host_problems else "measured"
+    if host_problems:
+        return "host_problem"
+    return "stopped" if not_run else "measured"
 
 
 def _library(component: str | None) -> str | None:

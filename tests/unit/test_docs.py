@@ -16,6 +16,7 @@ from cli import main as cli
 from cli.ingest import REFUSED
 from common.reasons import Correction, Exclusion, Reason
 from common.settings import Settings
+from common.units import UNITS
 from graph.projection.registry import NODES
 from graph.tables import Base
 
@@ -79,6 +80,14 @@ def test_every_reason_has_its_line_and_every_line_its_reason() -> None:
     assert codes("reasons.md", "Why a document is in quarantine") == set(Reason)
     definitions = "Corrections and quarantined observations"
     assert codes("reasons.md", definitions) == {*Correction, *Exclusion}
+
+
+@pytest.mark.parametrize("page", ["guides/measure.md", "reference/inspections.md"])
+def test_every_unit_of_a_script_is_listed(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    first_cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
+    listed = {name for cell in first_cells for name in re.findall(r"`([^`]+)`", cell)}
+    assert listed >= UNITS.keys()
 
 
 def test_every_exit_code_is_explained() -> None:

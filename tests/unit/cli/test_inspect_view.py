@@ -122,6 +122,20 @@ def test_a_job_without_result_is_told_with_the_reason(capsys: pytest.CaptureFixt
     assert "1 job failed: printed no result: a rate of zero; see" in capsys.readouterr().err
 
 
+def test_jobs_that_did_not_run_are_told_with_the_remedy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    broken = replace(MEASURED, state="failed", measured=0, failed=1, fault="a unit", not_run=2)
+    print_outcomes([broken, replace(MEASURED, not_run=3)], OUT, as_json=False, ingested=False)
+    told = capsys.readouterr().err
+    assert "stopped: 5 jobs did not run. The script must print one JSON object" in told
+    assert "thoth pi pin --script" in told
+    assert "next: " not in told
+    print_outcomes([broken], OUT, as_json=True, ingested=False)
+    (document,) = json.loads(capsys.readouterr().out)["inspections"]
+    assert (document["jobs_not_run"], document["fault"]) == (2, "a unit")
+
+
 def test_an_identifier_stays_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     long = replace(MEASURED, inspection_id=f"inspection-{'x' * 150}-1f2e3d4c")
     print_outcomes([long], OUT, as_json=False, ingested=False)

@@ -196,6 +196,47 @@ def test_whatever_a_launcher_raises_costs_one_job(tmp_path: Path) -> None:
     assert "KeyError: 'gpu'" in result_of(outcome, 0)["stderr"]
 
 
+def in_unit(unit: str) -> Any:
+    """A job that printed a rate in this unit."""
+    job = measured()
+    job["stdout"]["@result"]["unit"] = unit
+    return job
+
+
+def test_nothing_runs_after_the_first_job_of_a_script_that_breaks_the_protocol(
+    tmp_path: Path,
+) -> None:
+    launcher = ScriptedLauncher([in_unit("rows/s")])
+    specifications = stack(script=SCRIPT), stack("2.3.5", script=SCRIPT)
+    ours, other = run(launcher, tmp_path, *specifications, jobs=3)
+    assert (ours.state, ours.failed, ours.not_run) == ("failed", 1, 2)
+    assert ours.fault is not None
+    assert ours.fault.startswith("$['@result'].unit: 'rows/s' is none of GFLOPS, ")
+    assert (other.state, other.failed, other.not_run) == ("stopped", 0, 3)
+    assert not (other.folder / "results").exists()
+
+
+def test_each_slot_runs_at_most_one_job_that_breaks_the_protocol(tmp_path: Path) -> None:
+    launcher = ScriptedLauncher([in_unit("rows/s")] * 6, slots=2)
+    run(launcher, tmp_path, stack(script=SCRIPT), jobs=6)
+    assert 1 <= len(launcher.jobs) <= 2
+
+
+def test_a_script_that_breaks_the_protocol_once_goes_on(tmp_path: Path) -> None:
+    jobs = [measured(), in_unit("rows/s"), measured()]
+    (outcome,) = run(ScriptedLauncher(jobs), tmp_path, stack(script=SCRIPT), jobs=3)
+    assert (outcome.state, outcome.measured, outcome.failed, outcome.not_run) == ("failed", 2, 1, 0)
+    more = ScriptedLauncher([in_unit("rows/s"), measured()])
+    (outcome,) = run(more, tmp_path, stack(script=SCRIPT), jobs=5)
+    assert (outcome.measured, outcome.not_run) == (3, 0)
+
+
+def test_a_script_that_crashes_is_a_result_of_each_job(tmp_path: Path) -> None:
+    crashed = {**measured(), "exit_code": 1}
+    (outcome,) = run(ScriptedLauncher([crashed] * 3), tmp_path, stack(script=SCRIPT), jobs=3)
+    assert (outcome.failed, outcome.not_run) == (3, 0)
+
+
 def test_a_job_that_never_began_runs_again(tmp_path: Path) -> None:
     run(ScriptedLauncher([OSError("node is gone"), measured()]), tmp_path, stack(), jobs=2)
     again = ScriptedLauncher()

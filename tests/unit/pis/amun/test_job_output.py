@@ -118,7 +118,8 @@ def finished(stdout: bytes, truncated: bool = False) -> FinishedJob:
     ("stdout", "words"),
     [
         (b"", "nothing, or an empty object"),
-        (b"hello", "not JSON"),
+        (b"hello", "not JSON: Expecting value: line 1, column 1 in 'hello'"),
+        (b'{"a": 1}\n{"b": 2}', "line 2, column 1 in '{\"b\": 2}'"),
         (b'{"@result": {"rate": NaN}}', "NaN is not a JSON number"),
         (b"{}\n{}\n", "more than one JSON document: line 2"),
         (b"[" * 100_000, "nested too deep"),
