@@ -22,6 +22,7 @@ from adviser.scoring.vulnerability_policy import AllowList, severity_of
 from common.advisories import Severity
 from common.counts import counted
 from common.index.project_pages import ProjectState, ProjectStatus
+from common.job_stability import disturbed_jobs, left_out_text
 from common.packages import Purl
 from graph.candidates import Candidate
 from graph.evidence import VulnerabilityDetails
@@ -182,3 +183,121 @@ def _of_vulnerabilities(
             message, candidate.name, candidate.purl, VULNERABILITY_PAGE.format(vulnerability.id),
             (vulnerability.id,),
         )  # fmt: skip
+
+
+def claim_note(claim: Claim) -> Justification:
+    """A claim as a message, with its interval and its number of jobs.
+
+    The message gives the shrunk effect first, then the observed effect with its interval.
+    """
+    code, level = _CODES[claim.verdict]
+    if claim.confounded:
+        code, level = JustificationCode.CONFOUNDED, NoteLevel.INFO
+    subject = claim.package or "the measured stack"
+    versions = ""
+    if claim.purl and claim.baseline_purl:
+        versions = f" {_version_text(claim.purl)} against {_version_text(claim.baseline_purl)}"
+    measured = f"{_measure(claim)} on {claim.hardware_label}"
+    summary = f"{subject}{versions}: {_verdict_text(claim)} in {measured}{need_text(claim)}"
+    jobs = f"{claim.jobs} and {claim.baseline_jobs} jobs"
+    if not claim.pairs and (claim.runs, claim.baseline_runs) != (claim.jobs, claim.baseline_jobs):
+        jobs += f" of {claim.runs} and {claim.baseline_runs} runs"
+    return Justification(
+        code, level, f"{summary} ({_interval(claim)}, {jobs}){_restrictions(claim)}",
+        claim.package, claim.purl, None, claim.evidence,
+    )  # fmt: skip
+
+
+def _verdict_text(claim: Claim) -> str:
+    if claim.verdict is Verdict.UNDETERMINED:
+        return "undetermined"
+    if claim.verdict is Verdict.EQUIVALENT:
+        return f"no difference beyond {claim.delta_pct:.1f} %"
+    # Shrinking never changes the sign of a settled difference.
+    return f"{abs(claim.effect_pct):.1f} % {claim.verdict.value}"
+
+
+def need_text(claim: Claim) -> str:
+    """Message that says what an undetermined comparison needs; empty if it needs nothing."""
+    more = max(claim.jobs_missing, claim.baseline_jobs_missing)
+    texts = {
+        None: "",
+        Need.JOBS: f"{_disturbed(claim)}, about {_jobs(claim)} would settle it",
+        Need.TURNS: (
+            ", because the difference between runs is unknown: run both in turns (`thoth inspect`"
+            f" with both specifications), at least {MIN_JOBS} jobs each"
+        ),
+        Need.RUNS: f", about {counted(more, 'more run')} of each would settle"
+        " it, or jobs that run in turns",
+        Need.HERE: (
+            ", because it was measured elsewhere:"
+            f" {MIN_JOBS} jobs of each on this hardware would tell more"
+        ),
+        Need.HOSTS: f", {_further_hosts(claim, more)} would settle it",
+        Need.MARGIN: ", more than 1,000 jobs of each would be needed",
+    }
+    return texts[claim.needs]
+
+
+def _disturbed(claim: Claim) -> str:
+    """What disturbed jobs have to do with it, if they leave too few pairs."""
+    jobs = 0 if claim.pairs else disturbed_jobs(claim.left_out)
+    return f", because {counted(jobs, 'disturbed job was', 'disturbed jobs were')} left out" * (
+        jobs > 0
+    )
+
+
+def _jobs(claim: Claim) -> str:
+    count = claim.jobs_missing + claim.baseline_jobs_missing
+    return counted(count, "more job")
+
+
+def _further_hosts(claim: Claim, more: int) -> str:
+    if claim.method is not Method.POOLED:
+        return f"{MIN_JOBS} jobs of each on the same host"
+    hosts = more // MIN_JOBS
+    return f"{MIN_JOBS} jobs of each on about {counted(hosts, 'further host')}"
+
+
+def _interval(claim: Claim) -> str:
+    if not math.isfinite(claim.interval_high_pct):
+        return "no interval, because the error is unknown"
+    if claim.verdict in (Verdict.FASTER, Verdict.SLOWER):
+        observed = f"{claim.observed_pct:+.1f} % observed, "
+    else:
+        observed = ""
+    return (
+        f"{observed}95 % interval {claim.interval_low_pct:+.1f} … {claim.interval_high_pct:+.1f} %"
+    )
+
+
+def _measure(claim: Claim) -> str:
+    """The indicator with its most important parameters; the claim has all parameters."""
+    shown = ", ".join(
+        f"{key} {claim.parameters[key]}" for key in _SHOWN_PARAMETERS if key in claim.parameters
+    )
+    return f"{claim.indicator} ({shown})" if shown else claim.indicator
+
+
+def _restrictions(claim: Claim) -> str:
+    """Restrictions of a claim: jobs left out, other hardware, other Python, confounding."""
+    parts = []
+    if claim.left_out:
+        parts.append(f"left out: {left_out_text(claim.left_out)}")
+    if not claim.same_hardware:
+        parts.append("on another hardware class than requested")
+    if not claim.same_python:
+        parts.append(f"Python {claim.python_version or 'unknown'}")
+    if claim.confounded:
+        parts.append(
+            f"not scored, because {len(claim.differs)} packages differ: {', '.join(claim.differs)}"
+        )
+    return f"; {'; '.join(parts)}" if parts else ""
+
+
+#: Parameters that appear in messages.
+_SHOWN_PARAMETERS = ("device", "dtype", "size", "batch", "threads")
+
+
+def _version_text(purl: Purl) -> str:
+    return purl.partition("@")[2].partition("?")[0]

@@ -244,6 +244,20 @@ def test_one_run_of_each_is_no_reason_to_claim_and_asks_for_turns() -> None:
     assert "10 jobs of each in one run each" in message
 
 
+def test_disturbed_jobs_of_turns_ask_for_more_jobs_not_for_turns() -> None:
+    bench = Bench()
+    for version, stable in (("1", 8), ("2", 3)):
+        blocks = [f"night:{n}" for n in range(stable)]
+        stack = bench.stack(f"fast=={version}")
+        bench.measure(stack, jobs(0.0, stable), run=f"{version} stable", blocks=blocks)
+        bench.measure(stack, jobs(0.0, 8 - stable), unstable="steal", run=f"{version} disturbed")
+    (claim,) = claims_about(bench, ["fast==1"], ["fast==2"])
+    assert (claim.needs, claim.jobs_missing, claim.baseline_jobs_missing) == (Need.JOBS, 2, 2)
+    message = claim_note(claim).message
+    assert "because 5 disturbed jobs were left out, about 4 more jobs would settle it" in message
+    assert "in turns" not in message
+
+
 def test_what_other_runs_show_of_nights_tells_what_one_run_of_each_is_worth() -> None:
     bench, other = Bench(), Bench()
     for it, night in ((bench, 0.02), (other, 0.05)):
