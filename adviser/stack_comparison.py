@@ -45,6 +45,8 @@ from graph.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
 SHORT_DIGEST = 8
 #: Inspections of a series in its short history; the latest ones.
 RECENT_INSPECTIONS = 30
+#: Share of the jobs of a reference that may be disturbed.
+MOST_DISTURBED = 0.2
 #: Value of ``baseline`` that compares with the newest release instead of a stack.
 NEWEST_BASELINE = "newest"
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
@@ -85,6 +87,11 @@ class StackJobs:
     @property
     def label(self) -> str:
         return stack_label(self.component, self.version, self.digest)
+
+    @property
+    def number(self) -> int:
+        """Number of all jobs."""
+        return len(self.jobs) + len(self.left_out)
 
     @property
     def rates(self) -> list[float]:
@@ -348,7 +355,8 @@ def compare_stacks(
 
     The default baseline is the reference: the stack with the most jobs that count. Among equals, it
     is the one with the newest release of the measured component: final releases before
-    pre-releases, then PEP 440 order.
+    pre-releases, then PEP 440 order. Stacks that ran equally often are equal if up to a fifth of
+    the jobs was disturbed.
 
     :param baseline: prefix of a stack digest, with or without ``sha256:``, or
         :data:`NEWEST_BASELINE`; groups without this stack use the default baseline and say so
@@ -512,9 +520,18 @@ def _baseline_of(known: Sequence[StackJobs], prefix: str | None) -> tuple[StackJ
 
 
 def _reference_of(known: Sequence[StackJobs]) -> tuple[StackJobs, str]:
-    """The stack with the most jobs that count, among equals the newest one, and why it is."""
+    """The stack with the most jobs that count, among equals the newest one, and why it is.
+
+    Stacks that ran equally often are equal unless many jobs were disturbed: chance would choose.
+    """
     most = max(len(it.jobs) for it in known)
-    candidates = [it for it in known if len(it.jobs) == most]
+    numbers = {it.number for it in known if len(it.jobs) == most}
+    candidates = [
+        it
+        for it in known
+        if len(it.jobs) == most
+        or (it.number in numbers and len(it.jobs) >= (1 - MOST_DISTURBED) * most)
+    ]
     reference = _newest_of(candidates)
     if len(known) == 1:
         return reference, "the only stack"
@@ -522,7 +539,7 @@ def _reference_of(known: Sequence[StackJobs]) -> tuple[StackJobs, str]:
         return reference, "the newest release, because no job counts"
     if len(candidates) == 1:
         return reference, f"the reference, because it has the most jobs ({most})"
-    equals = f"among the {len(candidates)} stacks with the most jobs ({most} each)"
+    equals = f"among the {len(candidates)} stacks that ran most often"
     if reference.version is None:
         return reference, f"one {equals}; no version of the component is known"
     return reference, f"the newest release of {reference.component} {equals}"
@@ -566,7 +583,7 @@ def _result(stack: StackJobs) -> StackResult:
         stack_digest=stack.digest,
         component=stack.component,
         component_version=stack.version,
-        jobs=len(stack.jobs) + len(stack.left_out),
+        jobs=stack.number,
         unstable=stack.left_out,
         median_rate=median(rates) if rates else None,
         variation=robust_variation(rates) if len(rates) > 1 else None,

@@ -98,7 +98,7 @@ def group_table(group: StackGroup, title: str, *, verbose: bool = False) -> Tabl
         comparison = stack.comparison
         drawn = [] if interval is None else [interval.drawn(comparison)]
         table.add(
-            _stack(stack, verbose=verbose),
+            shown(stack.label, _LONGEST_TITLE),
             _jobs(stack),
             _rate(stack, unit, digits),
             *([_spread(stack)] * verbose),
@@ -208,10 +208,16 @@ def _caption(group: StackGroup, *, verbose: bool) -> str:
 
 
 def group_notes(group: StackGroup, *, verbose: bool = False) -> Iterator[Styled]:
-    """Lines below a table: noise warnings, and if verbose the jobs that comparisons leave out."""
+    """Lines below a table: packages that differ, jobs left out (if verbose), noise warnings."""
     from common.job_stability import left_out_text
 
     stacks = (*group.stacks, *group.unknown)
+    if any(stack.unnamed_differences for stack in stacks):
+        yield Styled("Packages that differ from the baseline:", "")
+    for stack in stacks:
+        if names := [str(it) for it in stack.unnamed_differences]:
+            text = first_few(names, len(names) if verbose else _MOST_DIFFERING)
+            yield Styled(shown(f"  {stack.label}: {text}"), "")
     if verbose and any(stack.left_out for stack in stacks):
         yield Styled("Jobs left out of each comparison, of the stack and of the baseline:", "")
         for stack in stacks:
@@ -248,13 +254,6 @@ def _decimals(rates: Sequence[float]) -> int:
     (2, 5)
     """
     return max([2, *(3 - math.floor(math.log10(it)) for it in rates)])
-
-
-def _stack(stack: StackResult, *, verbose: bool) -> str:
-    """The label, and below it what the label does not say about the difference to the baseline."""
-    names = [str(it) for it in stack.unnamed_differences]
-    lines = [stack.label, first_few(names, len(names) if verbose else _MOST_DIFFERING)]
-    return "\n".join(shown(it, _LONGEST_TITLE) for it in lines if it)
 
 
 def _spread(stack: StackResult) -> str:
