@@ -30,6 +30,7 @@ from benchmarks import (
     scale,
     scoring,
     service,
+    speed_choices,
     startup,
 )
 from common.logs import set_up_logs
@@ -44,6 +45,7 @@ MEASUREMENTS = {
     "scoring": scoring.main,
     "honesty": honesty.main,
     "drift": drift.main,
+    "speed_choices": speed_choices.main,
     "interruptions": interruptions.main,
     "monkey": monkey.main,
     "ledger": ledger.main,

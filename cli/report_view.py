@@ -15,8 +15,8 @@ _ROW_NOTES = frozenset(
     {"performance_faster", "performance_equivalent", "built_from_sdist", "prerelease"}
 )
 _STYLES = {"INFO": "dim", "WARNING": "yellow", "ERROR": "red"}
-#: Maximum number of measurements and vulnerabilities shown of a version that was not chosen.
-_MOST_MEASUREMENTS, _MOST_VULNERABILITIES = 2, 2
+#: Maximum number of vulnerabilities shown of a version that was not chosen.
+_MOST_VULNERABILITIES = 2
 #: Maximum number of packages shown in which the nearest measured stack differs.
 _MOST_DIFFERENCES = 10
 #: Missing packages that have a line of their own; if there are more, one line counts them.
@@ -275,38 +275,14 @@ def _points(levels: list[int] | None, scale: int) -> str:
 
 
 def _why(why: Mapping[str, Any]) -> str:
-    """Return the reason for a version, with measurements and vulnerabilities of the newer one."""
+    """Return the reason for a version, with vulnerabilities of the newer one."""
     if why["code"] != "scores_better":
         return str(why["message"])
-    measurements = _measurements(why.get("claims", ()))
     vulnerabilities = why.get("vulnerabilities", ())
     more = [f"and {len(vulnerabilities) - _MOST_VULNERABILITIES} more vulnerabilities"] * (
         len(vulnerabilities) > _MOST_VULNERABILITIES
     )
-    if measurements[_MOST_MEASUREMENTS:]:
-        measurements[_MOST_MEASUREMENTS:] = [
-            f"and {len(measurements) - _MOST_MEASUREMENTS} more measurements"
-        ]
-    return "; ".join(
-        [str(why["message"]), *measurements, *vulnerabilities[:_MOST_VULNERABILITIES], *more]
-    )
-
-
-def _measurements(claims: Sequence[Mapping[str, Any]]) -> list[str]:
-    """``2.4.6 is 17 % slower than 2.0.2 in PiConv2D (95 % interval 15 to 19 %, …)``."""
-    from adviser.scoring.claim_texts import effect_text, series_in
-    from adviser.scoring.stack_pairs import version_of_purl
-
-    sentences = []
-    for claim, series in zip(claims, series_in(claims), strict=True):
-        if claim["verdict"] not in ("faster", "slower") or not claim.get("beside_baseline", True):
-            continue
-        ours, theirs = (version_of_purl(claim[it]) for it in ("purl", "baseline_purl"))
-        low, high = claim["interval_low_pct"], claim["interval_high_pct"]
-        size, interval = effect_text(claim["observed_pct"], low, high, theirs)
-        jobs = f"{claim['jobs']} and {claim['baseline_jobs']} jobs"
-        sentences.append(f"{ours} is {size} in {series} ({interval}, {jobs})")
-    return sentences
+    return "; ".join([str(why["message"]), *vulnerabilities[:_MOST_VULNERABILITIES], *more])
 
 
 def _note(note: Mapping[str, Any]) -> Styled:

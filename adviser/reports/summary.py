@@ -186,10 +186,10 @@ def _command(advice: Advice, measured: PackageChoice, purl: Purl) -> str:
 def _minutes(evidence: Evidence, indicators: tuple[str, ...]) -> int | None:
     """Minutes that ten jobs of two stacks take, by the times between recorded jobs."""
     ends: dict[object, set[float]] = defaultdict(set)
-    for it in evidence.readings:
-        series = evidence.series[it.series]
-        if it.seen_at is not None and series.indicator in indicators:
-            ends[series.comparison_key, it.host].add(it.seen_at.timestamp())
+    for reading in evidence.readings:
+        series = evidence.series[reading.series]
+        if reading.seen_at is not None and series.indicator in indicators:
+            ends[series.comparison_key, reading.host].add(reading.seen_at.timestamp())
     gaps = [
         later - earlier
         for times in ends.values()

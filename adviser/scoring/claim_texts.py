@@ -21,7 +21,7 @@ from adviser.scoring.stack_pairs import version_of_purl
 from adviser.scoring.verdicts import Verdict
 from adviser.stack_comparison import short_digest
 from common.counts import counted
-from common.job_stability import left_out_text
+from common.job_stability import disturbed_jobs, left_out_text
 from common.terminal import first_few
 
 _CODES = {
@@ -391,13 +391,20 @@ def _hosts_text(claims: Sequence[Claim]) -> str:
     )
 
 
+def _disturbed(claim: Claim) -> str:
+    """What disturbed jobs have to do with it, if they leave too few pairs."""
+    jobs = 0 if claim.pairs else disturbed_jobs(claim.left_out)
+    were = counted(jobs, "disturbed job was", "disturbed jobs were")
+    return f"{were} left out; " if jobs else ""
+
+
 def need_text(claim: Claim) -> str:
     """What an undetermined comparison needs, in words; empty if it needs nothing."""
     more = max(claim.jobs_missing, claim.baseline_jobs_missing)
     count = claim.jobs_missing + claim.baseline_jobs_missing
     texts = {
         None: "",
-        Need.JOBS: f"about {counted(count, 'more job')} would settle it",
+        Need.JOBS: f"{_disturbed(claim)}about {counted(count, 'more job')} would settle it",
         Need.TURNS: (
             "the difference between runs is unknown; run both in turns (`thoth inspect`"
             f" with both specifications), at least {MIN_JOBS} jobs each"

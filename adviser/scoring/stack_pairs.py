@@ -145,10 +145,9 @@ class ForcedChanges:
 
     def packages(self, old: str, new: str) -> frozenset[str]:
         """The packages whose change explains all differences between two stacks."""
-        found = self._packages.get((old, new))
-        if found is None:
-            found = self._packages[old, new] = self._explaining(old, new)
-        return found
+        if (old, new) not in self._packages:
+            self._packages[old, new] = self._explaining(old, new)
+        return self._packages[old, new]
 
     def _explaining(self, old: str, new: str) -> frozenset[str]:
         before, after = self._stacks.versions(old), self._stacks.versions(new)

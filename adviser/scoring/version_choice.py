@@ -114,10 +114,8 @@ class VersionChoices:
         measured = newest_first({it for it in versions if self._stacks.holding(it)})
         if len(measured) < 2:
             return None
-        series = [
-            it for number in self._series_of(measured)
-            if (it := self._measured(number, measured, context)) is not None
-        ]  # fmt: skip
+        tried = (self._measured(number, measured, context) for number in self._series_of(measured))
+        series = [one for one in tried if one is not None]
         if not series:
             return None
         interacting = {purl for it in series for purl in it.interacting}
@@ -172,19 +170,19 @@ class VersionChoices:
         # Sorting is stable: of versions with equally many jobs, the newest comes first.
         first, second, *_ = sorted(here, key=lambda it: -jobs[it])
         contexts = _Contexts(self._stacks, history, self._forced, context, len(here))
-        stars = [
-            {it: effect for it in here if it != centre if (effect := contexts.effect(it, centre))}
-            for centre in (first, second)
-        ]
+        near = contexts.star(here, first)
+        # Of two versions, the newer one is named.
+        interacting = frozenset(here[:1] if contexts.interacting and len(here) == 2 else
+                                contexts.interacting)  # fmt: skip
+        far = contexts.star(here, second)
         away = ELSEWHERE_SD**2 * self._target.distance(history.series) / 2
-        joined = _joined(first, second, *stars)
+        joined = _joined(first, second, near, far)
         squares = _moderated({it: squared for it, (_, squared) in joined.items()}, jobs)
         effects = {it: (d, squares[it] + away) for it, (d, _) in joined.items()}
         places = {it: place for place, it in enumerate(effects)}
-        if len(effects) < 2 and not contexts.interacting:
+        if len(effects) < 2 and not interacting:
             return None
         speeds = posterior(*zip(*effects.values(), strict=True)) if len(effects) > 1 else None
-        interacting = frozenset(contexts.interacting)
         return _MeasuredVersions(history, speeds, places, interacting, contexts.several)
 
 
@@ -221,6 +219,11 @@ class _Contexts:
         self._context, self._level = context, _DISAGREEMENT / max(1, versions - 1)
         self.interacting: set[Purl] = set()
         self.several = False
+
+    def star(self, versions: Iterable[Purl], centre: Purl) -> dict[Purl, _Effect]:
+        """The effects of the versions against one of them, where these are known."""
+        effects = ((it, self.effect(it, centre)) for it in versions if it != centre)
+        return {it: effect for it, effect in effects if effect is not None}
 
     def effect(self, ours: Purl, theirs: Purl) -> _Effect | None:
         """The effect of ``ours`` against ``theirs``; ``None`` if it is unknown or depends on the
@@ -321,10 +324,11 @@ def _joined(
     share = min(max(share, 0.02 * least), 0.9 * least)
     effects = {first: (0.0, share)}
     effects |= {purl: (it.d, it.squared_error - share) for purl, it in near.items()}
-    for purl, it in far.items():
+    for purl, effect in far.items():
         if purl not in effects:
             # Measured beside the second version only.
-            effects[purl] = near[second].d + it.d, it.squared_error + between - share
+            squared_error = effect.squared_error + between - share
+            effects[purl] = near[second].d + effect.d, squared_error
     return effects
 
 
@@ -337,11 +341,11 @@ def _difference(
     """
     us, them = versions[ours], versions[theirs]
     by_indicator: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-    for it in series:
-        if it.speeds is not None and us in it.places and them in it.places:
-            mean, variance = it.speeds.difference(it.places[us], it.places[them])
-            row = mean, variance, it.history.log_margin
-            by_indicator[it.series.indicator].append(row)
+    for measured in series:
+        speeds, places = measured.speeds, measured.places
+        if speeds is not None and us in places and them in places:
+            row = *speeds.difference(places[us], places[them]), measured.history.log_margin
+            by_indicator[measured.series.indicator].append(row)
     if not by_indicator:
         return Difference(0.0, 0.0, math.inf)
     means, variances, margins = [], [], []

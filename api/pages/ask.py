@@ -93,7 +93,8 @@ def _project(fields: dict[str, str]) -> dict[str, Any]:
     lists = {name: _values(fields[name]) for name in _LISTS if fields.get(name, "").strip()}
     ages = {"older_than": fields["older_than"]} if fields.get("older_than") else {}
     return {
-        "files": files, "type": fields.get("type") or RecommendationType.BEST.value, "environment": environment,
+        "files": files, "type": fields.get("type") or RecommendationType.BEST.value,
+        "environment": environment,
         "dev": "dev" in fields, "only_wheels": "only_wheels" in fields, **lists, **ages,
     }  # fmt: skip
 

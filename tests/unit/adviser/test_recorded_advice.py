@@ -30,7 +30,8 @@ def test_a_replay_that_ended_at_its_limit_may_differ() -> None:
     record = stored_report(ADVICE, REPORT)
     unsettled = replace(ADVICE.resolution, settled=False, status=ResolutionStatus.FEASIBLE)
     assert why_it_may_differ(record, replace(ADVICE, resolution=unsettled)) == SEARCH
-    assert why_it_may_differ(record, replace(ADVICE, baseline_settled=False)) == BASELINE
+    premises = replace(ADVICE.premises, settled=False)
+    assert why_it_may_differ(record, replace(ADVICE, premises=premises)) == BASELINE
 
 
 def test_a_replay_by_another_version_may_differ() -> None:

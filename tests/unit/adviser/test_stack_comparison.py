@@ -15,8 +15,8 @@ import pytest
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.comparisons import smallest_difference
 from adviser.scoring.histories import DRIFT, histories_of
+from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.scoring.performance import performance_of
-from adviser.scoring.stack_pairs import MeasuredStackIndex
 from adviser.scoring.target import Target
 from adviser.stack_comparison import (
     RECENT_INSPECTIONS,
@@ -31,6 +31,7 @@ from common.packages import package_version
 from common.units import Unit
 from graph.evidence import UNKNOWN_STACK, Evidence, MeasuredObservation, Reading, Series
 from tests.factories.evidence import purl
+from tests.factories.universes import snapshot_of
 
 OLD, NEW, PRE = "sha256:aa01" + "0" * 60, "sha256:aa02" + "0" * 60, "sha256:bb03" + "0" * 60
 
@@ -243,7 +244,7 @@ def test_advice_and_stacks_leave_out_the_same_jobs() -> None:
     series = replace(rows[0].series, python_version="3.11")
     evidence = Evidence(DAY, (series,), tuple(row.reading for row in rows), stacks)
     (claim,) = performance_of(
-        evidence, MeasuredStackIndex(evidence), {"tensorflow": stacks[NEW][0]},
+        evidence, MeasuredStacks(snapshot_of({}, []), evidence), {"tensorflow": stacks[NEW][0]},
         {"tensorflow": {it for them in stacks.values() for it in them}},
         Target(series.hardware_digest, "3.11"),
     ).claims  # fmt: skip
@@ -567,7 +568,7 @@ def test_advice_and_stacks_judge_alike() -> None:
     place = Target(rows[0].series.hardware_digest, "3.11")
     series = replace(rows[0].series, python_version="3.11")
     (claim,) = performance_of(
-        replace(evidence, series=(series,)), MeasuredStackIndex(evidence),
+        replace(evidence, series=(series,)), MeasuredStacks(snapshot_of({}, []), evidence),
         {"tensorflow": stacks[NEW][0]},
         {"tensorflow": {it for them in stacks.values() for it in them}}, place,
     ).claims  # fmt: skip

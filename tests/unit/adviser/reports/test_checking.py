@@ -12,6 +12,7 @@ import pytest
 
 from adviser.advise import Advice, assess_candidates, in_this_process, universe_for
 from adviser.answering.recorded_advice import check_stored
+from adviser.premises import Premises
 from adviser.reports.checking import check_report
 from adviser.reports.documents import report_bytes
 from adviser.reports.offline_check import check_offline
@@ -154,11 +155,12 @@ def test_the_second_best_is_not_sold_as_the_best() -> None:
 def test_a_forged_baseline_is_found_out() -> None:
     other = {"core": "1.0", "tool": "1.0", "web": "2.0"}
     assert ADVICE.baseline != other
-    assessment = assess_candidates(ADVICE.request, ADVICE.snapshot, ADVICE.evidence, other)
+    premises = Premises(other)
+    assessment = assess_candidates(ADVICE.request, ADVICE.snapshot, ADVICE.evidence, premises)
     universe = universe_for(ADVICE.request, ADVICE.snapshot, assessment)
     found = in_this_process(universe, count=2)
     forged = Advice(
-        ADVICE.request, ADVICE.snapshot, ADVICE.evidence, other, assessment, universe, found
+        ADVICE.request, ADVICE.snapshot, ADVICE.evidence, premises, assessment, universe, found
     )
     assert problems(report_of(forged), forged) == []
     assert check_stored(stored_report(ADVICE, REPORT), report_of(forged)).problems

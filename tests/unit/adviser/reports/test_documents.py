@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from adviser.advise import advise, in_this_process
+from adviser.premises import Premises
 from adviser.reports.documents import (
     ReleaseKnowledge,
     report_bytes,
@@ -200,7 +201,7 @@ def test_a_second_stack_without_its_lock_fails_nothing() -> None:
 def test_a_search_for_the_baseline_that_ended_at_its_limit_is_told() -> None:
     advice = advice_for()
     assert report_of(advice)["result"]["report"]["baseline"]["settled"] is True
-    unsettled = report_of(replace(advice, baseline_settled=False))
+    unsettled = report_of(replace(advice, premises=replace(advice.premises, settled=False)))
     assert unsettled["result"]["report"]["baseline"]["settled"] is False
 
 
@@ -213,7 +214,7 @@ def test_whether_the_search_for_the_baseline_was_settled_is_kept() -> None:
     request = request_for(kind=RecommendationType.PERFORMANCE)
     for evidence, settled in ((measured(6), False), (NOTHING, True)):
         advice = advise(request, snapshot_for(request), evidence, resolver=hurried)
-        assert advice.baseline_settled is settled
+        assert advice.premises.settled is settled
 
 
 def test_a_request_is_answered_alike_from_its_stored_form_with_any_number_of_threads() -> None:
@@ -341,7 +342,10 @@ def test_a_named_baseline_is_the_lock_of_the_project() -> None:
     advice = advise(request, snapshot_for(request, INDEX), NOTHING)
     assert advice.baseline == {"core": "1.0", "tool": "1.0", "web": "1.0"}
     assert advice.baseline_reason == "the versions in requirements.txt"
-    assert replace(advice, baseline=None).baseline_reason == "the versions in requirements.txt"
+    assert (
+        replace(advice, premises=Premises(None)).baseline_reason
+        == "the versions in requirements.txt"
+    )
 
 
 def measured(newest_jobs: int, noise: float = 0.05) -> Evidence:

@@ -170,8 +170,9 @@ def test_the_contributions_are_values_times_weights_for_every_candidate() -> Non
         dict(zip(names, found.scores[purl(f"web=={version}")], strict=True))
         for version in ("2.1", "2.0")
     )
-    (claim,) = found.claims
-    assert newer["performance"] == round(-100 * 10_000 * claim.bound)
+    (preference,) = found.choices["web"].lost.values()
+    assert preference.loss == pytest.approx(math.log(1.3), rel=0.01)
+    assert newer["performance"] == round(-100 * 10_000 * preference.loss)
     assert faster["performance"] == 0
     assert faster["maintenance"] == -2_000
     assert faster["freshness"] == round(-0.1 * 10_000 * 2 / 4)
