@@ -209,6 +209,7 @@ def assess(  # noqa: PLR0913 - inputs of one result
         criteria=criteria_of(kind, statuses=bool(snapshot.statuses)),
         claims=claims.claims,
         comparisons=claims.comparisons,
+        shares=claims.shares,
         choices=choices,
         unmeasured=unmeasured,
         refused=refused,

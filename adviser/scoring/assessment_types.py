@@ -219,6 +219,7 @@ class Assessment:
     :param claims: comparisons with the baseline, and settled ones between other versions, in a
         fixed order; see :meth:`claims_of`
     :param comparisons: number of comparisons that share the error rate of the claims
+    :param shares: share of α of each claim, 0 if it was not tested
     :param choices: by name of a measured package, which of its versions is preferred
     :param unmeasured: by name of a package whose versions differ in speed, its versions that were
         not measured
@@ -234,6 +235,7 @@ class Assessment:
     criteria: tuple[Criterion, ...]
     claims: tuple[Claim, ...]
     comparisons: int
+    shares: tuple[float, ...]
     choices: Mapping[str, PackageChoice]
     unmeasured: Mapping[str, tuple[Purl, ...]]
     refused: Mapping[Purl, str]

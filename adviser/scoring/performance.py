@@ -70,10 +70,12 @@ class Performance:
 
     :param claims: comparisons with the baseline's versions, and settled ones between others
     :param comparisons: number of comparisons that share the error rate
+    :param shares: share of α of each claim, 0 if it was not tested
     """
 
     claims: tuple[Claim, ...]
     comparisons: int
+    shares: tuple[float, ...] = ()
 
 
 def performance_of(
@@ -226,11 +228,16 @@ def _judged(
         _Judged(it, family, i, float(shrunk[i]), float(bounds[i])) for i, it in enumerate(compared)
     ]
     claims = [
-        _claim(it, target, evidence.hardware)
+        (_claim(it, target, evidence.hardware), float(family.alpha[it.place]))
         for it in judged
         if every or it.compared.pair.role is Role.BASELINE or verdicts[it.place]
     ]
-    return Performance(tuple(sorted(claims, key=_order)), family.size)
+    claims.sort(key=lambda pair: _order(pair[0]))
+    return Performance(
+        tuple(claim for claim, _ in claims),
+        family.size,
+        tuple(share for _, share in claims),
+    )
 
 
 def _expected(compared: Sequence[_Compared], effects: Effects) -> FloatArray:
