@@ -32,6 +32,7 @@ from adviser.reports.notes import (
 )
 from adviser.reports.serialization import claim_document, plain
 from adviser.reports.summary import summary_of
+from adviser.reports.serialization import identified_claim, plain
 from adviser.reports.unfetched_versions import UnfetchedVersions, unread_texts
 from adviser.reports.version_rationale import candidates_of
 from adviser.resolver.relaxation import may_invite_better
@@ -331,7 +332,7 @@ def _packages(advice: Advice, stack: ResolvedStack) -> list[dict[str, Any]]:
 
 
 def _claims(advice: Advice, purls: Collection[Purl]) -> list[dict[str, Any]]:
-    return [claim_document(it) for it in advice.assessment.claims_of(purls)]
+    return [identified_claim(it) for it in advice.assessment.claims_of(purls)]
 
 
 def _criteria(advice: Advice, stack: ResolvedStack) -> list[dict[str, Any]]:

@@ -10,11 +10,10 @@ from typing import Any
 import orjson
 
 from adviser.advise import Advice
-from adviser.reports.serialization import claim_document, dataclass_from_json
+from adviser.reports.serialization import dataclass_from_json, identified_claim
 from adviser.scoring.assessment_types import Claim
 from adviser.stack_request import StackRequest
 from common.environments import Environment
-from common.formats.json_documents import digest
 from common.inspection import Stack
 from common.packages import PackageVersion, Purl
 from graph.advice import (
@@ -89,11 +88,11 @@ def links_in(
 
 def recorded_claim(claim: Claim) -> RecordedClaim:
     """A claim as the record keeps it; its identifier is the digest of the claim in the report."""
-    document = claim_document(claim)
+    document = identified_claim(claim)
     return RecordedClaim(
         **{name: document[name] for name in _REPORTED}
         | {
-            "claim_id": digest(document),
+            "claim_id": document["claim_id"],
             "stack_digest": claim.stack,
             "baseline_digest": claim.baseline_stack,
             "as_of": claim.as_of,

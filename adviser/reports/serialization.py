@@ -13,7 +13,7 @@ from cattrs.errors import BaseValidationError
 
 from adviser.scoring.assessment_types import Claim
 from common.errors import InvalidDocument
-from common.formats.json_documents import canonical_json, fault_in
+from common.formats.json_documents import canonical_json, digest, fault_in
 from common.reasons import Reason
 from common.releases import as_json_time
 
@@ -111,6 +111,12 @@ def claim_document(claim: Claim) -> dict[str, Any]:
     if not bounded(claim):
         document |= {"interval_low_pct": None, "interval_high_pct": None, "effect_pct": None}
     return document
+
+
+def identified_claim(claim: Claim) -> dict[str, Any]:
+    """A claim as JSON values, with its identifier: the digest of all other values."""
+    document = claim_document(claim)
+    return {"claim_id": digest(document), **document}
 
 
 def bounded(claim: Claim) -> bool:
