@@ -73,6 +73,7 @@ class AdviseCommand(click.Command):
     "--verbose",
     is_flag=True,
     help="Also show the score, the certificate, and the measured stack nearest to the advised one.",
+    help="Also show the measured stack nearest to the advised one, and the claims.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON document.")
 @click.option("-o", "--output", type=_OUTPUT, help="Write the lock of the best stack to a file.")

@@ -69,6 +69,7 @@ COMMANDS = {
     "completion": "cli.completion:completion",
     "cypher": "cli.cypher:cypher",
     "down": "cli.stores:down",
+    "explain": "cli.explain:explain",
     "export": "cli.export:export",
     "graph": "cli.graph:graph",
     "guard": "cli.guard:guard",

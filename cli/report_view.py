@@ -43,6 +43,7 @@ def print_report(
     :param fetched: whether indexes were just asked, so that no note suggests it
     :param offline: whether the request was not to ask them, so that notes suggest to omit that
     :param verbose: also print the score, the certificate, and which measured stack is nearest
+    :param verbose: also print which measured stack is nearest to the best one, and its claims
     """
     for part in report_parts(report, fetched=fetched, offline=offline, verbose=verbose):
         if isinstance(part, Table):
@@ -83,7 +84,8 @@ def report_parts(
         elif note.get("code") != "conflict":
             yield _note(note)
     if verbose and products:
-        yield from (Styled(shown(line), "") for line in coverage_lines(products[0]["coverage"]))
+        lines = (*coverage_lines(products[0]["coverage"]), *claim_lines(report))
+        yield from (Styled(shown(line), "") for line in lines)
     if inner["conflict"] is not None:
         yield Styled("", "")
         read = " of the versions that were read" if inner["search"].get("unavailable") else ""
@@ -178,6 +180,24 @@ def _decimal(value: float, digits: int) -> str:
     ('1.500', '0')
     """
     return f"{value:.{digits}f}" if round(value, digits) else "0"
+
+
+def claim_lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """The claims about the best stack and about newer versions, with their identifiers."""
+    product = report["result"]["report"]["products"][0]
+    reasons = (claim for package in product["packages"] for claim in package["why"]["claims"])
+    claims = {it["claim_id"]: it for it in (*product["claims"], *reasons)}
+    for claim_id, claim in claims.items():
+        ours, theirs = (claim[it].rpartition("@")[2] for it in ("purl", "baseline_purl"))
+        low, high = claim["interval_low_pct"], claim["interval_high_pct"]
+        interval = "" if low is None else f", 95 % interval {low:+.1f} to {high:+.1f} %"
+        yield (
+            f"claim {claim_id.removeprefix('sha256:')[:8]}: {claim['package']} {ours} against"
+            f" {theirs} in {claim['indicator']}: {claim['verdict']}{interval}"
+        )
+    if claims:
+        advice_id = report["metadata"]["document_id"]
+        yield f"`thoth explain {advice_id}/CLAIM` shows what a claim rests on"
 
 
 def coverage_lines(coverage: Mapping[str, Any]) -> Iterator[str]:

@@ -33,7 +33,7 @@ from adviser.reports.documents import (
 from adviser.reports.offline_check import check_offline
 from adviser.reports.serialization import dataclass_from_json
 from adviser.resolver.worker import ResolverWorker
-from adviser.scoring.assessment_types import Claim
+from adviser.scoring.assessment_types import Assessment, Claim
 from adviser.stack_request import StackRequest
 from common.errors import InvalidArgument, InvalidDocument
 from common.formats.json_documents import (
@@ -107,12 +107,22 @@ def claims_in(stored: StoredAdvice) -> tuple[StackRequest, tuple[Claim, ...]]:
 
     :raises InvalidDocument: if the recorded documents are invalid
     """
-    material = inputs_in(stored)
+    inputs, assessment = assessment_in(stored)
+    return inputs.request, assessment.claims
+
+
+def assessment_in(stored: StoredAdvice) -> tuple[AdviceInputs, Assessment]:
+    """The inputs of an advice, and its assessment, computed again.
+
+    :raises InvalidDocument: if the recorded documents are invalid
+    """
+    inputs = inputs_in(stored)
     with recorded_errors():
         assessment = assess_candidates(
             material.request, material.snapshot, material.evidence, material.premises
+            inputs.request, inputs.snapshot, inputs.evidence, inputs.baseline
         )
-    return material.request, assessment.claims
+    return inputs, assessment
 
 
 def inputs_in(stored: StoredAdvice) -> AdviceInputs:

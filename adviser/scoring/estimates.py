@@ -130,6 +130,19 @@ def pair_estimates(
     return [_chosen(whole, parts, spread.hosts) for whole, parts in _by_plan(pairs, spread)]
 
 
+def estimate_with_parts(
+    baseline: Sample, candidate: Sample, spread: SeriesSpread = UNKNOWN_SERIES
+) -> tuple[Estimate, tuple[Estimate, ...]]:
+    """Like :func:`estimates_of` for one candidate, with the estimates of the hosts it is pooled of.
+
+    An estimate that is not pooled is its own only part.
+    """
+    ((whole, parts),) = _by_plan([(baseline, candidate)], spread)
+    chosen = _chosen(whole, parts, spread.hosts)
+    pooled = chosen.method is Method.POOLED
+    return chosen, tuple(it for it in parts if it.tested) if pooled else (chosen,)
+
+
 def effects_by_host(
     baseline: Sample, candidates: Sequence[Sample], spread: SeriesSpread = UNKNOWN_SERIES
 ) -> list[list[Effect]]:

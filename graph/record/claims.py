@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy import Connection, any_, delete, exists, select
@@ -17,6 +17,7 @@ from graph.record.bulk import insert_new
 from graph.record.postgresql_helpers import texts
 from graph.tables import (
     AdviceClaim,
+    AdviceRow,
     Base,
     ClaimPackage,
     ClaimRow,
@@ -61,6 +62,49 @@ def add_claims(
     insert_new(
         connection, AdviceClaim, [(advice_id, key) for key in unique], ("advice_id", "claim_id")
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimSubject:
+    """What a recorded claim compares; the fields are named like those of a claim in a report."""
+
+    claim_id: str
+    comparison_key: str
+    python_version: str | None
+    stack: str
+    baseline_stack: str
+
+
+def claims_starting(
+    connection: Connection, start: str, *, advice_id: str | None = None, limit: int
+) -> list[ClaimSubject]:
+    """The recorded claims whose identifiers begin with ``start``, sorted.
+
+    :param advice_id: only claims of this advice
+    """
+    row = ClaimRow
+    query = select(
+        row.claim_id, row.comparison_key, row.python_version, row.stack_digest,
+        row.baseline_digest,
+    ).where(row.claim_id.startswith(start, autoescape=True))  # fmt: skip
+    if advice_id is not None:
+        query = query.join(AdviceClaim, AdviceClaim.claim_id == row.claim_id).where(
+            AdviceClaim.advice_id == advice_id
+        )
+    rows = connection.execute(query.order_by(row.claim_id).limit(limit))
+    return [ClaimSubject(*it) for it in rows]
+
+
+def newest_advice_with(connection: Connection, claim_id: str) -> str | None:
+    """The newest advice with a claim, or ``None``."""
+    query = (
+        select(AdviceRow.advice_id)
+        .join(AdviceClaim, AdviceClaim.advice_id == AdviceRow.advice_id)
+        .where(AdviceClaim.claim_id == claim_id)
+        .order_by(AdviceRow.created_at.desc(), AdviceRow.advice_id.desc())
+        .limit(1)
+    )
+    return connection.scalar(query)
 
 
 def claim_rows(

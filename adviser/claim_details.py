@@ -1,0 +1,398 @@
+"""What one claim rests on: pairs, hosts, inspections, other contexts, and the error rate.
+
+The effects are estimated again from the evidence of the claim, by the functions that made it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import unquote
+
+from adviser.reports.serialization import identified_claim, plain
+from adviser.scoring.assessment_types import Claim, PackageDifference
+from adviser.scoring.effects import (
+    Effect,
+    effects_of,
+    intervals,
+    moments,
+    paired_effects,
+    per_cent,
+)
+from adviser.scoring.estimates import Estimate, Method, estimate_with_parts, pair_estimates
+from adviser.scoring.histories import History, MeasuredJob, histories_of
+from adviser.scoring.justifications import claim_note
+from adviser.scoring.lazy_numpy import np
+from adviser.scoring.performance import ELSEWHERE_SD
+from adviser.scoring.samples import mean_of
+from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
+from adviser.scoring.verdicts import ALPHA
+from common.counts import counted
+from common.job_stability import left_out_text
+from graph.evidence import Evidence
+
+#: Jobs of the baseline and of the candidate.
+_Jobs = tuple[Sequence[MeasuredJob], Sequence[MeasuredJob]]
+
+
+@dataclass(frozen=True, slots=True)
+class EffectDetails:
+    """A difference between two stacks with its error.
+
+    :param d: candidate − baseline, natural log; NaN without comparable jobs
+    :param standard_error: of ``d``; infinite, like the interval, if unknown
+    :param degrees_of_freedom: of the standard error; 0 if it is unknown
+    :param observed_pct: ``d`` in per cent of the baseline's rate
+    :param interval_low_pct: lower end of its 95 % interval
+    """
+
+    d: float
+    standard_error: float
+    degrees_of_freedom: float
+    observed_pct: float
+    interval_low_pct: float
+    interval_high_pct: float
+
+
+@dataclass(frozen=True, slots=True)
+class PartialEffect:
+    """The effect that some jobs show: those of a host, of two inspections, or of other stacks.
+
+    :param differs: packages in which the two stacks differ from those of the claim, sorted
+    :param documents: inspections of the candidate's jobs, sorted
+    :param ended_at: end of the last job
+    """
+
+    stack: str
+    baseline_stack: str
+    differs: tuple[str, ...]
+    hosts: tuple[str, ...]
+    documents: tuple[str, ...]
+    baseline_documents: tuple[str, ...]
+    ended_at: datetime | None
+    method: Method
+    jobs: int
+    baseline_jobs: int
+    effect: EffectDetails
+
+
+@dataclass(frozen=True, slots=True)
+class JobPair:
+    """The jobs of both stacks in one turn on one host.
+
+    :param rate: rate of the candidate, the geometric mean of its jobs in the turn
+    :param d: natural log of the ratio of both rates
+    """
+
+    block: str | None
+    host: str | None
+    ended_at: datetime | None
+    rate: float
+    baseline_rate: float
+    d: float
+    difference_pct: float
+
+
+@dataclass(frozen=True, slots=True)
+class UsedJob:
+    """A job that the claim rests on."""
+
+    stack: str
+    document_id: str | None
+    job_id: str
+    host: str | None
+    block: str | None
+    ended_at: datetime | None
+    rate: float
+    observations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimDetails:
+    """A claim with everything that it rests on.
+
+    :param comparisons: number of comparisons that share the error rate
+    :param share: the share of α of this claim; 0 if it was not tested
+    :param differences: packages in which the two stacks differ
+    :param effect: the observed effect, before it is widened by ``elsewhere_sd``
+    :param elsewhere_sd: standard deviation, natural log, added because the comparison was measured
+        elsewhere than on the target; 0 if it was measured there
+    :param hosts: the parts that were pooled; a single one if the effect was not pooled
+    :param inspections: of jobs that ran in turns, the effect of each pair of inspections
+    :param contexts: the same two versions in other stacks of the series, the most similar first
+    :param pairs: jobs that ran in turns, by time
+    :param jobs: all used jobs, those of the baseline first, by time
+    :param left_out: for each of the two stacks, the number of jobs left out by reason
+    """
+
+    claim: Claim
+    comparisons: int
+    share: float
+    differences: tuple[PackageDifference, ...]
+    effect: EffectDetails
+    elsewhere_sd: float
+    hosts: tuple[PartialEffect, ...]
+    inspections: tuple[PartialEffect, ...]
+    contexts: tuple[PartialEffect, ...]
+    pairs: tuple[JobPair, ...]
+    jobs: tuple[UsedJob, ...]
+    left_out: Mapping[str, Mapping[str, int]]
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """The inspections of all used jobs, sorted."""
+        return tuple(sorted({it.document_id for it in self.jobs if it.document_id}))
+
+
+def claim_details(evidence: Evidence, claim: Claim, comparisons: int, share: float) -> ClaimDetails:
+    """Explain a claim from the evidence that it was made of."""
+    series = claim.comparison_key, claim.python_version
+    number = next(
+        place
+        for place, it in enumerate(evidence.series)
+        if (it.comparison_key, it.python_version) == series
+    )
+    history, stacks = histories_of(evidence, [number])[number], MeasuredStackIndex(evidence)
+    pair = claim.baseline_stack, claim.stack
+    theirs, ours = map(history.sample, pair)
+    estimate, parts = estimate_with_parts(theirs, ours, history.spread)
+    paired = (it for it in parts if it.method is Method.PAIRED)
+    turns = [turn for part in paired for turn in _turns(_used(history, pair, part))]
+    turns.sort(key=lambda it: _by_time(it[0][-1]))
+    used = zip(pair, (estimate.baseline_used, estimate.used), strict=True)
+    away = (not claim.same_hardware) + (not claim.same_python)
+    return ClaimDetails(
+        claim=claim,
+        comparisons=comparisons,
+        share=share,
+        differences=_differences(stacks, claim),
+        effect=_effect_details(estimate.effect),
+        elsewhere_sd=ELSEWHERE_SD * math.sqrt(away),
+        hosts=tuple(
+            _partial(pair, _used(history, pair, it), it.method, it.effect) for it in parts
+        ),
+        inspections=tuple(
+            _partial(pair, _joined(several), Method.PAIRED, _own_effect(map(_pair, several)))
+            for several in _by_inspections(turns)
+        ),
+        contexts=_contexts(stacks, history, claim),
+        pairs=tuple(map(_pair, turns)),
+        jobs=tuple(
+            UsedJob(
+                stack, job.place.run, job.job_id, job.place.host, job.place.block, job.seen_at,
+                math.exp(job.log_rate), job.observations,
+            )
+            for stack, jobs in zip(pair, _used(history, pair, estimate), strict=True)
+            for job in jobs
+        ),
+        left_out={stack: dict(history.excluded(stack, places)) for stack, places in used},
+    )  # fmt: skip
+
+
+def _by_time(job: MeasuredJob) -> tuple[str, str]:
+    return str(job.seen_at), job.job_id
+
+
+def _used(history: History, pair: tuple[str, str], estimate: Estimate) -> _Jobs:
+    """The jobs that an estimate uses, by time."""
+    theirs, ours = (
+        sorted((history.jobs[stack][i] for i in places), key=_by_time)
+        for stack, places in zip(pair, (estimate.baseline_used, estimate.used), strict=True)
+    )
+    return theirs, ours
+
+
+def _turns(jobs: _Jobs) -> Iterator[_Jobs]:
+    """Divide paired jobs by host and block."""
+    sides: list[dict[tuple[str | None, str | None], list[MeasuredJob]]] = []
+    for several in jobs:
+        side = defaultdict(list)
+        for it in several:
+            side[it.place.host, it.place.block].append(it)
+        sides.append(side)
+    theirs, ours = sides
+    return ((them, ours[turn]) for turn, them in theirs.items())
+
+
+def _pair(turn: _Jobs) -> JobPair:
+    baseline_rate, rate = (mean_of([it.log_rate for it in side]) for side in turn)
+    place, d = turn[1][0].place, rate - baseline_rate
+    return JobPair(
+        place.block, place.host, _ended_at(turn), math.exp(rate), math.exp(baseline_rate), d,
+        100 * math.expm1(d),
+    )  # fmt: skip
+
+
+def _by_inspections(turns: Iterable[_Jobs]) -> Iterable[list[_Jobs]]:
+    """Divide turns by host and by the inspections of both stacks."""
+    groups: dict[tuple[object, ...], list[_Jobs]] = defaultdict(list)
+    for turn in turns:
+        groups[turn[1][0].place.host, *(side[0].place.run for side in turn)].append(turn)
+    return groups.values()
+
+
+def _joined(turns: Iterable[_Jobs]) -> _Jobs:
+    theirs, ours = zip(*turns, strict=True)
+    return [it for side in theirs for it in side], [it for side in ours for it in side]
+
+
+def _own_effect(pairs: Iterable[JobPair]) -> Effect:
+    """The effect that pairs show by themselves, without the variance of other stacks."""
+    return paired_effects(moments([[it.d for it in pairs]])).single(0)
+
+
+def _ended_at(jobs: _Jobs) -> datetime | None:
+    return max((it.seen_at for side in jobs for it in side if it.seen_at), default=None)
+
+
+def _partial(
+    pair: tuple[str, str],
+    jobs: _Jobs,
+    method: Method,
+    effect: Effect,
+    differs: tuple[str, ...] = (),
+) -> PartialEffect:
+    theirs, ours = (sorted({it.place.run for it in side if it.place.run}) for side in jobs)
+    hosts = {it.place.host for side in jobs for it in side if it.place.host}
+    return PartialEffect(
+        pair[1], pair[0], differs, tuple(sorted(hosts)), tuple(ours), tuple(theirs),
+        _ended_at(jobs), method, len(jobs[1]), len(jobs[0]), _effect_details(effect),
+    )  # fmt: skip
+
+
+def _effect_details(effect: Effect) -> EffectDetails:
+    low, high = intervals(effects_of([effect]))
+    percents = per_cent(np.array([effect.d, low[0], high[0]])).tolist()
+    if not math.isfinite(effect.standard_error):
+        percents[1:] = -math.inf, math.inf
+    return EffectDetails(effect.d, effect.standard_error, effect.degrees_of_freedom, *percents)
+
+
+def _differences(stacks: MeasuredStackIndex, claim: Claim) -> tuple[PackageDifference, ...]:
+    ours, theirs = (
+        # With the index, which may be all that differs.
+        {name_of(it): unquote(it.partition("@")[2]) for it in stacks.members[stack]}
+        for stack in (claim.stack, claim.baseline_stack)
+    )
+    return tuple(PackageDifference(it, ours.get(it), theirs.get(it)) for it in claim.differs)
+
+
+def _contexts(
+    stacks: MeasuredStackIndex, history: History, claim: Claim
+) -> tuple[PartialEffect, ...]:
+    ours, theirs = claim.purl, claim.baseline_purl
+    if ours is None or theirs is None:
+        return ()
+    measured = history.jobs.keys()
+    exchanged = ((it, stacks.exchanged(it, theirs, ours)) for it in stacks.holding(theirs))
+    pairs = [
+        (base, other)
+        for base, other in exchanged
+        if other is not None and base != claim.baseline_stack and {base, other} <= measured
+    ]
+    samples = [(history.sample(base), history.sample(other)) for base, other in pairs]
+    contexts = [
+        _partial(
+            pair, _used(history, pair, estimate), estimate.method, estimate.effect,
+            stacks.differing(pair[0], claim.baseline_stack),
+        )
+        for pair, estimate in zip(pairs, pair_estimates(samples, history.spread), strict=True)
+    ]  # fmt: skip
+    return tuple(sorted(contexts, key=lambda it: (len(it.differs), it.differs, it.stack)))
+
+
+def details_document(details: ClaimDetails) -> dict[str, Any]:
+    """The details as JSON values, with sentences for people."""
+    return {
+        **plain(details),
+        "claim": identified_claim(details.claim),
+        "sentences": list(sentences(details)),
+    }
+
+
+def sentences(details: ClaimDetails) -> Iterator[str]:
+    """What the claim says, and how it was computed."""
+    claim = details.claim
+    yield f"{claim_note(claim).message}."
+    yield from _effect_texts(details)
+    if details.elsewhere_sd:
+        hardware = [] if claim.same_hardware else ["another hardware class"]
+        python = [] if claim.same_python else ["another version of Python"]
+        yield (
+            f"It was measured on {' and '.join(hardware + python)} than requested, so its standard"
+            f" error is combined with {details.elsewhere_sd:.2f}."
+        )
+    if math.isfinite(claim.interval_high_pct):
+        yield (
+            f"The published effect is {claim.effect_pct:+.1f} %: the observed one, shrunk towards"
+            " zero by its uncertainty."
+        )
+    yield f"Differences up to {claim.delta_pct:.1f} % count as equivalent."
+    if claim.tested:
+        yield (
+            f"The error rate of {100 * ALPHA:.0f} % is shared by"
+            f" {counted(details.comparisons, 'comparison')} of the advice; this one has"
+            f" {100 * details.share:.2f} %."
+        )
+        yield (
+            f"Its p-value, adjusted for all of them (Holm), is {claim.p_value:.2g}; a verdict needs"
+            f" less than {ALPHA:g}."
+        )
+    else:
+        yield "The comparison was not tested: it has too few jobs, or its error is unknown."
+    for stack, name in ((claim.baseline_stack, "baseline"), (claim.stack, "candidate")):
+        if reasons := left_out_text(details.left_out[stack]):
+            yield f"Jobs of the {name} left out: {reasons}."
+    if claim.purl is not None:
+        number = len(details.contexts)
+        contexts = counted(number, "other context") if number else "no other context"
+        yield f"In this series, the two versions were compared in {contexts}."
+    observations = sum(len(it.observations) for it in details.jobs)
+    inspections = counted(len(details.documents), "inspection")
+    yield f"The claim rests on {counted(observations, 'observation')} of {inspections}."
+
+
+def _effect_texts(details: ClaimDetails) -> Iterator[str]:
+    """How the observed effect was estimated."""
+    claim, effect = details.claim, details.effect
+    if not math.isfinite(effect.d):
+        yield "No jobs of the two stacks can be compared with each other."
+        return
+    error = "its error is unknown"
+    if math.isfinite(effect.standard_error):
+        error = (
+            f"standard error {effect.standard_error:.4f} with"
+            f" {effect.degrees_of_freedom:.1f} degrees of freedom"
+        )
+    yield (
+        f"The observed effect is {_method_text(details)}: {effect.observed_pct:+.2f} %, natural"
+        f" logarithm {effect.d:+.4f}, {error}."
+    )
+    if claim.method is Method.PAIRED:
+        own = _own_effect(details.pairs)
+        if not math.isclose(own.standard_error, effect.standard_error, rel_tol=1e-9):
+            yield (
+                f"By themselves, these pairs have a standard error of {own.standard_error:.4f} with"
+                f" {own.degrees_of_freedom:.0f} degrees of freedom; the variance is moderated by"
+                " that of other stacks in the same turns."
+            )
+    if len(details.inspections) == 1:
+        yield "All pairs are of one run of each stack: differences between runs are not known."
+
+
+def _method_text(details: ClaimDetails) -> str:
+    claim = details.claim
+    if claim.method is Method.PAIRED:
+        return f"the mean difference of {counted(claim.pairs, 'pair')} of jobs that ran in turns"
+    if claim.method is Method.POOLED:
+        tau = 100 * math.expm1(claim.tau or 0.0)
+        return (
+            f"the mean over {len(details.hosts)} hosts, weighted by precision, with a standard"
+            f" deviation of {tau:.1f} % between hosts (τ)"
+        )
+    runs = f"{claim.runs} and {counted(claim.baseline_runs, 'run')}"
+    return f"the difference of the means of {runs}, which did not run in turns"
