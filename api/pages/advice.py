@@ -10,13 +10,18 @@ from flask import Response, redirect, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
 from adviser.locks.formats import pipfile_lock_requirements, pipfile_lock_text
+from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.reports.remarks import remark_of
 from adviser.scoring.claim_texts import series_in
 from api.errors import not_found
 from api.pages.api_client import ApiDocument, read, read_if_any, write
+from api.pages.formatting import day, digest
 from api.pages.groups import claims_plot
-from api.pages.site import Pages, render
+from api.pages.site import Pages, plot, render
 from common.counts import counted
+
+#: Rows in the drawing of a claim.
+_MOST_DRAWN = 40
 
 blueprint = Pages("advice", __name__)
 
@@ -55,6 +60,18 @@ def lock(advice_id: str, name: str) -> Response:
     response = Response(text, mimetype="text/plain")
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
+
+
+@blueprint.get("/advice/<advice_id>/claims/<claim_id>")
+def claim(advice_id: str, claim_id: str) -> Response:
+    """Everything that a claim of an advice rests on."""
+    explained = read(f"/api/v2/advice/{advice_id}/claims/{claim_id}")
+    claim = explained["claim"]
+    title = _claim_label(claim) if claim["purl"] else f"Two stacks in {claim['indicator']}"
+    return render(
+        "claim.html", explained, explained=explained.body, claim=claim, title=title,
+        drawing=_claim_drawing(explained),
+    )  # fmt: skip
 
 
 @blueprint.post("/advice/<advice_id>/why-not")
@@ -149,6 +166,34 @@ def _drawing(best: Mapping[str, Any]) -> object:
 
 def _claim_label(claim: Mapping[str, Any], series: str) -> str:
     """Version, what it is compared with, and series: ``numpy@2.4.6 to 2.0.2 (PiConv2D)``."""
+def _claim_drawing(explained: ApiDocument) -> object:
+    """The observed effect, and those of its hosts, inspections and other contexts."""
+    claim, hosts, inspections = (explained[it] for it in ("claim", "hosts", "inspections"))
+    parts = [
+        *((f"host {_first(it['hosts'])}", it) for it in hosts if len(hosts) > 1),
+        *((f"{day(it['ended_at'])} ({_first(it['documents'])})", it)
+          for it in inspections if len(inspections) > 1),
+        *((f"with other {', '.join(it['differs'])}", it) for it in explained["contexts"]),
+    ]  # fmt: skip
+    rows = [("all jobs", claim, claim["verdict"])]
+    rows += [(label, it["effect"], "unjudged") for label, it in parts]
+    effects = [
+        DrawnEffect(
+            label, effect["observed_pct"], effect["interval_low_pct"],
+            effect["interval_high_pct"], verdict, claim["delta_pct"],
+        )
+        for label, effect, verdict in rows[:_MOST_DRAWN]
+        if effect["observed_pct"] is not None
+    ]  # fmt: skip
+    return plot(effects_plot(effects, "Observed differences, with intervals")) if effects else None
+
+
+def _first(identifiers: Sequence[str]) -> str:
+    return digest(identifiers[0] if identifiers else None, 8)
+
+
+def _claim_label(claim: Mapping[str, Any]) -> str:
+    """Version, what it is compared with, and indicator: ``numpy@2.4.6 to 2.0.2 (PiConv2D)``."""
     version = claim["purl"].removeprefix("pkg:pypi/")
     other = (claim["baseline_purl"] or "").rpartition("@")[2]
     return f"{version}{other and f' to {other}'} ({series})"

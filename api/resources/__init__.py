@@ -15,6 +15,7 @@ def blueprints() -> tuple[Blueprint, ...]:
     from api.resources.benchmarks import blueprint as benchmarks
     from api.resources.bisects import blueprint as bisects
     from api.resources.changes import blueprint as changes
+    from api.resources.claims import blueprint as claims
     from api.resources.cypher import blueprint as cypher
     from api.resources.inspections import blueprint as inspections
     from api.resources.inspections import observation_routes as observations
@@ -45,6 +46,7 @@ def blueprints() -> tuple[Blueprint, ...]:
         inspections,
         observations,
         advice,
+        claims,
         benchmarks,
         changes,
         bisects,

@@ -66,12 +66,16 @@ def page_addresses(site: Served) -> list[str]:
         jobs = client.get("/api/v2/observations", params={"limit": 1, "outcome": "measured"}).json()
         stacks = client.get("/api/v2/comparison-groups", params={"package": "numpy"}).json()
         advice = client.get("/api/v2/advice", params={"limit": 1}).json()
-    (observation,), (advised,), group = jobs["items"], advice["items"], stacks["items"][0]
+        (advised,) = advice["items"]
+        report = client.get(f"/api/v2/advice/{advised['advice_id']}/report").json()
+    claim, *_ = report["result"]["report"]["products"][0]["claims"]
+    (observation,), group = jobs["items"], stacks["items"][0]
     candidate = next(it for it in group["stacks"] if it["comparison"])["stack_digest"]
     return [
         *PAGES, f"/jobs/{observation['observation_id']}", f"/advice/{advised['advice_id']}",
-        f"/advice/{advised['advice_id']}/path", f"/stacks/{AFFECTED_STACK}/path",
-        "/vulnerabilities/CVE-2026-1",
+        f"/advice/{advised['advice_id']}/path",
+        f"/advice/{advised['advice_id']}/claims/{claim['claim_id']}",
+        f"/stacks/{AFFECTED_STACK}/path", "/vulnerabilities/CVE-2026-1",
         f"/inspections/{observation['document_id']}", f"/stacks/{candidate}",
         f"/hardware/{observation['hardware_digest']}", f"/series/{group['comparison_key']}",
         f"/reports/{group['comparison_key']}",
