@@ -78,21 +78,26 @@ def explained_claim(
     if stored is None:
         raise UnknownClaim(f"no advice is called {name!r}")
     inputs, assessment = assessment_in(stored)
-    claims, author = assessment.claims, None
-    places = [i for i, it in enumerate(claims) if _id(it).startswith(start)]
-    with recorded_errors():
-        if not places and recorded:
-            author = other_version(orjson.loads(stored.report))
-            places = [i for i, it in enumerate(claims) if _is_about(it, recorded[0])]
-    if len(places) > 1:
-        raise _ambiguous(claim, [_id(claims[i]) for i in places])
-    if not places:
+    subject = recorded[0] if recorded else None
+
+    def is_named(known: Claim) -> bool:
+        if subject is not None:
+            return _is_about(known, subject)
+        # All others are recorded; making thousands of identifiers takes seconds.
+        return not known.beside_baseline and _id(known).startswith(start)
+
+    shares = zip(assessment.claims, assessment.shares, strict=True)
+    chosen = [(it, share) for it, share in shares if is_named(it)]
+    if len(chosen) > 1:
+        raise _ambiguous(claim, [_id(it) for it, _ in chosen])
+    if not chosen:
         raise UnknownClaim(f"the advice {name} has no claim that is called {claim!r}")
-    (place,) = places
+    ((chosen_claim, share),) = chosen
     with recorded_errors():
-        details = claim_details(
-            inputs.evidence, claims[place], assessment.comparisons, assessment.shares[place]
-        )
+        author = None
+        if subject is not None and _id(chosen_claim) != subject.claim_id:
+            author = other_version(orjson.loads(stored.report))
+        details = claim_details(inputs.evidence, chosen_claim, assessment.comparisons, share)
     return ExplainedClaim(name, details, author)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -85,6 +86,23 @@ def test_runs_and_hosts_have_effects_of_their_own() -> None:
     assert by_host == {("h1",): (16, 0.25), ("h2",): (8, 0.25)}
     assert math.isclose(details.effect.observed_pct, details.claim.observed_pct)
     assert "mean over 2 hosts" in " ".join(sentences(details))
+
+
+def test_turns_of_two_hosts_are_told_apart() -> None:
+    """Three pairs on each host are estimated together, although both count their turns alike."""
+    bench = Bench()
+    for host, level in (("h1", 0.2), ("h2", 0.4)):
+        for version, gain in (("1", 0.0), ("2", level)):
+            rates = jobs(gain, 3, int(version))
+            stack = bench.stack(f"fast=={version}", "rest==1")
+            bench.measure(stack, rates, host=host, blocks=RUN_1, begin=NOW, run="night")
+    bench.readings = [
+        replace(it, document_id=it.stack, job_id=it.observation_id) for it in bench.readings
+    ]
+    (details,) = explained(bench)
+    assert (details.claim.method, len(details.pairs)) == (Method.PAIRED, 6)
+    own = sorted((it.hosts, it.jobs, round(it.effect.d, 6)) for it in details.inspections)
+    assert own == [(("h1",), 3, 0.2), (("h2",), 3, 0.4)]
 
 
 def test_the_same_versions_in_other_stacks_are_contexts() -> None:
