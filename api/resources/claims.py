@@ -137,8 +137,15 @@ class ClaimResource(MethodView):
         The first digits of the identifier suffice if no other claim of the advice has them.
         """
         with reading() as (connection, progress):
+
+            def explained() -> dict[str, Any]:
+                settings = service().settings
+                return explained_claim(connection, settings, claim_id, advice_id).document()
+
+            # Judging thousands of comparisons takes seconds.
+            key = "claim", advice_id, claim_id
             try:
-                explained = explained_claim(connection, service().settings, claim_id, advice_id)
+                document = service().record_cache.value(connection, key, explained)
             except UnknownClaim as error:
                 raise not_found("claim of this advice", claim_id) from error
-        return {**explained.document(), **freshness(progress)}
+        return {**document, **freshness(progress)}
