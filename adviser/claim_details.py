@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from adviser.reports.serialization import identified_claim, plain
 from adviser.scoring.assessment_types import Claim, PackageDifference
+from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.effects import (
     Effect,
     effects_of,
@@ -25,12 +26,11 @@ from adviser.scoring.effects import (
 )
 from adviser.scoring.estimates import Estimate, Method, estimate_with_parts, pair_estimates
 from adviser.scoring.histories import History, MeasuredJob, histories_of
-from adviser.scoring.justifications import claim_note
 from adviser.scoring.lazy_numpy import np
-from adviser.scoring.performance import ELSEWHERE_SD
 from adviser.scoring.samples import mean_of
 from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
 from adviser.scoring.verdicts import ALPHA
+from adviser.scoring.version_choice import ELSEWHERE_SD
 from common.counts import counted
 from common.job_stability import left_out_text
 from graph.evidence import Evidence
@@ -317,7 +317,7 @@ def details_document(details: ClaimDetails) -> dict[str, Any]:
 def sentences(details: ClaimDetails) -> Iterator[str]:
     """What the claim says, and how it was computed."""
     claim = details.claim
-    yield f"{claim_note(claim).message}."
+    yield f"{ClaimTexts([claim]).note(claim).message}."
     yield from _effect_texts(details)
     if details.elsewhere_sd:
         hardware = [] if claim.same_hardware else ["another hardware class"]

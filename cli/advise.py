@@ -72,8 +72,7 @@ class AdviseCommand(click.Command):
     "-v",
     "--verbose",
     is_flag=True,
-    help="Also show the score, the certificate, and the measured stack nearest to the advised one.",
-    help="Also show the measured stack nearest to the advised one, and the claims.",
+    help="Also show the score, the certificate, the claims, and the nearest measured stack.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON document.")
 @click.option("-o", "--output", type=_OUTPUT, help="Write the lock of the best stack to a file.")

@@ -42,8 +42,8 @@ def print_report(
 
     :param fetched: whether indexes were just asked, so that no note suggests it
     :param offline: whether the request was not to ask them, so that notes suggest to omit that
-    :param verbose: also print the score, the certificate, and which measured stack is nearest
-    :param verbose: also print which measured stack is nearest to the best one, and its claims
+    :param verbose: also print the score, the certificate, the claims about the best stack, and
+        which measured stack is nearest to it
     """
     for part in report_parts(report, fetched=fetched, offline=offline, verbose=verbose):
         if isinstance(part, Table):
@@ -65,8 +65,9 @@ def report_parts(
     result = report["result"]
     inner = result["report"]
     products = inner["products"]
-    if inner["summary"]:
-        yield Styled(shown(inner["summary"]), "bold")
+    # Reports of earlier versions have no summary.
+    if summary := inner.get("summary"):
+        yield Styled(shown(summary), "bold")
         yield Styled("", "")
     for number, product in enumerate(products, 1):
         # Notes without a package are about the stack, such as that nothing needs to change.

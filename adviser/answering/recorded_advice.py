@@ -119,8 +119,7 @@ def assessment_in(stored: StoredAdvice) -> tuple[AdviceInputs, Assessment]:
     inputs = inputs_in(stored)
     with recorded_errors():
         assessment = assess_candidates(
-            material.request, material.snapshot, material.evidence, material.premises
-            inputs.request, inputs.snapshot, inputs.evidence, inputs.baseline
+            inputs.request, inputs.snapshot, inputs.evidence, inputs.premises
         )
     return inputs, assessment
 

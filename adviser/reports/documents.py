@@ -30,9 +30,8 @@ from adviser.reports.notes import (
     unfetched_note,
     vulnerabilities_of,
 )
-from adviser.reports.serialization import claim_document, plain
-from adviser.reports.summary import summary_of
 from adviser.reports.serialization import identified_claim, plain
+from adviser.reports.summary import summary_of
 from adviser.reports.unfetched_versions import UnfetchedVersions, unread_texts
 from adviser.reports.version_rationale import candidates_of
 from adviser.resolver.relaxation import may_invite_better

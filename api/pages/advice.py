@@ -67,7 +67,8 @@ def claim(advice_id: str, claim_id: str) -> Response:
     """Everything that a claim of an advice rests on."""
     explained = read(f"/api/v2/advice/{advice_id}/claims/{claim_id}")
     claim = explained["claim"]
-    title = _claim_label(claim) if claim["purl"] else f"Two stacks in {claim['indicator']}"
+    (series,) = series_in([claim])
+    title = _claim_label(claim, series) if claim["purl"] else f"Two stacks in {series}"
     return render(
         "claim.html", explained, explained=explained.body, claim=claim, title=title,
         drawing=_claim_drawing(explained),
@@ -129,7 +130,7 @@ def _locked(products: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
 
 
 def _sentence(inner: Mapping[str, Any], best: Mapping[str, Any] | None) -> str:
-    """The advice in one sentence."""
+    """What the stack is, in one sentence."""
     if best is None:
         return "No stack meets the requirements."
     packages = best["packages"]
@@ -164,8 +165,6 @@ def _drawing(best: Mapping[str, Any]) -> object:
     return claims_plot(claims, "Measured differences, with intervals")
 
 
-def _claim_label(claim: Mapping[str, Any], series: str) -> str:
-    """Version, what it is compared with, and series: ``numpy@2.4.6 to 2.0.2 (PiConv2D)``."""
 def _claim_drawing(explained: ApiDocument) -> object:
     """The observed effect, and those of its hosts, inspections and other contexts."""
     claim, hosts, inspections = (explained[it] for it in ("claim", "hosts", "inspections"))
@@ -192,8 +191,8 @@ def _first(identifiers: Sequence[str]) -> str:
     return digest(identifiers[0] if identifiers else None, 8)
 
 
-def _claim_label(claim: Mapping[str, Any]) -> str:
-    """Version, what it is compared with, and indicator: ``numpy@2.4.6 to 2.0.2 (PiConv2D)``."""
+def _claim_label(claim: Mapping[str, Any], series: str) -> str:
+    """Version, what it is compared with, and series: ``numpy@2.4.6 to 2.0.2 (PiConv2D)``."""
     version = claim["purl"].removeprefix("pkg:pypi/")
     other = (claim["baseline_purl"] or "").rpartition("@")[2]
     return f"{version}{other and f' to {other}'} ({series})"
