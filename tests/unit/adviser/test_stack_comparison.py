@@ -567,8 +567,9 @@ def test_advice_and_stacks_judge_alike() -> None:
     evidence = Evidence(DAY, (rows[0].series,), readings, stacks)
     place = Target(rows[0].series.hardware_digest, "3.11")
     series = replace(rows[0].series, python_version="3.11")
+    evidence = replace(evidence, series=(series,))
     (claim,) = performance_of(
-        replace(evidence, series=(series,)), MeasuredStacks(snapshot_of({}, []), evidence),
+        evidence, MeasuredStacks(snapshot_of({}, []), evidence),
         {"tensorflow": stacks[NEW][0]},
         {"tensorflow": {it for them in stacks.values() for it in them}}, place,
     ).claims  # fmt: skip
