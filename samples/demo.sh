@@ -32,14 +32,14 @@ say "4. Releases in: what could be installed, and what it requires"
 run thoth packages import "$(dirname "$0")/packages.jsonl.gz" --as-of 2026-11-21
 run thoth packages closure flask numpy --python 3.12 --platform linux_x86_64
 
-say "5. Advice: what is settled to be faster, and the newest of what is not"
+say "5. Advice: what is likely faster, and otherwise the newest"
 echo "The sample project runs on NumPy 2.0.2. What should it run on, on the machine of the samples?"
 where="--python 3.11 --platform manylinux_2_28_x86_64 --hardware fa9f8e70"
 # shellcheck disable=SC2086 # the options are words of their own
-run thoth advise "$(dirname "$0")/project" --type performance $where
+run thoth advise "$(dirname "$0")/project" -v $where
 echo "Why not NumPy 2.3.5?"
 # shellcheck disable=SC2086
-run thoth why-not "numpy==2.3.5" "$(dirname "$0")/project" --type performance $where
+run thoth why-not "numpy==2.3.5" "$(dirname "$0")/project" $where
 echo "What does the advice rest on?"
 run thoth cypher "MATCH (:Advice)-[:CLAIMS]->(c:Claim)-[d:DIFFERS_IN]->(p:Package)
   RETURN DISTINCT p.name AS package, d.version AS version, d.baseline_version AS next_to, c.indicator AS indicator, c.verdict AS verdict,
