@@ -1,5 +1,7 @@
 """Bisects with known answers: how many are right, and the jobs that they take.
 
+Of planted dips, it counts those that an answer wrongly says it would have seen.
+
 A classic bisect of 64 releases with 10 jobs a release measures 6 releases and 2 ends: 80 jobs.
 """
 
@@ -7,16 +9,20 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import process_time
 
 import numpy as np
 
+from adviser.bisect.dips import DipGoal
 from adviser.bisect.search import find_step
 from tests.factories.planted_steps import (
     Draw,
     PlantedMeasurer,
+    dip_outcome,
+    dip_steps,
     heavy_noise,
     normal_noise,
     step_levels,
@@ -48,8 +54,34 @@ _TRUTHS = (
 )
 
 
+@dataclass(frozen=True)
+class _Dip:
+    """A planted dip, and what the search looks for."""
+
+    width: int
+    size: float
+    goal: DipGoal | None = None
+    sd: float = SD
+    noise: Draw = normal_noise
+    drift: float = 0.0
+
+
+_DIPS = (
+    _Dip(9, 0.1),
+    _Dip(8, 0.125),
+    _Dip(32, 0.05),
+    _Dip(9, 0.1, noise=heavy_noise),
+    _Dip(9, 0.1, sd=0.015),
+    _Dip(16, 0.1, drift=0.02),
+    _Dip(5, -0.08),
+    _Dip(5, -0.08, DipGoal(3, 0.05)),
+    _Dip(3, 0.08, DipGoal(3, 0.08)),
+    _Dip(3, 0.05, DipGoal(3, 0.05)),
+)
+
+
 def main(arguments: Sequence[str] = ()) -> None:
-    """Print one row for each kind of truth; takes up to an hour."""
+    """Print one row for each kind of truth and dip; takes up to an hour."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bisect")
     parser.add_argument("--searches", type=int, default=SEARCHES, help="searches for each truth")
     searches: int = parser.parse_args(arguments).searches
@@ -57,6 +89,9 @@ def main(arguments: Sequence[str] = ()) -> None:
     print(f"{'truth':30} right wrong open | jobs to find, to confirm | of classic: find, all | s")
     for truth in _TRUTHS:
         _print_row(truth, searches)
+    print(f"{'dip':50} seen not stated wrong | jobs")
+    for dip in _DIPS:
+        _print_dip_row(dip, searches)
 
 
 def _print_row(truth: _Truth, searches: int) -> None:
@@ -80,6 +115,28 @@ def _print_row(truth: _Truth, searches: int) -> None:
         f"{truth.name:30} {right:5} {wrong:5} {searches - right - wrong:4} |"
         f" {to_find:12.1f} {to_confirm:11.1f} | {to_find / CLASSIC_JOBS:16.0%}"
         f" {(to_find + to_confirm) / CLASSIC_JOBS:4.0%} | {seconds:.2f}",
+        flush=True,
+    )
+
+
+def _print_dip_row(dip: _Dip, searches: int) -> None:
+    """A search is wrong if it says that it would have seen the dip, but has not."""
+    draw = np.random.default_rng(SEED)
+    counts = Counter[str]()
+    jobs = []
+    for number in range(searches):
+        first = int(draw.integers(1, RELEASES - dip.width))
+        levels = step_levels(RELEASES, dip_steps(first, dip.width, dip.size))
+        measurer = PlantedMeasurer(levels, SEED + number, dip.sd, dip.noise, dip.drift)
+        search = find_step(measurer, RELEASES, max_jobs=400, dips=dip.goal)
+        jobs.append(search.jobs)
+        counts[dip_outcome(search, dip.width, dip.size)] += 1
+    looks = f", --dips {dip.goal.width} --dip-size {100 * dip.goal.size:g}" if dip.goal else ""
+    name = f"{dip.size:.1%}, {dip.width} wide, noise {dip.sd:.1%} {dip.noise.__name__}"
+    name += f", drift {dip.drift:.0%}" if dip.drift else ""
+    print(
+        f"{name + looks:50} {counts['seen']:4} {counts['not stated']:10} {counts['wrong']:5} |"
+        f" {float(np.mean(jobs)):.1f}",
         flush=True,
     )
 

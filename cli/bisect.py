@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +39,7 @@ from common.settings import Settings
 from common.terminal import printable
 
 if TYPE_CHECKING:
+    from adviser.bisect.dips import DipGoal
     from adviser.bisect.search import StepSearch
     from adviser.bisect.stack_series import StackSeries
     from graph.record.bisects import Bisect
@@ -44,11 +47,26 @@ if TYPE_CHECKING:
 
 #: Exit code if the machine stayed busy, as for any work that only one process may do at a time.
 _BUSY = 5
+#: Key of the program in the context of the command.
+_PROGRAM = "cli.bisect.program"
+_PYTHON = re.compile(r"python(3(\.\d+)?)?")
 
 
-@click.command()
+class _ProgramCommand(click.Command):
+    """A command whose last arguments, behind ``--``, are a program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        place = args.index("--") if "--" in args else len(args)
+        ctx.meta[_PROGRAM] = tuple(args[place + 1 :])
+        return super().parse_args(ctx, args[:place])
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- python SCRIPT]"]
+
+
+@click.command(cls=_ProgramCommand)
 @click.argument("subjects", nargs=-1, required=True, metavar="REQUIREMENT | OLD_LOCK NEW_LOCK")
-@click.option("--pi", "indicator", required=True, metavar="NAME",
+@click.option("--pi", "indicator", metavar="NAME",
               help="Performance indicator, such as matmul; see `thoth pi list`.")  # fmt: skip
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE",
               help="A parameter of the indicator; repeat the option for more.")  # fmt: skip
@@ -57,6 +75,11 @@ _BUSY = 5
 @click.option("--python", "python_version", metavar="VERSION",
               help="Python version, such as 3.11.  [default: this interpreter's]")  # fmt: skip
 @click.option("--index", metavar="NAME", help="Name of a configured package index.")
+@click.option("--dips", "dip_width", type=click.IntRange(1, 10_000), metavar="WIDTH",
+              help="If there is no step, look for dips: slower or faster stretches of at least this"
+              " number of releases, which a later release reverted.")  # fmt: skip
+@click.option("--dip-size", type=click.FloatRange(1, 1000), metavar="PERCENT",
+              help="Smallest dip to look for.  [default: 5]")  # fmt: skip
 @click.option("--max-jobs", type=click.IntRange(4, 10_000), default=200, show_default=True,
               help="Stop before more jobs than this are measured.")  # fmt: skip
 @click.option("--max-minutes", type=click.FloatRange(0, 100_000, min_open=True),
@@ -68,22 +91,26 @@ _BUSY = 5
 @click.option("--record/--no-record", default=True, show_default=True,
               help="Store the state of the search after each block, for pages and"
               " `thoth bisects`.")  # fmt: skip
+@click.option("--trust-script", is_flag=True, help="Run SCRIPT without a sandbox.")
 @machine_options
 @as_json_option
 @click.pass_context
 def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     context: click.Context,
     subjects: tuple[str, ...],
-    indicator: str,
+    indicator: str | None,
     parameters: tuple[str, ...],
     others: tuple[str, ...],
     python_version: str | None,
     index: str | None,
+    dip_width: int | None,
+    dip_size: float | None,
     max_jobs: int,
     max_minutes: float | None,
     out: Path | None,
     ingest: bool,
     record: bool,
+    trust_script: bool,
     wait: float,
     share_machine: bool,
     as_json: bool,
@@ -94,6 +121,9 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     first finds the package, then its release. Each block measures the two stacks that are expected
     to tell most about the step, and fresh jobs confirm it. Run the same command again to continue
     after an interruption.
+
+    Give an indicator with --pi, or a script of your own: thoth bisect OLD NEW -- python mine.py.
+    The Python of each stack runs it, in a sandbox unless you give --trust-script.
 
     While other processes use more than a fifth of the processors, the search waits, up to --wait
     seconds at a time; with --share-machine, it does not wait.
@@ -108,10 +138,12 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     from common.packages import DEFAULT_INDEX
     from pis.amun.launchers.local import LocalLauncher
     from pis.amun.processes import interrupted_by_signals
-    from pis.amun.schema import InvalidSpecification
 
     settings: Settings = context.obj
-    question = _question(subjects, indicator, parameters, others, python_version, index)
+    program: tuple[str, ...] = context.meta[_PROGRAM]
+    measured = measured_script(indicator, parameters, program, trust_script)
+    question = question_of(subjects, measured, parameters, others, python_version, index)
+    dips = _dip_goal(dip_width, dip_size)
     short = digest(question).removeprefix("sha256:")[:8]
     folder = SearchFolder((out or settings.home / "bisect" / short).absolute())
     index = index or DEFAULT_INDEX
@@ -124,17 +156,21 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
         launcher = stack.enter_context(closing(LocalLauncher(settings)))
         resolver = stack.enter_context(ResolverWorker()).resolve
         pinner = StackPinner(
-            folder, IndexStacks(settings, index, environment(python_version), resolver), indicator,
-            dict(key_and_value(text, "-p") for text in parameters), python_version,
+            folder, IndexStacks(settings, index, environment(python_version), resolver),
+            measured.script, dict(key_and_value(text, "-p") for text in parameters), python_version,
             index, dict(settings.package_indexes),
         )  # fmt: skip
         state["bisect"] = identity(state)
         waits = context.get_parameter_source("wait") is not click.core.ParameterSource.DEFAULT
         options = {
-            "--max-jobs": max_jobs, "--out": out, "--ingest": ingest,
-            "--wait": f"{wait:g}" if waits else None, "--share-machine": share_machine,
+            "--dips": dip_width, "--dip-size": None if dip_size is None else f"{dip_size:g}",
+            "--trust-script": trust_script, "--max-jobs": max_jobs, "--out": out,
+            "--ingest": ingest, "--wait": f"{wait:g}" if waits else None,
+            "--share-machine": share_machine,
         }  # fmt: skip
-        recorder = BisectRecorder(settings, _template(question, state, subjects, options), record)
+        recorder = BisectRecorder(
+            settings, _template(question, state, subjects, options, program), record
+        )
         stack.enter_context(recorder.recording())
 
         def begin() -> None:
@@ -143,19 +179,33 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
             _hold_machine(stack, wait, share=share_machine)
 
         searches = _StepSearches(
-            pinner, launcher, begin, guard, max_jobs, deadline, recorder, quiet=as_json
-        )
+            pinner, launcher, begin, guard, max_jobs, dips, deadline, recorder,
+            trust_script=trust_script, quiet=as_json,
+        )  # fmt: skip
         series = SeriesMaker(settings, folder, state, pinner)
-        try:
-            if len(subjects) == 1:
-                searches.search(series.releases(subjects[0], others))
-            else:
-                series.search_locks(subjects, searches.search)
-        except InvalidSpecification as error:
-            raise UnusableSpecification(str(error)) from None
+        stack.enter_context(_explained_errors())
+        if len(subjects) == 1:
+            searches.search(series.releases(subjects[0], others))
+        else:
+            series.search_locks(subjects, searches.search)
     print_searches(searches.done, folder.path, as_json=as_json)
     accepted = not ingest or ingest_folders(settings, searches.folders, as_json=as_json)
     context.exit(max(0 if accepted else 1, *(_exit_code(it) for _, it in searches.done)))
+
+
+@contextmanager
+def _explained_errors() -> Iterator[None]:
+    from pis.amun.launchers import BuildFailed
+    from pis.amun.schema import InvalidSpecification
+
+    try:
+        yield
+    except InvalidSpecification as error:
+        raise UnusableSpecification(str(error)) from None
+    except BuildFailed as error:
+        if error.reason == "cannot-confine":
+            click.echo("hint: --trust-script runs the script as you, without a sandbox", err=True)
+        raise
 
 
 def _exit_code(search: StepSearch) -> int:
@@ -174,9 +224,62 @@ def _hold_machine(stack: ExitStack, wait_s: float, *, share: bool) -> None:
         warn_if_busy()
 
 
-def _question(
+@dataclass(frozen=True, slots=True)
+class MeasuredScript:
+    """What the jobs of a search run.
+
+    :param label: name of the indicator, or of the file of the script
+    :param script: name of the indicator, or the text of the script
+    :param identity: further parts of the question, as JSON values
+    """
+
+    label: str
+    script: str
+    identity: Mapping[str, Any] = field(default_factory=dict)
+
+
+def measured_script(
+    indicator: str | None, parameters: Sequence[str], program: Sequence[str], trusted: bool
+) -> MeasuredScript:
+    """The indicator or the script to run.
+
+    :raises click.UsageError: if neither or both are given, or the program is no Python script
+    """
+    from pis.catalogue import indicator_of
+
+    if (indicator is None) is not bool(program):
+        raise click.UsageError("give an indicator with --pi, or a script: -- python SCRIPT")
+    if indicator is not None:
+        if trusted:
+            raise click.UsageError("--trust-script is for a script of your own: -- python SCRIPT")
+        indicator_of(indicator)
+        return MeasuredScript(indicator, indicator)
+    if len(program) != 2 or not _PYTHON.fullmatch(program[0]):
+        raise click.UsageError("behind --, give python and the file of a script, without arguments")
+    if parameters:
+        raise click.UsageError("-p is for --pi: a script has no parameters")
+    text = _content(program[1])
+    try:
+        script = text.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"{program[1]}: {error}") from None
+    identity = {"script_sha256": sha256(text).hexdigest(), "trusted": trusted}
+    return MeasuredScript(printable(Path(program[1]).name), script, identity)
+
+
+def _dip_goal(width: int | None, size_pct: float | None) -> DipGoal | None:
+    from adviser.bisect.dips import SUGGESTED_GOAL, DipGoal
+
+    if width is None:
+        if size_pct is not None:
+            raise click.UsageError("--dip-size is for --dips")
+        return None
+    return DipGoal(width, SUGGESTED_GOAL.size if size_pct is None else size_pct / 100)
+
+
+def question_of(
     subjects: Sequence[str],
-    indicator: str,
+    measured: MeasuredScript,
     parameters: Sequence[str],
     others: Sequence[str],
     python_version: str | None,
@@ -186,16 +289,16 @@ def _question(
 
     :raises click.UsageError: if there are more than two subjects, or packages besides two locks
     """
-    from pis.catalogue import indicator_of
-
-    indicator_of(indicator)
     if len(subjects) > 2:
         raise click.UsageError("give one requirement, or two locks")
     if len(subjects) == 2 and others:
         raise click.UsageError("--with is for a requirement; two locks name all packages")
     return {
-        "subjects": [_content(it) for it in subjects] if len(subjects) == 2 else list(subjects),
-        "indicator": indicator,
+        "subjects": [sha256(_content(it)).hexdigest() for it in subjects]
+        if len(subjects) == 2
+        else list(subjects),
+        "indicator": measured.label,
+        **measured.identity,
         "parameters": sorted(parameters),
         "with": sorted(others),
         "python": python_version,
@@ -208,6 +311,7 @@ def _template(
     state: Mapping[str, Any],
     subjects: Sequence[str],
     options: Mapping[str, Any],
+    program: Sequence[str],
 ) -> Bisect:
     """The search without its results.
 
@@ -222,7 +326,7 @@ def _template(
 
     hardware = own_hardware()
     question_options = {
-        "--pi": question["indicator"],
+        "--pi": None if program else question["indicator"],
         "-p": question["parameters"],
         "--with": question["with"],
         "--python": question["python"],
@@ -239,17 +343,20 @@ def _template(
         index_name=question["index"] or DEFAULT_INDEX,
         hardware_digest=hardware.digest,
         hardware_label=hardware.label,
-        command=printable(command_line(subjects, {**question_options, **options})),
+        command=printable(command_line(subjects, {**question_options, **options}, program)),
         state=SearchState.RUNNING.value,
         max_jobs=options["--max-jobs"],
         started_at=datetime.fromisoformat(state["bisect"]["started_at"]),
     )
 
 
-def command_line(subjects: Sequence[str], options: Mapping[str, Any]) -> str:
+def command_line(
+    subjects: Sequence[str], options: Mapping[str, Any], program: Sequence[str] = ()
+) -> str:
     """The command of a search.
 
     :param options: a list is given once for each value; ``None`` and ``False`` are left out
+    :param program: behind ``--``
 
     >>> command_line(["a>=1"], {"-p": ["m=1", "n=2"], "--out": None, "--share-machine": True})
     "thoth bisect 'a>=1' -p m=1 -p n=2 --share-machine"
@@ -259,6 +366,7 @@ def command_line(subjects: Sequence[str], options: Mapping[str, Any]) -> str:
         for value in option if isinstance(option, list) else [option]:
             if value is not None and value is not False:
                 arguments += [name] if value is True else [name, str(value)]
+    arguments += ["--", *program] if program else []
     return shlex.join(arguments)
 
 
@@ -277,8 +385,10 @@ class _StepSearches:
     begin: Callable[[], None]
     guard: MachineGuard
     max_jobs: int
+    dips: DipGoal | None
     deadline: float | None
     recorder: BisectRecorder
+    trust_script: bool
     quiet: bool
     done: list[tuple[StackSeries, StepSearch]] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
@@ -294,13 +404,13 @@ class _StepSearches:
             self.begin()
         measurer = ExecutorMeasurer(
             series.name, self.pinner.folder, self.launcher, self.guard, self.pinner.indexes,
-            series.specification_of, self.deadline,
+            series.specification_of, self.deadline, self.trust_script,
         )  # fmt: skip
         spent = sum(earlier.jobs for _, earlier in self.done)
         try:
             result = find_step(
                 measurer, len(series.labels), max_jobs=self.max_jobs - spent,
-                progress=lambda at: self._progress(series, at, spent),
+                dips=self.dips, progress=lambda at: self._progress(series, at, spent),
             )  # fmt: skip
         except StackUnavailable as error:
             label = series.labels[error.stack]
@@ -320,11 +430,8 @@ class _StepSearches:
             click.echo(printable(progress_line(at, series, spent)), err=True)
 
 
-def _content(name: str) -> str:
-    """The digest of a lock, so that a changed lock is another question."""
-    from hashlib import sha256
-
+def _content(name: str) -> bytes:
     try:
-        return sha256(Path(name).read_bytes()).hexdigest()
+        return Path(name).read_bytes()
     except OSError as error:
         raise InvalidArgument(f"{name}: {error.strerror or error}") from None

@@ -94,14 +94,16 @@ def _write(path: Path, document: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class StackPinner:
-    """Locks stacks for one indicator, Python and index, and keeps the locks in a folder.
+    """Locks stacks for one script, Python and index, and keeps the locks in a folder.
 
     The adviser's resolver chooses and checks the versions; uv adds the hashes of their wheels.
+
+    :param script: name of an indicator, or the text of a script
     """
 
     folder: SearchFolder
     stacks: IndexStacks
-    indicator: str
+    script: str
     parameters: Mapping[str, str]
     python_version: str | None
     index: str
@@ -134,7 +136,7 @@ class StackPinner:
 
         versions = self.stacks.best(requirements)
         specification = pinned_specification(
-            self.indicator, pinned_requirements(versions), self.python_version,
+            self.script, pinned_requirements(versions), self.python_version,
             dict(self.parameters), index=self.index, indexes=self.indexes,
         )  # fmt: skip
         if other := pins_of(specification).keys() ^ versions.keys():
@@ -209,6 +211,7 @@ class ExecutorMeasurer:
     :param name: distinguishes the searches of a folder
     :param specification_of: returns the specification of a stack, or ``None`` and the reason
     :param deadline: time by ``time.monotonic`` from which no new block starts
+    :param trust_script: run a script that is no indicator without a sandbox
     :ivar folders: folders of all inspections so far
     """
 
@@ -219,6 +222,7 @@ class ExecutorMeasurer:
     indexes: Mapping[str, str]
     specification_of: Callable[[int], tuple[dict[str, Any] | None, str]]
     deadline: float | None = None
+    trust_script: bool = False
     folders: list[Path] = field(default_factory=list)
     _calls: int = 0
 
@@ -240,8 +244,9 @@ class ExecutorMeasurer:
         if self._calls % 2 == 0:  # blocks alternate their order, so that a drift cancels
             specifications.reverse()
         options = InspectOptions(
-            self.folder.path, submission=f"bisect {self.name} {self._calls}", reference_jobs=1
-        )
+            self.folder.path, submission=f"bisect {self.name} {self._calls}",
+            trust_script=self.trust_script, reference_jobs=1,
+        )  # fmt: skip
         outcomes = inspect(
             [specification for _, specification in specifications],
             self.launcher, options, self.observer,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from adviser.bisect.documents import search_document, search_sentence
+from adviser.bisect.documents import dip_note, search_document, search_sentence
 from cli.console import print_json
 from common.counts import counted
 from common.terminal import printable
@@ -61,6 +61,8 @@ def _notes(series: StackSeries, search: StepSearch) -> list[str]:
             f"the rest is not flat: {labels[rest.first]} … {labels[rest.last]} probably differ by"
             f" another {100 * math.expm1(rest.effect):+.0f} %; this was not confirmed"
         )
+    if note := dip_note(series, search):
+        notes.append(note)
     return notes
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from adviser.bisect.dips import SEEN_CHANCE, DipGoal
 from adviser.bisect.posterior import STEP_SIZES
-from adviser.bisect.search import SearchState, StepSearch
+from adviser.bisect.search import NONE_CHANCE, DipStatement, SearchState, StepSearch
 from adviser.bisect.stack_series import StackSeries
+from common.counts import counted
 from common.formats.json_documents import finite_or_none
 
 if TYPE_CHECKING:
     from adviser.scoring.comparisons import Comparison
 
+_SEEN = f"{100 * SEEN_CHANCE:.0f} %"
 #: What a person can do, by the reason why a search was stopped.
 _REMEDIES = {
     "jobs": "Run the command again with a higher --max-jobs to continue",
@@ -34,18 +37,27 @@ def search_sentence(series: StackSeries, search: StepSearch) -> str:
     if search.state is SearchState.NONE:
         smallest = 100 * STEP_SIZES[0]
         first, *_, last = (it for n, it in enumerate(labels) if n not in search.unavailable)
-        return f"no step of {smallest:.0f} % or more from {first} to {last}"
+        answer = f"no lasting step of {smallest:.0f} % or more from {first} to {last}"
+        dip = search.dips.example if search.dips else None
+        if dip is None:
+            return answer
+        return f"{answer}; {_dip(series, dip)} would have been seen with {_SEEN} chance"
     if search.state is SearchState.STEP and search.comparison is not None:
         return f"{step}: {_difference(search.comparison)}"
     if search.stopped is None:
         return f"{step}: probable, but fresh jobs did not confirm the step"
-    so_far = f"most probable so far: {step}" if step else "no answer so far"
+    settled = search.posterior is not None and search.posterior.none >= NONE_CHANCE
+    so_far = "no lasting step so far" if settled else "no answer so far"
+    if step:
+        so_far = f"most probable so far: {step}"
     remedy = _REMEDIES[search.stopped.reason.value]
     return f"{search.stopped.message}; {so_far}. {remedy}"
 
 
 def _state_so_far(series: StackSeries, search: StepSearch, step: str) -> str:
     posterior = search.posterior
+    if search.dips is not None:
+        return f"looking for {_dip(series, search.dips.goal)}: {_further(search.dips)}"
     if search.pair is not None:
         return f"confirming {step} with fresh jobs"
     if posterior is None:
@@ -56,6 +68,35 @@ def _state_so_far(series: StackSeries, search: StepSearch, step: str) -> str:
         f" {series.step_label(*posterior.pair())} {100 * posterior.best_chance:.0f} %"
         f" ({effect:+.0f} %)"
     )
+
+
+def dip_note(series: StackSeries, search: StepSearch) -> str:
+    """What the answer "no step" leaves open, and what would settle it; empty if nothing."""
+    statement = search.dips
+    if statement is None or search.state is not SearchState.NONE or not statement.missing:
+        return ""
+    shown = statement.example
+    note = "narrower or smaller dips may exist"
+    if shown is None:
+        note = "dips may exist"
+    smaller = [it for it in statement.visible if it.size == statement.goal.size]
+    if smaller and smaller[0] != shown:
+        note += f", and {_dip(series, smaller[0])} would have been seen, too"
+    goal = statement.goal
+    return f"{note}; --dips {goal.width} looks for {_dip(series, goal)}: {_further(statement)}"
+
+
+def _dip(series: StackSeries, dip: DipGoal) -> str:
+    unit = "releases" if series.package else "stacks"
+    return f"a dip of at least {100 * dip.size:g} % that is {dip.width} or more {unit} wide"
+
+
+def _further(statement: DipStatement) -> str:
+    return f"about {counted(statement.missing, 'more job')}"
+
+
+def _dip_document(dip: DipGoal) -> dict[str, float]:
+    return {"difference_pct": round(100 * dip.size, 6), "width": dip.width}
 
 
 def _difference(comparison: Comparison) -> str:
@@ -107,6 +148,16 @@ def search_document(series: StackSeries, search: StepSearch) -> dict[str, Any]:
             "first": labels[rest.first],
             "last": labels[rest.last],
             "difference_pct": 100 * math.expm1(rest.effect),
+        },
+        "dips": None
+        if search.dips is None
+        else {
+            "chance": SEEN_CHANCE,
+            "visible": [_dip_document(it) for it in search.dips.visible],
+            "goal": _dip_document(search.dips.goal),
+            "sought": search.dips.sought,
+            "further_jobs": search.dips.missing,
+            "note": dip_note(series, search),
         },
         "posterior": None
         if posterior is None

@@ -29,7 +29,7 @@ STEP_SIZES = (0.03, 0.04, 0.05, 0.065, 0.08, 0.1, 0.125, 0.16, 0.2, 0.26, 0.35, 
 #: Standard deviations of the jobs of a block, natural log.
 _NOISE = (0.004, 0.006, 0.009, 0.013, 0.018, 0.025, 0.035, 0.05, 0.07, 0.1, 0.15, 0.25, 0.5)
 #: Standard deviation of block effects, as a multiple of the noise, and its prior.
-_BLOCK_EFFECTS = ((0.0, 0.6), (0.7, 0.2), (2.0, 0.2))
+BLOCK_EFFECTS = ((0.0, 0.6), (0.7, 0.2), (2.0, 0.2))
 #: Degrees of freedom of the noise: tails heavier than normal, as measured rates have.
 _FREEDOM = 5.0
 _ROUNDS = 3
@@ -136,7 +136,7 @@ class _Fit:
         blocks = np.unique([job.block for job in jobs], return_inverse=True)[1].reshape(-1)
         sizes = np.log1p(np.array(STEP_SIZES))
         self._effects = np.concatenate([-sizes[::-1], sizes])
-        self._settings = list(itertools.product(_NOISE, _BLOCK_EFFECTS))
+        self._settings = list(itertools.product(_NOISE, BLOCK_EFFECTS))
         same_block = (blocks[:, None] == blocks[None, :]).astype(np.float64)
         likelihoods: list[FloatArray] = []
         self._levels: list[FloatArray] = []

@@ -96,6 +96,24 @@ class PosteriorSchema(Schema):
     steps = fields.List(fields.Nested(PossibleStepSchema), required=True)
 
 
+class DipSchema(Schema):
+    """A stretch of stacks with another rate, which a later stack reverted."""
+
+    difference_pct = number("Its difference is at least this, %.", 10.0)
+    width = count("It has at least this number of stacks.", 9)
+
+
+class DipStatementSchema(Schema):
+    """Which dips a search that found no step would have seen."""
+
+    chance = number("The chance with which each visible dip would have been seen.", 0.95)
+    visible = fields.List(fields.Nested(DipSchema), required=True)
+    goal = fields.Nested(DipSchema, required=True)
+    sought = flag("Whether the search looked for the goal.")
+    further_jobs = count("About the number of jobs that the goal still needs.", 105)
+    note = text("What the answer leaves open, for people; empty if nothing.")
+
+
 class StepSearchSchema(Schema):
     """The search in one series of stacks."""
 
@@ -115,6 +133,8 @@ class StepSearchSchema(Schema):
     unusable_jobs = count("Jobs that failed or were unstable.", 0)
     skipped = fields.List(fields.Nested(SkippedStackSchema), required=True)
     remainder = fields.Nested(RemainderSchema, required=True, allow_none=True)
+    #: Searches of earlier versions have none.
+    dips = fields.Nested(DipStatementSchema, allow_none=True)
     posterior = fields.Nested(PosteriorSchema, required=True, allow_none=True)
 
 

@@ -28,6 +28,13 @@ def planted_search(
     return series, states
 
 
+def flat_search(label: str = "numpy", *, count: int = 32) -> tuple[StackSeries, StepSearch]:
+    """A search without a step, whose answer names the dips that it would have seen."""
+    labels = [f"{label} 1.{place}" for place in range(count)]
+    series = StackSeries("releases", labels, lambda _: (None, ""), label)
+    return series, find_step(PlantedMeasurer(step_levels(count, {}), 3), count)
+
+
 def bisect_of(
     series: StackSeries, search: StepSearch, name: str = "a", *, started: int = 0, text: str = ""
 ) -> Bisect:

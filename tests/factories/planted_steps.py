@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from adviser.bisect.posterior import MeasuredRate
-from adviser.bisect.search import StackUnavailable
+from adviser.bisect.search import SearchState, StackUnavailable, StepSearch
 
 Draw = Callable[[np.random.Generator, float], float]
 
@@ -33,6 +34,22 @@ def step_levels(count: int, steps: Mapping[int, float]) -> tuple[float, ...]:
     for release, share in steps.items():
         levels[release:] += math.log1p(share)
     return tuple(levels.tolist())
+
+
+def dip_steps(first: int, width: int, size: float) -> dict[int, float]:
+    """The two steps of a dip, for :func:`step_levels`."""
+    return {first: size, first + width: 1 / (1 + size) - 1}
+
+
+def dip_outcome(
+    search: StepSearch, width: int, size: float
+) -> Literal["seen", "not stated", "wrong"]:
+    """How the answer of a search treats a planted dip."""
+    if search.state is not SearchState.NONE:
+        return "seen"
+    assert search.dips is not None
+    stated = any(dip.width <= width and dip.size <= abs(size) for dip in search.dips.visible)
+    return "wrong" if stated else "not stated"
 
 
 @dataclass

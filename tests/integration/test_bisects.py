@@ -19,7 +19,7 @@ from common.settings import Settings
 from graph.engine import Stores
 from graph.record.bisects import BisectFilter, bisect_named, browse_bisects, write_bisect
 from graph.tables import BisectRow
-from tests.factories.bisects import add_bisects, bisect_of, planted_search
+from tests.factories.bisects import add_bisects, bisect_of, flat_search, planted_search
 from tests.services.commands import thoth
 from tests.services.index import package_index
 from tests.services.jobs import client_of
@@ -131,6 +131,34 @@ def test_the_recorded_command_continues_the_search_in_the_same_way(stores: Store
     assert sorted(given) == sorted(recorded)
 
 
+def test_a_script_of_ones_own_runs_in_each_stack(stores: Stores, tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "import importlib.metadata as m\nprint('measured numpy', m.version('numpy'))\n"
+    )
+    locks = [tmp_path / "old.txt", tmp_path / "new.txt"]
+    with package_index(protected=False) as index:
+        for lock, version in zip(locks, ("1.0", "1.1"), strict=True):
+            index.add_wheel("numpy", version)
+            lock.write_text(f"numpy=={version}\n")
+        arguments = (
+            "bisect", *map(str, locks), "--index", "own", "--dips", "3", "--max-jobs", "4",
+            "--out", str(tmp_path / "out"), "--share-machine", "--trust-script",
+            "--", "python", str(script),
+        )  # fmt: skip
+        done = thoth(stores.settings, *arguments, PACKAGE_INDEXES=f"own={index.url}")
+    assert "the limit of 4 jobs was reached" in done.stdout, done.stderr
+    assert done.returncode == 1
+    results = [orjson.loads(it.read_bytes()) for it in tmp_path.glob("out/*/results/*/result")]
+    printed = sorted(it["stdout"].strip() for it in results)
+    assert printed == 2 * ["measured numpy 1.0"] + 2 * ["measured numpy 1.1"]
+    (search,) = orjson.loads(thoth(stores.settings, "bisects", "--json").stdout)["bisects"]
+    assert search["indicator"] == "mine.py"
+    given = shlex.split(search["command"])
+    assert sorted(given) == sorted(["thoth", *arguments])
+    assert given[-3:] == ["--", "python", str(script)]
+
+
 def test_the_command_lists_searches_and_shows_one(stores: Stores) -> None:
     empty = thoth(stores.settings, "bisects")
     assert "No search is recorded" in empty.stdout
@@ -196,3 +224,23 @@ def test_pages_show_the_answer_the_chances_and_the_command(
     for name in ("stopped", "running", "new"):
         assert client.get(f"/bisects/bisect-{name}").status_code == 200
     assert client.get("/bisects/none").status_code == 404
+
+
+def test_a_recorded_answer_says_which_dips_would_have_been_seen(
+    stores: Stores, client: FlaskClient
+) -> None:
+    with stores.engine.begin() as connection:
+        write_bisect(connection, bisect_of(*flat_search(), "flat"))
+    (search,) = client.get("/api/v2/bisects/bisect-flat").get_json()["searches"]
+    dips, content = search["dips"], client.get("/bisects/bisect-flat").get_data(as_text=True)
+    assert dips["chance"] == 0.95
+    assert dips["visible"]
+    assert f"about {dips['further_jobs']} more jobs" in dips["note"]
+    assert "a dip of at least" in search["sentence"]
+    assert search["sentence"] in content
+    assert dips["note"][1:] in content
+    for dip in dips["visible"]:
+        size, width = f"{dip['difference_pct']:g} %", dip["width"]
+        assert f'<td class="number">{size}</td><td class="number">{width}</td>' in content
+    shown = " ".join(thoth(stores.settings, "bisects", "bisect-flat").stdout.split())
+    assert dips["note"] in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -11,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from adviser.bisect.search import SearchStopped, StopReason, find_step
+from adviser.bisect.dips import DipGoal
+from adviser.bisect.search import SearchStopped, StepSearch, StopReason, find_step
 from adviser.bisect.stack_series import StackSeries
+from cli.bisect import command_line, measured_script, question_of
 from cli.bisect_measurer import MachineGuard, SearchFolder
-from cli.bisect_view import print_searches
+from cli.bisect_view import print_searches, progress_line
 from cli.main import run, thoth
 from common.errors import InvalidArgument
 from pis.amun.launchers import BuildFailed
@@ -34,6 +37,14 @@ SERIES = StackSeries("releases", [f"numpy {n}" for n in range(16)], lambda _: (N
         (["numpy", "--pi", "matmul", "-p", "size"], "NAME=VALUE"),
         (["a.txt", "b.txt", "--with", "c", "--pi", "matmul"], "--with"),
         (["numpy", "--pi", "matmul", "--max-jobs", "3"], "--max-jobs"),
+        (["numpy"], "--pi, or a script"),
+        (["numpy", "--pi", "matmul", "--", "python", "mine.py"], "--pi, or a script"),
+        (["numpy", "--", "python", "none.py"], "none.py"),
+        (["numpy", "--", "bash", "mine.sh"], "behind --, give python"),
+        (["numpy", "--", "python", "mine.py", "--size=3"], "without arguments"),
+        (["numpy", "-p", "size=3", "--", "python", "mine.py"], "-p is for --pi"),
+        (["numpy", "--pi", "matmul", "--trust-script"], "--trust-script"),
+        (["numpy", "--pi", "matmul", "--dip-size", "8"], "--dip-size is for --dips"),
     ],
 )
 def test_invalid_arguments_are_rejected_before_anything_runs(
@@ -145,4 +156,58 @@ def test_a_run_stops_when_most_of_its_jobs_cannot_be_used() -> None:
 def test_no_step_is_printed_as_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     search = find_step(PlantedMeasurer(step_levels(16, {}), 1), 16)
     print_searches([(SERIES, search)], Path("out"), as_json=False)
-    assert "no step of 3 % or more from numpy 0 to numpy 15" in capsys.readouterr().out
+    assert "no lasting step of 3 % or more from numpy 0 to numpy 15; a dip of at least " in (
+        capsys.readouterr().out
+    )
+
+
+def test_an_answer_says_which_dips_it_leaves_open_and_what_they_would_cost(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    labels = [f"numpy {n}" for n in range(64)]
+    series = StackSeries("releases", labels, SERIES.specification_of, "numpy")
+    search = find_step(PlantedMeasurer(step_levels(64, {}), 3), 64)
+    print_searches([(series, search)], Path("out"), as_json=False)
+    printed = capsys.readouterr().out
+    print_searches([(series, search)], Path("out"), as_json=True)
+    (document,) = json.loads(capsys.readouterr().out)["searches"]
+    dips = document["dips"]
+    assert (dips["chance"], dips["sought"]) == (0.95, False)
+    first = printed.splitlines()[0]
+    assert first == document["sentence"]
+    shown = [
+        f"; a dip of at least {dip['difference_pct']:g} % that is {dip['width']} or more releases"
+        " wide would have been seen with 95 % chance"
+        for dip in dips["visible"]
+    ]
+    assert first.endswith(tuple(shown))
+    assert dips["note"] in printed
+    assert dips["note"].startswith("narrower or smaller dips may exist")
+    cost = "--dips 3 looks for a dip of at least 5 % that is 3 or more releases wide: about "
+    assert f"{cost}{dips['further_jobs']} more jobs" in dips["note"]
+
+
+def test_the_cost_of_dips_is_printed_before_they_are_measured() -> None:
+    states: list[StepSearch] = []
+    goal = DipGoal(3, 0.08)
+    measurer = PlantedMeasurer(step_levels(16, {}), 3)
+    find_step(measurer, 16, dips=goal, progress=states.append)
+    line = next(progress_line(it, SERIES, 0) for it in states if it.dips)
+    assert "looking for a dip of at least 8 % that is 3 or more releases wide: about" in line
+    assert line.endswith("more jobs") or line.endswith("more job")
+
+
+def test_the_recorded_command_ends_with_the_program() -> None:
+    command = command_line(["a.txt", "b.txt"], {"--dips": 3}, ["python", "my script.py"])
+    assert command == "thoth bisect a.txt b.txt --dips 3 -- python 'my script.py'"
+
+
+def test_a_changed_script_is_another_question(tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    questions = []
+    for text, trusted in (("print(1)", False), ("print(2)", False), ("print(2)", True)):
+        script.write_text(text)
+        measured = measured_script(None, (), ("python3", str(script)), trusted)
+        assert (measured.label, measured.script) == ("mine.py", text)
+        questions.append(question_of(["numpy"], measured, (), (), None, None))
+    assert all(first != second for first, second in itertools.combinations(questions, 2))
