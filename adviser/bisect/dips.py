@@ -24,7 +24,7 @@ SEEN_CHANCE = 0.95
 #: Chance with which the jobs inside a visible dip make it noticed. The rest is for noticed dips
 #: that the search then loses.
 _NOTICED_CHANCE = 0.96
-#: Expected number of dips that are noticed in a flat series; they cost a few jobs each.
+#: Expected number of dips that are noticed in a flat series.
 _NOTICED_RATE = 0.25
 #: The same for dips to which the search narrows.
 _SURE_RATE = 0.001

@@ -11,10 +11,9 @@ import pytest
 from adviser.bisect.dips import SEEN_CHANCE, DipGoal, DipPower
 from adviser.bisect.posterior import MeasuredRate
 from adviser.bisect.search import find_step
-from tests.effort import slow
 from tests.factories.planted_steps import PlantedMeasurer, dip_outcome, dip_steps, step_levels
 
-RELEASES, DRAWS = 33, 400
+RELEASES, DRAWS = 33, 300
 #: As a search measures by default, and as one does that looks for dips.
 DESIGNS = {
     "few": [0, 32] * 7 + [4, 20, 8, 24, 12, 28, 16],
@@ -51,7 +50,7 @@ def test_a_dip_that_would_be_seen_is_noticed(design: str, width: int, block_sd: 
         assert share >= SEEN_CHANCE - tolerance
 
 
-@slow
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "size", "goal"), [(5, 0.125, None), (16, 0.065, None), (3, -0.08, DipGoal(3, 0.08))]
 )
