@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import partial
 
 from adviser.advise import Advice, Resolver, in_this_process, universe_for
+from adviser.reports.choice_texts import measured_differences
 from adviser.reports.version_rationale import Rationale, VersionRationales
 from adviser.resolver.admission import missing_extras, missing_extras_text
 from adviser.resolver.results import (
@@ -58,6 +59,7 @@ class ForcedStack:
     :param changes: by name
     :param conflict: why there is no such stack
     :param problem: why there is no such stack, if the reason is not a conflict
+    :param measured: what was measured of the versions that differ
     """
 
     what: str
@@ -68,6 +70,7 @@ class ForcedStack:
     conflict: Conflict | None = None
     problem: str | None = None
     level: str | None = None
+    measured: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +222,16 @@ def _compared(advice: Advice, what: str, resolution: Resolution) -> ForcedStack:
         tuple(it for it in losses if it.points),
         changes,
         level=next((name for name, ours, theirs in levels if ours != theirs), None),
+        measured=tuple(_measured(advice, forced, advised)),
     )
+
+
+def _measured(advice: Advice, forced: ResolvedStack, advised: ResolvedStack) -> Iterator[str]:
+    versions = {it.name: it.purl for it in advised.choices}
+    for choice in forced.choices:
+        theirs = versions.get(choice.name)
+        if theirs is not None and theirs != choice.purl:
+            yield from measured_differences(advice.assessment, choice.purl, theirs)
 
 
 def _total(stack: ResolvedStack, place: int) -> int:

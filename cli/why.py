@@ -219,6 +219,7 @@ def forced_lines(forced: ForcedStack) -> Iterator[str]:
         yield f"{forced.what}: possible{loss}"
         yield from (f"  {loss.criterion}: {-loss.points:+.3f} points" for loss in losses)
         yield from (f"  {change_text(change)}" for change in forced.changes)
+        yield from (f"  {text}" for text in forced.measured)
 
 
 def change_text(change: VersionChange) -> str:

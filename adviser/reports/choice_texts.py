@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from adviser.scoring.assessment_types import Assessment, Claim
 from adviser.scoring.claim_texts import ClaimTexts, effect_text
@@ -30,16 +31,32 @@ def reason_against(assessment: Assessment, purl: Purl) -> str:
 def comparison_text(
     assessment: Assessment, choice: PackageChoice, better: Purl, worse: Purl
 ) -> str:
-    """How a preferred version compares with another one, settled or likely."""
+    """How a version compares with another one: settled, likely, or with which probability."""
     claims = assessment.settled_between(better, worse)
     if claims:
         return seen_from(assessment, claims[0], better, version_of_purl(worse))
-    preference = choice.lost.get(worse)
-    chance = ""
-    if preference is not None and preference.better == better:
-        chance = f" (probability {math.floor(100 * preference.expected.probability)} %)"
+    expected = choice.expected(better, worse)
     indicators = " and ".join(choice.indicators)
-    return f"likely faster than {version_of_purl(worse)} in {indicators}{chance}"
+    likely = "likely" if expected.likely else "not likely"
+    chance = f"probability {math.floor(100 * expected.probability)} %"
+    return f"{likely} faster than {version_of_purl(worse)} in {indicators} ({chance})"
+
+
+def measured_differences(assessment: Assessment, ours: Purl, theirs: Purl) -> Iterator[str]:
+    """What was measured of a version, compared with another one and with the baseline.
+
+    ``numpy 2.3.5 is likely faster than 2.4.6 in PiConv2D (probability 96 %)``
+    """
+    name = name_of(ours)
+    choice, baseline = assessment.choices.get(name), assessment.baseline.get(name)
+    release = f"{name} {version_of_purl(ours)}"
+    if ours in assessment.unmeasured.get(name, ()):
+        yield f"{release} was never measured here, and versions of {name} differ in speed"
+    elif choice is not None and {ours, theirs} <= set(choice.measured):
+        yield f"{release} is {comparison_text(assessment, choice, ours, theirs)}"
+    if baseline is not None and baseline not in (ours, theirs):
+        for claim in assessment.settled_between(ours, baseline)[:1]:
+            yield f"{release} is {seen_from(assessment, claim, ours, version_of_purl(baseline))}"
 
 
 def seen_from(assessment: Assessment, claim: Claim, ours: Purl, other: str) -> str:

@@ -135,21 +135,26 @@ def _left_out(advice: Advice, choice: Choice, measured: PackageChoice) -> Iterat
         comparison = comparison_text(assessment, measured, preferred, ours)
         yield f"{version_of_purl(preferred)} is {comparison}, but {_obstacle(advice, preferred)}"
     elif ours in measured.measured:
-        gains = {
-            it.purl: it
+        gains = [
+            it
             for it in assessment.claims
             if it.package == choice.name and it.beside_baseline and it.scored
-            and it.verdict is Verdict.FASTER and it.purl != ours and it.purl in measured.measured
-        }  # fmt: skip
-        if gains and _gain_over_baseline(assessment, ours) is None:
-            best = max(gains.values(), key=lambda it: it.bound)
-            if best.purl is not None and best.baseline_purl is not None:
-                baseline = version_of_purl(best.baseline_purl)
-                text = seen_from(assessment, best, best.purl, baseline)
-                yield (
-                    f"{version_of_purl(best.purl)} is {text}, and not likely faster than"
-                    f" {choice.version}"
-                )
+            and it.verdict is Verdict.FASTER and it.purl in measured.measured
+        ]  # fmt: skip
+        best = max(gains, key=lambda it: it.observed_pct, default=None)
+        own = max((it.observed_pct for it in gains if it.purl == ours), default=0.0)
+        if (
+            best is not None
+            and best.purl is not None
+            and best.baseline_purl is not None
+            and best.observed_pct - own > best.delta_pct
+        ):
+            gain = seen_from(assessment, best, best.purl, version_of_purl(best.baseline_purl))
+            chance = math.floor(100 * measured.expected(best.purl, ours).probability)
+            yield (
+                f"{version_of_purl(best.purl)} is {gain}; it is faster than {choice.version} with a"
+                f" probability of {chance} % only"
+            )
     if measured.interacting:
         versions = " and ".join(map(version_of_purl, measured.interacting))
         verb = "depends" if len(measured.interacting) == 1 else "depend"

@@ -78,6 +78,11 @@ class PackageChoice:
     contexts: bool = False
     indicators: tuple[str, ...] = ()
     own: bool = False
+    _series: Sequence[_MeasuredVersions] = field(default=(), repr=False, compare=False)
+
+    def expected(self, ours: Purl, theirs: Purl) -> Difference:
+        """The expected difference between two measured versions."""
+        return _difference(self._series, (ours, theirs), 0, 1)
 
     @property
     def preferred(self) -> Purl | None:
@@ -135,6 +140,7 @@ class VersionChoices:
             any(it.contexts for it in series),
             tuple(sorted({it.series.indicator for it in series})),
             any(it.series.indicator not in self._bundled for it in series),
+            series,
         )
 
     def _series_of(self, measured: Sequence[Purl]) -> list[int]:
