@@ -136,24 +136,6 @@ def welch_effects(candidates: Moments, baseline: Moments) -> Effects:
     )
 
 
-def paired_effects(differences: Moments) -> Effects:
-    """Effects of jobs that ran interleaved on one host (ABBA), pair by pair.
-
-    Drift over time cancels within a pair, so prefer this method if pairs exist:
-    ``SE = s_D/√n`` with n − 1 degrees of freedom (Student 1908, doi:10.2307/2331554).
-
-    :param differences: moments of the differences of log rates, one entry per candidate
-    """
-    unknown = np.isnan(differences.variance)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error = np.sqrt(differences.variance / differences.jobs)
-    return Effects(
-        d=differences.mean,
-        standard_error=np.where(unknown, np.inf, error),
-        degrees_of_freedom=np.where(unknown, 0.0, differences.jobs - 1),
-    )
-
-
 def intervals(effects: Effects, confidence: float = 0.95) -> tuple[FloatArray, FloatArray]:
     """Two-sided intervals ``d ± t·SE`` in natural logs, as arrays of lower and upper ends.
 

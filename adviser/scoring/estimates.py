@@ -9,30 +9,26 @@ Unpaired jobs count run by run, because jobs of one run share the state of the m
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from adviser.scoring.effects import Effect, Effects, Moments, moments, paired_effects
+from adviser.scoring.effects import Effect, moments
 from adviser.scoring.host_pooling import (
     UNKNOWN_HOST_SPREAD,
     HostSpread,
     PooledEffect,
     pooled_effect,
 )
-from adviser.scoring.lazy_numpy import (
-    BoolArray,
-    FloatArray,
-    np,
-)
+from adviser.scoring.lazy_numpy import np
 from adviser.scoring.samples import MIN_JOBS, Arm, ArmPair, Sample, jobs_by_place, plan_of
+from adviser.scoring.turn_noise import Batches, TurnNoise, turn_effects
 from adviser.scoring.variances import (
     NO_PRIOR,
     UNKNOWN_SPREAD,
     RunArms,
     RunSpread,
     VariancePrior,
-    moderate_variances,
     pair_prior,
     run_effects,
 )
@@ -44,11 +40,13 @@ class SeriesSpread:
 
     :param runs: differences between runs of one stack on one host
     :param turns: by host, the variance shared by stacks that ran in turns
+    :param noise: by host, what batches and neighbours add to the errors of stacks in turns
     :param hosts: differences of effects between hosts
     """
 
     runs: RunSpread = UNKNOWN_SPREAD
     turns: Mapping[str, VariancePrior] = field(default_factory=dict)
+    noise: Mapping[str, TurnNoise] = field(default_factory=dict)
     hosts: HostSpread = UNKNOWN_HOST_SPREAD
 
 
@@ -73,9 +71,8 @@ class Estimate:
     :param jobs, baseline_jobs: number of jobs used; one each for a pair
     :param runs, baseline_runs: number of runs of these jobs, where a job of an unknown run counts
         as one; the number of pairs if paired
+    :param batches: number of batches of the pairs, or the smaller number of runs; summed over hosts
     :param tested: whether there are enough pairs or jobs for a verdict, and a known error
-    :param log_variance: variance of a job's log rate, or of the mean of a run with several jobs,
-        averaged over both arms; ``nan`` if unknown
     :param pairs: number of pairs; 0 if unpaired
     :param hosts: number of hosts that both stacks used; ``None`` if unknown
     :param used, baseline_used: indexes of the jobs used in their samples, ascending
@@ -92,8 +89,8 @@ class Estimate:
     baseline_jobs: int
     runs: int
     baseline_runs: int
+    batches: int
     tested: bool
-    log_variance: float
     method: Method
     pairs: int
     hosts: int | None
@@ -166,33 +163,39 @@ def _by_plan(
 
 
 def _estimated(arm_pairs: Sequence[ArmPair], spread: SeriesSpread) -> list[Estimate]:
-    """Estimate all arm pairs at once, in arrays with one entry each."""
-    ours = _arms([_NONE if it.paired else it.ours for it in arm_pairs])
-    theirs = _arms([_NONE if it.paired else it.theirs for it in arm_pairs])
-    differences = moments([_differences(it) if it.paired else () for it in arm_pairs])
-    paired = np.array([it.paired for it in arm_pairs], dtype=np.bool_)
-    in_turns = _paired(differences, [_prior(it, spread) for it in arm_pairs])
-    effects = _either(paired, in_turns, run_effects(ours, theirs, spread.runs))
-    variance = np.where(paired, differences.variance, _run_variance(ours, theirs, spread.runs)) / 2
-    return [
-        _estimate(arm_pair, effects.single(i), float(variance[i]), spread.runs)
-        for i, arm_pair in enumerate(arm_pairs)
-    ]
+    """Estimate all arm pairs: those in turns, then the others, in arrays with one entry each."""
+    found: dict[int, tuple[Effect, float]] = {}
+    for paired, estimated in ((True, _in_turns), (False, _apart)):
+        chosen = [(i, it) for i, it in enumerate(arm_pairs) if it.paired is paired]
+        if chosen:
+            effects = estimated([it for _, it in chosen], spread)
+            found |= {i: effect for (i, _), effect in zip(chosen, effects, strict=True)}
+    return [_estimate(it, *found[i], spread.runs) for i, it in enumerate(arm_pairs)]
 
 
-def _paired(differences: Moments, priors: Sequence[VariancePrior]) -> Effects:
-    """Effects of paired jobs, with moderated variances."""
-    own = paired_effects(differences)
-    variance, freedom = moderate_variances(differences.variance, own.degrees_of_freedom, priors)
-    known = own.degrees_of_freedom > 0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error = np.sqrt(variance / differences.jobs)
-    return Effects(own.d, np.where(known, error, own.standard_error), np.where(known, freedom, 0.0))
+def _in_turns(arm_pairs: Sequence[ArmPair], spread: SeriesSpread) -> Iterator[tuple[Effect, float]]:
+    """The effect of each pair, and its degrees of freedom from these two stacks alone."""
+    seen = turn_effects(
+        Batches.of([_differences(it) for it in arm_pairs], [it.batches for it in arm_pairs]),
+        [_prior(it, spread) for it in arm_pairs],
+        [spread.noise.get(it.hosts[0] or "") if len(it.hosts) == 1 else None for it in arm_pairs],
+    )
+    for i, own_freedom in enumerate(seen.own_freedom.tolist()):
+        yield seen.effects.single(i), own_freedom
+
+
+def _apart(arm_pairs: Sequence[ArmPair], spread: SeriesSpread) -> Iterator[tuple[Effect, float]]:
+    """The same for arms that did not run in turns."""
+    ours, theirs = _arms([it.ours for it in arm_pairs]), _arms([it.theirs for it in arm_pairs])
+    effects = run_effects(ours, theirs, spread.runs)
+    for i, arm_pair in enumerate(arm_pairs):
+        effect, fewest = effects.single(i), min(len(arm_pair.ours.runs), len(arm_pair.theirs.runs))
+        yield effect, fewest - 1.0 if fewest >= MIN_JOBS else effect.degrees_of_freedom
 
 
 def _prior(arm_pair: ArmPair, spread: SeriesSpread) -> VariancePrior:
-    """The prior of the variance of the differences within one arm pair."""
-    if not arm_pair.paired or len(arm_pair.hosts) != 1 or (host := arm_pair.hosts[0]) is None:
+    """The prior of the variance of the differences within one pair of arms."""
+    if len(arm_pair.hosts) != 1 or (host := arm_pair.hosts[0]) is None:
         return NO_PRIOR
     return pair_prior(
         spread.turns.get(host, NO_PRIOR),
@@ -201,7 +204,7 @@ def _prior(arm_pair: ArmPair, spread: SeriesSpread) -> VariancePrior:
     )
 
 
-def _estimate(arm_pair: ArmPair, effect: Effect, variance: float, spread: RunSpread) -> Estimate:
+def _estimate(arm_pair: ArmPair, effect: Effect, own_freedom: float, spread: RunSpread) -> Estimate:
     runs = len(arm_pair.ours.runs), len(arm_pair.theirs.runs)
     if arm_pair.paired:
         runs = len(arm_pair.ours.rates), len(arm_pair.theirs.rates)
@@ -213,20 +216,17 @@ def _estimate(arm_pair: ArmPair, effect: Effect, variance: float, spread: RunSpr
         baseline_jobs=len(arm_pair.theirs.rates),
         runs=runs[0],
         baseline_runs=runs[1],
+        batches=len(arm_pair.batches) or min(runs),
         tested=(many or spread.known) and arm_pair.enough and math.isfinite(effect.standard_error),
-        log_variance=variance,
         method=Method.PAIRED if arm_pair.paired else Method.WELCH,
         pairs=len(arm_pair.ours.rates) if arm_pair.paired else 0,
         hosts=arm_pair.known_hosts,
         used=tuple(sorted(arm_pair.ours.used)),
         baseline_used=tuple(sorted(arm_pair.theirs.used)),
-        own_freedom=min(runs) - 1.0 if many else effect.degrees_of_freedom,
+        own_freedom=own_freedom,
         host_effects=tuple((it, effect.d) for it in alone if it is not None),
         turns=arm_pair.turns,
     )
-
-
-_NONE = Arm((), (), ())
 
 
 def _arms(arms: Sequence[Arm]) -> RunArms:
@@ -237,26 +237,8 @@ def _arms(arms: Sequence[Arm]) -> RunArms:
     )
 
 
-def _run_variance(ours: RunArms, theirs: RunArms, spread: RunSpread) -> FloatArray:
-    """Variance of the means of runs, summed over both arms."""
-    own = ours.means.variance + theirs.means.variance
-    few = np.minimum(ours.means.jobs, theirs.means.jobs) < MIN_JOBS
-    return np.where(few & spread.known, 2 * spread.variance, own)
-
-
 def _differences(arm_pair: ArmPair) -> list[float]:
     return [a - b for a, b in zip(arm_pair.ours.rates, arm_pair.theirs.rates, strict=True)]
-
-
-def _either(condition: BoolArray, yes: Effects, no: Effects) -> Effects:
-    def chosen(a: FloatArray, b: FloatArray) -> FloatArray:
-        return np.where(condition, a, b)
-
-    return Effects(
-        chosen(yes.d, no.d),
-        chosen(yes.standard_error, no.standard_error),
-        chosen(yes.degrees_of_freedom, no.degrees_of_freedom),
-    )
 
 
 def _chosen(whole: Estimate, parts: Sequence[Estimate], spread: HostSpread) -> Estimate:
@@ -271,18 +253,15 @@ def _chosen(whole: Estimate, parts: Sequence[Estimate], spread: HostSpread) -> E
 
 
 def _pooled(pooled: PooledEffect, parts: Sequence[Estimate]) -> Estimate:
-    jobs = sum(part.jobs for part in parts)
-    theirs = sum(part.baseline_jobs for part in parts)
     known = [part.hosts for part in parts if part.hosts is not None]
     return Estimate(
         effect=pooled.effect,
-        jobs=jobs,
-        baseline_jobs=theirs,
+        jobs=sum(part.jobs for part in parts),
+        baseline_jobs=sum(part.baseline_jobs for part in parts),
         runs=sum(part.runs for part in parts),
         baseline_runs=sum(part.baseline_runs for part in parts),
+        batches=sum(part.batches for part in parts),
         tested=True,
-        # The variance of jobs that gives this error with two arms of these sizes.
-        log_variance=pooled.effect.standard_error**2 / (1 / jobs + 1 / theirs),
         method=Method.POOLED,
         pairs=sum(part.pairs for part in parts),
         hosts=sum(known) if len(known) == len(parts) else None,

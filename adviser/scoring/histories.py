@@ -18,11 +18,13 @@ from adviser.scoring.effects import Variance
 from adviser.scoring.estimates import Method, SeriesSpread, effects_by_host, estimates_of
 from adviser.scoring.host_pooling import UNKNOWN_HOST_SPREAD, HostSpread, host_spread
 from adviser.scoring.samples import MIN_JOBS, JobPlace, Sample, job_log_rate
+from adviser.scoring.turn_noise import TurnNoise, turn_noise, turn_variances
 from adviser.scoring.variances import (
     UNKNOWN_SPREAD,
     RunSpread,
+    TurnResiduals,
     run_spread,
-    turn_variances,
+    turn_residuals,
     variance_prior,
 )
 from graph.evidence import Evidence, Reading, Series
@@ -82,9 +84,23 @@ class History:
     @cached_property
     def _turns(self) -> dict[str, dict[str, Variance]]:
         """Variance of a job within turns, by host and stack."""
-        return turn_variances(
+        return {host: turn_variances(them) for host, them in self._residuals.items()}
+
+    @cached_property
+    def _residuals(self) -> dict[str, TurnResiduals]:
+        return turn_residuals(
             {stack: [(it.place, it.log_rate) for it in jobs] for stack, jobs in self.jobs.items()}
         )
+
+    @cached_property
+    def noise(self) -> dict[str, TurnNoise]:
+        """By host, what batches and neighbours add to the errors of jobs that ran in turns.
+
+        Two stacks are no series: their comparison tells the same.
+        """
+        return {
+            host: turn_noise(them) for host, them in self._residuals.items() if len(them.stacks) > 2
+        }
 
     @cached_property
     def _samples(self) -> dict[str, Sample]:
@@ -118,7 +134,7 @@ class History:
     def spread(self) -> SeriesSpread:
         """The noise of the series, estimated from all its stacks."""
         turns = {host: variance_prior(list(it.values())) for host, it in self._turns.items()}
-        alone = SeriesSpread(self._run_spread, turns)
+        alone = SeriesSpread(self._run_spread, turns, self.noise)
         return replace(alone, hosts=self._host_spread(alone))
 
     def _host_spread(self, spread: SeriesSpread) -> HostSpread:
@@ -295,7 +311,7 @@ _identity = attrgetter("stack", "job_id")
 
 
 def _job(reading: Reading, others: Sequence[Reading]) -> MeasuredJob:
-    place = JobPlace(reading.host, reading.block, reading.document_id)
+    place = JobPlace(reading.host, reading.block, reading.document_id, reading.seen_at)
     if not others:  # the usual case
         rate = job_log_rate((reading.rate,))
         return MeasuredJob(reading.job_id, rate, place, reading.seen_at, (reading.observation_id,))

@@ -9,12 +9,14 @@ that day; see :mod:`adviser.scoring.variances`.
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from adviser.scoring.effects import Variance
 
@@ -29,14 +31,56 @@ class JobPlace(NamedTuple):
     :param block: jobs of one block on one host ran in turns
     :param run: jobs of one run on one host share the state of the machine; a job of an unknown
         run is independent of all others
+    :param seen_at: when it ended
     """
 
     host: str | None = None
     block: str | None = None
     run: str | None = None
+    seen_at: datetime | None = None
 
 
 UNKNOWN_PLACE = JobPlace()
+
+
+def in_batches(
+    blocks: Mapping[tuple[str, str], Sequence[JobPlace]],
+) -> list[list[tuple[str, str]]]:
+    """Blocks by batch: those that are linked by the runs of their jobs, in the order of time.
+
+    A block with a job of an unknown run is a batch of its own.
+
+    :param blocks: the places of the jobs of each block, by host and name of the block
+    """
+    linked: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def first(run: tuple[str, str]) -> tuple[str, str]:
+        while (earlier := linked.setdefault(run, run)) != run:
+            run = earlier
+        return run
+
+    known = {}
+    for block, places in blocks.items():
+        runs = {it.run for it in places}
+        if None not in runs:
+            roots = {first((block[0], run)) for run in runs if run is not None}
+            known[block] = min(roots)
+            linked |= dict.fromkeys(roots, known[block])
+    batches: dict[tuple[Any, ...], list[tuple[str, str]]] = defaultdict(list)
+    for block in blocks:
+        batches[("run", *first(known[block])) if block in known else ("block", *block)].append(
+            block
+        )
+    for batch in batches.values():
+        batch.sort(key=lambda it: _time_of(it[1], blocks[it]))
+    return [batches[name] for name in sorted(batches)]
+
+
+def _time_of(block: str, places: Sequence[JobPlace]) -> tuple[float, int, str]:
+    """Sort key of a block: when its first job ended, then the number at the end of its name."""
+    times = [it.seen_at.timestamp() for it in places if it.seen_at is not None]
+    number = re.search(r"[0-9]{1,18}$", block)
+    return min(times, default=0.0), int(number[0]) if number else 0, block
 
 
 def job_log_rate(rates: Sequence[float]) -> float:
@@ -112,6 +156,8 @@ class Arm:
 class ArmPair:
     """The jobs of two stacks from which one effect is estimated, in pairs or as two arms.
 
+    :param batches: number of pairs of each batch, whose pairs follow each other in the order of
+        time; empty unless paired
     :param turns: number of blocks in which both have stable jobs; ``None`` if they never ran in
         turns
     """
@@ -119,8 +165,12 @@ class ArmPair:
     hosts: tuple[str | None, ...]
     ours: Arm
     theirs: Arm
-    paired: bool
+    batches: tuple[int, ...] = ()
     turns: int | None = None
+
+    @property
+    def paired(self) -> bool:
+        return bool(self.batches)
 
     @property
     def enough(self) -> bool:
@@ -182,6 +232,10 @@ class PlacedJobs:
         alone = self.sample.turn_variances.get(min(hosts)) if len(hosts) == 1 else None
         return Arm(tuple(means), (), tuple(used), mean_of(shares), alone)
 
+    def places(self, block: tuple[str, str]) -> list[JobPlace]:
+        """The places of the jobs of a block."""
+        return [self.sample.places[i] for i in self.hosts[block[0]][block[1]]]
+
     def count(self, host: str | None) -> int:
         return sum(map(len, self.hosts.get(host, {}).values()))
 
@@ -221,12 +275,15 @@ def _arm_pair(hosts: tuple[str | None, ...], ours: PlacedJobs, theirs: PlacedJob
         if block is not None and block in theirs.hosts[host]
     ]
     if len(common) >= MIN_JOBS:
-        return ArmPair(hosts, ours.blocks(common), theirs.blocks(common), True, len(common))
+        batches = in_batches({it: (*ours.places(it), *theirs.places(it)) for it in common})
+        common = [block for batch in batches for block in batch]
+        sizes = tuple(map(len, batches))
+        return ArmPair(hosts, ours.blocks(common), theirs.blocks(common), sizes, len(common))
     if len(hosts) > 1 and ours.hosts and theirs.hosts:
         hosts = tuple(sorted(hosts, key=lambda host: _fewest(host, ours, theirs)))[-1:]
     in_turns = common or _invocations(hosts, ours) & _invocations(hosts, theirs)
     turns = len(common) if in_turns else None
-    return ArmPair(hosts, ours.arm(hosts), theirs.arm(hosts), False, turns)
+    return ArmPair(hosts, ours.arm(hosts), theirs.arm(hosts), (), turns)
 
 
 def _invocations(hosts: Iterable[str | None], jobs: PlacedJobs) -> set[tuple[str, str]]:

@@ -26,7 +26,7 @@ from adviser.scoring.lazy_numpy import (
     IntArray,
     np,
 )
-from adviser.scoring.samples import MIN_JOBS, JobPlace
+from adviser.scoring.samples import MIN_JOBS, JobPlace, in_batches
 
 #: Variances are shared only by more stacks than this. With fewer, the prior was too confident in
 #: simulations where one stack varies three times as much as the others.
@@ -178,57 +178,86 @@ def _inverse_trigamma(value: float) -> float:
 _SWEEPS = 25
 
 
-def turn_variances(
-    jobs: Mapping[str, Iterable[tuple[JobPlace, float]]],
-) -> dict[str, dict[str, Variance]]:
-    """The variance of each stack's jobs on each host, without the effects of turns and stacks.
+@dataclass(frozen=True, slots=True)
+class TurnResiduals:
+    """What remains of the jobs of one host without the effects of turns and stacks.
 
-    The method is an additive two-way fit by alternating means. Residuals are scaled to correct for
-    the share that the stack itself contributed to the mean of its turn. Turns with a single stack
-    and stacks with fewer than five turns are ignored.
+    A cell is the jobs of one stack in one turn. Cells are sorted by stack, then by time.
+
+    :param stacks: digest of each stack
+    :param stack: of each cell
+    :param batch: of each cell; see :func:`adviser.scoring.samples.in_batches`
+    :param values: mean of each cell
+    :param weights: by which a squared value is multiplied to give the variance of one job
+    """
+
+    stacks: tuple[str, ...]
+    stack: IntArray
+    batch: IntArray
+    values: FloatArray
+    weights: FloatArray
+
+
+def turn_residuals(
+    jobs: Mapping[str, Iterable[tuple[JobPlace, float]]],
+) -> dict[str, TurnResiduals]:
+    """Fit the effects of turns and stacks by alternating means (an additive two-way fit).
+
+    Turns with a single stack are ignored.
 
     :param jobs: by stack, the place and the log rate of each job, in a fixed order
-    :returns: variance by host and stack
+    :returns: by host
     """
     cells: dict[str, dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
+    turns: dict[str, dict[tuple[str, str], list[JobPlace]]] = defaultdict(lambda: defaultdict(list))
     for stack, placed in jobs.items():
         for place, log_rate in placed:
             if place.host is not None and place.block is not None:
                 cells[place.host][stack, place.block].append(log_rate)
-    return {host: _of_one_host(cells[host]) for host in sorted(cells)}
+                turns[place.host][place.host, place.block].append(place)
+    return {
+        host: residuals
+        for host in sorted(cells)
+        if (residuals := _of_one_host(cells[host], turns[host])) is not None
+    }
 
 
 def _of_one_host(
     cells: Mapping[tuple[str, str], Sequence[float]],
-) -> dict[str, Variance]:
+    turns: Mapping[tuple[str, str], Sequence[JobPlace]],
+) -> TurnResiduals | None:
     in_turn: dict[str, int] = defaultdict(int)
     for _, block in cells:
         in_turn[block] += 1
-    shared = sorted(key for key in cells if in_turn[key[1]] > 1)
-    stacks = {stack: place for place, stack in enumerate(sorted({key[0] for key in shared}))}
-    blocks = {block: place for place, block in enumerate(sorted({key[1] for key in shared}))}
+    batches = in_batches(turns)
+    batch_of = {block: n for n, batch in enumerate(batches) for _, block in batch}
+    blocks = {block: n for n, (_, block) in enumerate(it for batch in batches for it in batch)}
+    shared = sorted(
+        (key for key in cells if in_turn[key[1]] > 1), key=lambda it: (it[0], blocks[it[1]])
+    )
     if not shared:
-        return {}
+        return None
+    stacks = {stack: place for place, stack in enumerate(sorted({key[0] for key in shared}))}
     stack_of = np.array([stacks[key[0]] for key in shared])
     block_of = np.array([blocks[key[1]] for key in shared])
     weight = np.array([float(len(cells[key])) for key in shared])
     mean = np.array([math.fsum(cells[key]) / len(cells[key]) for key in shared])
     residual = _residuals(mean, weight, stack_of, block_of)
     total = np.bincount(block_of, weight)[block_of]
-    # Corrected for the stack's own share of the mean of the turn, and scaled to one job.
-    squares = np.bincount(stack_of, residual**2 * total * weight / (total - weight))
-    turns = np.bincount(stack_of)
-    return {
-        digest: Variance(float(squares[place] / (turns[place] - 1)), int(turns[place] - 1))
-        for digest, place in stacks.items()
-        if turns[place] >= MIN_JOBS
-    }
+    return TurnResiduals(
+        tuple(stacks),
+        stack_of,
+        np.array([batch_of[key[1]] for key in shared]),
+        residual,
+        # Corrected for the stack's own share of the mean of the turn, and scaled to one job.
+        total * weight / (total - weight),
+    )
 
 
 def _residuals(
     values: FloatArray, weight: FloatArray, stack: IntArray, block: IntArray
 ) -> FloatArray:
-    per_stack, per_block = np.bincount(stack, weight), np.bincount(block, weight)
+    per_stack, per_block = np.bincount(stack, weight), np.maximum(np.bincount(block, weight), 1.0)
     left = values
     for _ in range(_SWEEPS):
         left = left - (np.bincount(block, weight * left) / per_block)[block]

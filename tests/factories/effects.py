@@ -9,10 +9,12 @@ from adviser.scoring.effects import (
     effects_of,
     intervals,
     moments,
-    paired_effects,
     per_cent,
     welch_effects,
 )
+
+from adviser.scoring.turn_noise import Batches, turn_effects
+from adviser.scoring.variances import NO_PRIOR
 
 
 def welch_effect(candidate: Sequence[float], baseline: Sequence[float]) -> Effect:
@@ -21,9 +23,10 @@ def welch_effect(candidate: Sequence[float], baseline: Sequence[float]) -> Effec
 
 
 def paired_effect(candidate: Sequence[float], baseline: Sequence[float]) -> Effect:
-    """:func:`paired_effects` of the pairs of one candidate."""
+    """:func:`turn_effects` of the pairs of one candidate, each in a batch of its own."""
     differences = [ours - theirs for ours, theirs in zip(candidate, baseline, strict=True)]
-    return paired_effects(moments([differences])).single(0)
+    batches = Batches.of([differences], [[1] * len(differences)])
+    return turn_effects(batches, [NO_PRIOR], [None]).effects.single(0)
 
 
 def interval_per_cent(effect: Effect, confidence: float = 0.95) -> tuple[float, float]:

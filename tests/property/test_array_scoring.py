@@ -15,7 +15,6 @@ from adviser.scoring.effects import (
     Arms,
     Effects,
     Moments,
-    paired_effects,
     per_cent,
     welch_effects,
 )
@@ -81,8 +80,7 @@ def test_pairs_in_an_array_are_judged_as_samples_are(
         (told,) = compare_candidates(
             Sample("b", tuple(theirs), "key", places), [Sample("c", tuple(ours), "key", places)]
         )
-        differences = [[a - b for a, b in zip(ours, theirs, strict=True)]]
-        effects = paired_effects(arms_of(differences).moments())
+        effects = effects_of([paired_effect(ours, theirs)])
         judged = judge(effects, np.array([True]), MARGIN, np.array([len(them) - 1.0]))
         assert told.method is Method.PAIRED
         assert judged.verdict(0) is told.verdict

@@ -22,7 +22,8 @@ from adviser.scoring.comparisons import (
 )
 from adviser.scoring.estimates import Method, SeriesSpread
 from adviser.scoring.samples import JobPlace, Sample
-from adviser.scoring.variances import turn_variances, variance_prior
+from adviser.scoring.turn_noise import turn_noise, turn_variances
+from adviser.scoring.variances import turn_residuals, variance_prior
 from adviser.scoring.verdicts import Verdict
 from tests.effort import examples, slow
 
@@ -47,7 +48,9 @@ def turns(
 
 def contest(stacks: list[list[tuple[JobPlace, float]]]) -> ComparisonGroup:
     """The first stack as the baseline of the others, with what all of them show of the noise."""
-    variances = turn_variances({str(n): jobs for n, jobs in enumerate(stacks)})
+    residuals = turn_residuals({str(n): jobs for n, jobs in enumerate(stacks)})
+    variances = {host: turn_variances(it) for host, it in residuals.items()}
+    noise = {host: turn_noise(it) for host, it in residuals.items() if len(stacks) > 2}
     samples = [
         Sample(
             str(n),
@@ -59,7 +62,7 @@ def contest(stacks: list[list[tuple[JobPlace, float]]]) -> ComparisonGroup:
         for n, jobs in enumerate(stacks)
     ]
     priors = {host: variance_prior(list(them.values())) for host, them in variances.items()}
-    return ComparisonGroup(samples[0], samples[1:], spread=SeriesSpread(turns=priors))
+    return ComparisonGroup(samples[0], samples[1:], spread=SeriesSpread(turns=priors, noise=noise))
 
 
 def compared(one: ComparisonGroup) -> list[Comparison]:

@@ -13,13 +13,14 @@ from adviser.scoring.effects import Variance
 from adviser.scoring.estimates import Estimate, Method, estimates_of
 from adviser.scoring.histories import History, histories_of
 from adviser.scoring.samples import JobPlace
+from adviser.scoring.turn_noise import turn_variances
 from adviser.scoring.variances import (
     NO_PRIOR,
     VariancePrior,
     moderate_variances,
     pair_prior,
     run_spread,
-    turn_variances,
+    turn_residuals,
     variance_prior,
 )
 from tests.factories.effects import paired_effect
@@ -93,10 +94,11 @@ def test_variances_within_turns_by_hand() -> None:
         "alone": [(JobPlace("h1", f"other:{n}"), 0.01 * n) for n in range(6)],
         "nowhere": [(JobPlace("h1"), 0.0)] * 6,
     }
-    variances = turn_variances(jobs)
-    assert list(variances) == ["h1"]
-    assert variances["h1"].keys() == {"a", "b"}
-    for it in variances["h1"].values():
+    residuals = turn_residuals(jobs)
+    assert list(residuals) == ["h1"]
+    variances = turn_variances(residuals["h1"])
+    assert variances.keys() == {"a", "b"}
+    for it in variances.values():
         assert it.value == pytest.approx(np.var(differences, ddof=1) / 2)
         assert it.freedom == 5
 
