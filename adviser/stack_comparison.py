@@ -35,6 +35,7 @@ from adviser.scoring.comparisons import (
 from adviser.scoring.histories import History, MeasuredJob, history_of, jobs_left_out, jobs_of
 from adviser.scoring.next_jobs import FurtherJobs, further_jobs
 from adviser.scoring.samples import Sample
+from adviser.scoring.turn_noise import noise_test
 from common.errors import ProjectError
 from common.job_stability import noise_warnings, robust_variation
 from common.packages import DEFAULT_INDEX, PackageVersion, version_of
@@ -426,12 +427,13 @@ def identical_pairs(observations: Iterable[MeasuredObservation]) -> SelfCheck:
     Each comparison is judged by itself with the smallest δ, because the observed noise would raise
     δ. For runs that did not take turns, the error is computed from all runs of their series.
     """
-    comparisons = []
+    comparisons, residuals = [], []
     for series in all_series(observations):
         history = series.history
+        residuals += [*history.residuals.values(), *history.identical_residuals()]
         for theirs, ours in (*history.identical_pairs(), *history.neighbours()):
             comparisons += compare_candidates(theirs, [ours], spread=history.spread)
-    return self_check(comparisons)
+    return self_check(comparisons, noise_test(residuals))
 
 
 def all_series(observations: Iterable[MeasuredObservation]) -> list[MeasuredSeries]:

@@ -110,6 +110,7 @@ def _comparison_document(comparison: Comparison) -> dict[str, Any]:
         "p_value": comparison.p_value,
         "runs": comparison.runs,
         "baseline_runs": comparison.baseline_runs,
+        "batches": comparison.batches,
         "needs": comparison.needs and comparison.needs.value,
         "jobs_missing": comparison.jobs_missing,
         "baseline_jobs_missing": comparison.baseline_jobs_missing,

@@ -61,6 +61,11 @@ class Design:
     :param factors: by place of a stack, the baseline being 0, how much more its jobs vary
     :param missing: by place of a stack, how many of its turns are lost
     :param interaction: standard deviation between hosts of the last candidate's own effect
+    :param nights: batches, with as many turns each
+    :param between: standard deviation of each stack's own effect between nights
+    :param correlation: of consecutive jobs of a stack in one night
+    :param tick: step of the clock as a share of the time of a repetition; it rounds, unrecorded
+    :param step: how much faster each stack is than the one before, natural log
     """
 
     name: str
@@ -76,6 +81,11 @@ class Design:
     missing: Mapping[int, int] = field(default_factory=dict)
     interaction: float = 0.0
     equal_hosts: bool = False
+    nights: int = 1
+    between: float = 0.0
+    correlation: float = 0.0
+    tick: float = 0.0
+    step: float = 0.0
 
     def histories(self, draw: np.random.Generator) -> list[History]:
         """The jobs of one answer, group by group."""
@@ -85,25 +95,43 @@ class Design:
         jobs: dict[str, list[MeasuredJob]] = {_stack(n): [] for n in range(self.candidates + 1)}
         first: dict[int, Rates] = {}
         for host in range(self.hosts):
-            turns = np.cumsum(draw.normal(0, DRIFT, self.jobs))
+            turns = np.cumsum(draw.normal(0, DRIFT, self.nights * self.jobs))
             own = draw.normal(0, self.interaction) if self.interaction else 0.0
             for n, stack in enumerate(jobs):
                 copies = 1 if n else self.baseline_jobs
                 if host == 0 or not self.equal_hosts:
-                    noise = self.noise(draw, (self.jobs, copies), self.sd)
+                    noise = self._noise(draw, copies)
                     first[n] = noise * self.factors.get(n, 1.0)
                 rates = first[n] + turns[:, None]
                 rates += math.log1p(self.gain) if n == 1 else 0.0
                 rates += own if n == self.candidates else 0.0
-                kept = self.jobs - self.missing.get(n, 0)
+                rates = _rounded(rates + n * self.step, self.tick) if self.tick else rates
+                kept = len(turns) - self.missing.get(n, 0)
                 for turn in range(kept):
                     for copy in range(copies):
-                        place = JobPlace(f"host {host}", f"{host}:{turn}", f"{host}")
+                        run = f"{n}:{host}:{turn // self.jobs}"
+                        place = JobPlace(f"host {host}", f"{host}:{turn}", run)
                         name = f"{host}:{turn:04}:{copy}"
                         jobs[stack].append(
                             MeasuredJob(name, float(rates[turn, copy]), place, None, ())
                         )
         return History(series(), {key: tuple(value) for key, value in jobs.items()}, {}, {})
+
+    def _noise(self, draw: np.random.Generator, copies: int) -> Rates:
+        """The noise of one stack: jobs that follow each other in a night, and the night itself."""
+        shape = self.nights, self.jobs, copies
+        noise = self.noise(draw, shape, self.sd)
+        for turn in range(1, self.jobs if self.correlation else 0):
+            fresh = math.sqrt(1 - self.correlation**2) * noise[:, turn]
+            noise[:, turn] = self.correlation * noise[:, turn - 1] + fresh
+        if self.between:
+            noise += draw.normal(0, self.between, (self.nights, 1, 1))
+        return noise.reshape(-1, copies)
+
+
+def _rounded(log_rates: Rates, tick: float) -> Rates:
+    """Log rates as a clock measures them that rounds times to ticks."""
+    return -np.log(np.maximum(1, np.round(np.exp(-log_rates) / tick)) * tick)
 
 
 def _stack(number: int) -> str:
@@ -193,6 +221,25 @@ def designs() -> Iterator[Design]:
     for hosts in (1, 2, 3):
         name = f"gain 10 %, last stack interacts, {hosts} hosts"
         yield Design(name, 20, 10, 0.02, 0.10, hosts=hosts, interaction=0.10)
+    yield from designs_of_nights()
+
+
+def designs_of_nights() -> Iterator[Design]:
+    """Jobs that are not independent: nights, neighbours in time, coarse clocks."""
+    for candidates, sd in ((5, 0.02), (5, 0.05), (1, 0.05), (20, 0.05)):
+        name = f"identical, 5 nights differ by 3 %, k={candidates}"
+        yield Design(name, candidates, 10, sd, nights=5, between=0.03)
+    for correlation in (0.5, 0.8):
+        for jobs in (10, 12, 20):
+            name = f"identical, k=5, autocorrelation {correlation}"
+            yield Design(name, 5, jobs, 0.05, correlation=correlation)
+    for nights in (2, 5):
+        yield Design(f"gain 10 %, k=5, {nights} nights", 5, 10, 0.05, 0.10, nights=nights)
+    name = "gain 10 %, k=5, 5 nights differ by 3 %"
+    yield Design(name, 5, 10, 0.02, 0.10, nights=5, between=0.03)
+    for tick, sd in ((0.2, 0.0), (0.2, 0.03), (0.05, 0.003), (0.02, 0.003)):
+        name = f"k=5, 0.3 % apart, clock of {tick:.0%}"
+        yield Design(name, 5, 10, sd, tick=tick, step=0.003)
 
 
 def main(answers: int = ANSWERS) -> None:

@@ -112,7 +112,7 @@ def _print_groups(groups: Sequence[StackGroup], *, verbose: bool) -> None:
 
 def self_check_lines(check: SelfCheck) -> list[str]:
     """The result of a self-check, and its problems."""
-    if not check.comparisons:
+    if not check.comparisons and not check.problems:
         return ["No stack was measured twice with five stable jobs: nothing can be checked."]
     result = (
         f"{check.comparisons} comparisons of stacks with themselves: {check.faster} called faster,"

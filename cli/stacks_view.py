@@ -277,7 +277,9 @@ def _method(comparison: Comparison | None) -> str:
     if comparison is None:
         return ""
     if comparison.method is Method.PAIRED:
-        return counted(comparison.pairs, "pair")
+        batches = counted(comparison.batches, "batch", "batches")
+        pairs = counted(comparison.pairs, "pair")
+        return pairs if comparison.batches == comparison.pairs else f"{pairs}, {batches}"
     if comparison.method is Method.POOLED:
         return counted(comparison.hosts or 0, "host")
     return counted(comparison.runs + comparison.baseline_runs, "run")

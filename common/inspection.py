@@ -127,6 +127,7 @@ class Observation:
     :param launcher: what started the job, such as ``local`` or ``ray``
     :param threads: that the library used, or else that were requested
     :param blas: linear algebra library and its kernels, as the script reported them
+    :param tick_share: smallest step of the clock as a share of the time of a repetition
     """
 
     observation_id: str
@@ -172,6 +173,7 @@ class Observation:
     launcher: str | None = None
     threads: int | None = None
     blas: str | None = None
+    tick_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-PARSER_VERSION = 2
+PARSER_VERSION = 3
 
 #: By version, what it fills differently from earlier versions: ``table`` for all of its rows,
 #: ``table.column``, ``table.column=value`` where only that value is new, or ``+table.column`` where
@@ -48,6 +48,7 @@ CHANGED_COLUMNS: Mapping[int, frozenset[str]] = MappingProxyType(
         2: frozenset(
             {"observations.outcome=host_problem", "observations.quarantine_reason=host-problem"}
         ),
+        3: frozenset({"+observations.tick_share"}),
     }
 )
 

@@ -54,6 +54,7 @@ class Reading:
     :param stack: digest of the measured stack
     :param rate: rate of the median repetition in the unit of the series, positive
     :param seen_at: end of the job, otherwise the date of the document
+    :param tick_share: smallest step of the clock as a share of the time of a repetition
     """
 
     observation_id: str
@@ -66,6 +67,7 @@ class Reading:
     host: str | None = None
     block: str | None = None
     seen_at: datetime | None = None
+    tick_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +127,7 @@ class Evidence:
                 "schema_version": SCHEMA_VERSION,
                 "as_of": as_json_time(self.as_of),
                 "series": [_members(it) for it in self.series],
-                "readings": [
-                    [_plain(getattr(it, name)) for name in _READING] for it in self.readings
-                ],
+                "readings": list(map(_row, self.readings)),
                 "stacks": self.stacks,
                 "hardware": self.hardware,
                 "vulnerabilities": {key: _members(it) for key, it in self.vulnerabilities.items()},
@@ -189,8 +189,16 @@ def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
+def _row(reading: Reading) -> list[Any]:
+    """The values of a reading. An unknown tick is left out: old evidence keeps its digest."""
+    row = [_plain(getattr(reading, name)) for name in _READING]
+    return row if reading.tick_share is not None else row[:-1]
+
+
 def _reading(row: list[Any]) -> Reading:
     row[_SEEN_AT] = _moment(row[_SEEN_AT])
+    if len(row) < len(_READING):
+        row.append(None)
     return Reading(**dict(zip(_READING, row, strict=True)))
 
 

@@ -494,6 +494,8 @@ class ObservationRow(Base):
     launcher: ColumnElement[str | None]
     threads: ColumnElement[int | None]
     blas: ColumnElement[str | None]
+    #: Smallest step of the clock, divided by the time of a repetition.
+    tick_share: ColumnElement[float | None] = column(Double)
 
 
 # Advisories, vulnerabilities and affected versions

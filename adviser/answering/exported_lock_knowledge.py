@@ -264,7 +264,7 @@ _OBSERVATIONS = (
     "observation_id", "document_id", "job_id", "comparison_key", "parameters", "device", "unit",
     "rate", "elapsed_s", "unstable_reason", "host", "block", "hardware_digest", "stack_digest",
     "indicator", "script_sha256", "python_version", "outcome", "started_at", "ended_at",
-    "quarantine_reason",
+    "quarantine_reason", "tick_share",
 )  # fmt: skip
 _INSPECTIONS = ("document_id", "created_at")
 _SAMPLES = ("observation_id", "duration_s")

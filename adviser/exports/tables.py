@@ -186,6 +186,7 @@ _OBSERVATIONS = ExportTable(
         _category("launcher", "What started the job."),
         _integer("threads", "Threads that the library used, or else that were requested."),
         _category("blas", "Linear algebra library and its kernels."),
+        _real("tick_share", "Smallest step of the clock over the time of a repetition."),
     ),
     exported_observations,
 )

@@ -415,6 +415,7 @@ def need_text(claim: Claim) -> str:
             f"it was measured elsewhere; {MIN_JOBS} jobs of each on this hardware would tell more"
         ),
         Need.HOSTS: f"{_further_hosts(claim, more)} would settle it",
+        Need.CLOCK: "its clock is too coarse; longer repetitions would tell more",
         Need.MARGIN: "more than 1,000 jobs of each would be needed",
     }
     return texts[claim.needs]

@@ -21,6 +21,7 @@ from adviser.scoring.lazy_numpy import (
 )
 from adviser.scoring.sample_needs import JudgedFamily, Need, SampleNeed
 from adviser.scoring.samples import Sample
+from adviser.scoring.turn_noise import NoiseTest
 from adviser.scoring.verdicts import ALPHA, Judgements, Verdict, judge
 from common.errors import IncomparableSamples
 
@@ -56,6 +57,8 @@ class ComparisonResult:
     :param runs: number of runs of the candidate's jobs, or of pairs; a run is one inspection of
         one stack
     :param baseline_runs: the same for the baseline
+    :param batches: number of batches of these pairs: inspections that ran in turns with each other,
+        such as those of one night; without pairs, the smaller number of runs. Summed over hosts
     :param tested: whether there were enough jobs for a verdict, so that it counts for Holm
     :param needs: what is missing if it is undetermined
     :param jobs_missing: estimated number of further jobs of the candidate for a verdict; 0 if it
@@ -78,6 +81,7 @@ class ComparisonResult:
     baseline_jobs: int
     runs: int
     baseline_runs: int
+    batches: int
     tested: bool
     needs: Need | None
     jobs_missing: int
@@ -125,6 +129,7 @@ class ComparisonFamily:
             "baseline_jobs": estimate.baseline_jobs,
             "runs": estimate.runs,
             "baseline_runs": estimate.baseline_runs,
+            "batches": estimate.batches,
             "tested": estimate.tested,
             "needs": need.need,
             "jobs_missing": need.jobs,
@@ -360,7 +365,7 @@ def _refuse_other_keys(baseline: Sample, candidates: Sequence[Sample]) -> None:
 #: Expected share of 95 % intervals of identical stacks that contain "no difference".
 COVERAGE = (0.93, 0.97)
 
-#: Chance of a false alarm, for each of the three checks.
+#: Chance of a false alarm, for each of the checks.
 _ALARM = 0.01
 
 
@@ -386,12 +391,15 @@ class SelfCheck:
         return self.covering / self.settled if self.settled else None
 
 
-def self_check(identical: Sequence[Comparison]) -> SelfCheck:
+def self_check(identical: Sequence[Comparison], noise: NoiseTest | None = None) -> SelfCheck:
     """Check comparisons of stacks with themselves, each judged by itself.
 
-    A problem is a result that chance alone would rarely give (1 in 100). There are three problems:
-    the share of claims is above 2 α (one α for faster, one for slower), claims of one sign are far
-    more frequent, or intervals contain zero too seldom or too often.
+    A problem is a result that chance alone would rarely give (1 in 100). The problems are: the
+    share of claims is above 2 α (one α for faster, one for slower), claims of one sign are far more
+    frequent, intervals contain zero too seldom or too often, differences exceed their errors,
+    batches differ, or neighbouring jobs are alike.
+
+    :param noise: of the series of these stacks
     """
     faster = sum(it.verdict is Verdict.FASTER for it in identical)
     slower = sum(it.verdict is Verdict.SLOWER for it in identical)
@@ -401,6 +409,8 @@ def self_check(identical: Sequence[Comparison]) -> SelfCheck:
         *_too_many_claims(faster + slower, len(identical)),
         *_one_sided(faster, slower),
         *_wrong_coverage(covering, len(known)),
+        *_wrong_errors(known),
+        *(_noise_beyond_chance(noise) if noise else ()),
     ]
     return SelfCheck(len(identical), faster, slower, len(known), covering, tuple(problems))
 
@@ -431,3 +441,31 @@ def _wrong_coverage(covering: int, known: int) -> list[str]:
     if fewest <= covering <= most:
         return []
     return [f'{covering} of {known} 95 % intervals contain "no difference"']
+
+
+def _wrong_errors(known: Sequence[Comparison]) -> list[str]:
+    from scipy.special import chdtrc, chdtri, stdtr  # slow, and needed only for a self-check
+
+    known = [it for it in known if it.standard_error > 0]
+    t = np.array([abs(it.d) / it.standard_error for it in known])
+    chances = 2 * stdtr(np.array([it.degrees_of_freedom for it in known]), -t)
+    total = math.fsum(chdtri(1.0, np.maximum(chances, 1e-300)))
+    if not known or chdtrc(float(len(known)), total) >= _ALARM:
+        return []
+    times = math.sqrt(total / len(known))
+    return [f"identical stacks differ by {times:.1f} times what their errors allow"]
+
+
+def _noise_beyond_chance(noise: NoiseTest) -> list[str]:
+    problems = []
+    if noise.between_p < _ALARM:
+        problems.append(
+            f"stacks that ran in turns differ by {noise.between:.1%} more between batches (nights,"
+            " boots, builds) than within them: a difference needs several batches"
+        )
+    if noise.correlation_p < _ALARM:
+        problems.append(
+            f"neighbouring jobs are alike (autocorrelation {noise.correlation:.2f}): more jobs in a"
+            " row tell less than they seem to"
+        )
+    return problems

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from adviser.scoring.clock_errors import clock_tick, clock_variance, with_clock
 from adviser.scoring.effects import Effect, moments
 from adviser.scoring.host_pooling import (
     UNKNOWN_HOST_SPREAD,
@@ -77,6 +78,10 @@ class Estimate:
     :param hosts: number of hosts that both stacks used; ``None`` if unknown
     :param used, baseline_used: indexes of the jobs used in their samples, ascending
     :param own_freedom: degrees of freedom from these two stacks alone
+    :param batches_differ: whether more than half of the squared error comes from differences
+        between batches
+    :param clock_variance: the part of the squared error that comes from the clock; infinite if
+        equal readings say nothing
     :param tau: standard deviation of the true effect between hosts, natural log; ``None``
         unless pooled
     :param hosts_agree: whether hosts differ no more than expected from chance and other stacks
@@ -97,6 +102,8 @@ class Estimate:
     used: tuple[int, ...]
     baseline_used: tuple[int, ...]
     own_freedom: float = 0.0
+    batches_differ: bool = False
+    clock_variance: float = 0.0
     tau: float | None = None
     hosts_agree: bool = True
     host_effects: tuple[tuple[str, float], ...] = ()
@@ -124,7 +131,14 @@ def pair_estimates(
     pairs: Sequence[tuple[Sample, Sample]], spread: SeriesSpread = UNKNOWN_SERIES
 ) -> list[Estimate]:
     """Like :func:`estimates_of`, but for many pairs of a baseline and a candidate at once."""
-    return [_chosen(whole, parts, spread.hosts) for whole, parts in _by_plan(pairs, spread)]
+    chosen = [_chosen(whole, parts, spread.hosts) for whole, parts in _by_plan(pairs, spread)]
+    return [_with_clock(it) for it in chosen]
+
+
+def _with_clock(estimate: Estimate) -> Estimate:
+    effect, own_freedom = with_clock(estimate.effect, estimate.clock_variance, estimate.own_freedom)
+    tested = estimate.tested and math.isfinite(effect.standard_error)
+    return replace(estimate, effect=effect, own_freedom=own_freedom, tested=tested)
 
 
 def estimate_with_parts(
@@ -135,9 +149,9 @@ def estimate_with_parts(
     An estimate that is not pooled is its own only part.
     """
     ((whole, parts),) = _by_plan([(baseline, candidate)], spread)
-    chosen = _chosen(whole, parts, spread.hosts)
+    chosen = _with_clock(_chosen(whole, parts, spread.hosts))
     pooled = chosen.method is Method.POOLED
-    return chosen, tuple(it for it in parts if it.tested) if pooled else (chosen,)
+    return chosen, tuple(_with_clock(it) for it in parts if it.tested) if pooled else (chosen,)
 
 
 def effects_by_host(
@@ -164,33 +178,35 @@ def _by_plan(
 
 def _estimated(arm_pairs: Sequence[ArmPair], spread: SeriesSpread) -> list[Estimate]:
     """Estimate all arm pairs: those in turns, then the others, in arrays with one entry each."""
-    found: dict[int, tuple[Effect, float]] = {}
+    effects_at: dict[int, _Estimated] = {}
     for paired, estimated in ((True, _in_turns), (False, _apart)):
         chosen = [(i, it) for i, it in enumerate(arm_pairs) if it.paired is paired]
         if chosen:
             effects = estimated([it for _, it in chosen], spread)
-            found |= {i: effect for (i, _), effect in zip(chosen, effects, strict=True)}
-    return [_estimate(it, *found[i], spread.runs) for i, it in enumerate(arm_pairs)]
+            effects_at |= {i: effect for (i, _), effect in zip(chosen, effects, strict=True)}
+    return [_estimate(it, effects_at[i], spread.runs) for i, it in enumerate(arm_pairs)]
 
 
-def _in_turns(arm_pairs: Sequence[ArmPair], spread: SeriesSpread) -> Iterator[tuple[Effect, float]]:
-    """The effect of each pair, and its degrees of freedom from these two stacks alone."""
+#: An effect, its degrees of freedom from two stacks alone, and whether batches differ much.
+_Estimated = tuple[Effect, float, bool]
+
+
+def _in_turns(arm_pairs: Sequence[ArmPair], spread: SeriesSpread) -> Iterator[_Estimated]:
     seen = turn_effects(
         Batches.of([_differences(it) for it in arm_pairs], [it.batches for it in arm_pairs]),
         [_prior(it, spread) for it in arm_pairs],
         [spread.noise.get(it.hosts[0] or "") if len(it.hosts) == 1 else None for it in arm_pairs],
     )
     for i, own_freedom in enumerate(seen.own_freedom.tolist()):
-        yield seen.effects.single(i), own_freedom
+        yield seen.effects.single(i), own_freedom, bool(seen.between[i] > 0.5)
 
 
-def _apart(arm_pairs: Sequence[ArmPair], spread: SeriesSpread) -> Iterator[tuple[Effect, float]]:
-    """The same for arms that did not run in turns."""
+def _apart(arm_pairs: Sequence[ArmPair], spread: SeriesSpread) -> Iterator[_Estimated]:
     ours, theirs = _arms([it.ours for it in arm_pairs]), _arms([it.theirs for it in arm_pairs])
     effects = run_effects(ours, theirs, spread.runs)
     for i, arm_pair in enumerate(arm_pairs):
         effect, fewest = effects.single(i), min(len(arm_pair.ours.runs), len(arm_pair.theirs.runs))
-        yield effect, fewest - 1.0 if fewest >= MIN_JOBS else effect.degrees_of_freedom
+        yield effect, fewest - 1.0 if fewest >= MIN_JOBS else effect.degrees_of_freedom, False
 
 
 def _prior(arm_pair: ArmPair, spread: SeriesSpread) -> VariancePrior:
@@ -204,29 +220,44 @@ def _prior(arm_pair: ArmPair, spread: SeriesSpread) -> VariancePrior:
     )
 
 
-def _estimate(arm_pair: ArmPair, effect: Effect, own_freedom: float, spread: RunSpread) -> Estimate:
-    runs = len(arm_pair.ours.runs), len(arm_pair.theirs.runs)
+def _estimate(arm_pair: ArmPair, estimated: _Estimated, spread: RunSpread) -> Estimate:
+    effect, own_freedom, batches_differ = estimated
+    ours, theirs = arm_pair.ours, arm_pair.theirs
+    runs = len(ours.runs), len(theirs.runs)
     if arm_pair.paired:
-        runs = len(arm_pair.ours.rates), len(arm_pair.theirs.rates)
+        runs = len(ours.rates), len(theirs.rates)
     many = arm_pair.paired or min(runs) >= MIN_JOBS
     alone = arm_pair.hosts if len(arm_pair.hosts) == 1 else ()
     return Estimate(
         effect=effect,
-        jobs=len(arm_pair.ours.rates),
-        baseline_jobs=len(arm_pair.theirs.rates),
+        jobs=len(ours.rates),
+        baseline_jobs=len(theirs.rates),
         runs=runs[0],
         baseline_runs=runs[1],
         batches=len(arm_pair.batches) or min(runs),
         tested=(many or spread.known) and arm_pair.enough and math.isfinite(effect.standard_error),
         method=Method.PAIRED if arm_pair.paired else Method.WELCH,
-        pairs=len(arm_pair.ours.rates) if arm_pair.paired else 0,
+        pairs=len(ours.rates) if arm_pair.paired else 0,
         hosts=arm_pair.known_hosts,
-        used=tuple(sorted(arm_pair.ours.used)),
-        baseline_used=tuple(sorted(arm_pair.theirs.used)),
+        used=tuple(sorted(ours.used)),
+        baseline_used=tuple(sorted(theirs.used)),
         own_freedom=own_freedom,
+        batches_differ=batches_differ,
+        clock_variance=_clock_variance(arm_pair),
         host_effects=tuple((it, effect.d) for it in alone if it is not None),
         turns=arm_pair.turns,
     )
+
+
+def _clock_variance(arm_pair: ArmPair) -> float:
+    ours, theirs = arm_pair.ours, arm_pair.theirs
+    recorded = max(ours.tick, theirs.tick) if ours.tick and theirs.tick else 0.0
+    tick = recorded or clock_tick((*ours.readings, *theirs.readings))
+    if arm_pair.paired:
+        return clock_variance(_differences(arm_pair), tick, 2)
+    variances = [clock_variance(it.readings, tick) for it in (ours, theirs)]
+    # Only if both stacks are constant, nothing tells the resolution.
+    return math.inf if min(variances) == math.inf else sum(it for it in variances if it < math.inf)
 
 
 def _arms(arms: Sequence[Arm]) -> RunArms:
@@ -268,6 +299,8 @@ def _pooled(pooled: PooledEffect, parts: Sequence[Estimate]) -> Estimate:
         used=tuple(sorted(i for part in parts for i in part.used)),
         baseline_used=tuple(sorted(i for part in parts for i in part.baseline_used)),
         own_freedom=math.fsum(part.own_freedom for part in parts),
+        batches_differ=any(part.batches_differ for part in parts),
+        clock_variance=max(part.clock_variance for part in parts),
         tau=pooled.tau,
         hosts_agree=pooled.agree,
         host_effects=tuple(effect for part in parts for effect in part.host_effects),

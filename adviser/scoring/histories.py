@@ -18,7 +18,7 @@ from adviser.scoring.effects import Variance
 from adviser.scoring.estimates import Method, SeriesSpread, effects_by_host, estimates_of
 from adviser.scoring.host_pooling import UNKNOWN_HOST_SPREAD, HostSpread, host_spread
 from adviser.scoring.samples import MIN_JOBS, JobPlace, Sample, job_log_rate
-from adviser.scoring.turn_noise import TurnNoise, turn_noise, turn_variances
+from adviser.scoring.turn_noise import FEWEST_STACKS, TurnNoise, turn_noise, turn_variances
 from adviser.scoring.variances import (
     UNKNOWN_SPREAD,
     RunSpread,
@@ -43,6 +43,7 @@ class MeasuredJob(NamedTuple):
     :param place: where and in which turns it ran; its run is its inspection
     :param seen_at: time of its last reading
     :param observations: identifiers of its observations, sorted
+    :param tick: see :class:`adviser.scoring.samples.Sample`
     """
 
     job_id: str
@@ -50,6 +51,7 @@ class MeasuredJob(NamedTuple):
     place: JobPlace
     seen_at: datetime | None
     observations: tuple[str, ...]
+    tick: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -79,27 +81,28 @@ class History:
             self.series.comparison_key,
             tuple(it.place for it in jobs),
             {host: them[stack] for host, them in self._turns.items() if stack in them},
+            max(it.tick for it in jobs) if jobs and all(it.tick for it in jobs) else 0.0,
         )
 
     @cached_property
     def _turns(self) -> dict[str, dict[str, Variance]]:
         """Variance of a job within turns, by host and stack."""
-        return {host: turn_variances(them) for host, them in self._residuals.items()}
+        return {host: turn_variances(them) for host, them in self.residuals.items()}
 
     @cached_property
-    def _residuals(self) -> dict[str, TurnResiduals]:
+    def residuals(self) -> dict[str, TurnResiduals]:
+        """By host, what remains of jobs that ran in turns without effects of turns and stacks."""
         return turn_residuals(
             {stack: [(it.place, it.log_rate) for it in jobs] for stack, jobs in self.jobs.items()}
         )
 
     @cached_property
     def noise(self) -> dict[str, TurnNoise]:
-        """By host, what batches and neighbours add to the errors of jobs that ran in turns.
-
-        Two stacks are no series: their comparison tells the same.
-        """
+        """By host, what batches and neighbours add to the errors of jobs that ran in turns."""
         return {
-            host: turn_noise(them) for host, them in self._residuals.items() if len(them.stacks) > 2
+            host: turn_noise(them)
+            for host, them in self.residuals.items()
+            if len(them.stacks) > FEWEST_STACKS
         }
 
     @cached_property
@@ -206,6 +209,18 @@ class History:
                     if len(some & others) >= MIN_JOBS
                 ]
         return pairs
+
+    def identical_residuals(self) -> Iterator[TurnResiduals]:
+        """The same for stacks that ran twice in the same turns: the first runs and the second."""
+        arms: dict[str, dict[str, dict[JobPlace, float]]] = {}
+        for theirs, ours in self.identical_pairs():
+            first, second = arms.setdefault(ours.label, {"first": {}, "second": {}}).values()
+            runs = {it.run for it in (*first, *second)}
+            if runs.isdisjoint(it.run for it in (*theirs.places, *ours.places)):
+                first |= zip(theirs.places, theirs.log_rates, strict=True)
+                second |= zip(ours.places, ours.log_rates, strict=True)
+        for them in arms.values():
+            yield from turn_residuals({arm: it.items() for arm, it in them.items()}).values()
 
     def neighbours(self) -> list[tuple[Sample, Sample]]:
         """Pairs of consecutive runs of one stack on one host, with five jobs each or more.
@@ -314,11 +329,16 @@ def _job(reading: Reading, others: Sequence[Reading]) -> MeasuredJob:
     place = JobPlace(reading.host, reading.block, reading.document_id, reading.seen_at)
     if not others:  # the usual case
         rate = job_log_rate((reading.rate,))
-        return MeasuredJob(reading.job_id, rate, place, reading.seen_at, (reading.observation_id,))
+        return MeasuredJob(
+            reading.job_id, rate, place, reading.seen_at, (reading.observation_id,),
+            reading.tick_share or 0.0,
+        )  # fmt: skip
     rows = sorted((reading, *others), key=lambda row: row.observation_id)
     rate = job_log_rate([row.rate for row in rows])
     last = max(filter(None, (row.seen_at for row in rows)), default=None)
-    return MeasuredJob(reading.job_id, rate, place, last, tuple(row.observation_id for row in rows))
+    tick = max(row.tick_share or 0.0 for row in rows)
+    observations = tuple(row.observation_id for row in rows)
+    return MeasuredJob(reading.job_id, rate, place, last, observations, tick)
 
 
 def reference_runs(

@@ -92,7 +92,7 @@ class OpenEffects:
     """Comparisons without a verdict, one entry each.
 
     :param effects: their effects so far, with finite errors
-    :param so_far: number of pairs, runs or hosts so far
+    :param so_far: number of pairs, runs, batches or hosts so far
     :param log_margin: ``ln(1 + δ)``
     :param own_freedom: see :func:`adviser.scoring.verdicts.none_level`
     :param alpha: share of α for each
@@ -244,6 +244,8 @@ class Need(StrEnum):
     HOSTS = "hosts"
     #: More than 1,000 jobs: the difference is too close to δ, or the jobs vary too much.
     MARGIN = "margin"
+    #: Longer repetitions or a finer clock: the readings do not vary.
+    CLOCK = "clock"
 
 
 def missing_text(
@@ -269,6 +271,8 @@ def missing_text(
         return "run in turns"
     if needs is Need.MARGIN:
         return "over 1,000 jobs needed"
+    if needs is Need.CLOCK:
+        return "clock too coarse"
     missing = more_jobs(jobs or 0, baseline_jobs or 0, "run" if needs is Need.RUNS else "job")
     if needs is Need.HOSTS:
         return f"{missing} on more hosts" if missing else "measure on more hosts"
@@ -355,6 +359,9 @@ class JudgedFamily:
             return SampleNeed(Need.HERE, MIN_JOBS, MIN_JOBS)
         if estimate.hosts == 0:
             return SampleNeed(Need.HOSTS, MIN_JOBS, MIN_JOBS)
+        enough = min(estimate.jobs, estimate.baseline_jobs) >= MIN_JOBS
+        if enough and 2 * estimate.clock_variance >= estimate.effect.standard_error**2:
+            return SampleNeed(Need.CLOCK)
         return None if estimate.tested else _first_jobs(estimate)
 
     def _with_jobs(
@@ -377,10 +384,12 @@ class JudgedFamily:
 
 
 def _units(estimate: Estimate) -> int:
-    """The number of pairs or runs so far, or the number of hosts if the hosts disagree."""
-    return (
-        min(estimate.runs, estimate.baseline_runs) if estimate.hosts_agree else estimate.hosts or 1
-    )
+    """The number of pairs or runs so far; of batches or hosts if these disagree."""
+    if not estimate.hosts_agree:
+        return estimate.hosts or 1
+    if estimate.batches_differ:
+        return estimate.batches
+    return min(estimate.runs, estimate.baseline_runs)
 
 
 def _further(estimate: Estimate, more: int, chance: float) -> SampleNeed:
@@ -388,6 +397,8 @@ def _further(estimate: Estimate, more: int, chance: float) -> SampleNeed:
         return SampleNeed(Need.MARGIN)
     if not estimate.hosts_agree:
         return SampleNeed(Need.HOSTS, MIN_JOBS * more, MIN_JOBS * more, chance)
+    if estimate.batches_differ:
+        return SampleNeed(Need.RUNS, more, more, chance)
     so_far = estimate.runs, estimate.baseline_runs
     needed = min(so_far) + more
     clustered = not estimate.pairs and so_far != (estimate.jobs, estimate.baseline_jobs)

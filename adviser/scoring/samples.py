@@ -111,6 +111,8 @@ class Sample:
     :param comparison_key: only samples with equal keys are compared
     :param places: place of each job, in the order of ``log_rates``; empty if all are unknown
     :param turn_variances: by host, the variance of a job within shared turns
+    :param tick: the largest step of a job's clock as a share of the time that it measured; 0 if
+        unknown
     """
 
     label: str
@@ -118,6 +120,7 @@ class Sample:
     comparison_key: str
     places: tuple[JobPlace, ...] = ()
     turn_variances: Mapping[str, Variance] = field(default_factory=dict, compare=False)
+    tick: float = 0.0
 
     def __post_init__(self) -> None:
         if self.places and len(self.places) != len(self.log_rates):
@@ -131,6 +134,8 @@ class Arm:
     :param rates: log rates of the jobs; if paired, the mean of each block
     :param runs: log rates by run; empty if paired
     :param used: indexes of the jobs in the sample
+    :param readings: log rates of these jobs
+    :param tick: as in the sample
     :param share: mean over blocks of 1 / number of jobs in the block
     :param turn_variance: variance of a job within turns; ``None`` if unknown
     """
@@ -138,6 +143,8 @@ class Arm:
     rates: tuple[float, ...]
     runs: tuple[Sequence[float], ...]
     used: tuple[int, ...]
+    readings: tuple[float, ...] = ()
+    tick: float = 0.0
     share: float = 1.0
     turn_variance: Variance | None = None
 
@@ -214,7 +221,8 @@ class PlacedJobs:
         for i in used:
             place = places[i] if places else UNKNOWN_PLACE
             runs[i if place.run is None else (place.host, place.run)].append(rates[i])
-        return Arm(tuple(rates[i] for i in used), tuple(runs.values()), tuple(used))
+        values = tuple(rates[i] for i in used)
+        return Arm(values, tuple(runs.values()), tuple(used), values, self.sample.tick)
 
     def blocks(self, wanted: Iterable[tuple[str, str]]) -> Arm:
         """The jobs of these blocks, with one value per block: the mean of its jobs."""
@@ -230,7 +238,10 @@ class PlacedJobs:
             shares.append(1 / len(jobs))
             hosts.add(host)
         alone = self.sample.turn_variances.get(min(hosts)) if len(hosts) == 1 else None
-        return Arm(tuple(means), (), tuple(used), mean_of(shares), alone)
+        return Arm(
+            tuple(means), (), tuple(used), tuple(rates[i] for i in used), self.sample.tick,
+            mean_of(shares), alone,
+        )  # fmt: skip
 
     def places(self, block: tuple[str, str]) -> list[JobPlace]:
         """The places of the jobs of a block."""

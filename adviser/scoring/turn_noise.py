@@ -10,7 +10,7 @@ each comparison itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from adviser.scoring.effects import Effects, Variance
@@ -27,6 +27,9 @@ _CHANCE, _CHANCE_IN_SERIES = 2.054, 3.09
 
 #: An autocorrelation counts by this share of its error more: too low a value makes false claims.
 _MARGIN = 0.5
+
+#: Two stacks are no series: their comparison shows the same.
+FEWEST_STACKS = 2
 
 #: Upper limit of the estimated autocorrelation.
 _MAX_CORRELATION = 0.95
@@ -84,14 +87,15 @@ class Batches:
 
     def total(self, of_batches: FloatArray) -> FloatArray:
         """The sum over the batches of each owner."""
-        return np.bincount(self.owner, of_batches)
+        return _summed(self.owner, of_batches)
 
     @property
     def means(self) -> FloatArray:
         """The mean of each batch; exact if its values are equal."""
         batch = self._batch
         origin = self.values[np.cumsum(self.sizes) - self.sizes]
-        return origin + np.bincount(batch, self.values - origin[batch]) / self.sizes
+        mean: FloatArray = origin + _summed(batch, self.values - origin[batch]) / self.sizes
+        return mean
 
     @property
     def _batch(self) -> IntArray:
@@ -99,16 +103,16 @@ class Batches:
 
     def squares(self) -> FloatArray:
         """By batch, the sum of squares around its mean."""
-        return np.bincount(self._batch, (self.values - self.means[self._batch]) ** 2)
+        return _summed(self._batch, (self.values - self.means[self._batch]) ** 2)
 
     def correlations(self) -> Correlations:
         """How alike values are that follow each other, for each owner."""
         n = np.maximum(self.sizes, 3).astype(np.float64)
         long, batch = self.sizes > 2, self._batch
         rest = self.values - self.means[batch]
-        next_to = np.where(batch[1:] == batch[:-1], rest[1:] * rest[:-1], 0.0)
-        products = np.bincount(batch[1:], next_to, minlength=len(n))
-        squares = self.total(np.where(long, np.bincount(batch, rest**2), 0.0))
+        next_to = np.where(batch[:-1] == batch[1:], rest[:-1] * rest[1:], 0.0)
+        products = _summed(batch, np.append(next_to, 0.0))
+        squares = self.total(np.where(long, _summed(batch, rest**2), 0.0))
         freedom = self.total(np.where(long, n - 1, 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(long, n - 1, 0.0) / freedom[self.owner]
@@ -117,6 +121,11 @@ class Batches:
             values = (ratio + self.total(share / n)) / kept
             variance = self.total(share**2 * (n - 2) ** 2 / (n**2 * (n - 1))) / kept**2
         return Correlations(values, variance, (squares > 0) & (freedom >= MIN_JOBS - 1))
+
+
+def _summed(group: IntArray, values: FloatArray) -> FloatArray:
+    """The sum of the values of each group."""
+    return np.asarray(np.bincount(group, values), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +146,11 @@ class Correlations:
 
     def shared(self) -> float:
         """The autocorrelation of owners whose values add up to zero."""
-        if not self.usable.any():
+        owners = int(self.usable.sum())
+        if owners <= FEWEST_STACKS:
             return 0.0
         value = float(self.values[self.usable].mean())
-        error = math.sqrt(float(self.variance[self.usable].mean()) / (int(self.usable.sum()) - 1))
+        error = math.sqrt(float(self.variance[self.usable].mean()) / (owners - 1))
         begin, end = _BEYOND_CHANCE
         strength = min(1.0, max(0.0, (value / error - begin) / (end - begin)))
         return min(strength * (value + _MARGIN * error), _MAX_CORRELATION)
@@ -200,8 +210,8 @@ class _Analysis:
 def _analysed(batches: Batches, correlation: FloatArray) -> _Analysis:
     """:param correlation: of each owner"""
     n = batches.sizes.astype(np.float64)
-    total, several = batches.total(n), np.bincount(batches.owner) - 1.0
-    freedom = total - several - 1
+    total, several = batches.total(n), batches.total(np.ones(len(n))) - 1
+    freedom: FloatArray = total - several - 1
     means = batches.means
     centre = (batches.total(n * means) / total)[batches.owner]
     of_mean = mean_variance(correlation[batches.owner], n)
@@ -211,11 +221,22 @@ def _analysed(batches: Batches, correlation: FloatArray) -> _Analysis:
         shares = scale[batches.owner] * of_mean
         expected = batches.total(n * (1 - n / total[batches.owner]) * shares) / several
         effective = (total - batches.total(n**2) / total) / several
+    known = several > 0
     return _Analysis(
-        batches.total(batches.squares()), freedom,
-        batches.total(n * (means - centre) ** 2), several, shares,
-        np.where(several > 0, expected, 1.0), np.where(several > 0, effective, total),
-    )  # fmt: skip
+        within=batches.total(batches.squares()),
+        within_freedom=freedom,
+        between=batches.total(n * (means - centre) ** 2),
+        between_freedom=several,
+        shares=shares,
+        expected=np.where(known, expected, 1.0),
+        effective=np.where(known, effective, total),
+    )
+
+
+def _comparable(seen: _Analysis) -> BoolArray:
+    """Where the variance between batches can be compared with that within."""
+    several = seen.between_freedom > 0
+    return several & (seen.within_freedom >= MIN_JOBS - 1) & (seen.within > 0)
 
 
 def turn_variances(residuals: TurnResiduals) -> dict[str, Variance]:
@@ -255,7 +276,7 @@ def turn_noise(residuals: TurnResiduals) -> TurnNoise:
     owners = len(weights)
     correlation = batches.correlations().shared()
     seen = _analysed(batches, np.full(owners, correlation))
-    usable = (seen.between_freedom > 0) & (seen.within_freedom >= MIN_JOBS - 1) & (seen.within > 0)
+    usable = _comparable(seen)
     if not usable.any():
         return TurnNoise(correlation=correlation)
     from scipy.special import fdtri  # slow, and needed only for several batches
@@ -279,14 +300,68 @@ def turn_noise(residuals: TurnResiduals) -> TurnNoise:
 
 
 @dataclass(frozen=True, slots=True)
+class NoiseTest:
+    """Whether noise of batches or of neighbours is beyond chance, over several series.
+
+    :param between: standard deviation of the mean of a stack between batches, natural log, of the
+        series that shows it most clearly
+    :param between_p: p-value of "batches add nothing"
+    :param correlation: mean autocorrelation
+    :param correlation_p: one-sided p-value of "neighbours are independent"
+    """
+
+    between: float
+    between_p: float
+    correlation: float
+    correlation_p: float
+
+
+def noise_test(series: Iterable[TurnResiduals]) -> NoiseTest:
+    """Test the jobs of several series that ran in turns, each on one host, as one."""
+    from scipy.special import chdtrc, chdtri, fdtrc, ndtr  # slow, and needed only for a self-check
+
+    score, freedom, clearest, between = 0.0, 0.0, 0.0, 0.0
+    correlations: list[tuple[float, float]] = []
+    for residuals in series:
+        batches, _ = _by_stack(residuals)
+        noise = turn_noise(residuals)
+        independent = (len(residuals.stacks) - 1) / len(residuals.stacks)
+        alike = batches.correlations()
+        if alike.usable.any():
+            known = float(alike.usable.sum())
+            error = float(alike.variance[alike.usable].mean()) / max(1.0, known - 1)
+            correlations.append((float(alike.values[alike.usable].mean()), error))
+        seen = _analysed(batches, np.full(len(residuals.stacks), noise.correlation))
+        usable = _comparable(seen)
+        f, within = seen.between_freedom[usable], seen.within_freedom[usable]
+        ratio = seen.between[usable] / f / (seen.within[usable] / within * seen.expected[usable])
+        squares = float(chdtri(f, np.maximum(fdtrc(f, within, ratio), 1e-300)).sum()) * independent
+        score, freedom = score + squares, freedom + float(f.sum()) * independent
+        if noise.between and squares > clearest:
+            clearest, between = squares, math.sqrt(noise.between)
+    weights = [1 / error for _, error in correlations]
+    total = math.fsum(weights)
+    weighted = [it / error for it, error in correlations]
+    mean = math.fsum(weighted) / total if total else 0.0
+    return NoiseTest(
+        between,
+        float(chdtrc(freedom, score)) if freedom else 1.0,
+        mean,
+        float(ndtr(-mean * math.sqrt(total))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class TurnEffects:
     """Effects of stacks that ran in turns, one entry each.
 
     :param own_freedom: degrees of freedom from the two stacks alone
+    :param between: share of the squared error that comes from differences between batches
     """
 
     effects: Effects
     own_freedom: FloatArray
+    between: FloatArray
 
 
 def turn_effects(
@@ -348,4 +423,5 @@ def turn_effects(
     return TurnEffects(
         Effects(d, np.where(usable, np.sqrt(total), np.inf), np.where(usable, degrees, 0.0)),
         np.where(usable, own, 0.0),
+        1 - part,
     )

@@ -53,6 +53,7 @@ class Measurement:
     :param at: JSON path of the result, for messages
     :param parameters_at: JSON path of its parameters
     :param printed_rate: the rate as it was printed, in a multiple of ``unit`` such as GFLOPS
+    :param calls: number of calls that a repetition timed together
     """
 
     parameters: Record
@@ -63,6 +64,7 @@ class Measurement:
     unit: Unit = Unit.FLOP_PER_SECOND
     parameters_at: str = "$"
     printed_rate: float = 0.0
+    calls: int = 1
 
 
 def measurements_of(stdout: Any, stderr: str, at: str) -> list[Measurement]:
@@ -113,8 +115,14 @@ def _of_result(printed: Record, at: str) -> list[Measurement]:
             unit,
             path(at, "@parameters"),
             float(result["rate"]),
+            _calls(result),
         )
     ]
+
+
+def _calls(result: Record) -> int:
+    calls = result.get("calls_per_repetition")
+    return calls if type(calls) is int and 0 < calls < _INT32 else 1
 
 
 def _by_size(stdout: Record, stderr: str, at: str) -> list[Measurement]:

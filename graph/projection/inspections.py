@@ -223,6 +223,7 @@ OBSERVATION = NodeKind(
         ObservationRow.launcher,
         ObservationRow.threads,
         ObservationRow.blas,
+        ObservationRow.tick_share,
         *(null().label(f"parameter_{name}") for name in PARAMETERS),
     )
     .join(InspectionRow, InspectionRow.document_id == ObservationRow.document_id)

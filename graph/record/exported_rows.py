@@ -146,7 +146,7 @@ SELECT job.observation_id, job.document_id, job.job_id, job.position, job.outcom
        job.turn, job.steal_share, job.started_at, job.ended_at, job.memory_bytes, job.user_s,
        job.system_s, job.spread, job.minor_faults, job.major_faults, job.voluntary_switches,
        job.involuntary_switches, job.blocks_read, job.blocks_written, job.throttled, job.swapped,
-       job.load, job.launcher, job.threads, job.blas
+       job.load, job.launcher, job.threads, job.blas, job.tick_share
 FROM observations AS job
 JOIN inspections AS inspection USING (document_id)
 JOIN indicators AS indicator USING (indicator_id)

@@ -60,6 +60,7 @@ def measured() -> Select[Any]:
             func.coalesce(
                 ObservationRow.ended_at, ObservationRow.started_at, InspectionRow.created_at
             ).label("seen_at"),
+            ObservationRow.tick_share,
             ObservationRow.hardware_digest,
             InspectionRow.stack_digest,
             IndicatorRow.name.label("indicator"),
@@ -127,7 +128,7 @@ def series_of(row: Row[Any]) -> Series:
 
 #: What a reading has besides the number of its series, in the order of its fields.
 ReadingValues = tuple[
-    str, str, str, str, float, str | None, str | None, str | None, datetime | None
+    str, str, str, str, float, str | None, str | None, str | None, datetime | None, float | None
 ]  # fmt: skip
 
 
@@ -146,6 +147,7 @@ def reading_values(row: Row[Any], stack: str) -> ReadingValues:
         row.host and intern(row.host),
         row.block and intern(row.block),
         row.seen_at,
+        row.tick_share,
     )
 
 

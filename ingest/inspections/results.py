@@ -45,6 +45,7 @@ from ingest.inspections.specification import (
 
 _LONGEST = 100
 _MOST_THREADS = 2**20
+_LONGEST_TICK_NS = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +54,27 @@ class Library:
 
     :param threads: threads that the library used; requested threads if it does not report them
     :param blas: name and version of the linear algebra library, and the kernels that it chose
+    :param tick_s: smallest step of the clock
     """
 
     threads: int | None = None
     blas: str | None = None
+    tick_s: float | None = None
 
 
 def library_of(stdout: Any) -> Library:
     """Read the library from standard output; unexpected values are ignored.
 
     >>> library_of({"threads": {"requested": 2, "used": None}, "build": {"blas": "mkl"}})
-    Library(threads=2, blas='mkl')
+    Library(threads=2, blas='mkl', tick_s=None)
     """
     threads, build = _record(stdout, "threads"), _record(stdout, "build")
     counts = (threads.get("used"), threads.get("requested"))
     used = next((it for it in counts if type(it) is int and 0 < it <= _MOST_THREADS), None)
-    return Library(used, _blas(build))
+    tick_ns = _record(stdout, "clock").get("tick_ns")
+    if type(tick_ns) is not int or not 0 < tick_ns <= _LONGEST_TICK_NS:
+        tick_ns = None
+    return Library(used, _blas(build), tick_ns and tick_ns * 1e-9)
 
 
 def _blas(build: Record) -> str | None:
@@ -313,6 +319,9 @@ def _measured(
         unstable_reason=instability(measurement.repetitions_s, facts.run.conditions),
         threads=library.threads,
         blas=library.blas,
+        tick_share=library.tick_s / (measurement.elapsed_s * measurement.calls)
+        if library.tick_s and measurement.elapsed_s
+        else None,
     )
 
 

@@ -12,7 +12,6 @@ from adviser.scoring.effects import (
     per_cent,
     welch_effects,
 )
-
 from adviser.scoring.turn_noise import Batches, turn_effects
 from adviser.scoring.variances import NO_PRIOR
 

@@ -366,6 +366,7 @@ def _conditions(rng: random.Random | None) -> dict[str, Any]:
         "launcher": rng and "local",
         "threads": rng and 2,
         "blas": rng and "OpenBLAS 0.3.31 SkylakeX",
+        "tick_share": rng and rng.random() * 1e-6,
     }
 
 

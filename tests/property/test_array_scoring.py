@@ -15,6 +15,7 @@ from adviser.scoring.effects import (
     Arms,
     Effects,
     Moments,
+    effects_of,
     per_cent,
     welch_effects,
 )
@@ -23,6 +24,7 @@ from adviser.scoring.lazy_numpy import FloatArray, IntArray
 from adviser.scoring.samples import MIN_JOBS, JobPlace, Sample
 from adviser.scoring.verdicts import Judgements, judge
 from tests.effort import examples
+from tests.factories.effects import paired_effect
 
 arm = st.lists(st.floats(-0.5, 0.5) | st.sampled_from([0.0, 0.25]), max_size=12)
 MARGIN = math.log1p(0.02)

@@ -109,7 +109,7 @@ def test_rows_of_measurements_are_not_kept_while_others_are_read() -> None:
                 comparison_key="key", parameters={}, device=None, unit="FLOP/s", rate=2.0,
                 elapsed_s=1.0, repetitions_s=[1.0, 2.0, 4.0], unstable_reason=None, host=None,
                 block=None, seen_at=NOW, hardware_digest="h", stack_digest="s",
-                indicator="PiMatmul", script_sha256=None, python_version="3.12.1",
+                indicator="PiMatmul", script_sha256=None, python_version="3.12.1", tick_share=1e-6,
             )  # fmt: skip
             kept.append(weakref.ref(row))
             yield row
@@ -117,5 +117,5 @@ def test_rows_of_measurements_are_not_kept_while_others_are_read() -> None:
     series, readings = series_and_readings(rows())
     assert [it.python_version for it in series] == ["3.12"]
     assert [it.observation_id for it in readings] == ["o0", "o1", "o2"]
-    first = Reading("o0", 0, "s", "d", "j0", 1.0, "spread", None, None, NOW)
+    first = Reading("o0", 0, "s", "d", "j0", 1.0, "spread", None, None, NOW, 1e-6)
     assert readings[0] == first

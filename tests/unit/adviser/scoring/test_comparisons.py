@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -158,13 +159,27 @@ def test_an_undetermined_comparison_always_says_what_it_lacks() -> None:
     assert needs == {None, Need.JOBS, Need.MARGIN}
 
 
-def test_readings_without_any_spread_are_what_they_are() -> None:
+@pytest.mark.parametrize(
+    ("tick", "expected"),
+    [
+        (0.0, ["undetermined"] * 4),
+        (0.2, ["undetermined"] * 4),
+        (1e-4, ["equivalent", "faster", "slower", "undetermined"]),
+    ],
+)
+def test_readings_without_any_spread_are_as_certain_as_their_clock(
+    tick: float, expected: list[str]
+) -> None:
     same = (0.0,) * 5
-    verdicts = [
-        compare_candidates(sample(0.0, same), [sample(centre, same)])[0].verdict
+    found = [
+        compare_candidates(
+            replace(sample(0.0, same), tick=tick), [replace(sample(centre, same), tick=tick)]
+        )[0]
         for centre in (0.0, 0.1, -0.1, math.log1p(0.02))
     ]
-    assert verdicts == ["equivalent", "faster", "slower", "undetermined"]
+    assert [it.verdict for it in found] == expected
+    for it in found:
+        assert it.needs is (Need.CLOCK if it.verdict is Verdict.UNDETERMINED else None)
 
 
 def test_samples_with_different_keys_are_refused() -> None:

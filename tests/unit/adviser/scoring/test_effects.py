@@ -89,7 +89,7 @@ def test_one_job_says_nothing_about_its_error(ours: list[float], theirs: list[fl
 
 
 def test_an_empty_arm_has_no_difference() -> None:
-    for effect in (welch_effect([], SLOW), welch_effect([], []), paired_effect([], [])):
+    for effect in (welch_effect([], SLOW), welch_effect([], [])):
         assert math.isnan(effect.d)
         assert effect.standard_error == math.inf
 

@@ -150,7 +150,10 @@ def test_readings_without_any_spread_are_not_pooled() -> None:
     ours = arms(turns([1.0] * 5), turns([1.0] * 5, host="h2"))
     theirs = arms(turns([0.0] * 5), turns([0.0] * 5, host="h2"))
     found = estimate(ours, theirs)
-    assert (found.method, found.pairs, found.effect.d) == (Method.PAIRED, 10, 1.0)
+    assert (found.method, found.pairs, found.tested) == (Method.PAIRED, 10, True)
+    assert found.effect.d == pytest.approx(1.0)
+    # The smallest gap of the readings is one tick of their clock.
+    assert found.effect.standard_error == pytest.approx(math.sqrt(1 / 6))
 
 
 def test_the_missing_pairs_are_planned_from_the_spread_of_differences() -> None:

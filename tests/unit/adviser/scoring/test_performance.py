@@ -397,7 +397,8 @@ def test_jobs_that_ran_in_turns_are_paired() -> None:
     hour = np.random.default_rng(2).normal(0, 0.3, 8)
     for version, gain in (("1", 0.0), ("2", 0.05)):
         stack = bench.stack(f"fast=={version}")
-        bench.measure(stack, hour + jobs(gain), blocks=blocks, begin=NOW - timedelta(days=1))
+        rates = hour + jobs(gain, seed=int(version))
+        bench.measure(stack, rates, blocks=blocks, begin=NOW - timedelta(days=1))
     (claim,) = claims_about(bench, ["fast==1"], ["fast==2"])
     assert (claim.method, claim.pairs) == (Method.PAIRED, 8)
     assert claim.verdict is Verdict.FASTER

@@ -27,6 +27,11 @@ def sample(*runs: list[float], host: str | None = "h1") -> Sample:
     return Sample("c", tuple(rate for run in runs for rate in run), "key", tuple(places))
 
 
+def steady(level: float, jobs: int) -> list[float]:
+    """Jobs that vary far less than runs, measured with a fine clock."""
+    return [level + 1e-9 * number for number in range(jobs)]
+
+
 def estimate(ours: Sample, theirs: Sample, spread: RunSpread = UNKNOWN_SPREAD) -> Estimate:
     (found,) = estimates_of(theirs, [ours], SeriesSpread(spread))
     return found
@@ -68,31 +73,31 @@ def test_a_run_counts_once_however_many_jobs_it_has() -> None:
 
 
 def test_of_one_run_each_nothing_is_known_but_the_difference() -> None:
-    found = estimate(sample([0.3] * 20), sample([0.0] * 20))
+    found = estimate(sample(steady(0.3, 20)), sample(steady(0.0, 20)))
     assert found.effect.d == pytest.approx(0.3)
     assert (found.effect.standard_error, found.effect.degrees_of_freedom) == (math.inf, 0)
     assert not found.tested
 
 
 def test_one_run_each_by_what_other_runs_show() -> None:
-    found = estimate(sample([0.3] * 10), sample([0.0] * 10), KNOWN)
+    found = estimate(sample(steady(0.3, 10)), sample(steady(0.0, 10)), KNOWN)
     assert found.effect.standard_error == pytest.approx(math.sqrt(2 * 0.0009))
     assert found.effect.degrees_of_freedom == MIN_FREEDOM
     assert found.tested
     (verdict,) = compare_candidates(
-        sample([0.0] * 10), [sample([0.3] * 10)], spread=SeriesSpread(KNOWN)
+        sample(steady(0.0, 10)), [sample(steady(0.3, 10))], spread=SeriesSpread(KNOWN)
     )
     assert verdict.verdict is Verdict.FASTER
 
 
 def test_too_few_other_runs_show_nothing() -> None:
     few = RunSpread(variance=0.0009, freedom=MIN_FREEDOM - 1, within=0.0, per_run=0.1)
-    assert not estimate(sample([0.3] * 10), sample([0.0] * 10), few).tested
+    assert not estimate(sample(steady(0.3, 10)), sample(steady(0.0, 10)), few).tested
 
 
 def test_a_stack_that_varies_more_within_its_run_than_runs_do_has_its_own_error() -> None:
     wild = [(-1) ** n * 1.0 for n in range(10)]
-    found = estimate(sample(wild), sample([0.0] * 10), KNOWN)
+    found = estimate(sample(wild), sample(steady(0.0, 10)), KNOWN)
     own = np.var(wild, ddof=1) / 10
     assert found.effect.standard_error == pytest.approx(math.sqrt(own + 0.0009))
     assert found.effect.degrees_of_freedom == 9
@@ -100,7 +105,7 @@ def test_a_stack_that_varies_more_within_its_run_than_runs_do_has_its_own_error(
 
 def test_a_run_of_fewer_jobs_than_those_of_the_past_is_noisier() -> None:
     spread = RunSpread(variance=0.0009, freedom=20, within=0.0016, per_run=0.1)
-    found = estimate(sample([0.3] * 5), sample([0.0] * 10), spread)
+    found = estimate(sample(steady(0.3, 5)), sample(steady(0.0, 10)), spread)
     assert found.effect.standard_error == pytest.approx(
         math.sqrt(0.0009 + 0.0016 * (0.2 - 0.1) + 0.0009)
     )
