@@ -138,7 +138,11 @@ def _stack(number: int) -> str:
     return f"stack {number:03}"
 
 
-def _shipped(histories: Sequence[History], *, alone: bool = False) -> list[Comparison]:
+def shipped(histories: Sequence[History], *, alone: bool = False) -> list[Comparison]:
+    """The comparisons of one answer by the rules of the product.
+
+    :param alone: without what other stacks of a series tell
+    """
     contests = []
     for history in histories:
         base, *others = (history.sample(stack) for stack in history.jobs)
@@ -148,7 +152,7 @@ def _shipped(histories: Sequence[History], *, alone: bool = False) -> list[Compa
 
 
 def _alone(histories: Sequence[History]) -> list[Comparison]:
-    return _shipped(histories, alone=True)
+    return shipped(histories, alone=True)
 
 
 def _each_by_itself(histories: Sequence[History]) -> list[str]:
@@ -179,7 +183,7 @@ def _verdicts(comparisons: Sequence[Comparison]) -> list[str]:
 RULES: tuple[tuple[str, Callable[[Sequence[History]], list[str]]], ...] = (
     ("t-test each", _each_by_itself),
     ("own variances", lambda them: _verdicts(_alone(them))),
-    ("shipped", lambda them: _verdicts(_shipped(them))),
+    ("shipped", lambda them: _verdicts(shipped(them))),
 )
 
 
@@ -293,12 +297,12 @@ def _calibration(answers: int) -> None:
         sd = float(draw.choice([0.02, 0.03, 0.05]))
         gains = draw.choice(_GAINS, 5) * float(draw.random() < 0.5)
         first = _drawn(draw, gains, sd, 8)
-        for n, comparison in enumerate(_shipped([_as_history(first)])):
+        for n, comparison in enumerate(shipped([_as_history(first)])):
             more = max(comparison.jobs_missing, comparison.baseline_jobs_missing)
             if comparison.verdict is not Verdict.UNDETERMINED or not more or more > 200:
                 continue
             later = np.concatenate([first, _drawn(draw, gains, sd, more)], axis=1)
-            after = _shipped([_as_history(later)])[n].verdict
+            after = shipped([_as_history(later)])[n].verdict
             chances.append(comparison.chance)
             truth.append(float(gains[n]))
             settled.append(after.different)
