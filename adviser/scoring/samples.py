@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -61,11 +61,11 @@ def in_batches(
 
     known = {}
     for block, places in blocks.items():
-        runs = {it.run for it in places}
-        if None not in runs:
-            roots = {first((block[0], run)) for run in runs if run is not None}
-            known[block] = min(roots)
-            linked |= dict.fromkeys(roots, known[block])
+        if all(it.run is not None for it in places):
+            roots = {first((block[0], it.run or "")) for it in places}
+            known[block] = root = min(roots)
+            for other in roots:
+                linked[other] = root
     batches: dict[tuple[Any, ...], list[tuple[str, str]]] = defaultdict(list)
     for block in blocks:
         batches[("run", *first(known[block])) if block in known else ("block", *block)].append(
@@ -79,8 +79,13 @@ def in_batches(
 def _time_of(block: str, places: Sequence[JobPlace]) -> tuple[float, int, str]:
     """Sort key of a block: when its first job ended, then the number at the end of its name."""
     times = [it.seen_at.timestamp() for it in places if it.seen_at is not None]
+    return min(times, default=0.0), _number_of(block), block
+
+
+@lru_cache(maxsize=4096)
+def _number_of(block: str) -> int:
     number = re.search(r"[0-9]{1,18}$", block)
-    return min(times, default=0.0), int(number[0]) if number else 0, block
+    return int(number[0]) if number else 0
 
 
 def job_log_rate(rates: Sequence[float]) -> float:

@@ -159,6 +159,7 @@ class EffectSchema(Schema):
     p_value = number("One-sided; Holm-adjusted over all comparisons with the baseline.", 0.01)
     runs = count("Number of inspections with jobs of the candidate; if paired, of pairs.", 5)
     baseline_runs = count("Number of inspections with jobs of the baseline.", 5)
+    batches = count("Number of batches, such as nights, that the pairs or jobs are from.", 1)
     needs = choice("What is missing for a verdict; null if there is one.", _NEEDS, null=True)
     jobs_missing = count("Estimated number of further jobs of the candidate.", 0)
     baseline_jobs_missing = count("Estimated number of further jobs of the baseline.", 0)

@@ -74,7 +74,7 @@ def library_of(stdout: Any) -> Library:
     tick_ns = _record(stdout, "clock").get("tick_ns")
     if type(tick_ns) is not int or not 0 < tick_ns <= _LONGEST_TICK_NS:
         tick_ns = None
-    return Library(used, _blas(build), tick_ns and tick_ns * 1e-9)
+    return Library(used, _blas(build), tick_ns and tick_ns / 1e9)
 
 
 def _blas(build: Record) -> str | None:

@@ -39,6 +39,18 @@ def test_what_was_written_is_read_again() -> None:
     assert Evidence.from_json(evidence.to_json()).to_json() == evidence.to_json()
 
 
+def test_an_unknown_tick_is_left_out_so_that_old_evidence_keeps_its_digest() -> None:
+    evidence = full()
+    names = [it.name for it in fields(Reading)]
+    rows = json.loads(evidence.to_json())["readings"]
+    assert names[-1] == "tick_share"
+    assert {len(row) for row in rows} == {len(names) - 1}
+    first = replace(evidence.readings[0], tick_share=1e-6)
+    ticking = replace(evidence, readings=(first, *evidence.readings[1:]))
+    assert len(json.loads(ticking.to_json())["readings"][0]) == len(names)
+    assert Evidence.from_json(ticking.to_json()) == ticking
+
+
 def test_the_revision_is_that_of_the_content() -> None:
     evidence = full()
     mixed = replace(evidence, stacks=dict(reversed(list(evidence.stacks.items()))))

@@ -32,6 +32,10 @@ RUNNING = {"configuration": "OpenBLAS 0.3.27  USE64BITINT DYNAMIC_ARCH", "kernel
         ({"build": {"blas_runtime": [{"configuration": 7, "kernels": "x" * 200}]}},
          Library(blas="x" * 100)),
         ({"build": "x"}, Library()),
+        ({"clock": {"tick_ns": 100}}, Library(tick_s=1e-7)),
+        ({"clock": {"tick_ns": 0}}, Library()),
+        ({"clock": {"tick_ns": 10**10}}, Library()),
+        ({"clock": {"tick_ns": True}}, Library()),
     ],
 )  # fmt: skip
 def test_what_reads_as_expected_is_taken(printed: Any, expected: Library) -> None:
