@@ -20,8 +20,6 @@ from adviser.scoring.effects import (
     Effect,
     effects_of,
     intervals,
-    moments,
-    paired_effects,
     per_cent,
 )
 from adviser.scoring.estimates import Estimate, Method, estimate_with_parts, pair_estimates
@@ -29,6 +27,8 @@ from adviser.scoring.histories import History, MeasuredJob, histories_of
 from adviser.scoring.lazy_numpy import np
 from adviser.scoring.samples import mean_of
 from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
+from adviser.scoring.turn_noise import Batches, turn_effects
+from adviser.scoring.variances import NO_PRIOR
 from adviser.scoring.verdicts import ALPHA
 from adviser.scoring.version_choice import ELSEWHERE_SD
 from common.counts import counted
@@ -242,7 +242,9 @@ def _joined(turns: Iterable[_Jobs]) -> _Jobs:
 
 def _own_effect(pairs: Iterable[JobPair]) -> Effect:
     """The effect that pairs show by themselves, without the variance of other stacks."""
-    return paired_effects(moments([[it.d for it in pairs]])).single(0)
+    differences = [it.d for it in pairs]
+    batch = Batches.of([differences], [(len(differences),)])
+    return turn_effects(batch, [NO_PRIOR], [None]).effects.single(0)
 
 
 def _ended_at(jobs: _Jobs) -> datetime | None:

@@ -353,8 +353,9 @@ def _jobs_text(claim: Claim) -> str:
 def _runs_text(claim: Claim) -> str:
     """The number of runs, if jobs share runs and their number is known."""
     ours, theirs = claim.runs, claim.baseline_runs
-    # The runs of pairs are not counted: ``runs`` is the number of pairs.
-    if claim.pairs or (ours, theirs) == (claim.jobs, claim.baseline_jobs):
+    if claim.pairs:
+        return " in one run" if claim.batches == 1 else f" in {claim.batches} runs"
+    if (ours, theirs) == (claim.jobs, claim.baseline_jobs):
         return ""
     if ours == theirs:
         return f" in {counted(ours, 'run')} each" if ours > 1 else " in one run each"

@@ -248,6 +248,13 @@ class Need(StrEnum):
     CLOCK = "clock"
 
 
+_WITHOUT_NUMBERS = {
+    Need.TURNS: "run in turns",
+    Need.MARGIN: "over 1,000 jobs needed",
+    Need.CLOCK: "clock too coarse",
+}
+
+
 def missing_text(
     needs: Need | None,
     hosts: int | None,
@@ -267,12 +274,8 @@ def missing_text(
     """
     if hosts == 0:
         return "no common host"
-    if needs is Need.TURNS:
-        return "run in turns"
-    if needs is Need.MARGIN:
-        return "over 1,000 jobs needed"
-    if needs is Need.CLOCK:
-        return "clock too coarse"
+    if needs in _WITHOUT_NUMBERS:
+        return _WITHOUT_NUMBERS[needs]
     missing = more_jobs(jobs or 0, baseline_jobs or 0, "run" if needs is Need.RUNS else "job")
     if needs is Need.HOSTS:
         return f"{missing} on more hosts" if missing else "measure on more hosts"
