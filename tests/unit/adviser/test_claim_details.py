@@ -124,8 +124,9 @@ def test_jobs_out_of_turns_are_shown_by_run_and_those_left_out_by_stack() -> Non
     base, other = bench.stack("fast==1", "rest==1"), bench.stack("fast==2", "rest==1")
     for run in range(5):
         when = NOW + timedelta(days=run)
-        bench.measure(base, jobs(0.0, 2, run), here, run=f"{run}", begin=when)
-        bench.measure(other, jobs(GAIN, 3, run), here, run=f"{run}", begin=when)
+        level = 0.001 * run**2
+        bench.measure(base, jobs(level, 2, run), here, run=f"{run}", begin=when)
+        bench.measure(other, jobs(GAIN - level, 3, run), here, run=f"{run}", begin=when)
     bench.measure(other, [9.0], here, unstable="steal")
     bench.measure(base, [9.0, 9.0], here, host="h2")
     (details,) = explained(bench)

@@ -123,6 +123,7 @@ def test_hosts_that_disagree_are_named_with_their_differences() -> None:
 def test_pairs_are_counted_as_pairs() -> None:
     bench = Bench()
     for version, level in (("1", 0.0), ("2", 0.3)):
-        bench.measure(bench.stack(f"fast=={version}"), jobs(level, 7), blocks=list("abcdefg"))
+        stack, blocks = bench.stack(f"fast=={version}"), list("abcdefg")
+        bench.measure(stack, jobs(level, 7), blocks=blocks, run="one night")
     (text,) = messages(claims_about(bench, ["fast==1"], ["fast==2"]))
-    assert "7 pairs of jobs)" in text
+    assert "7 pairs of jobs in one run)" in text
