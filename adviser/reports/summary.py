@@ -44,6 +44,8 @@ def summary_of(advice: Advice) -> str:
 def _exceptions(advice: Advice, stack: ResolvedStack) -> Iterator[str]:
     if advice.premises.kept:
         yield "Keep your versions: every other stack that was tried is settled to be slower."
+    for purl, reason in list(advice.premises.slower.items())[:_MOST]:
+        yield f"{name_of(purl)} {version_of_purl(purl)} is left out: {reason}."
     if advice.premises.harm_accepted and advice.request.locked is not None:
         harmful = harmful_versions(
             advice.snapshot, advice.evidence, advice.request.locked, Premises(None),
@@ -208,6 +210,11 @@ def _nothing_decides(advice: Advice, stack: ResolvedStack) -> str:
     locked = advice.request.locked
     if locked is not None and locked == stack.versions():
         return "Keep your versions: no stack is better."
+    kind = advice.request.kind
+    if not kind.weighs_speed:
+        return (
+            f"Use these versions: the best by the criteria of {kind}, which does not weigh speed."
+        )
     coverage = advice.assessment.coverage_of({it.purl for it in stack.choices})
     if not coverage.measured:
         return "Use these versions: nothing of this stack was measured on this hardware."

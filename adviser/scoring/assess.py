@@ -197,7 +197,8 @@ def assess(  # noqa: PLR0913 - inputs of one result
             name: frozenset(it for it in them if it not in refused)
             for name, them in possible.items()
         }
-        choices = _choices(known, target, usable, context)
+        if kind.weighs_speed:
+            choices = _choices(known, target, usable, context)
     unmeasured = dict(_unmeasured(known.versions, choices, claims, usable))
     scoring = _Scoring(
         snapshot, evidence, kind, allow_list, vulnerable, _losses(choices, unmeasured)

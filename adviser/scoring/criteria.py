@@ -35,6 +35,11 @@ class RecommendationType(StrEnum):
         return self is RecommendationType.TESTING
 
     @property
+    def weighs_speed(self) -> bool:
+        """Whether measurements of speed count."""
+        return self in (RecommendationType.BEST, RecommendationType.PERFORMANCE)
+
+    @property
     def refuses_vulnerable(self) -> bool:
         """Whether versions with a known vulnerability are excluded instead of weighed."""
         return self is RecommendationType.SECURITY

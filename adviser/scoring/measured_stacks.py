@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import pairwise
 
 from adviser.scoring.histories import History, histories_of
 from adviser.scoring.stack_pairs import ForcedChanges, MeasuredStackIndex, newest_first
@@ -46,6 +46,8 @@ class MeasuredStacks:
 
     def unread(self) -> list[Candidate]:
         """Versions that must be read to know which changes between measured stacks force others."""
+        if all(it.read for them in self.snapshot.packages.values() for it in them):
+            return []
         return list(self.forced.unread(self._pairs_with_several_changes()))
 
     def _pairs_with_several_changes(self) -> Iterator[tuple[str, str]]:
@@ -53,8 +55,7 @@ class MeasuredStacks:
         where no pair differs in this package alone.
         """
         for versions in self.versions.values():
-            held = [stacks for it in newest_first(versions) if (stacks := self.index.holding(it))]
-            for ours, theirs in pairwise(held):
-                pairs = list(product(theirs, ours))
-                if not any(len(self.index.differing(*it)) == 1 for it in pairs):
-                    yield from pairs
+            measured = [it for it in newest_first(versions) if self.index.holding(it)]
+            for ours, theirs in pairwise(measured):
+                if not self.forced.exchanged(theirs, ours):
+                    yield from self.forced.nearest(theirs, ours)

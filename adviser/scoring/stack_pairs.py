@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache, partial
+from itertools import product
 from typing import Any
 from urllib.parse import unquote
 
@@ -73,6 +74,7 @@ class MeasuredStackIndex:
 
     def __init__(self, evidence: Evidence) -> None:
         self.members = {digest: frozenset(them) for digest, them in evidence.stacks.items()}
+        self._readings = Counter(it.stack for it in evidence.readings)
         self._sums = {
             digest: sum(map(_number, them)) % _MODULUS for digest, them in self.members.items()
         }
@@ -81,6 +83,12 @@ class MeasuredStackIndex:
             for purl in them:
                 self._holding[purl].append(digest)
         self._by_sum = {value: digest for digest, value in sorted(self._sums.items())}
+
+    def most_measured(self, purl: Purl) -> list[str]:
+        """The stacks with a version that have the most readings."""
+        return heapq.nlargest(
+            _MOST_STACKS, self.holding(purl), key=lambda it: (self._readings[it], it)
+        )
 
     def holding(self, purl: Purl) -> list[str]:
         """Digests of the stacks that contain a version, sorted."""
@@ -121,6 +129,11 @@ def version_of_purl(purl: Purl) -> str:
     return unquote(purl.partition("@")[2].partition("?")[0])
 
 
+#: Maximum number of stacks with a version, and of pairs of them, that are searched for forced
+#: changes.
+_MOST_STACKS, _MOST_PAIRS = 40, 50
+
+
 class ForcedChanges:
     """Decides which package of two measured stacks forces the other differences between them.
 
@@ -142,6 +155,37 @@ class ForcedChanges:
         self._candidates = candidates
         self._direct = direct
         self._packages: dict[tuple[str, str], frozenset[str]] = {}
+        self._requirements: dict[Purl, dict[str, list[Dependency]]] = {}
+        self._exchanged: dict[tuple[Purl, Purl], list[tuple[str, str]]] = {}
+        self._pairs: dict[tuple[Purl, Purl], list[tuple[str, str]]] = {}
+
+    def exchanged(self, theirs: Purl, ours: Purl) -> list[tuple[str, str]]:
+        """Pairs of stacks that differ only in these two versions of a package."""
+        if (theirs, ours) not in self._exchanged:
+            self._exchanged[theirs, ours] = _exchanged(self._stacks, theirs, ours)
+        return self._exchanged[theirs, ours]
+
+    def pairs(self, theirs: Purl, ours: Purl) -> list[tuple[str, str]]:
+        """Pairs of stacks that differ in these two versions and in what this change forces.
+
+        Of many pairs, only those with the fewest differences are looked at.
+        """
+        if (theirs, ours) not in self._pairs:
+            name = name_of(ours)
+            self._pairs[theirs, ours] = [
+                pair for pair in self.nearest(theirs, ours) if name in self.packages(*pair)
+            ]
+        return self._pairs[theirs, ours]
+
+    def nearest(self, theirs: Purl, ours: Purl) -> list[tuple[str, str]]:
+        """Pairs of often measured stacks with these versions that differ in the fewest packages."""
+        if not self._candidates:
+            return []
+        members, most = self._stacks.members, self._stacks.most_measured
+        pairs = product(most(theirs), most(ours))
+        return heapq.nsmallest(
+            _MOST_PAIRS, pairs, key=lambda it: (len(members[it[0]] ^ members[it[1]]), it)
+        )
 
     def packages(self, old: str, new: str) -> frozenset[str]:
         """The packages whose change explains all differences between two stacks."""
@@ -161,47 +205,48 @@ class ForcedChanges:
     def _forces(
         self, name: str, differs: set[str], before: Mapping[str, Purl], after: Mapping[str, Purl]
     ) -> bool:
-        stack, forced = {**before, name: after[name]}, {name}
-        pending = True
+        forced, pending = {name}, [name]
         while pending:
-            unmet = {it for it in differs - forced if self._is_unmet(it, stack)}
-            # A package without a version in the new stack cannot meet a requirement there.
-            pending = bool(unmet) and unmet <= after.keys()
-            if pending:
-                stack |= {it: after[it] for it in unmet}
-                forced |= unmet
-        dropped = differs - forced
-        return not unmet and all(
+            changed = pending.pop()
+            moved = set(self._moved_by(changed, differs - forced, before, after))
+            if not moved <= after.keys():
+                return False  # the new stack lacks a package that it requires
+            forced |= moved
+            pending += sorted(moved)
+        return all(
             it not in after
-            and self._requires(it, before, differs)
-            and not self._requires(it, {one: stack[one] for one in stack.keys() - dropped})
-            for it in dropped
+            and any(it in self._needs(before[one]) for one in differs & before.keys() if one != it)
+            and not any(it in self._needs(purl) for purl in after.values())
+            for it in differs - forced
         )
 
-    def _is_unmet(self, name: str, stack: Mapping[str, Purl]) -> bool:
-        """Whether a package of the stack requires another version of ``name``, or misses it."""
-        version = version_of_purl(stack[name]) if name in stack else None
-        return any(
-            version is None or not admits(needed.specifier, version)
-            for requirer in stack.values()
-            for needed in self._requirements(requirer)
-            if needed.name == name and needed.extra is None
-        )
+    def _moved_by(
+        self, name: str, others: set[str], before: Mapping[str, Purl], after: Mapping[str, Purl]
+    ) -> Iterator[str]:
+        """Packages that cannot stay as they were beside the new version of a package."""
+        needs, version = self._needs(after[name]), version_of_purl(after[name])
+        for other in others:
+            kept = before.get(other)
+            if any(
+                kept is None or not admits(needed.specifier, version_of_purl(kept))
+                for needed in needs.get(other, ())
+                if needed.extra is None
+            ) or any(
+                not admits(needed.specifier, version)
+                for needed in (self._needs(kept).get(name, ()) if kept is not None else ())
+                if needed.extra is None
+            ):
+                yield other
 
-    def _requires(
-        self, name: str, stack: Mapping[str, Purl], among: Collection[str] | None = None
-    ) -> bool:
-        """Whether a package of the stack requires ``name``, perhaps with an extra."""
-        return any(
-            needed.name == name
-            for requirer, purl in stack.items()
-            if requirer != name and (among is None or requirer in among)
-            for needed in self._requirements(purl)
-        )
-
-    def _requirements(self, purl: Purl) -> tuple[Dependency, ...]:
-        candidate = self._candidates.get(purl)
-        return candidate.requires if candidate is not None and candidate.read else ()
+    def _needs(self, purl: Purl) -> Mapping[str, Sequence[Dependency]]:
+        """The requirements of a version by name of the required package, if they are known."""
+        needs = self._requirements.get(purl)
+        if needs is None:
+            candidate = self._candidates.get(purl)
+            needs = self._requirements[purl] = {}
+            for needed in candidate.requires if candidate is not None else ():
+                needs.setdefault(needed.name, []).append(needed)
+        return needs
 
     def unread(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Candidate]:
         """Versions of these pairs of stacks that must be read to know what their changes force."""
@@ -216,38 +261,22 @@ class ForcedChanges:
                 yield candidate
 
 
-#: Maximum number of stacks with a version that are searched for forced changes: those with the
-#: most jobs.
-_MOST_STACKS = 30
-
-
 def pairs_of_versions(
-    stacks: MeasuredStackIndex, history: History, forced: ForcedChanges, theirs: Purl, ours: Purl
+    history: History, forced: ForcedChanges, theirs: Purl, ours: Purl
 ) -> list[tuple[str, str]]:
     """All pairs of measured stacks of a series that show the effect of ``ours`` for ``theirs``.
 
-    Pairs that differ in this package alone come first. Pairs with forced changes count only if
-    there is none of the former.
+    Pairs with forced changes count only if no pair differs in this package alone.
     """
-    alone = [
-        (base, other)
-        for base, other in _exchanged(stacks, theirs, ours)
-        if base in history.jobs and other in history.jobs
-    ]
-    if alone:
-        return alone
-    name = name_of(ours)
-    bases, others = (
-        heapq.nlargest(
-            _MOST_STACKS,
-            (it for it in stacks.holding(purl) if it in history.jobs),
-            key=lambda it: (len(history.jobs[it]), it),
-        )
-        for purl in (theirs, ours)
-    )
-    return [
-        (base, other) for base in bases for other in others if name in forced.packages(base, other)
-    ]
+    for pairs in (forced.exchanged, forced.pairs):
+        measured = [
+            (base, other)
+            for base, other in pairs(theirs, ours)
+            if base in history.jobs and other in history.jobs
+        ]
+        if measured:
+            return measured
+    return []
 
 
 def context_distance(
@@ -288,7 +317,7 @@ def package_pairs(
         ):
             for number, history in histories.items():
                 best = max(
-                    pairs_of_versions(stacks, history, forced, theirs, ours),
+                    pairs_of_versions(history, forced, theirs, ours),
                     key=partial(_preference, stacks, history, wanted),
                     default=None,
                 )

@@ -150,7 +150,7 @@ class VersionChoices:
         numbers = [
             number
             for number, history in self._histories.items()
-            if sum(it in holding for it in history.jobs) > 1
+            if len(holding & history.jobs.keys()) > 1
         ]
         ranks = {
             number: (
@@ -235,7 +235,7 @@ class _Contexts:
         """The effect of ``ours`` against ``theirs``; ``None`` if it is unknown or depends on the
         context.
         """
-        pairs = pairs_of_versions(self._stacks, self._history, self._forced, theirs, ours)
+        pairs = pairs_of_versions(self._history, self._forced, theirs, ours)
         sample = self._history.sample
         samples = [(sample(base), sample(other)) for base, other in pairs]
         estimates = [
