@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
-from adviser.harm import PremiseSearch, harmful_versions, pins_of
+from adviser.harm import FoundStacks, PremiseSearch, harmful_versions, pins_of
 from adviser.premises import Premises
 from adviser.resolver.admission import AdmittedPackage, choosable, universe_of
 from adviser.resolver.relaxation import NeededReads, UniverseResolver, resolve_listed
@@ -202,7 +202,7 @@ def advise_listed(
         )
         counted = _counted(known, old_sdists)
         resolution = search.harmless(resolution)
-        if not search.continues(*counted, assessment, resolution):
+        if not search.continues(*counted, FoundStacks(assessment, universe, resolution)):
             break
     return Advice(request, *counted, premises, assessment, universe, resolution, not bounds)
 
@@ -327,7 +327,8 @@ def universe_for(
     if premises is not None and premises.kept:
         constraints = (*request.options.constraints, *pins_of(request.locked or {}))
         options = replace(request.options, constraints=constraints)
-        request = replace(request, options=options)
+        # What is reused was found without these constraints.
+        request, reused = replace(request, options=options), None
     rules = request.resolver_request(assessment.refused, inferred_bounds=inferred_bounds)
     criteria = assessment.criteria
     penalties, newness = penalties_of(criteria), newness_of(criteria)

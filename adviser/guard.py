@@ -16,6 +16,7 @@ from adviser.scoring.performance import upgrade_claims
 from adviser.scoring.stack_pairs import MeasuredStackIndex
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
+from adviser.scoring.vulnerability_policy import AllowList
 from common.environments import Environment
 from common.packages import MEASURED_PACKAGES, Purl, same_version
 from graph.candidates import Candidate, Excluded, ExclusionReason, KnownVulnerability
@@ -337,6 +338,14 @@ def with_reasons(upgrade: GuardResult, unmet: Mapping[str, str]) -> GuardResult:
         return replace(gap, message=f"{gap.package}: {reason}", remedy=None)
 
     return replace(upgrade, missing=tuple(map(explained, upgrade.missing)))
+
+
+def without_accepted(upgrade: GuardResult, accepted: AllowList) -> GuardResult:
+    """The result without the vulnerabilities that a request accepts."""
+    introduced = (
+        it for it in upgrade.introduced if not accepted.accepts(KnownVulnerability(it.id))
+    )
+    return replace(upgrade, introduced=tuple(introduced))
 
 
 def _missing_advisories(

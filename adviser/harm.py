@@ -2,19 +2,25 @@
 
 The project's lock is the measure. A version with a vulnerability that the lock does not have, a
 yanked version, and a version or stack that is settled to be slower are not chosen. If no other
-stack is left, the lock's versions are kept.
+stack is left, the lock's versions are kept. Without a lock, the stack that was measured most often
+is the measure of speed.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from adviser.guard import guard
 from adviser.premises import Premises
-from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
-from adviser.scoring.assessment_types import Assessment, Claim
+from adviser.resolver.results import Resolution, ResolutionStatus
+from adviser.resolver.universe import Universe
+from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.claim_texts import ClaimTexts
+from adviser.scoring.stack_pairs import name_of, release_order, version_of_purl
+from adviser.scoring.target import Target
 from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import StackRequest
 from common.packages import Purl, same_version
@@ -104,51 +110,86 @@ class PremiseSearch:
         bound = levels if optimal else resolution.bound
         return replace(resolution, stacks=left, objective=levels, bound=bound)
 
-    def continues(
-        self, snapshot: Snapshot, evidence: Evidence, assessment: Assessment, resolution: Resolution
-    ) -> bool:
+    def continues(self, snapshot: Snapshot, evidence: Evidence, found: FoundStacks) -> bool:
         """Whether another resolution is needed, with changed premises."""
-        premises, locked = self.premises, self._request.locked
-        if not resolution.stacks:
-            if locked is None or premises.harm_accepted or not assessment.refused:
-                return False
-            if premises.slower_stacks and not premises.kept:
-                self.premises = replace(premises, kept=True)
-            else:
-                # The project's versions do not meet the request, and all other stacks do harm.
-                self.premises = Premises(
-                    premises.baseline, premises.settled, premises.context, harm_accepted=True
-                )
-            return True
-        best = resolution.stacks[0]
+        premises = self.premises
+        if not found.resolution.stacks:
+            return self._without_stack(found.assessment)
+        best = found.resolution.stacks[0]
         context = tuple(sorted(it.purl for it in best.choices))
-        several = any(it.contexts for it in assessment.choices.values())
+        several = any(it.contexts for it in found.assessment.choices.values())
         if several and context not in self._contexts and len(self._contexts) < _MOST_CONTEXTS:
             self._contexts.append(context)
             self.premises = replace(premises, context=context)
             return True
-        if locked is None or premises.harm_accepted or premises.kept or not evidence.readings:
+        if premises.harm_accepted or premises.kept or not evidence.readings:
             return False
-        claims = self._slower(locked, best, snapshot, evidence)
-        versions, texts = {it.name: it.purl for it in best.choices}, ClaimTexts(claims)
+        environment, hardware = self._request.environment, self._request.hardware
+        target = Target(hardware, environment.python_version)
+        compared = self._request.locked or _reference(evidence, found.universe, target)
+        if compared is None:
+            return False
+        guarded = guard(compared, best.versions(), snapshot, evidence, environment, hardware)
+        texts = ClaimTexts((*guarded.stacks, *guarded.claims))
+        versions = {it.name: it.purl for it in best.choices}
         slower = {
-            versions[it.package]: texts.sentence(it) for it in claims if it.package is not None
+            versions[it.package]: texts.sentence(it)
+            for it in guarded.slower
+            if it.package is not None
         }
         if slower:
             self.premises = replace(premises, slower={**premises.slower, **slower})
-        elif claims and len(premises.slower_stacks) < MOST_SLOWER_STACKS:
+        elif guarded.slower and len(premises.slower_stacks) < MOST_SLOWER_STACKS:
             stacks = (*premises.slower_stacks, best.versions())
             self.premises = replace(premises, slower_stacks=stacks)
-        elif claims:
-            self.premises = replace(premises, kept=True)
-        return bool(claims)
+        elif guarded.slower:
+            return self._without_stack(found.assessment)
+        return bool(guarded.slower)
 
-    def _slower(
-        self,
-        locked: Mapping[str, str],
-        stack: ResolvedStack,
-        snapshot: Snapshot,
-        evidence: Evidence,
-    ) -> tuple[Claim, ...]:
-        environment, hardware = self._request.environment, self._request.hardware
-        return guard(locked, stack.versions(), snapshot, evidence, environment, hardware).slower
+    def _without_stack(self, assessment: Assessment) -> bool:
+        """Keep the project's versions; if they do not meet the request, accept harm."""
+        premises = self.premises
+        left_out = premises.slower_stacks or assessment.refused
+        if premises.harm_accepted or not left_out:
+            return False
+        if self._request.locked is not None and premises.slower_stacks and not premises.kept:
+            self.premises = replace(premises, kept=True)
+        else:
+            self.premises = Premises(
+                premises.baseline, premises.settled, premises.context, harm_accepted=True
+            )
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class FoundStacks:
+    """A resolution with what it was made from."""
+
+    assessment: Assessment
+    universe: Universe
+    resolution: Resolution
+
+
+def _reference(evidence: Evidence, universe: Universe, target: Target) -> dict[str, str] | None:
+    """Versions of the most often measured stack that the request may have; ``None`` without one.
+
+    A project without a lock is not advised a stack that is settled to be slower than this one.
+    """
+    usable = {it.purl for them in universe.packages.values() for it in them}
+    here = {n for n, it in enumerate(evidence.series) if target.same_hardware(it)}
+    jobs = Counter(it.stack for it in evidence.readings if it.series in here)
+    possible = [
+        digest
+        for digest, purls in evidence.stacks.items()
+        if jobs[digest]
+        and usable.issuperset(purls)
+        and {name_of(it) for it in purls}.issuperset(universe.direct)
+    ]
+    if not possible:
+        return None
+
+    def order(digest: str) -> tuple[Any, ...]:
+        """Most jobs first, then newer versions; names only if all is equal."""
+        return jobs[digest], sorted(release_order(it)[0] for it in evidence.stacks[digest]), digest
+
+    return {name_of(it): version_of_purl(it) for it in evidence.stacks[max(possible, key=order)]}

@@ -79,6 +79,8 @@ _RULES = {
 @click.option("--from-export", "export", type=NamedPath(path_type=Path), metavar="DIR",
               help="Read what is known from a Parquet export; this machine needs no stores. Needs"
                    " the extra `export`.")  # fmt: skip
+@click.option("--allow-vulnerability", "allowed", multiple=True, metavar="ID",
+              help="Accept this vulnerability, under any of its aliases.")  # fmt: skip
 @click.option("--allow-unknown", is_flag=True, help="Exit with 0 instead of 4 if data is missing.")
 @click.option("--comment", type=NamedPath(path_type=Path),
               help="Write the settled differences to this file, as Markdown for a comment; the file"
@@ -151,7 +153,8 @@ def guard(
         )
     hardware = requested_hardware(knowledge.hardware, options["hardware"])
     upgrade = with_reasons(
-        compare_lock_versions(knowledge, before, after, where, hardware.digest), unmet or {}
+        compare_lock_versions(knowledge, before, after, where, hardware.digest, options["allowed"]),
+        unmet or {},
     )
     print_note(hardware.note)
     if as_json:

@@ -17,12 +17,14 @@ from adviser.guard import (
     changes_of,
     guard,
     versions_without_candidate,
+    without_accepted,
 )
 from adviser.projects.locks import ProjectLock
 from adviser.projects.project import Project
 from adviser.reports.serialization import claim_document, plain
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.verdicts import family_document
+from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import RequestOptions, StackRequest
 from common.environments import Environment
 from common.errors import InvalidDocument
@@ -170,10 +172,15 @@ def compare_lock_versions(
     new: Mapping[str, str],
     environment: Environment,
     hardware: str | None,
+    allowed: Collection[str] = (),
 ) -> GuardResult:
-    """Compare two locks, each given as version by package name."""
+    """Compare two locks, each given as version by package name.
+
+    :param allowed: identifiers of accepted vulnerabilities
+    """
     known, evidence = knowledge.snapshot, knowledge.evidence
-    return guard(old, new, known, evidence, environment, hardware, knowledge.vulnerabilities)
+    upgrade = guard(old, new, known, evidence, environment, hardware, knowledge.vulnerabilities)
+    return without_accepted(upgrade, AllowList(allowed, evidence.vulnerabilities))
 
 
 def guard_document(upgrade: GuardResult) -> dict[str, Any]:

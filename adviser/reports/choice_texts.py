@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from adviser.group_titles import TitledSeries, differing_settings
 from adviser.scoring.assessment_types import Assessment, Claim
 from adviser.scoring.claim_texts import ClaimTexts, effect_text
 from adviser.scoring.stack_pairs import name_of, version_of_purl
 from adviser.scoring.version_choice import PackageChoice
 from common.packages import Purl
+from common.terminal import first_few
 
 
 def reason_against(assessment: Assessment, purl: Purl) -> str:
@@ -36,10 +38,28 @@ def comparison_text(
     if claims:
         return seen_from(assessment, claims[0], better, version_of_purl(worse))
     expected = choice.expected(better, worse)
-    indicators = " and ".join(choice.indicators)
     likely = "likely" if expected.likely else "not likely"
     chance = f"probability {math.floor(100 * expected.probability)} %"
-    return f"{likely} faster than {version_of_purl(worse)} in {indicators} ({chance})"
+    return f"{likely} faster than {version_of_purl(worse)} in {series_text(choice)} ({chance})"
+
+
+def series_text(choice: PackageChoice) -> str:
+    """The indicators that decide, with the settings that tell their series apart.
+
+    ``PiMatmul with matrix_size 256 and with matrix_size 512``
+    """
+    titled = [
+        TitledSeries(it.indicator, None, "", {"device": it.device, **it.parameters})
+        for it in choice.series
+    ]
+    texts: dict[str, list[str]] = {}
+    for title, settings in zip(titled, differing_settings(titled), strict=True):
+        texts.setdefault(title.indicator, []).append(", ".join(settings))
+    parts = []
+    for indicator, settings in sorted(texts.items()):
+        named = [f"with {it}" for it in dict.fromkeys(settings) if it]
+        parts.append(f"{indicator} {first_few(named, 5)}".strip())
+    return " and ".join(parts)
 
 
 def measured_differences(assessment: Assessment, ours: Purl, theirs: Purl) -> Iterator[str]:

@@ -80,6 +80,11 @@ class PackageChoice:
     own: bool = False
     _series: Sequence[_MeasuredVersions] = field(default=(), repr=False, compare=False)
 
+    @property
+    def series(self) -> list[Series]:
+        """The series that decide."""
+        return [it.series for it in self._series]
+
     def expected(self, ours: Purl, theirs: Purl) -> Difference:
         """The expected difference between two measured versions."""
         return _difference(self._series, (ours, theirs), 0, 1)

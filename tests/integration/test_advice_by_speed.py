@@ -109,3 +109,16 @@ def test_no_advice_is_harm_by_the_rule_of_guard(stores: Stores, tmp_path: Path, 
     assert versions_in(accepted)["frames"] == "3.2.0"
     why_not = run(stores, "why-not", "frames==3.1.1", str(project), "--offline")
     assert "frames 3.1.1" in why_not.stdout
+
+
+def test_guard_accepts_a_vulnerability_by_name(stores: Stores, tmp_path: Path) -> None:
+    deliver(stores, RELEASES)
+    measure(stores, tmp_path / "inspections", {1.0: {"frames": "2.2.3", "zone": "1.0"}})
+    bad = osv("GHSA-aaaa-bbbb-cccc", affected("frames", ("introduced", "3.2.0")))
+    sync_source(stores.settings, stores.engine, str(write_archive(tmp_path / "all.zip", [bad])))
+    locks = [tmp_path / f"{version}.txt" for version in ("3.1.1", "3.2.0")]
+    for lock in locks:
+        lock.write_text(f"frames=={lock.stem}\n", encoding="utf-8")
+    assert run(stores, "guard", *map(str, locks)).returncode == 1
+    accepted = ("--allow-vulnerability", "GHSA-AAAA-bbbb-cccc")
+    assert run(stores, "guard", *map(str, locks), *accepted).returncode == 0
