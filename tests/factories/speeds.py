@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adviser.advise import Advice
 from adviser.scoring.criteria import RecommendationType
 from graph.evidence import Evidence
-from tests.factories.evidence import Bench
+from tests.factories.evidence import NOW, Bench, series
 from tests.factories.requests import advice_for, request_for
 from tests.factories.universes import Index
 
@@ -42,31 +45,74 @@ def planted_speeds(count: int) -> Iterator[tuple[str, Speeds]]:
     yield "an old one 20, the newest 8 % faster", with_speeds({1: 1.2, count: 1.08})
 
 
+@dataclass(frozen=True)
+class SpeedDesign:
+    """How the jobs of versions vary.
+
+    :param noise: standard deviation of jobs, natural log; turns drift by 2 % each
+    :param heavy: whether jobs have heavy tails (Student's t, three degrees of freedom)
+    :param wild: factor by which the jobs of the second version vary more
+    :param lost: turns in which the last version has no job
+    :param nights: number of nights that the turns are divided among
+    :param night: standard deviation between nights of a version, natural log
+    :param hosts: number of hosts, each with all turns
+    :param indicators: number of indicators that show the same speeds
+    """
+
+    name: str = "plain"
+    turns: int = 10
+    noise: float = 0.05
+    reference_jobs: int | None = None
+    heavy: bool = False
+    wild: float = 1.0
+    lost: int = 0
+    nights: int = 1
+    night: float = 0.0
+    hosts: int = 1
+    indicators: int = 1
+
+
+PLAIN = SpeedDesign()
+
+
 def measured_speeds(
     draw: np.random.Generator,
     speeds: Speeds,
+    design: SpeedDesign = PLAIN,
     *,
-    turns: int = 10,
-    noise: float = 0.05,
-    reference_jobs: int | None = None,
     name: str = "fast",
     companion: str = "rest==1.0",
 ) -> Evidence:
-    """Evidence from turns in which each version ran once, and the reference more often.
-
-    :param noise: standard deviation of jobs, natural log; turns drift by 2 % each
-    :param reference_jobs: jobs of the reference in a turn; by default √k
-    """
+    """Evidence from turns in which each version ran once, and the reference more often."""
     bench = Bench()
-    drift = np.cumsum(draw.normal(0, 0.02, turns))
-    most = reference_jobs or math.ceil(math.sqrt(len(speeds) - 1))
-    for number, speed in enumerate(speeds):
-        jobs = 1 if number else most
-        rates = speed + drift[:, None] + draw.normal(0, noise, (turns, jobs))
-        blocks = [f"night:{turn}" for turn in range(turns) for _ in range(jobs)]
-        stack = bench.stack(f"{name}==1.{number}", companion)
-        bench.measure(stack, rates.ravel(), blocks=blocks, run="night")
+    most = design.reference_jobs or math.ceil(math.sqrt(len(speeds) - 1))
+    for indicator in range(design.indicators):
+        how = series(f"Frames{indicator}")
+        for host in range(design.hosts):
+            drift = np.cumsum(draw.normal(0, 0.02, design.turns))
+            for number, speed in enumerate(speeds):
+                stack = bench.stack(f"{name}==1.{number}", companion)
+                kept = design.turns - design.lost * (number == len(speeds) - 1)
+                rates = speed + drift[:, None] + _noise(draw, design, number, 1 if number else most)
+                own = draw.normal(0, design.night, design.nights)
+                for night, turns in enumerate(np.array_split(np.arange(kept), design.nights)):
+                    jobs = rates[turns] + own[night]
+                    blocks = [f"{host} {night}:{it}" for it in turns for _ in range(jobs.shape[1])]
+                    bench.measure(
+                        stack, jobs.ravel(), how, host=f"h{host}", blocks=blocks,
+                        run=f"{host} {night}", begin=NOW + timedelta(days=night),
+                    )  # fmt: skip
     return bench.evidence()
+
+
+def _noise(
+    draw: np.random.Generator, design: SpeedDesign, number: int, jobs: int
+) -> NDArray[np.float64]:
+    sd = design.noise * (design.wild if number == 2 else 1.0)
+    shape = design.turns, jobs
+    if design.heavy:
+        return draw.standard_t(3, shape) * (sd / math.sqrt(3))
+    return draw.normal(0, sd, shape)
 
 
 def advice_by_speed(

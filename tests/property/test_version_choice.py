@@ -19,6 +19,7 @@ from tests.effort import examples
 from tests.factories.evidence import Bench, jobs, purl
 from tests.factories.requests import advice_for, request_for
 from tests.factories.speeds import (
+    SpeedDesign,
     advice_by_speed,
     chosen_place,
     measured_speeds,
@@ -62,7 +63,7 @@ def drawn_speeds(seed: int) -> tuple[list[float], Evidence]:
     spread = 0.06 if seed % 2 else 0.0
     speeds = list(draw.normal(0, spread, draw.integers(3, 9)))
     noise, turns = draw.uniform(0.005, 0.05), int(draw.integers(5, 13))
-    return speeds, measured_speeds(draw, speeds, noise=noise, turns=turns)
+    return speeds, measured_speeds(draw, speeds, SpeedDesign(noise=noise, turns=turns))
 
 
 @pytest.mark.parametrize("kind", [RecommendationType.BEST, RecommendationType.LATEST])
