@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from adviser.guard import guard
+from adviser.guard import GuardResult, guard
 from adviser.premises import Premises
-from adviser.resolver.results import Resolution, ResolutionStatus
+from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.universe import Universe
 from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.claim_texts import ClaimTexts
@@ -54,7 +54,7 @@ def harmful_versions(
     :param locked: the project's versions by name
     :param allowed: identifiers of vulnerabilities that the request accepts
     """
-    harmful = dict(premises.slower)
+    harmful = {} if premises.speed_accepted else dict(premises.slower)
     if locked is None or premises.harm_accepted:
         return harmful
     accepted = AllowList(allowed, evidence.vulnerabilities)
@@ -98,13 +98,14 @@ class PremiseSearch:
 
     def harmless(self, resolution: Resolution) -> Resolution:
         """The resolution without the stacks that are known to be slower than the project's."""
-        slower = self.premises.slower_stacks
+        slower = () if self.premises.speed_accepted else self.premises.slower_stacks
         if not slower or not resolution.stacks:
             return resolution
         left = tuple(it for it in resolution.stacks if it.versions() not in slower)
         left = left[: self._request.options.count]
         if not left:
-            return replace(resolution, stacks=(), objective=None, bound=None)
+            infeasible = ResolutionStatus.INFEASIBLE
+            return replace(resolution, status=infeasible, stacks=(), objective=None, bound=None)
         optimal = resolution.status is ResolutionStatus.OPTIMAL
         levels = left[0].levels
         bound = levels if optimal else resolution.bound
@@ -112,52 +113,63 @@ class PremiseSearch:
 
     def continues(self, snapshot: Snapshot, evidence: Evidence, found: FoundStacks) -> bool:
         """Whether another resolution is needed, with changed premises."""
-        premises = self.premises
-        if not found.resolution.stacks:
-            return self._without_stack(found.assessment)
-        best = found.resolution.stacks[0]
-        context = tuple(sorted(it.purl for it in best.choices))
+        premises, stacks = self.premises, found.resolution.stacks
+        if not stacks:
+            infeasible = found.resolution.status is ResolutionStatus.INFEASIBLE
+            return infeasible and self._accepts_more(found.assessment)
+        context = tuple(sorted(it.purl for it in stacks[0].choices))
         several = any(it.contexts for it in found.assessment.choices.values())
         if several and context not in self._contexts and len(self._contexts) < _MOST_CONTEXTS:
             self._contexts.append(context)
             self.premises = replace(premises, context=context)
             return True
-        if premises.harm_accepted or premises.kept or not evidence.readings:
+        if premises.speed_accepted or premises.kept or not evidence.readings:
             return False
         environment, hardware = self._request.environment, self._request.hardware
         target = Target(hardware, environment.python_version)
         compared = self._request.locked or _reference(evidence, found.universe, target)
-        if compared is None:
-            return False
-        guarded = guard(compared, best.versions(), snapshot, evidence, environment, hardware)
+        for number, stack in enumerate(stacks if compared is not None else ()):
+            guarded = guard(
+                compared or {}, stack.versions(), snapshot, evidence, environment, hardware
+            )
+            if guarded.slower:
+                return self._leaves_out(stack, guarded, found.assessment, first=number == 0)
+        return False
+
+    def _leaves_out(
+        self, stack: ResolvedStack, guarded: GuardResult, assessment: Assessment, *, first: bool
+    ) -> bool:
+        """Leave out a stack that is slower, or its slower versions if it is the best stack."""
+        premises, versions = self.premises, {it.name: it.purl for it in stack.choices}
         texts = ClaimTexts((*guarded.stacks, *guarded.claims))
-        versions = {it.name: it.purl for it in best.choices}
         slower = {
             versions[it.package]: texts.sentence(it)
             for it in guarded.slower
             if it.package is not None
         }
-        if slower:
+        if first and slower:
             self.premises = replace(premises, slower={**premises.slower, **slower})
-        elif guarded.slower and len(premises.slower_stacks) < MOST_SLOWER_STACKS:
-            stacks = (*premises.slower_stacks, best.versions())
+            return True
+        if len(premises.slower_stacks) < MOST_SLOWER_STACKS:
+            stacks = (*premises.slower_stacks, stack.versions())
             self.premises = replace(premises, slower_stacks=stacks)
-        elif guarded.slower:
-            return self._without_stack(found.assessment)
-        return bool(guarded.slower)
+            return True
+        return first and self._accepts_more(assessment)
 
-    def _without_stack(self, assessment: Assessment) -> bool:
-        """Keep the project's versions; if they do not meet the request, accept harm."""
+    def _accepts_more(self, assessment: Assessment) -> bool:
+        """Keep the project's versions; if these do not meet the request, accept less speed, and
+        then other harm.
+        """
         premises = self.premises
-        left_out = premises.slower_stacks or assessment.refused
-        if premises.harm_accepted or not left_out:
-            return False
+        slower = bool(premises.slower or premises.slower_stacks)
         if self._request.locked is not None and premises.slower_stacks and not premises.kept:
             self.premises = replace(premises, kept=True)
+        elif slower and not premises.speed_accepted:
+            self.premises = replace(premises, kept=False, speed_accepted=True)
+        elif self._request.locked is not None and assessment.refused and not premises.harm_accepted:
+            self.premises = replace(premises, kept=False, harm_accepted=True)
         else:
-            self.premises = Premises(
-                premises.baseline, premises.settled, premises.context, harm_accepted=True
-            )
+            return False
         return True
 
 
@@ -189,7 +201,10 @@ def _reference(evidence: Evidence, universe: Universe, target: Target) -> dict[s
         return None
 
     def order(digest: str) -> tuple[Any, ...]:
-        """Most jobs first, then newer versions; names only if all is equal."""
-        return jobs[digest], sorted(release_order(it)[0] for it in evidence.stacks[digest]), digest
+        """Most jobs first, then newer versions."""
+        return jobs[digest], sorted(release_order(it)[0] for it in evidence.stacks[digest])
 
-    return {name_of(it): version_of_purl(it) for it in evidence.stacks[max(possible, key=order)]}
+    best, *others = sorted(possible, key=order, reverse=True)
+    if others and order(others[0]) == order(best):
+        return None  # only names tell them apart
+    return {name_of(it): version_of_purl(it) for it in evidence.stacks[best]}

@@ -21,7 +21,8 @@ class Premises:
     :param slower: versions that are settled to be slower than the project's, with the reason
     :param slower_stacks: stacks as version by name that are settled to be slower than the project's
     :param kept: whether every other stack would do harm, so that the project's versions are kept
-    :param harm_accepted: whether no stack without harm meets the request
+    :param speed_accepted: whether every stack without other harm that meets the request is slower
+    :param harm_accepted: whether every stack that meets the request does other harm
     """
 
     baseline: Mapping[str, str] | None
@@ -30,4 +31,5 @@ class Premises:
     slower: Mapping[Purl, str] = field(default_factory=dict)
     slower_stacks: tuple[Mapping[str, str], ...] = ()
     kept: bool = False
+    speed_accepted: bool = False
     harm_accepted: bool = False

@@ -235,6 +235,8 @@ def _proof(report: Mapping[str, Any]) -> str:
         "feasible": "the best stack that was found before a limit; not proven",
         "infeasible": "proven: no stack meets the request",
     }.get(inner["certificate"]["status"], "nothing was proven before a limit")
+    if inner.get("premises", {}).get("slower_stacks"):
+        proven = proven.replace("no stack", "no stack that is not settled to be slower")
     identifier = report["metadata"].get("document_id")
     return "; ".join([f"{proven}{_scope(inner['search'])}", *([identifier] if identifier else [])])
 

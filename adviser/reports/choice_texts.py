@@ -38,6 +38,8 @@ def comparison_text(
     if claims:
         return seen_from(assessment, claims[0], better, version_of_purl(worse))
     expected = choice.expected(better, worse)
+    if expected is None:
+        return f"preferred to {version_of_purl(worse)}, although they were never compared"
     likely = "likely" if expected.likely else "not likely"
     chance = f"probability {math.floor(100 * expected.probability)} %"
     return f"{likely} faster than {version_of_purl(worse)} in {series_text(choice)} ({chance})"

@@ -170,6 +170,7 @@ def _premises(premises: Premises) -> dict[str, Any]:
         "slower": dict(premises.slower),
         "slower_stacks": [dict(it) for it in premises.slower_stacks],
         "kept": premises.kept,
+        "speed_accepted": premises.speed_accepted,
         "harm_accepted": premises.harm_accepted,
     }
 
@@ -189,6 +190,7 @@ def premises_in(report: Mapping[str, Any], locked: Mapping[str, str] | None) -> 
         {Purl(it): reason for it, reason in others.get("slower", {}).items()},
         tuple(others.get("slower_stacks", ())),
         others.get("kept", False),
+        others.get("speed_accepted", False),
         # Reports of earlier versions did not look for harm.
         others.get("harm_accepted", True),
     )

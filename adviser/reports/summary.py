@@ -44,8 +44,19 @@ def summary_of(advice: Advice) -> str:
 def _exceptions(advice: Advice, stack: ResolvedStack) -> Iterator[str]:
     if advice.premises.kept:
         yield "Keep your versions: every other stack that was tried is settled to be slower."
-    for purl, reason in list(advice.premises.slower.items())[:_MOST]:
-        yield f"{name_of(purl)} {version_of_purl(purl)} is left out: {reason}."
+    chosen = {it.purl for it in stack.choices}
+    left_out = [
+        f"{name_of(purl)} {version_of_purl(purl)} is left out: {reason}."
+        for purl, reason in advice.premises.slower.items()
+        if purl not in chosen
+    ]
+    yield from left_out[:_MOST]
+    if count := len(advice.premises.slower_stacks) * (not advice.premises.speed_accepted):
+        yield f"{counted(count, 'stack')} with newer versions would be slower as a whole."
+    if advice.premises.speed_accepted:
+        reasons = [it for purl, it in advice.premises.slower.items() if purl in chosen]
+        because = f": {first_few(reasons, _MOST)}" if reasons else ""
+        yield f"Every stack without other harm that meets the request is slower{because}."
     if advice.premises.harm_accepted and advice.request.locked is not None:
         harmful = harmful_versions(
             advice.snapshot, advice.evidence, advice.request.locked, Premises(None),
@@ -101,7 +112,8 @@ def _decision(advice: Advice, choice: Choice, measured: PackageChoice) -> str:
     ]
     reasons = []
     gain = None if same else _gain_over_baseline(assessment, ours)
-    if gain is not None and gain.baseline_purl is not None:
+    compared = newer[0] if newer else None
+    if gain is not None and gain.baseline_purl is not None and gain.baseline_purl != compared:
         yours_text = f"your {version_of_purl(gain.baseline_purl)}" if yours else None
         other = yours_text or version_of_purl(gain.baseline_purl)
         reasons.append(f"it is {seen_from(assessment, gain, ours, other)}")
@@ -141,7 +153,8 @@ def _left_out(advice: Advice, choice: Choice, measured: PackageChoice) -> Iterat
             it
             for it in assessment.claims
             if it.package == choice.name and it.beside_baseline and it.scored
-            and it.verdict is Verdict.FASTER and it.purl in measured.measured
+            and it.verdict is Verdict.FASTER
+            and (it.purl in measured.measured or it.purl in assessment.refused)
         ]  # fmt: skip
         best = max(gains, key=lambda it: it.observed_pct, default=None)
         own = max((it.observed_pct for it in gains if it.purl == ours), default=0.0)
@@ -152,11 +165,15 @@ def _left_out(advice: Advice, choice: Choice, measured: PackageChoice) -> Iterat
             and best.observed_pct - own > best.delta_pct
         ):
             gain = seen_from(assessment, best, best.purl, version_of_purl(best.baseline_purl))
-            chance = math.floor(100 * measured.expected(best.purl, ours).probability)
-            yield (
-                f"{version_of_purl(best.purl)} is {gain}; it is faster than {choice.version} with a"
-                f" probability of {chance} % only"
-            )
+            expected = measured.expected(best.purl, ours)
+            if best.purl in assessment.refused:
+                reason = f", but {assessment.refused[best.purl]}"
+            elif expected is None:
+                reason = f"; it was never compared with {choice.version}"
+            else:
+                chance = f"{math.floor(100 * expected.probability)} %"
+                reason = f"; it is faster than {choice.version} with a probability of {chance} only"
+            yield f"{version_of_purl(best.purl)} is {gain}{reason}"
     if measured.interacting:
         versions = " and ".join(map(version_of_purl, measured.interacting))
         verb = "depends" if len(measured.interacting) == 1 else "depend"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from packageurl import PackageURL
@@ -19,7 +20,7 @@ from adviser.scoring.assessment_types import (
 from adviser.scoring.criteria import STATUS, RecommendationType, criteria_of
 from adviser.scoring.justifications import justifications_of_stack, request_notes
 from adviser.scoring.measured_stacks import MeasuredStacks
-from adviser.scoring.performance import Performance, performance_of
+from adviser.scoring.performance import performance_of
 from adviser.scoring.release_metadata import release_values
 from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
 from adviser.scoring.target import Target
@@ -199,7 +200,12 @@ def assess(  # noqa: PLR0913 - inputs of one result
         }
         if kind.weighs_speed:
             choices = _choices(known, target, usable, context)
-    unmeasured = dict(_unmeasured(known.versions, choices, claims, usable))
+    unmeasured = dict(_unmeasured(known, choices, usable))
+    interacting = {it for choice in choices.values() for it in choice.interacting}
+    scored = tuple(
+        replace(it, scored=False) if {it.purl, it.baseline_purl} & interacting else it
+        for it in claims.claims
+    )
     scoring = _Scoring(
         snapshot, evidence, kind, allow_list, vulnerable, _losses(choices, unmeasured)
     )
@@ -208,7 +214,7 @@ def assess(  # noqa: PLR0913 - inputs of one result
     return Assessment(
         scores=scoring.scores(ReusedResults() if reused is None else reused),
         criteria=criteria_of(kind, statuses=bool(snapshot.statuses)),
-        claims=claims.claims,
+        claims=scored,
         comparisons=claims.comparisons,
         shares=claims.shares,
         choices=choices,
@@ -216,12 +222,10 @@ def assess(  # noqa: PLR0913 - inputs of one result
         refused=refused,
         baseline=base,
         coverage=covered,
-        justifications=request_notes(
-            _missing(snapshot), covered.unsolvable, unavailable, claims.claims
-        ),
+        justifications=request_notes(_missing(snapshot), covered.unsolvable, unavailable, scored),
         coverage_of=coverages.of,
         notes=justifications_of_stack(
-            snapshot, claims.claims, evidence.vulnerabilities, allow_list, evidence.as_of
+            snapshot, scored, evidence.vulnerabilities, allow_list, evidence.as_of
         ),
     )
 
@@ -243,23 +247,19 @@ def _choices(
 
 
 def _unmeasured(
-    versions: Mapping[str, Sequence[Purl]],
+    measured: MeasuredStacks,
     choices: Mapping[str, PackageChoice],
-    performance: Performance,
     choosable: Mapping[str, Collection[Purl]],
 ) -> Iterator[tuple[str, tuple[Purl, ...]]]:
-    """By name of a package whose versions differ by something settled, those without measurements.
+    """By name of a package whose versions are settled to differ, those that were not measured.
 
-    Such a version never displaces a measured one that is not settled to be slower, so packages
-    without one of these that the request can have are left out.
+    Such a version never displaces a measured one, so packages without a measured version that the
+    request can have are left out.
     """
-    different = [it for it in performance.claims if it.scored and it.verdict.different]
-    for name in sorted({it.package for it in different if it.package is not None and it.here}):
-        slower = {it.purl if it.bound < 0 else it.baseline_purl for it in different}
-        choice = choices.get(name)
-        measured = choice.measured if choice else ()
-        if any(it in choosable.get(name, ()) and it not in slower for it in measured):
-            yield name, tuple(it for it in versions.get(name, ()) if it not in measured)
+    for name, choice in sorted(choices.items()):
+        if choice.settled and any(it in choosable.get(name, ()) for it in choice.measured):
+            known = {*choice.measured, *choice.interacting}
+            yield name, tuple(it for it in measured.versions[name] if it not in known)
 
 
 def _losses(

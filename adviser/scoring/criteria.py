@@ -101,8 +101,9 @@ _ALL = frozenset(RecommendationType)
 _NEWEST = frozenset({RecommendationType.LATEST, RecommendationType.TESTING})
 
 #: In display order. One point is about the cost of the oldest release of a package with
-#: ``latest``. The large weights of ``best`` and ``performance`` make an order: no speed outweighs
-#: an unmeasured version, and nothing of these a vulnerability or a yanked version.
+#: ``latest``. The large weights of ``best`` and ``performance`` make an order: a speed ratio below
+#: e^20 does not outweigh an unmeasured version, and a thousand unmeasured versions do not outweigh
+#: a vulnerability or a yanked version.
 _TABLE = (
     _Line(
         "performance", "natural log of the ratio of rates",
@@ -114,19 +115,19 @@ _TABLE = (
         "unmeasured", "version without measurements",
         "whether it was not measured although measurements have settled that the package's versions"
         " differ",
-        best=500.0, performance=500.0,
+        best=2e3, performance=2e3,
     ),
     _Line(
         "security", "points of severity",
         "known vulnerabilities: by severity, added up (critical 10, high 7.5, medium 5, low 2.5,"
         " unknown 5)",
-        best=2_000.0, latest=0.1, stable=0.2, testing=0.05, performance=2_000.0, security=10.0,
+        best=1e6, latest=0.1, stable=0.2, testing=0.05, performance=1e6, security=10.0,
         penalty=True,
         newness=_NEWEST,
     ),
     _Line(
         "yanked", "yanked version", "whether its publisher yanked it",
-        best=20_000.0, latest=10.0, stable=10.0, testing=10.0, performance=20_000.0,
+        best=1e7, latest=10.0, stable=10.0, testing=10.0, performance=1e7,
         security=10.0, penalty=True,
     ),
     _Line(

@@ -36,7 +36,7 @@ class MeasuredStacks:
         candidates: dict[Purl, Candidate] = {}
         if self.evidence.readings:
             candidates = {it.purl: it for them in self.snapshot.packages.values() for it in them}
-        direct = frozenset(it.name for it in self.snapshot.roots)
+        direct = tuple(dict.fromkeys(it.name for it in self.snapshot.roots))
         return ForcedChanges(self.index, candidates, direct)
 
     @cached_property

@@ -112,8 +112,11 @@ class Difference:
         return self.mean > 0 and self.probability >= LIKELY
 
 
-#: The expected difference between the versions at two places.
-Differences = Callable[[int, int], Difference]
+#: The expected difference between the versions at two places; ``None`` if no series has both.
+Differences = Callable[[int, int], Difference | None]
+
+#: Loss of a newer version that was never compared with an older one that is preferred to it.
+_UNCOMPARED_LOSS = 0.01
 
 
 def chosen(places: Sequence[int], difference: Differences) -> int:
@@ -125,16 +128,20 @@ def chosen(places: Sequence[int], difference: Differences) -> int:
     :param places: of the versions, newest first
     """
     newest, *older = places
-    gains = {it: difference(it, newest) for it in older}
-    faster = [it for it in older if gains[it].likely]
-    if not faster:
+    gains = {
+        it: gain.mean
+        for it in older
+        if (gain := difference(it, newest)) is not None and gain.likely
+    }
+    if not gains:
         return newest
-    best = max(faster, key=lambda it: gains[it].mean)
-    return next(it for it in faster if not _matters(difference(best, it)))
+    best = max(gains, key=gains.__getitem__)
+    return next(it for it in gains if it == best or _competes(difference(best, it)))
 
 
-def _matters(difference: Difference) -> bool:
-    return difference.mean >= difference.margin / 2
+def _competes(lead: Difference | None) -> bool:
+    """Whether a version competes with the best one, given the lead of the best."""
+    return lead is not None and lead.mean < lead.margin / 2
 
 
 def losses(count: int, difference: Differences) -> list[tuple[float, int]]:
@@ -154,10 +161,11 @@ def losses(count: int, difference: Differences) -> list[tuple[float, int]]:
         left.remove(place)
         for better in ranked:
             gap = difference(better, place)
-            loss = gap.mean if gap.likely else 0.0
+            loss = gap.mean if gap is not None and gap.likely else 0.0
             if better > place:
                 # An older version is preferred, so newness must not decide.
-                loss = result[better][0] + max(gap.mean, gap.margin / 2)
+                least = _UNCOMPARED_LOSS if gap is None else max(gap.mean, gap.margin / 2)
+                loss = result[better][0] + least
             if loss > result[place][0]:
                 result[place] = loss, better
         if ranked and result[ranked[-1]][0] > result[place][0]:

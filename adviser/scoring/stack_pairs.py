@@ -142,14 +142,15 @@ class ForcedChanges:
     requires any more. Only versions whose requirements are known can force anything.
 
     :param candidates: versions with known requirements
-    :param direct: packages that the request names; of packages that force each other, these count
+    :param direct: packages that the request names, in any fixed order; of packages that force each
+        other, the first of these counts
     """
 
     def __init__(
         self,
         stacks: MeasuredStackIndex,
         candidates: Mapping[Purl, Candidate],
-        direct: Collection[str] = (),
+        direct: Sequence[str] = (),
     ) -> None:
         self._stacks = stacks
         self._candidates = candidates
@@ -197,10 +198,30 @@ class ForcedChanges:
         before, after = self._stacks.versions(old), self._stacks.versions(new)
         differs = {it for it in before.keys() | after.keys() if before.get(it) != after.get(it)}
         both = {it for it in differs if it in before and it in after}
-        if len(differs) == 1 or not self._candidates:
+        if len(differs) == 1 or not self._connected(differs, before, after):
             return frozenset(both if len(differs) == 1 else ())
-        explaining = {it for it in both if self._forces(it, differs, before, after)}
-        return frozenset(explaining.intersection(self._direct) or explaining)
+        # In either direction, so that it does not matter which stack is called the old one.
+        explaining = {
+            it
+            for it in both
+            if self._forces(it, differs, before, after) or self._forces(it, differs, after, before)
+        }
+        direct = [it for it in self._direct if it in explaining]
+        return frozenset(direct[:1] or explaining)
+
+    def _connected(
+        self, differs: set[str], before: Mapping[str, Purl], after: Mapping[str, Purl]
+    ) -> bool:
+        """Whether each of the packages requires another one, or is required by it."""
+        edges = {
+            frozenset((it, needed))
+            for it in differs
+            for versions in (before, after)
+            if it in versions
+            for needed in self._needs(versions[it])
+            if needed in differs and needed != it
+        }
+        return set().union(*edges) == differs if edges else False
 
     def _forces(
         self, name: str, differs: set[str], before: Mapping[str, Purl], after: Mapping[str, Purl]

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean, median
 
+from adviser.scoring.effects import Effects
 from adviser.scoring.estimates import Estimate, pair_estimates
 from adviser.scoring.histories import History
+from adviser.scoring.lazy_numpy import np
 from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.scoring.posterior import Difference, Speeds, losses, posterior
 from adviser.scoring.stack_pairs import (
@@ -26,6 +28,7 @@ from adviser.scoring.stack_pairs import (
     pairs_of_versions,
 )
 from adviser.scoring.target import Target
+from adviser.scoring.verdicts import judge
 from common.packages import Purl
 from graph.evidence import Series
 
@@ -45,18 +48,15 @@ class _Effect:
 
     d: float
     squared_error: float
+    freedom: float
 
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """Why a version is not preferred: another one is likely faster.
-
-    :param expected: the expected difference to that version
-    """
+    """Why a version is not preferred: how much it loses, and to which other version."""
 
     loss: float
     better: Purl
-    expected: Difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,7 @@ class PackageChoice:
     :param interacting: versions whose effect depends on the other packages of the stack, so that
         they are not scored
     :param contexts: whether versions were measured beside several other stacks
+    :param settled: whether some of them are settled to differ, without regard to a baseline
     :param indicators: names of the indicators that decide
     :param own: whether these are indicators of the user's own
     """
@@ -76,6 +77,7 @@ class PackageChoice:
     lost: Mapping[Purl, Preference] = field(default_factory=dict)
     interacting: tuple[Purl, ...] = ()
     contexts: bool = False
+    settled: bool = False
     indicators: tuple[str, ...] = ()
     own: bool = False
     _series: Sequence[_MeasuredVersions] = field(default=(), repr=False, compare=False)
@@ -85,8 +87,8 @@ class PackageChoice:
         """The series that decide."""
         return [it.series for it in self._series]
 
-    def expected(self, ours: Purl, theirs: Purl) -> Difference:
-        """The expected difference between two measured versions."""
+    def expected(self, ours: Purl, theirs: Purl) -> Difference | None:
+        """The expected difference between two versions; ``None`` if no series has both."""
         return _difference(self._series, (ours, theirs), 0, 1)
 
     @property
@@ -124,9 +126,13 @@ class VersionChoices:
         measured = newest_first({it for it in versions if self._stacks.holding(it)})
         if len(measured) < 2:
             return None
-        tried = (self._measured(number, measured, context) for number in self._series_of(measured))
-        series = [one for one in tried if one is not None]
-        if not series:
+        series: list[_MeasuredVersions] = []
+        for numbers in self._series_by_rank(measured):
+            tried = (self._measured(number, measured, context) for number in numbers)
+            series = [one for one in tried if one is not None]
+            if series:
+                break
+        else:
             return None
         interacting = {purl for it in series for purl in it.interacting}
         known = [
@@ -136,35 +142,32 @@ class VersionChoices:
         lost = {}
         for place, (loss, better) in enumerate(losses(len(known), difference)):
             if loss > 0:
-                expected = difference(better, place)
-                lost[known[place]] = Preference(loss, known[better], expected)
+                lost[known[place]] = Preference(loss, known[better])
         return PackageChoice(
             tuple(known),
             lost,
             tuple(it for it in measured if it in interacting),
             any(it.contexts for it in series),
+            any(it.settled for it in series),
             tuple(sorted({it.series.indicator for it in series})),
             any(it.series.indicator not in self._bundled for it in series),
             series,
         )
 
-    def _series_of(self, measured: Sequence[Purl]) -> list[int]:
-        """The series that decide: the user's own first, and of these the nearest to the target."""
-        holding = {digest for purl in measured for digest in self._stacks.holding(purl)}
-        series = self._series
-        numbers = [
-            number
-            for number, history in self._histories.items()
-            if len(holding & history.jobs.keys()) > 1
-        ]
-        ranks = {
-            number: (
-                self._target.distance(series[number]),
-                series[number].indicator in self._bundled,
-            )
-            for number in numbers
-        }
-        return [it for it in numbers if ranks[it] == min(ranks.values())]
+    def _series_by_rank(self, measured: Sequence[Purl]) -> Iterator[list[int]]:
+        """Series with several of the versions, those first that decide if they can.
+
+        The nearest to the target come first; of equally near ones those of the user's own.
+        """
+        held = [frozenset(self._stacks.holding(it)) for it in measured]
+        ranks: dict[tuple[int, bool], list[int]] = defaultdict(list)
+        for number, history in self._histories.items():
+            if sum(not it.isdisjoint(history.jobs) for it in held) > 1:
+                series = self._series[number]
+                rank = self._target.distance(series), series.indicator in self._bundled
+                ranks[rank].append(number)
+        for rank in sorted(ranks):
+            yield ranks[rank]
 
     def _measured(
         self, number: int, measured: Sequence[Purl], context: Collection[Purl] | None
@@ -179,22 +182,33 @@ class VersionChoices:
         if len(here) < 2:
             return None
         # Sorting is stable: of versions with equally many jobs, the newest comes first.
-        first, second, *_ = sorted(here, key=lambda it: -jobs[it])
+        ordered = sorted(here, key=lambda it: -jobs[it])
         contexts = _Contexts(self._stacks, history, self._forced, context, len(here))
-        near = contexts.star(here, first)
-        # Of two versions, the newer one is named.
-        interacting = frozenset(here[:1] if contexts.interacting and len(here) == 2 else
-                                contexts.interacting)  # fmt: skip
-        far = contexts.star(here, second)
+        first, near, interacting = contexts.centre(ordered)
+        second = next((it for it in ordered if it in near), None)
+        if second is None and not interacting:
+            return None
+        far = {} if second is None else contexts.star(near, second)
         away = ELSEWHERE_SD**2 * self._target.distance(history.series) / 2
-        joined = _joined(first, second, near, far)
+        joined = {} if second is None else _joined(first, second, near, far)
         squares = _moderated({it: squared for it, (_, squared) in joined.items()}, jobs)
         effects = {it: (d, squares[it] + away) for it, (d, _) in joined.items()}
         places = {it: place for place, it in enumerate(effects)}
-        if len(effects) < 2 and not interacting:
-            return None
         speeds = posterior(*zip(*effects.values(), strict=True)) if len(effects) > 1 else None
-        return _MeasuredVersions(history, speeds, places, interacting, contexts.several)
+        settled = _settled(near.values(), away, history.log_margin)
+        return _MeasuredVersions(history, speeds, places, interacting, contexts.several, settled)
+
+
+def _settled(effects: Iterable[_Effect], away: float, margin: float) -> bool:
+    """Whether one of the effects is settled to differ, judged as one family."""
+    rows = sorted((it.d, it.squared_error + 2 * away, it.freedom) for it in effects)
+    if not rows:
+        return False
+    d, squared, freedom = (np.array(column) for column in zip(*rows, strict=True))
+    judged = judge(
+        Effects(d, np.sqrt(squared), freedom), np.ones(len(rows), dtype=np.bool_), margin, freedom
+    )
+    return any(judged.verdict(i).different for i in range(len(rows)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +223,7 @@ class _MeasuredVersions:
     places: Mapping[Purl, int]
     interacting: frozenset[Purl]
     contexts: bool
+    settled: bool
 
     @property
     def series(self) -> Series:
@@ -230,6 +245,27 @@ class _Contexts:
         self._context, self._level = context, _DISAGREEMENT / max(1, versions - 1)
         self.interacting: set[Purl] = set()
         self.several = False
+
+    def centre(self, versions: Sequence[Purl]) -> tuple[Purl, dict[Purl, _Effect], frozenset[Purl]]:
+        """A version to compare the others with, their effects, and the versions that interact.
+
+        The centre is the first version that disagrees between contexts with no more than half of
+        the others. Of two versions that disagree, the newer one interacts.
+
+        :param versions: at least two
+        """
+        odd: set[Purl] = set()
+        for centre in versions[:-1]:
+            others = [it for it in versions if it not in odd and it != centre]
+            self.interacting.clear()
+            near = self.star(others, centre)
+            if len(others) == 1 or 2 * len(self.interacting) <= len(others):
+                break
+            odd.add(centre)
+        found = odd | self.interacting
+        if len(versions) == 2 and found:
+            found = set(newest_first(versions)[:1])
+        return centre, near, frozenset(found)
 
     def star(self, versions: Iterable[Purl], centre: Purl) -> dict[Purl, _Effect]:
         """The effects of the versions against one of them, where these are known."""
@@ -285,7 +321,7 @@ def _pooled(estimates: Sequence[Estimate]) -> _Effect:
     weights = [1 / _squared_error(it) for it in order]
     total = math.fsum(weights)
     mean = math.fsum(w * it.effect.d for w, it in zip(weights, order, strict=True)) / total
-    return _Effect(mean, 1 / total)
+    return _Effect(mean, 1 / total, math.fsum(it.effect.degrees_of_freedom for it in order))
 
 
 #: Weight of a version's own variance; the rest is what the versions of the package share.
@@ -322,8 +358,6 @@ def _joined(
     :param near: effects against ``first``
     :param far: effects against ``second``
     """
-    if second not in near:
-        return {}
     between = near[second].squared_error
     shares = [
         (it.squared_error + between - far[purl].squared_error) / 2
@@ -345,10 +379,10 @@ def _joined(
 
 def _difference(
     series: Sequence[_MeasuredVersions], versions: Sequence[Purl], ours: int, theirs: int
-) -> Difference:
+) -> Difference | None:
     """Expected difference of two versions: the mean over indicators of the mean over parameters.
 
-    Only series in which both were measured count.
+    Only series in which both were measured count; ``None`` if there is none.
     """
     us, them = versions[ours], versions[theirs]
     by_indicator: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
@@ -358,7 +392,7 @@ def _difference(
             row = *speeds.difference(places[us], places[them]), measured.history.log_margin
             by_indicator[measured.series.indicator].append(row)
     if not by_indicator:
-        return Difference(0.0, 0.0, math.inf)
+        return None
     means, variances, margins = [], [], []
     for rows in by_indicator.values():
         means.append(fmean(sorted(row[0] for row in rows)))

@@ -62,7 +62,7 @@ def test_a_change_forces_what_its_requirements_add_drop_or_move(
 
 @pytest.mark.parametrize(
     ("roots", "expected"),
-    [(["twin"], {"twin"}), (["pair"], {"pair"}), (["twin", "pair"], {"twin", "pair"})],
+    [(["twin"], {"twin"}), (["pair"], {"pair"}), (["twin", "pair"], {"pair"})],
 )
 def test_of_packages_that_force_each_other_the_requested_one_counts(
     roots: Sequence[str], expected: set[str]
