@@ -230,15 +230,21 @@ def coverage_lines(coverage: Mapping[str, Any]) -> Iterator[str]:
 def _proof(report: Mapping[str, Any]) -> str:
     """What was proven, and the identifier of the advice."""
     inner = report["result"]["report"]
+    scope = _scope(inner["search"])
     proven = {
-        "optimal": "proven: no stack that meets the request ranks higher",
+        "optimal": f"proven: no stack that meets the request ranks higher{scope}",
         "feasible": "the best stack that was found before a limit; not proven",
-        "infeasible": "proven: no stack meets the request",
+        "infeasible": f"proven: no stack meets the request{scope or _known(inner['search'])}",
     }.get(inner["certificate"]["status"], "nothing was proven before a limit")
     if inner.get("premises", {}).get("slower_stacks"):
         proven = proven.replace("no stack", "no stack that is not settled to be slower")
     identifier = report["metadata"].get("document_id")
-    return "; ".join([f"{proven}{_scope(inner['search'])}", *([identifier] if identifier else [])])
+    return "; ".join([proven, *([identifier] if identifier else [])])
+
+
+def _known(search: Mapping[str, Any]) -> str:
+    known = search["candidates"] + search["excluded"]
+    return " among the one known version" if known == 1 else f" among the {known} known versions"
 
 
 def certificate_line(report: Mapping[str, Any]) -> str:
@@ -255,10 +261,7 @@ def certificate_line(report: Mapping[str, Any]) -> str:
     elif certificate["status"] == "feasible":
         status = f"feasible: score {objective}, bound {bound}, open in {level}"
     elif certificate["status"] == "infeasible":
-        search = report["result"]["report"]["search"]
-        known = search["candidates"] + search["excluded"]
-        versions = "one known version" if known == 1 else f"{known} known versions"
-        status = f"infeasible{scope}" if scope else f"infeasible among the {versions}"
+        status = f"infeasible{scope or _known(report['result']['report']['search'])}"
     else:
         status = certificate["status"]
     search_s = report["metadata"].get("timings", {}).get("search_s")

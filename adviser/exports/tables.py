@@ -404,6 +404,7 @@ _VERDICTS = ExportTable(
         _real("p_value", "P-value, adjusted over all comparisons; 1 if not tested."),
         _integer("runs", "Runs of the stack, or pairs."),
         _integer("baseline_runs", "Runs of the baseline, or pairs."),
+        _integer("batches", "Batches of the pairs, or the smaller number of runs."),
         _category("needs", "What a verdict needs; null if nothing."),
         _integer("jobs_missing", "Further jobs of the stack for a verdict."),
         _integer("baseline_jobs_missing", "Further jobs of the baseline for a verdict."),

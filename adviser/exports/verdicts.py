@@ -23,7 +23,7 @@ _STACK_COLUMNS = (
 )  # fmt: skip
 _COMPARISON_COLUMNS = (
     "verdict", "difference_pct", "interval_low_pct", "interval_high_pct", "d", "standard_error",
-    "degrees_of_freedom", "p_value", "runs", "baseline_runs", "needs", "jobs_missing",
+    "degrees_of_freedom", "p_value", "runs", "baseline_runs", "batches", "needs", "jobs_missing",
     "baseline_jobs_missing", "method", "pairs", "hosts", "tau",
 )  # fmt: skip
 _COLUMNS = (

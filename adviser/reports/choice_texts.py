@@ -30,6 +30,15 @@ def reason_against(assessment: Assessment, purl: Purl) -> str:
     return f"{version_of_purl(better)} is {comparison_text(assessment, choice, better, purl)}"
 
 
+def percent_text(probability: float) -> str:
+    """A probability in whole per cent, rounded down.
+
+    >>> percent_text(0.9666), percent_text(0.99999)
+    ('96 %', 'more than 99 %')
+    """
+    return "more than 99 %" if probability > 0.99 else f"{math.floor(100 * probability)} %"
+
+
 def comparison_text(
     assessment: Assessment, choice: PackageChoice, better: Purl, worse: Purl
 ) -> str:
@@ -41,7 +50,7 @@ def comparison_text(
     if expected is None:
         return f"preferred to {version_of_purl(worse)}, although they were never compared"
     likely = "likely" if expected.likely else "not likely"
-    chance = f"probability {math.floor(100 * expected.probability)} %"
+    chance = f"probability {percent_text(expected.probability)}"
     return f"{likely} faster than {version_of_purl(worse)} in {series_text(choice)} ({chance})"
 
 

@@ -11,7 +11,7 @@ from statistics import median
 from adviser.advise import Advice
 from adviser.harm import harmful_versions
 from adviser.premises import Premises
-from adviser.reports.choice_texts import comparison_text, seen_from
+from adviser.reports.choice_texts import comparison_text, percent_text, seen_from
 from adviser.resolver.results import Choice, ResolvedStack, spans
 from adviser.scoring.assessment_types import Assessment, Claim
 from adviser.scoring.stack_pairs import name_of, newest_first, release_order, version_of_purl
@@ -35,25 +35,17 @@ def summary_of(advice: Advice) -> str:
     stack = advice.best
     if stack is None:
         return ""
-    sentences = [*_exceptions(advice, stack), *_decisions(advice, stack)]
-    if not sentences:
-        sentences = [_nothing_decides(advice, stack)]
-    return " ".join(sentences)
+    exceptions, decisions = [*_exceptions(advice, stack)], [*_decisions(advice, stack)]
+    if not exceptions and not decisions:
+        decisions = [_nothing_decides(advice, stack)]
+    return " ".join([*exceptions, *decisions, *_left_out_for_speed(advice, stack)])
 
 
 def _exceptions(advice: Advice, stack: ResolvedStack) -> Iterator[str]:
     if advice.premises.kept:
         yield "Keep your versions: every other stack that was tried is settled to be slower."
-    chosen = {it.purl for it in stack.choices}
-    left_out = [
-        f"{name_of(purl)} {version_of_purl(purl)} is left out: {reason}."
-        for purl, reason in advice.premises.slower.items()
-        if purl not in chosen
-    ]
-    yield from left_out[:_MOST]
-    if count := len(advice.premises.slower_stacks) * (not advice.premises.speed_accepted):
-        yield f"{counted(count, 'stack')} with newer versions would be slower as a whole."
     if advice.premises.speed_accepted:
+        chosen = {it.purl for it in stack.choices}
         reasons = [it for purl, it in advice.premises.slower.items() if purl in chosen]
         because = f": {first_few(reasons, _MOST)}" if reasons else ""
         yield f"Every stack without other harm that meets the request is slower{because}."
@@ -72,6 +64,19 @@ def _exceptions(advice: Advice, stack: ResolvedStack) -> Iterator[str]:
                 "Every stack that meets the request does harm, compared with your lock; this is the"
                 f" best of them: {first_few(reasons, _MOST)}."
             )
+
+
+def _left_out_for_speed(advice: Advice, stack: ResolvedStack) -> Iterator[str]:
+    """Versions and stacks that are not chosen because they are settled to be slower."""
+    chosen = {it.purl for it in stack.choices}
+    left_out = [
+        f"{name_of(purl)} {version_of_purl(purl)} is left out: {reason}."
+        for purl, reason in advice.premises.slower.items()
+        if purl not in chosen
+    ]
+    yield from left_out[:_MOST]
+    if count := len(advice.premises.slower_stacks) * (not advice.premises.speed_accepted):
+        yield f"{counted(count, 'stack')} with newer versions would be slower as a whole."
 
 
 def _decisions(advice: Advice, stack: ResolvedStack) -> Iterator[str]:
@@ -171,7 +176,7 @@ def _left_out(advice: Advice, choice: Choice, measured: PackageChoice) -> Iterat
             elif expected is None:
                 reason = f"; it was never compared with {choice.version}"
             else:
-                chance = f"{math.floor(100 * expected.probability)} %"
+                chance = percent_text(expected.probability)
                 reason = f"; it is faster than {choice.version} with a probability of {chance} only"
             yield f"{version_of_purl(best.purl)} is {gain}{reason}"
     if measured.interacting:

@@ -379,7 +379,7 @@ def installed_component(
 def components_of(
     connection: Connection, digests: Iterable[str]
 ) -> dict[str, tuple[str | None, str | None]]:
-    """The package that a stack was inspected for, with its version, by digest; two queries.
+    """The package that a stack was inspected for, with its version, by digest; three queries.
 
     The first inspection of a stack decides. Stacks without inspections are left out.
     """

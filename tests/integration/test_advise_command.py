@@ -73,7 +73,7 @@ def test_a_stack_is_advised_shown_and_recorded(known: Stores, project: Path) -> 
     done = thoth(known.settings, "advise", str(project), *WHERE)
     assert done.returncode == 0
     assert "tool 1.0 requires core<2" in done.stdout
-    assert "optimal: score " in done.stdout
+    assert "proven: no stack that meets the request ranks higher; adviser-" in done.stdout
 
 
 def test_no_stack_is_exit_code_1_with_the_conflict_and_is_recorded_too(

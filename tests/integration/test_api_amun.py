@@ -27,7 +27,8 @@ try:
     reached = True
 except OSError:
     reached = False
-print(json.dumps({"reached": reached}))
+result = {"rate": 1.0, "elapsed": 1.0}
+print(json.dumps({"name": "Mine", "@parameters": {"reached": reached}, "@result": result}))
 """
 
 
@@ -68,7 +69,7 @@ def test_a_script_is_submitted_run_confined_and_taken_in(
     for item in range(2):
         document = client.get(f"{where}/job/{item}/result").get_json()
         assert document["result"]["confined"] is True
-        assert document["result"]["stdout"] == {"reached": False}
+        assert document["result"]["stdout"]["@parameters"] == {"reached": False}
         assert "reached" in client.get(f"{where}/job/{item}/log").get_json()["log"]
     assert client.get(f"{where}/job/2/result").status_code == 404
     assert "not used" in client.get(f"{where}/build/log").get_json()["log"]

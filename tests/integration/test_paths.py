@@ -106,7 +106,7 @@ def test_labels_of_stacks_take_the_same_queries_for_any_number(
     event.listen(engine, "before_cursor_execute", lambda *it: statements.append(it[2]))
     with engine.connect() as connection:
         assert stack_labels(connection, list(labels)) == labels
-    assert len(statements) == 2
+    assert len(statements) == 3
     engine.dispose()
     content = client.get("/compare").get_data(as_text=True)
     assert all(it in content for it in labels.values())

@@ -517,12 +517,13 @@ def test_the_nightly_run_compares_a_portion(stores: Stores) -> None:
 def test_columns_that_a_later_parser_fills_otherwise_are_not_tampered(
     record: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changed = MappingProxyType({2: frozenset[str](), 3: frozenset({"observations.rate"})})
+    later = parser_version.PARSER_VERSION + 1
+    changed = MappingProxyType({later - 1: frozenset[str](), later: frozenset({"observations.rate"})})
     monkeypatch.setattr(parser_version, "CHANGED_COLUMNS", changed)
     change(record, FASTER)
     report = compare(record)
     assert (report.equal, report.outdated) == (True, {"observations.rate": 1})
-    change(record, "UPDATE documents SET parser_version = 3")
+    change(record, f"UPDATE documents SET parser_version = {later}")
     assert not compare(record).equal
     change(
         record,

@@ -118,5 +118,5 @@ def test_every_report_passes_the_check(
         known = known_for(advice)
         document = report_document(result_document(advice, known), METADATA)
         report = json.loads(report_bytes(document))
-        material = AdviceInputs(request, snapshot, evidence, known, advice.baseline)
+        material = AdviceInputs(request, snapshot, evidence, known, advice.premises)
         assert check_report(report, material) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from time import process_time
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adviser.scoring.clock_errors import clock_tick, clock_variance, with_clock
 from adviser.scoring.comparisons import compare_candidates
 from adviser.scoring.effects import (
     Arms,
+    Effect,
     Effects,
     Moments,
     effects_of,
@@ -45,6 +48,28 @@ def judged_pairs(
     return effects, judge(effects, fewest >= MIN_JOBS, margin, fewest - 1)
 
 
+def by_the_clock(
+    effects: Sequence[Effect], variances: Sequence[float], jobs: IntArray
+) -> tuple[Effects, Judgements]:
+    """Effects with the errors of their clocks, one by one, then judged as one family."""
+    timed = [
+        with_clock(effect, variance, fewest - 1.0)
+        for effect, variance, fewest in zip(effects, variances, jobs.tolist(), strict=True)
+    ]
+    told = effects_of([effect for effect, _ in timed])
+    tested = (jobs >= MIN_JOBS) & np.isfinite(told.standard_error)
+    return told, judge(told, tested, MARGIN, np.array([freedom for _, freedom in timed]))
+
+
+def error_of_clocks(ours: list[float], theirs: list[float]) -> float:
+    """Of two arms; unknown only if both are constant and no reading tells the tick."""
+    tick = clock_tick([*ours, *theirs])
+    known = [
+        it for it in (clock_variance(ours, tick), clock_variance(theirs, tick)) if it < math.inf
+    ]
+    return math.fsum(known) if known else math.inf
+
+
 @settings(max_examples=examples(150))
 @given(arm, st.lists(arm, min_size=1, max_size=8))
 def test_arms_in_an_array_are_judged_as_samples_are(
@@ -54,8 +79,13 @@ def test_arms_in_an_array_are_judged_as_samples_are(
         Sample("b", tuple(baseline), "key"), [Sample("c", tuple(it), "key") for it in candidates]
     )
     places = np.arange(1, len(candidates) + 1)
-    effects, judged = judged_pairs(
-        arms_of([baseline, *candidates]).moments(), places, np.zeros_like(places), MARGIN
+    arms = arms_of([baseline, *candidates]).moments()
+    ours, theirs = arms.taken(places), arms.taken(np.zeros_like(places))
+    welch = welch_effects(ours, theirs)
+    effects, judged = by_the_clock(
+        [welch.single(i) for i in range(len(candidates))],
+        [error_of_clocks(it, baseline) for it in candidates],
+        np.minimum(ours.jobs, theirs.jobs),
     )
     low, high = per_cent(judged.low), per_cent(judged.high)
     for i, it in enumerate(told):
@@ -82,12 +112,41 @@ def test_pairs_in_an_array_are_judged_as_samples_are(
         (told,) = compare_candidates(
             Sample("b", tuple(theirs), "key", places), [Sample("c", tuple(ours), "key", places)]
         )
-        effects = effects_of([paired_effect(ours, theirs)])
-        judged = judge(effects, np.array([True]), MARGIN, np.array([len(them) - 1.0]))
+        differences = [a - b for a, b in zip(ours, theirs, strict=True)]
+        effects, judged = by_the_clock(
+            [paired_effect(ours, theirs)],
+            [clock_variance(differences, clock_tick([*ours, *theirs]), 2)],
+            np.array([len(them)]),
+        )
         assert told.method is Method.PAIRED
         assert judged.verdict(0) is told.verdict
         assert judged.p_value[0] == told.p_value
         assert effects.single(0).d == told.d
+        assert effects.single(0).standard_error == told.standard_error
+
+
+@settings(max_examples=examples(150))
+@given(
+    st.lists(
+        st.lists(st.integers(-500, 500), min_size=5, max_size=12, unique=True),
+        min_size=2,
+        max_size=9,
+    )
+)
+def test_arms_of_distinct_readings_have_no_error_of_the_clock(ticks: list[list[int]]) -> None:
+    """Then arrays alone decide. No reading of an arm is one of another arm."""
+    arms = [[(it + number / 16) / 1000 for it in own] for number, own in enumerate(ticks)]
+    baseline, *candidates = arms
+    told = compare_candidates(
+        Sample("b", tuple(baseline), "key"), [Sample("c", tuple(it), "key") for it in candidates]
+    )
+    places = np.arange(1, len(arms))
+    effects, judged = judged_pairs(arms_of(arms).moments(), places, np.zeros_like(places), MARGIN)
+    assert len(told) == len(judged.verdicts)
+    for i, it in enumerate(told):
+        assert judged.verdict(i) is it.verdict
+        assert judged.p_value[i] == it.p_value
+        assert effects.single(i).standard_error == it.standard_error
 
 
 def test_a_margin_each_is_that_of_its_own_comparison() -> None:

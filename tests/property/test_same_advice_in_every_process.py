@@ -39,7 +39,7 @@ from adviser.advise import advise
 from adviser.stack_request import StackRequest
 from adviser.reports.checking import AdviceInputs, check_report
 from adviser.reports.documents import ReleaseKnowledge, report_bytes
-from adviser.reports.documents import report_document, result_document
+from adviser.reports.documents import premises_in, report_document, result_document
 from adviser.reports.serialization import dataclass_from_json
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
@@ -55,8 +55,8 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
     result = result_document(advice, known)
     if report_bytes(report_document(result, document["metadata"])) != report:
         print(folder.name, "the replay differs")
-    baseline = document["result"]["report"]["baseline"]["versions"]
-    inputs = AdviceInputs(request, snapshot, evidence, known, baseline)
+    premises = premises_in(document["result"]["report"], request.locked)
+    inputs = AdviceInputs(request, snapshot, evidence, known, premises)
     for problem in check_report(document, inputs):
         print(folder.name, problem)
 """
