@@ -518,7 +518,9 @@ def test_columns_that_a_later_parser_fills_otherwise_are_not_tampered(
     record: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = parser_version.PARSER_VERSION + 1
-    changed = MappingProxyType({later - 1: frozenset[str](), later: frozenset({"observations.rate"})})
+    changed = MappingProxyType(
+        {later - 1: frozenset[str](), later: frozenset({"observations.rate"})}
+    )
     monkeypatch.setattr(parser_version, "CHANGED_COLUMNS", changed)
     change(record, FASTER)
     report = compare(record)
