@@ -330,8 +330,8 @@ def sentences(details: ClaimDetails) -> Iterator[str]:
         )
     if math.isfinite(claim.interval_high_pct):
         yield (
-            f"The published effect is {claim.effect_pct:+.1f} %: the observed one, shrunk towards"
-            " zero by its uncertainty."
+            f"Shrunk towards zero by its uncertainty, the effect to expect is"
+            f" {claim.effect_pct:+.1f} %."
         )
     yield f"Differences up to {claim.delta_pct:.1f} % count as equivalent."
     if claim.tested:
