@@ -1,0 +1,133 @@
+"""Advice that would do harm is not given, and harm that cannot be avoided is told first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from adviser.advise import Advice, advise
+from adviser.guard import GuardOutcome, guard
+from adviser.reports.summary import summary_of
+from adviser.resolver.results import Resolution, ResolutionStatus
+from adviser.scoring.criteria import RecommendationType
+from graph.candidates import KnownVulnerability
+from tests.factories.evidence import Bench, jobs
+from tests.factories.requests import request_for, snapshot_for
+from tests.factories.universes import Index
+
+INDEX: Index = {
+    "fast": {"3": {}, "2": {}, "1": {}},
+    "web": {"2": {}, "1": {}},
+}
+KINDS = [RecommendationType.BEST, RecommendationType.LATEST, RecommendationType.STABLE]
+
+
+def measured(**levels: float) -> Bench:
+    """Ten jobs of each version of ``fast`` beside ``web`` 1; ``v2=0.3`` is a log speed."""
+    bench = Bench()
+    for version, level in levels.items():
+        bench.measure(bench.stack(f"fast=={version[1:]}", "web==1"), jobs(level, 10))
+    return bench
+
+
+def advised(
+    bench: Bench,
+    requirements: str,
+    lock: Mapping[str, str],
+    vulnerable: Mapping[str, str] | None = None,
+    kind: RecommendationType = RecommendationType.BEST,
+    **options: Any,
+) -> Advice:
+    """The advice for a locked project.
+
+    :param vulnerable: identifier of a vulnerability by release, such as ``web==2``
+    """
+    text = "".join(f"{name}=={version}\n" for name, version in lock.items())
+    files = {"requirements.in": requirements, "requirements.txt": text}
+    request = request_for(kind=kind, files=files, **options)
+    snapshot = snapshot_for(request, INDEX)
+    harm = vulnerable or {}
+    packages = {
+        name: tuple(
+            replace(it, vulnerabilities=(KnownVulnerability(harm[release], "high"),))
+            if (release := f"{name}=={it.version}") in harm
+            else it
+            for it in candidates
+        )
+        for name, candidates in snapshot.packages.items()
+    }
+    return advise(request, replace(snapshot, packages=packages), bench.evidence())
+
+
+def outcomes(advice: Advice) -> set[GuardOutcome]:
+    request = advice.request
+    return {
+        guard(
+            request.locked or {}, stack.versions(), advice.snapshot, advice.evidence,
+            request.environment, request.hardware,
+        ).outcome
+        for stack in advice.resolution.stacks
+    }  # fmt: skip
+
+
+def versions(advice: Advice) -> dict[str, str]:
+    assert advice.best is not None
+    return advice.best.versions()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_stack_of_several_is_harm(kind: RecommendationType) -> None:
+    bench = measured(v1=0.0, v2=-0.5, v3=-0.5)
+    lock = {"fast": "1", "web": "1"}
+    advice = advised(bench, "fast\nweb\n", lock, {"web==2": "V-1"}, kind, count=3)
+    assert versions(advice) == lock
+    assert GuardOutcome.HARM not in outcomes(advice)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_slowdown_that_cannot_be_avoided_buys_no_vulnerability(kind: RecommendationType) -> None:
+    bench = measured(v1=0.0, v2=-0.5, v3=-0.5)
+    lock = {"fast": "1", "web": "1"}
+    advice = advised(bench, "fast>=2\nweb\n", lock, {"web==2": "V-1"}, kind)
+    assert versions(advice) == {"fast": "3", "web": "1"}
+    first = summary_of(advice)
+    assert first.startswith("Every stack without other harm that meets the request is slower: fast")
+
+
+def test_a_vulnerability_that_cannot_be_avoided_is_told_first() -> None:
+    lock = {"fast": "1", "web": "1"}
+    advice = advised(measured(v1=0.0), "fast\nweb>=2\n", lock, {"web==2": "V-1"})
+    assert versions(advice)["web"] == "2"
+    assert advice.premises.harm_accepted
+    assert "does harm, compared with your lock; this is the best of them: web 2: it has V-1" in (
+        summary_of(advice)
+    )
+
+
+def test_what_the_lock_has_already_is_no_harm() -> None:
+    lock = {"fast": "1", "web": "1"}
+    advice = advised(measured(v1=0.0), "fast\nweb\n", lock, {"web==1": "V-1", "web==2": "V-1"})
+    assert not advice.premises.harm_accepted
+    assert GuardOutcome.HARM not in outcomes(advice)
+
+
+def test_a_search_that_ended_at_its_limit_accepts_no_harm() -> None:
+    lock = {"fast": "1", "web": "1"}
+    calls = []
+
+    def at_its_limit(*_: object, **__: object) -> Resolution:
+        calls.append(1)
+        return Resolution(ResolutionStatus.UNKNOWN)
+
+    files = {
+        "requirements.in": "fast\nweb\n",
+        "requirements.txt": "".join(f"{name}=={it}\n" for name, it in lock.items()),
+    }
+    request = request_for(files=files)
+    bench = measured(v1=0.0, v2=math.log(0.5))
+    advice = advise(request, snapshot_for(request, INDEX), bench.evidence(), resolver=at_its_limit)
+    assert (advice.best, advice.premises.harm_accepted, len(calls)) == (None, False, 1)
