@@ -111,14 +111,14 @@ class PremiseSearch:
         bound = levels if optimal else resolution.bound
         return replace(resolution, stacks=left, objective=levels, bound=bound)
 
-    def continues(self, snapshot: Snapshot, evidence: Evidence, found: FoundStacks) -> bool:
+    def continues(self, snapshot: Snapshot, evidence: Evidence, result: FoundStacks) -> bool:
         """Whether another resolution is needed, with changed premises."""
-        premises, stacks = self.premises, found.resolution.stacks
+        premises, stacks = self.premises, result.resolution.stacks
         if not stacks:
-            infeasible = found.resolution.status is ResolutionStatus.INFEASIBLE
-            return infeasible and self._accepts_more(found.assessment)
+            infeasible = result.resolution.status is ResolutionStatus.INFEASIBLE
+            return infeasible and self._accepts_more(result.assessment)
         context = tuple(sorted(it.purl for it in stacks[0].choices))
-        several = any(it.contexts for it in found.assessment.choices.values())
+        several = any(it.contexts for it in result.assessment.choices.values())
         if several and context not in self._contexts and len(self._contexts) < _MOST_CONTEXTS:
             self._contexts.append(context)
             self.premises = replace(premises, context=context)
@@ -127,13 +127,13 @@ class PremiseSearch:
             return False
         environment, hardware = self._request.environment, self._request.hardware
         target = Target(hardware, environment.python_version)
-        compared = self._request.locked or _reference(evidence, found.universe, target)
+        compared = self._request.locked or _reference(evidence, result.universe, target)
         for number, stack in enumerate(stacks if compared is not None else ()):
             guarded = guard(
                 compared or {}, stack.versions(), snapshot, evidence, environment, hardware
             )
             if guarded.slower:
-                return self._leaves_out(stack, guarded, found.assessment, first=number == 0)
+                return self._leaves_out(stack, guarded, result.assessment, first=number == 0)
         return False
 
     def _leaves_out(

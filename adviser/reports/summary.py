@@ -155,13 +155,13 @@ def _left_out(advice: Advice, choice: Choice, measured: PackageChoice) -> Iterat
         yield f"{version_of_purl(preferred)} is {comparison}, but {_obstacle(advice, preferred)}"
     elif ours in measured.measured:
         gains = [
-            it
-            for it in assessment.claims
-            if it.package == choice.name and it.beside_baseline and it.scored
-            and it.verdict is Verdict.FASTER
-            and (it.purl in measured.measured or it.purl in assessment.refused)
+            claim
+            for claim in assessment.claims
+            if claim.package == choice.name and claim.beside_baseline and claim.scored
+            and claim.verdict is Verdict.FASTER
+            and (claim.purl in measured.measured or claim.purl in assessment.refused)
         ]  # fmt: skip
-        best = max(gains, key=lambda it: it.observed_pct, default=None)
+        best = max(gains, key=lambda claim: claim.observed_pct, default=None)
         own = max((it.observed_pct for it in gains if it.purl == ours), default=0.0)
         if (
             best is not None

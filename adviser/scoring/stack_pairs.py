@@ -214,12 +214,12 @@ class ForcedChanges:
     ) -> bool:
         """Whether each of the packages requires another one, or is required by it."""
         edges = {
-            frozenset((it, needed))
-            for it in differs
+            frozenset((name, needed))
+            for name in differs
             for versions in (before, after)
-            if it in versions
-            for needed in self._needs(versions[it])
-            if needed in differs and needed != it
+            if name in versions
+            for needed in self._needs(versions[name])
+            if needed in differs and needed != name
         }
         return set().union(*edges) == differs if edges else False
 

@@ -262,10 +262,10 @@ class _Contexts:
             if len(others) == 1 or 2 * len(self.interacting) <= len(others):
                 break
             odd.add(centre)
-        found = odd | self.interacting
-        if len(versions) == 2 and found:
-            found = set(newest_first(versions)[:1])
-        return centre, near, frozenset(found)
+        interacting = odd | self.interacting
+        if len(versions) == 2 and interacting:
+            interacting = set(newest_first(versions)[:1])
+        return centre, near, frozenset(interacting)
 
     def star(self, versions: Iterable[Purl], centre: Purl) -> dict[Purl, _Effect]:
         """The effects of the versions against one of them, where these are known."""
