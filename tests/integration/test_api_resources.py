@@ -20,6 +20,7 @@ from adviser.stacks_document import stacks_document
 from api.service import EXTENSION
 from common.settings import Settings
 from graph.engine import relational_engine
+from graph.evidence import MeasuredObservation
 from graph.record.measurements import measured_observations
 from graph.record.tokens import Scope, create_token
 from tests.services.commands import thoth_json
@@ -250,15 +251,20 @@ def test_observations_are_those_that_every_filter_admits(client: FlaskClient) ->
     assert whole[0].items() <= one.items()
 
 
+def recorded(settings: Settings) -> list[MeasuredObservation]:
+    engine = relational_engine(settings)
+    with engine.connect() as connection:
+        seen = list(measured_observations(connection))
+    engine.dispose()
+    return seen
+
+
 @pytest.mark.parametrize("filtered", [False, True], ids=["everything", "one indicator"])
 def test_two_stacks_compare_as_the_command_says(
     client: FlaskClient, filled: Settings, filtered: bool
 ) -> None:
     """Each comparison is the one among all stacks of the selection, whatever the page."""
-    engine = relational_engine(filled)
-    with engine.connect() as connection:
-        seen = list(measured_observations(connection))
-    engine.dispose()
+    seen = recorded(filled)
     group = next(it for it in compare_stacks(seen) if len(it.stacks) > 2 and it.baseline)
     assert group.baseline is not None
     base = str(group.baseline.stack_digest)
@@ -291,10 +297,7 @@ def test_two_stacks_compare_as_the_command_says(
 def test_groups_compare_with_the_newest_release_if_asked(
     client: FlaskClient, filled: Settings
 ) -> None:
-    engine = relational_engine(filled)
-    with engine.connect() as connection:
-        seen = list(measured_observations(connection))
-    engine.dispose()
+    seen = recorded(filled)
     found = list(every(client, "/api/v2/comparison-groups", 50, baseline="newest"))
     assert found == stacks_document(compare_stacks(seen, "newest"))["groups"]
     reasons = {it["baseline"]["reason"] for it in found if it["baseline"]}
@@ -307,10 +310,7 @@ def test_groups_compare_with_the_newest_release_if_asked(
 def test_what_a_filter_selects_is_one_family_on_all_pages(
     client: FlaskClient, filled: Settings
 ) -> None:
-    engine = relational_engine(filled)
-    with engine.connect() as connection:
-        seen = list(measured_observations(connection))
-    engine.dispose()
+    seen = recorded(filled)
     first = seen[0].series
     package = next(it for it in compare_stacks(seen) if it.stacks).stacks[0].component
     for name, value, admits in (
