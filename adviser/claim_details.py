@@ -26,7 +26,7 @@ from adviser.scoring.estimates import Estimate, Method, estimate_with_parts, pai
 from adviser.scoring.histories import History, MeasuredJob, histories_of
 from adviser.scoring.lazy_numpy import np
 from adviser.scoring.samples import mean_of
-from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
+from adviser.scoring.stack_pairs import MeasuredStackIndex, exchanged_pairs, name_of
 from adviser.scoring.turn_noise import Batches, turn_effects
 from adviser.scoring.variances import NO_PRIOR
 from adviser.scoring.verdicts import ALPHA
@@ -290,11 +290,10 @@ def _contexts(
     if ours is None or theirs is None:
         return ()
     measured = history.jobs.keys()
-    exchanged = ((it, stacks.exchanged(it, theirs, ours)) for it in stacks.holding(theirs))
     pairs = [
-        (base, other)
-        for base, other in exchanged
-        if other is not None and base != claim.baseline_stack and {base, other} <= measured
+        pair
+        for pair in exchanged_pairs(stacks, theirs, ours)
+        if pair[0] != claim.baseline_stack and measured >= set(pair)
     ]
     samples = [(history.sample(base), history.sample(other)) for base, other in pairs]
     contexts = [

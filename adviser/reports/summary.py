@@ -137,12 +137,16 @@ def _decision(advice: Advice, choice: Choice, measured: PackageChoice) -> str:
 
 def _gain_over_baseline(assessment: Assessment, ours: Purl) -> Claim | None:
     """The largest settled gain of a version over the baseline's version."""
-    gains = [
-        it
-        for it in assessment.claims
-        if it.purl == ours and it.beside_baseline and it.scored and it.verdict is Verdict.FASTER
-    ]
+    gains = (it for it in _settled_gains(assessment, name_of(ours)) if it.purl == ours)
     return max(gains, key=lambda it: it.bound, default=None)
+
+
+def _settled_gains(assessment: Assessment, package: str) -> Iterator[Claim]:
+    """Claims that a version of a package is faster than the baseline's version."""
+    for claim in assessment.claims:
+        scored = claim.package == package and claim.beside_baseline and claim.scored
+        if scored and claim.verdict is Verdict.FASTER:
+            yield claim
 
 
 def _left_out(advice: Advice, choice: Choice, measured: PackageChoice) -> Iterator[str]:
@@ -156,11 +160,9 @@ def _left_out(advice: Advice, choice: Choice, measured: PackageChoice) -> Iterat
     elif ours in measured.measured:
         gains = [
             claim
-            for claim in assessment.claims
-            if claim.package == choice.name and claim.beside_baseline and claim.scored
-            and claim.verdict is Verdict.FASTER
-            and (claim.purl in measured.measured or claim.purl in assessment.refused)
-        ]  # fmt: skip
+            for claim in _settled_gains(assessment, choice.name)
+            if claim.purl in measured.measured or claim.purl in assessment.refused
+        ]
         best = max(gains, key=lambda claim: claim.observed_pct, default=None)
         own = max((it.observed_pct for it in gains if it.purl == ours), default=0.0)
         if (

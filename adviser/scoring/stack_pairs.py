@@ -163,7 +163,7 @@ class ForcedChanges:
     def exchanged(self, theirs: Purl, ours: Purl) -> list[tuple[str, str]]:
         """Pairs of stacks that differ only in these two versions of a package."""
         if (theirs, ours) not in self._exchanged:
-            self._exchanged[theirs, ours] = _exchanged(self._stacks, theirs, ours)
+            self._exchanged[theirs, ours] = exchanged_pairs(self._stacks, theirs, ours)
         return self._exchanged[theirs, ours]
 
     def pairs(self, theirs: Purl, ours: Purl) -> list[tuple[str, str]]:
@@ -390,7 +390,7 @@ def release_order(purl: Purl) -> tuple[Version, Purl]:
     return version_of(version_of_purl(purl)) or Version("0"), purl
 
 
-def _exchanged(stacks: MeasuredStackIndex, theirs: Purl, ours: Purl) -> list[tuple[str, str]]:
+def exchanged_pairs(stacks: MeasuredStackIndex, theirs: Purl, ours: Purl) -> list[tuple[str, str]]:
     """Pairs of stacks that differ only in these two versions."""
     bases, others = stacks.holding(theirs), stacks.holding(ours)
     if len(bases) <= len(others):
