@@ -185,12 +185,17 @@ def advise_listed(
         versions = newest.stacks[0].versions() if newest.stacks else None
         premises = Premises(versions, is_settled(newest))
     assessment: Assessment
+    measured = MeasuredStacks(*known)
     shared = reuse or AdviceReuse()
 
     def assessed_universe(bounds: bool, known: SnapshotAndEvidence) -> UniverseAndCandidates:
-        nonlocal assessment
+        nonlocal assessment, measured
         snapshot, evidence = known
-        assessment = assess_candidates(request, snapshot, evidence, premises, shared.scores)
+        if measured.snapshot is not snapshot or measured.evidence is not evidence:
+            measured = MeasuredStacks(snapshot, evidence)
+        assessment = assess_candidates(
+            request, snapshot, evidence, premises, shared.scores, measured
+        )
         universe = universe_for(request, snapshot, assessment, bounds, shared.admitted, premises)
         return universe, snapshot.packages
 
@@ -341,10 +346,12 @@ def assess_candidates(
     evidence: Evidence,
     premises: Premises,
     reused: ReusedResults[PackageScores] | None = None,
+    measured: MeasuredStacks | None = None,
 ) -> Assessment:
     """The assessment of all versions that the request may choose from.
 
     :param reused: scores of an assessment of the same request before
+    :param measured: of this snapshot and evidence, if there is one already
     """
     allowed = request.options.allowed_vulnerabilities
     return assess(
@@ -355,7 +362,7 @@ def assess_candidates(
         Target(request.hardware or None, request.environment.python_version),
         allowed=allowed,
         choosable=lambda: choosable(snapshot, request.resolver_request({})),
-        measured=MeasuredStacks(snapshot, evidence),
+        measured=measured,
         context=premises.context,
         harmful=harmful_versions(snapshot, evidence, request.locked, premises, allowed),
         reused=reused,
