@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import sys
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -57,32 +55,23 @@ def audit(context: click.Context, limit: int, as_json: bool) -> None:
 @audit.command()
 @click.option("--since", metavar="TIME", help="Only from this date, time or number of days ago.")
 @click.option("--until", metavar="TIME", help="Only before this date, time or number of days ago.")
-@click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), default="jsonl",
-              show_default=True, help="One JSON object a line, or CSV with a header.")  # fmt: skip
 @click.pass_obj
-def export(settings: Settings, since: str | None, until: str | None, form: str) -> None:
-    """Print the whole audit log, oldest first.
+def export(settings: Settings, since: str | None, until: str | None) -> None:
+    """Print the whole audit log, oldest first: one JSON object a line.
 
     TIME is a date or a time in UTC, such as 2026-01-31 or 2026-01-31T18:00, or a number of days
     ago, such as 7d.
     """
     from graph.migrate import migrated_stores
-    from graph.record.audit import StoredAuditEntry, writes_between
+    from graph.record.audit import writes_between
 
     now = datetime.now(UTC)
     first, end = moment(since, now, "--since"), moment(until, now, "--until")
     if first and end and first >= end:
         raise InvalidArgument(f"--since {since} is not before --until {until}: no entry is between")
-    names = [it.name for it in fields(StoredAuditEntry)]
-    table = csv.DictWriter(sys.stdout, names, lineterminator="\n")
-    if form == "csv":
-        table.writeheader()
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
         for write in writes_between(connection, first, end):
-            if form == "csv":
-                table.writerow(_document(write))
-            else:
-                click.echo(json.dumps(_document(write), ensure_ascii=False))
+            click.echo(json.dumps(_document(write), ensure_ascii=False))
 
 
 def _document(write: StoredAuditEntry) -> dict[str, Any]:

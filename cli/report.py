@@ -1,4 +1,4 @@
-"""``thoth report``: a report on the quality of measurements, as HTML, JSON or CSV."""
+"""``thoth report``: a report on the quality of measurements, as HTML or JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 @click.argument("selection", nargs=-1, metavar="[KEY|BATCH]...")
 @click.option("-o", "--output", type=NamedPath(dir_okay=False, path_type=Path),
               help="Write the report to this HTML file.")  # fmt: skip
-@click.option("--csv", "as_csv", is_flag=True, help="Print the summary table as CSV.")
 @click.option("--baseline", metavar="DIGEST_PREFIX|newest",
               help="Stack to compare with, or the newest release.  [default: the stack with the"
               " most jobs]")  # fmt: skip
@@ -35,7 +34,6 @@ def report(
     settings: Settings,
     selection: tuple[str, ...],
     output: Path | None,
-    as_csv: bool,
     baseline: str | None,
     batches: Path | None,
     as_json: bool,
@@ -47,15 +45,13 @@ def report(
     only. The report shows the spread of the jobs, drift, jobs that do not count, the number of
     repetitions that suffices, and the performance over parameters.
 
-    Without -o, --csv and --json, the findings are printed.
+    Without -o and --json, the findings are printed.
     """
     if bool(selection) == bool(batches):
         raise click.UsageError("name a key or a batch, or a table of batches with --batches")
-    if as_csv and as_json:
-        raise click.UsageError("--csv and --json: give only one of them")
     if batches is not None:
-        if as_csv or baseline is not None:
-            raise click.UsageError("--batches: --csv and --baseline are for recorded measurements")
+        if baseline is not None:
+            raise click.UsageError("--batches: --baseline is for recorded measurements")
         _report_batches(batches, output, as_json=as_json)
         return
     if baseline == "":
@@ -68,10 +64,6 @@ def report(
         write_file(output, report_file(document, datetime.now(UTC)).encode())
     if as_json:
         print_json(document)
-    elif as_csv:
-        from adviser.quality.report_document import summary_csv
-
-        click.echo(summary_csv(document), nl=False)
     elif output is None:
         _print_findings(document)
     else:

@@ -1,11 +1,9 @@
-"""A quality report as JSON values and as CSV, for ``thoth report`` and the API."""
+"""A quality report as JSON values, for ``thoth report`` and the API."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -24,20 +22,12 @@ from adviser.quality.summaries import ValueSummary
 from adviser.quality.variance_components import RepetitionAdvice, VarianceComponents
 from adviser.scoring.effects import SpreadRatio
 from adviser.scoring.verdicts import family_document
-from adviser.stacks_document import comparison_count, differing_text, group_document
+from adviser.stacks_document import comparison_count, group_document
 from common.formats.json_documents import finite_or_none
 from common.releases import as_json_time
 
 #: Increases when a key changes its meaning or disappears, not when a key is added.
 DOCUMENT_VERSION = 2
-
-#: Columns of the summary table, after those that name the series and the stack.
-_SUMMARY = (
-    "n", "median", "mean", "sd", "mad", "lower_quartile", "upper_quartile", "minimum", "maximum",
-    "cv",
-)  # fmt: skip
-_NAMES = ("comparison_key", "indicator", "parameters", "python_version", "hardware", "stack",
-          "stack_digest", "differing_packages", "quantity", "unit")  # fmt: skip
 
 
 def report_document(report: QualityReport) -> dict[str, Any]:
@@ -78,39 +68,6 @@ def batches_document(report: BatchReport) -> dict[str, Any]:
         ],
         "findings": list(batch_findings(report)),
     }
-
-
-def summary_csv(document: Mapping[str, Any]) -> str:
-    """The summary table of a report: one row for each stack and quantity.
-
-    Rates are in the unit of the series, durations of one call in seconds.
-
-    :param document: of :func:`report_document`
-    """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*_NAMES, *_SUMMARY])
-    for series in document["series"]:
-        settings = ";".join(f"{k}={v}" for k, v in sorted(series["parameters"].items()))
-        for stack in (*series["stacks"], *series["unknown_stacks"]):
-            for quantity, unit in (("rate", series["unit"]), ("elapsed", "s")):
-                summary = stack["quality"][quantity]
-                if summary is None:
-                    continue
-                names = (
-                    series["comparison_key"], series["indicator"], settings,
-                    series["python_version"] or "", series["hardware"]["label"], stack["label"],
-                    stack["stack_digest"] or "", differing_text(stack["differing_packages"]),
-                    quantity, unit,
-                )  # fmt: skip
-                values = ("" if summary[it] is None else summary[it] for it in _SUMMARY)
-                writer.writerow([*map(_cell, names), *values])
-    return out.getvalue()
-
-
-def _cell(text: str) -> str:
-    """Text that a spreadsheet does not take for a formula."""
-    return f"'{text}" if text[:1] in {"=", "+", "-", "@", "\t", "\r"} else text
 
 
 def _series(quality: SeriesQuality) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
-
 from flask import Response, request, url_for
 
 from adviser.group_titles import TitledSeries, short_titles
@@ -37,9 +35,7 @@ def report(comparison_key: str) -> Response:
     """The report on one series."""
     known = read(f"/api/v2/reports/{comparison_key}", **request.args)
     view = report_view(known.body)
-    query = urlencode([(name, value) for name, value in request.args.items() if value])
-    summary = f"{known.url.partition('?')[0]}/summary.csv" + (f"?{query}" if query else "")
-    return render("report.html", known, view=view, summary_url=summary, job_link=_job_url)
+    return render("report.html", known, view=view, job_link=_job_url)
 
 
 def _job_url(observation_id: str) -> str:

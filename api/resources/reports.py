@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from flask import Response
 from flask.views import MethodView
 from marshmallow import Schema, fields
 from sqlalchemy import Connection
 
 from adviser.answering.quality_reports import ReportSelection, read_report
-from adviser.quality.report_document import report_document, summary_csv
+from adviser.quality.report_document import report_document
 from adviser.stack_comparison import UnknownBaseline
 from api.authentication import needs
 from api.errors import ApiError, ProblemType, not_found
@@ -340,17 +339,6 @@ class ReportResource(MethodView):
         differ in one numeric parameter only, it also has the performance over that parameter.
         """
         return _report(comparison_key, query)
-
-
-@blueprint.route("/reports/<string:comparison_key>/summary.csv")
-class ReportSummaryResource(MethodView):
-    @needs(Scope.READ)
-    @blueprint.arguments(ReportQuerySchema, location="query")
-    @blueprint.response(200, content_type="text/csv")
-    @blueprint.alt_response(404, "NOT_FOUND")
-    def get(self, query: dict[str, Any], comparison_key: str) -> Response:
-        """Get the summary table of a report as CSV: one row for each stack and quantity."""
-        return Response(summary_csv(_report(comparison_key, query)), content_type="text/csv")
 
 
 def _kept_series(connection: Connection, **selection: Any) -> list[SeriesSettings]:

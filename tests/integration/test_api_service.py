@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
 import gzip
 import json
 import platform
@@ -500,8 +499,6 @@ def test_the_audit_log_is_exported_as_lines(settings: Settings, stores: Stores) 
     assert len(exported("--until", "2d")) == 10
     assert len(exported("--since", "2d")) == 4_990
     assert exported("--since", "2100-01-01") == []
-    rows = list(csv.DictReader(exported("--format", "csv", "--until", "2d")))
-    assert rows == [{**it, "token_id": "", "status": "201"} for it in entries[:10]]
     wrong = CliRunner().invoke(audit, ["export", "--since", "soon"], obj=settings)
     assert isinstance(wrong.exception, InvalidArgument)
     turned = run_here(audit, settings, "export", "--since", "1d", "--until", "2d")

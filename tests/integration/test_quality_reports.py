@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Mapping
@@ -105,17 +103,6 @@ def test_the_file_needs_nothing_else_and_shows_every_stack(
     assert content.count("<circle") >= 2 * jobs
 
 
-def test_the_table_is_the_same_as_csv(client: FlaskClient, filled: Settings, key: str) -> None:
-    printed = thoth(filled, "report", key, "--csv").stdout
-    response = client.get(f"/api/v2/reports/{key}/summary.csv")
-    assert response.mimetype == "text/csv"
-    assert response.get_data(as_text=True) == printed
-    rows = list(csv.DictReader(io.StringIO(printed)))
-    assert {it["quantity"] for it in rows} == {"rate", "elapsed"}
-    assert len(rows) == 12
-    assert all(float(it["minimum"]) <= float(it["median"]) for it in rows)
-
-
 def test_an_inspection_is_reported_alone(client: FlaskClient, filled: Settings) -> None:
     listed = client.get("/api/v2/inspections?indicator=PiMatmul").get_json()["items"]
     inspection = next(it for it in listed if it["job_count"] == 10)
@@ -137,7 +124,6 @@ def test_an_inspection_is_reported_alone(client: FlaskClient, filled: Settings) 
         (("ab",), 2, "a digest needs 4 digits"),
         (("zzzzzz",), 1, "no measured series and no inspection"),
         (("{key}", "--baseline", "ffff"), 1, "no measured stack has a digest"),
-        (("{key}", "--json", "--csv"), 2, "give only one of them"),
         (("{key}", "--batches", __file__), 2, "name a key or a batch"),
         (("--batches", __file__), 2, "lacks the column 'batch'"),
         (("{key}", "-o", "/nowhere/at/all.html"), 1, "/nowhere/at/all.html"),

@@ -13,7 +13,6 @@ from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.plots.history import DrawnJob, DrawnRun, history_plot
 from adviser.plots.lines import DrawnLine, LinePoint, PlotAxis, lines_plot
 from adviser.plots.matrix import DrawnCell, DrawnColumn, matrix_plot
-from adviser.plots.paths import MOST_NODES, DrawnEdge, DrawnNode, paths_plot
 from adviser.plots.recent import recent_plot
 from adviser.plots.samples import samples_plot
 
@@ -164,25 +163,6 @@ def test_chances_name_the_most_probable_place_and_draw_all() -> None:
     assert tall[0] > 0  # so that it can be pointed at
     assert [it.findtext("title") for it in _of(svg, "rect", "mark")][2] == "a 2: 80.0 %, +5 %"
     assert [it.text for it in fromstring(svg).iter("text")][-2:] == ["no step", "a 2"]
-
-
-def test_a_path_has_a_column_for_each_step_and_a_circle_ends() -> None:
-    nodes = [DrawnNode(it, it, f"/{it}") for it in "abcd"]
-    edges = [DrawnEdge("a", "b", "x"), DrawnEdge("b", "c", "x"), DrawnEdge("a", "d", "x")]
-    left = {it.findtext("title"): float(it.attrib["x"]) for it in _rects(nodes, edges)}
-    assert left["a"] < left["b"] == left["d"] < left["c"]
-    circle = [DrawnEdge("a", "b", "x"), DrawnEdge("b", "a", "x")]
-    assert len(_rects(nodes, circle)) == len(nodes)
-
-
-def test_a_path_draws_the_first_sixty_nodes_only() -> None:
-    nodes = [DrawnNode(str(it), str(it), "/") for it in range(100)]
-    edges = [DrawnEdge("0", str(it), "x") for it in range(1, 100)]
-    assert len(_rects(nodes, edges)) == MOST_NODES
-
-
-def _rects(nodes: list[DrawnNode], edges: list[DrawnEdge]) -> list[Element]:
-    return list(fromstring(paths_plot(nodes, edges, "path")).iter("rect"))
 
 
 def test_a_matrix_says_verdict_and_effect_in_a_box_that_leads_to_the_series() -> None:
