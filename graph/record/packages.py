@@ -238,16 +238,6 @@ def version_count(connection: Connection, names: Iterable[str]) -> int:
     return connection.scalar(query) or 0
 
 
-def package_names(
-    connection: Connection, *, like: str | None = None, offset: int, limit: int
-) -> list[str]:
-    """Package names that contain ``like``, in order, for clients that use page numbers."""
-    query = select(PackageRow.name)
-    if like is not None:
-        query = query.where(PackageRow.name.contains(like, autoescape=True))
-    return list(connection.scalars(query.order_by(PackageRow.name).offset(offset).limit(limit)))
-
-
 @dataclass(frozen=True, slots=True)
 class ReleaseVulnerability:
     """A vulnerability that affects a release."""

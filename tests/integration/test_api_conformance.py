@@ -32,7 +32,7 @@ from common.settings import Settings
 from graph.record.tokens import Scope, create_token
 
 #: What only reads, so that one record will do for all.
-READS = r"^/api/v2/|^/api/v1/python(/package|/platform|/environment|/imports|-package-index)"
+READS = r"^/api/v2/|^/api/v1/python(/environment|/imports|-package-index)"
 EXAMPLES = int(os.environ.get("THOTH_API_EXAMPLES") or 5)
 #: What answers in this process are not unpacked of.
 PLAIN = {"Accept-Encoding": "identity"}

@@ -65,7 +65,6 @@ def test_each_mistake_has_a_type_and_words_of_ours(
         ("/api/v2/packages/web/versions/1.0?python_version=3.11&python_version=3.12",
          "python_version"),
         ("/api/v1/python/imports?import_name=a&import_name=b", "import_name"),
-        ("/api/v1/python/package/versions?name=web&name=flask", "name"),
     ],
 )  # fmt: skip
 def test_a_parameter_of_one_value_is_given_once(client: FlaskClient, path: str, name: str) -> None:
@@ -85,7 +84,7 @@ def test_a_parameter_of_many_values_is_given_as_often_as_there_are(client: Flask
 
 
 def test_clients_of_old_may_repeat_what_is_not_read(client: FlaskClient) -> None:
-    assert client.get("/api/v1/python/package/versions?name=web&x=1&x=2").status_code == 200
+    assert client.get("/api/v1/python/environment?x=1&x=2").status_code == 200
 
 
 def test_the_scope_that_is_needed_is_named(client: FlaskClient, known: Stores) -> None:

@@ -16,7 +16,7 @@ from tests.services.jobs import ASKED, INDEXES, client_of, run_jobs
 from tests.services.projection import deliver
 
 READS = (
-    "/", "/packages", "/stacks", "/loop", "/metrics", "/api/v1/python/package?name=web",
+    "/", "/packages", "/stacks", "/loop", "/metrics", "/api/v1/python/environment",
     "/api/v2/packages", "/api/v2/stacks", "/api/v2/inspections", "/api/v2/status",
 )  # fmt: skip
 

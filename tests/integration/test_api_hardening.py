@@ -348,7 +348,7 @@ class TestWhatIsTold:
         self, client: FlaskClient, known: Stores
     ) -> None:
         deliver(known, [release("own", "1.0", index="wheels")])
-        found = client.get("/api/v1/python/package/versions?name=own")
+        found = client.get("/api/v2/packages/own")
         assert found.status_code == 200
         assert "secret-wheels" not in found.text
         lock = {"_meta": {"sources": []}, "default": {"web": {"version": "==1.0"}}, "develop": {}}

@@ -524,3 +524,24 @@ def test_each_thread_has_a_connection_and_no_more_are_made(stores: Stores) -> No
     with application(settings) as default:
         pool = default.extensions[EXTENSION].engine.pool
         assert pool.size() + pool._max_overflow > 1
+
+
+def test_the_description_is_shown_without_a_script(client: FlaskClient) -> None:
+    for old, new in (
+        ("/api/v1/openapi.json", "/openapi.json"),
+        ("/api/v1/ui/", "/docs"),
+    ):
+        assert client.get(old).location == new
+    page = client.get("/docs")
+    assert page.status_code == 200
+    document = client.get("/openapi.json").json
+    assert document is not None
+    assert document["openapi"] == "3.1.0"
+    for path in document["paths"]:
+        assert path in page.text
+    assert "<script" not in page.text
+    assert "style=" not in page.text
+    assert "'unsafe-inline'" not in page.headers["Content-Security-Policy"]
+    with client.get("/static/docs.css") as style:
+        assert style.status_code == 200
+    assert client.get("/docs", headers={"If-None-Match": page.headers["ETag"]}).status_code == 304

@@ -84,7 +84,7 @@ def _rows(stores: Stores, statements: list[str]) -> list[list[str]]:
 
 #: What a server of this version reads on the schema of 0.1.0, and what needs newer tables.
 _READABLE = (
-    "/api/v1/python/environment", "/api/v1/python/package", "/api/v2/packages", "/api/v2/stacks",
+    "/api/v1/python/environment", "/api/v2/packages", "/api/v2/stacks",
     "/api/v2/inspections", "/api/v2/reports", "/api/v2/vulnerabilities", "/packages",
     "/metrics",
 )  # fmt: skip
