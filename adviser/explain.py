@@ -6,7 +6,7 @@ This is the part of ``thoth why`` and ``thoth why-not`` that does no I/O.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -14,7 +14,6 @@ from functools import partial
 from adviser.advise import Advice, Resolver, in_this_process, universe_for
 from adviser.reports.choice_texts import measured_differences
 from adviser.reports.version_rationale import Rationale, VersionRationales
-from adviser.resolver.admission import missing_extras, missing_extras_text
 from adviser.resolver.results import (
     Conflict,
     Resolution,
@@ -25,7 +24,8 @@ from adviser.resolver.results import (
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
 from adviser.scoring.criteria import SCALE, level_names
-from graph.candidates import Dependency
+from common.suggestions import suggestion
+from graph.candidates import Candidate, Dependency, newest_first
 
 
 class ForcedOutcome(StrEnum):
@@ -113,6 +113,22 @@ def why_not(
     # Not a direct requirement: its newness has no level of its own.
     forced = replace(universe, roots=(*universe.roots, wanted))
     return _forced(advice, what, forced, resolver, threads)
+
+
+def missing_extras(extras: Iterable[str], candidates: Sequence[Candidate]) -> tuple[str, ...]:
+    """The extras that no candidate has. An unread candidate may have any extra."""
+    if any(not it.read for it in candidates):
+        return ()
+    return tuple(extra for extra in extras if not any(extra in it.extras for it in candidates))
+
+
+def missing_extras_text(name: str, missing: Sequence[str], fitting: Sequence[Candidate]) -> str:
+    """A message for extras that no version has, with the extras of the newest that has any."""
+    newest = newest_first([it for it in fitting if it.extras])
+    known = sorted(newest[0].extras) if newest else []
+    named = " or ".join(f"{extra!r}{suggestion(extra, known, shown=repr)}" for extra in missing)
+    rule = f"no version of {name} has the extra {named}; "
+    return rule + (f"there are: {', '.join(known)}" if known else "there is none at all")
 
 
 def _extra_problem(advice: Advice, wanted: Dependency) -> str | None:

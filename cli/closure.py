@@ -79,14 +79,11 @@ def closure(
 
 
 def meeting(snapshot: Snapshot) -> dict[str, int]:
-    """Return the number of candidates that meet all requirements and their extras, by package.
+    """Return the number of candidates that meet all requirements, by package.
 
     Pre-releases and yanked versions count: the resolver decides whether they may be chosen.
     """
-    return {
-        name: sum(set(extras).issubset(it.extras) for it in admitted)
-        for name, (extras, admitted) in _admitted(snapshot).items()
-    }
+    return {name: len(admitted) for name, (_, admitted) in _admitted(snapshot).items()}
 
 
 def _admitted(snapshot: Snapshot) -> dict[str, tuple[tuple[str, ...], list[Candidate]]]:
@@ -105,19 +102,15 @@ def _admitted(snapshot: Snapshot) -> dict[str, tuple[tuple[str, ...], list[Candi
 
 
 def _unmet(snapshot: Snapshot) -> dict[str, str]:
-    """Why no candidate of a package meets the requirements, for packages that have candidates."""
-    from adviser.resolver.admission import missing_extras, missing_extras_text
+    """Which requirements on known packages no candidate meets, and which extras none has."""
+    from adviser.explain import missing_extras, missing_extras_text
 
     reasons: dict[str, str] = {}
     for name, (extras, within) in _admitted(snapshot).items():
-        if any(set(extras).issubset(it.extras) for it in within) or not snapshot.packages.get(name):
-            continue
-        missing = missing_extras(extras, within) if within else ()
-        reasons[name] = (
-            missing_extras_text(name, missing, within)
-            if missing
-            else f"no candidate of {name} meets the requirement"
-        )
+        if not within and snapshot.packages.get(name):
+            reasons[name] = f"no candidate of {name} meets the requirement"
+        elif within and (missing := missing_extras(extras, within)):
+            reasons[name] = missing_extras_text(name, missing, within)
     return reasons
 
 
@@ -209,8 +202,8 @@ def _print(
     for name in snapshot.missing:
         reason = printable(troubles.get(name, "and nothing is known about it"))
         click.echo(f"missing: {name}, {reason}")
-    for reason in unmet.values():
-        click.echo(f"unmet: {printable(reason)}")
+    for name, reason in unmet.items():
+        click.echo(f"{'warning' if meeting(snapshot)[name] else 'unmet'}: {printable(reason)}")
     click.echo(_last_line(snapshot, elapsed_s))
 
 

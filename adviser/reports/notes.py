@@ -35,6 +35,7 @@ from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import RequestIndex
 from common.benchmark_results import ResultContext
 from common.counts import counted
+from common.suggestions import suggestion
 from common.terminal import first_few
 from graph.candidate_builder import DYNAMIC_METADATA
 from graph.candidates import Candidate, ExclusionReason
@@ -543,7 +544,7 @@ def _without_wheel(candidate: Candidate) -> Iterator[ReportNote]:
 
 
 def _missing_extras(advice: Advice) -> Iterator[ReportNote]:
-    """Notes about required extras that every release within the specifier lacks."""
+    """Notes about required extras that the chosen version does not have."""
     stack = advice.best
     if stack is None:
         return
@@ -552,16 +553,17 @@ def _missing_extras(advice: Advice) -> Iterator[ReportNote]:
         offered = candidates[choice.name].extras
         for extra in sorted(set(choice.extras) - set(offered)):
             requirers = (
-                f"{requirer} {candidates[requirer].version}"
+                f"{requirer} {candidates[requirer].version}" if requirer else "the request"
                 for requirer, dependency in rationales.requirers(choice.name)
-                if requirer and extra in dependency.extras
+                if extra in dependency.extras
             )
             subject = next(requirers, f"{choice.name} {choice.version}")
+            similar = suggestion(extra, offered, shown=repr)
             yield ReportNote(
                 NoteCode.EXTRA_MISSING,
                 NoteLevel.WARNING,
-                f"{subject} requires {choice.name}[{extra}], and no release that fits has this"
-                f" extra, so it adds nothing; {choice.name} {choice.version} has:"
+                f"{subject} requires {choice.name}[{extra}], but {choice.name} {choice.version}"
+                f" does not have the extra {extra!r}{similar}, so it adds nothing; it has:"
                 f" {', '.join(offered) or 'none'}",
                 choice.name,
                 choice.version,

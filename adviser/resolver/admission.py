@@ -32,8 +32,7 @@ from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
 from adviser.reused_results import ReusedResults
 from common.environments import Environment
 from common.packages import Purl
-from common.suggestions import suggestion
-from graph.candidates import Absence, Candidate, Dependency, Excluded, newest_first
+from graph.candidates import Absence, Candidate, Dependency, Excluded
 
 #: Score of a version by criterion, in the order of the criteria, as fixed-point integers.
 Scores = Mapping[Purl, tuple[int, ...]]
@@ -123,7 +122,7 @@ def universe_of(
     """
     reused = ReusedResults() if reused is None else reused
     roots = _kept(snapshot.roots if request.roots is None else request.roots, request)
-    screen = _Screen(request, roots)
+    screen = _Screen(request)
     compiled = compiled_ranks(snapshot.environment) if request.inferred_bounds else None
     packages: dict[str, Sequence[Candidate]] = {}
     refused: dict[str, Sequence[RefusedVersion]] = {}
@@ -180,19 +179,15 @@ def universe_of(
     return replace(universe, nearness=nearness)
 
 
-def _newest(universe: Universe, name: str, extras: Collection[str]) -> Candidate | None:
-    """The newest version that the request may choose; ``None`` if the package has none.
-
-    If no version has all these extras, it is the newest of all. An unread version may have them.
-    """
+def _newest(universe: Universe, name: str) -> Candidate | None:
+    """The newest version that the request may choose; ``None`` if the package has none."""
     wanted = [universe.specifier_of(it) for it in universe.roots if it.name == name]
-    versions = [
+    versions = (
         it
         for it in universe.packages.get(name, ())
         if not universe.needs_invitation(it) and all(admits(one, it.version) for one in wanted)
-    ]
-    offering = (it for it in versions if not it.read or set(it.extras).issuperset(extras))
-    return next(offering, versions[0] if versions else None)
+    )
+    return next(versions, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,22 +283,16 @@ def _index_of(
 class _Screen:
     """The rules of one request by package."""
 
-    def __init__(self, request: ResolverRequest, roots: Iterable[Dependency]) -> None:
+    def __init__(self, request: ResolverRequest) -> None:
         self._request = request
         self._constraints = _by_name(request.constraints)
         self._exclusions = _by_name(request.exclusions)
-        self._extras: dict[str, set[str]] = {}
-        self._root_specifiers: dict[str, list[str]] = {}
-        for root in roots:
-            self._extras.setdefault(root.name, set()).update(root.extras)
-            specifier = request.overrides.get(root.name, root.specifier)
-            self._root_specifiers.setdefault(root.name, []).append(specifier)
 
     def screened(
         self, name: str, candidates: Sequence[Candidate], source: str | None
     ) -> tuple[Sequence[Candidate], list[RefusedVersion]]:
         """Usable and refused versions, both in the order of ``candidates``."""
-        checks = [*self._checks(name), *self._extra_checks(name, candidates)]
+        checks = list(self._checks(name))
         if not checks and all(it.index == source for it in candidates):
             return candidates, []
         usable, out = [], []
@@ -329,30 +318,6 @@ class _Screen:
             yield self._by_policy
         if self._request.only_wheels:
             yield _unbuilt
-
-    def _extra_checks(
-        self, name: str, candidates: Sequence[Candidate]
-    ) -> Iterable[Callable[[Candidate], _Why | None]]:
-        """Functions that check whether a version has an extra that the request requires."""
-        extras = sorted(self._extras.get(name, ()))
-        fitting = self._fitting(name, candidates) if extras else ()
-        missing = missing_extras(extras, fitting)
-        if missing:
-            yield partial(_lacks, missing, missing_extras_text(name, missing, fitting))
-        for extra in extras:
-            if extra not in missing:
-                rule = f"only versions of {name} with the extra {extra!r} count"
-                yield partial(_lacks, (extra,), rule)
-
-    def _fitting(self, name: str, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """The versions that the direct requirements admit, or all versions if they admit none.
-
-        Without pre-releases and yanked versions, unless there are no others.
-        """
-        specifiers = self._root_specifiers[name]
-        within = [it for it in candidates if all(admits(s, it.version) for s in specifiers)]
-        within = within or list(candidates)
-        return [it for it in within if self.plain(it)] or within
 
     def _untimely(self, candidate: Candidate) -> _Why | None:
         after, before = self._request.published_after, self._request.published_before
@@ -426,30 +391,6 @@ def _unbuilt(candidate: Candidate) -> _Why | None:
     if not candidate.sdist_only:
         return None
     return RequestRule.ONLY_WHEELS, "has no wheel for this environment", "with a wheel"
-
-
-def missing_extras(extras: Iterable[str], candidates: Sequence[Candidate]) -> tuple[str, ...]:
-    """The extras that no candidate has. An unread candidate may have any extra."""
-    if any(not it.read for it in candidates):
-        return ()
-    return tuple(extra for extra in extras if not any(extra in it.extras for it in candidates))
-
-
-def missing_extras_text(name: str, missing: Sequence[str], fitting: Sequence[Candidate]) -> str:
-    """A message for extras that no version has, with the extras of the newest that has any."""
-    newest = newest_first([it for it in fitting if it.extras])
-    known = sorted(newest[0].extras) if newest else []
-    named = " or ".join(f"{extra!r}{suggestion(extra, known, shown=repr)}" for extra in missing)
-    rule = f"no version of {name} has the extra {named}; "
-    return rule + (f"there are: {', '.join(known)}" if known else "there is none at all")
-
-
-def _lacks(extras: Sequence[str], rule: str, candidate: Candidate) -> _Why | None:
-    lacking = [repr(it) for it in extras if candidate.read and it not in candidate.extras]
-    if not lacking:
-        return None
-    noun = "the extra" if len(lacking) == 1 else "the extras"
-    return RequestRule.EXTRA, f"does not have {noun} {', '.join(lacking)}", rule
 
 
 def _within(name: str, text: str, candidate: Candidate) -> _Why | None:

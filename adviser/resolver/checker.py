@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -137,10 +136,7 @@ def _required(
             holds = required.extra is None or required.extra in extras[dependency.name]
             if holds and (dependency.name, place) not in done:
                 done.add((dependency.name, place))
-                own = required.name == dependency.name  # its extras are its own, offered or not
-                if own:
-                    extras[dependency.name].update(required.extras)
-                pending.append(replace(required, extras=()) if own else required)
+                pending.append(required)
     return requirements, extras
 
 
@@ -160,25 +156,6 @@ def _unmet(
                 yield f"{name}{text} is required and missing"
             elif not SpecifierSet(text).contains(chosen[name].version, prereleases=True):
                 yield f"{name} {chosen[name].version} is not within {text}"
-            elif not _offers(universe, chosen[name], dependency):
-                yield f"{name} {chosen[name].version} does not offer {', '.join(dependency.extras)}"
-
-
-def _offers(universe: Universe, chosen: Candidate, dependency: Dependency) -> bool:
-    """Whether a version has each required extra that some release within the specifier has."""
-    text = SpecifierSet(_text(universe, dependency))
-    within = [
-        other
-        for other in universe.packages[dependency.name]
-        if not other.yanked
-        and not other.prerelease
-        and text.contains(other.version, prereleases=True)
-    ]
-    return all(
-        extra in chosen.extras
-        or not any(not other.read or extra in other.extras for other in within)
-        for extra in dependency.extras
-    )
 
 
 def _uninvited(
@@ -196,7 +173,6 @@ def _uninvited(
             if not other.prerelease
             and not other.yanked
             and all(text.contains(other.version, prereleases=True) for text in texts)
-            and all(_offers(universe, other, dependency) for dependency in dependencies)
         ]
         if left and not any(text.prereleases for text in texts):
             yield f"{candidate.name} {candidate.version} is a pre-release, and {left[0]} would do"

@@ -74,25 +74,10 @@ class ReachablePackage:
     opened: dict[int, ReachableVersion] = field(default_factory=dict)
     specifiers: dict[tuple[int, bool, bool], Demand] = field(default_factory=dict)
     extras: dict[str, Demand] = field(default_factory=dict)
-    #: Versions that nobody has read, and those known to offer an extra, as bits.
-    unread: int = 0
-    offers: dict[str, int] = field(default_factory=dict)
 
     @property
     def special(self) -> bool:
         return bool(self.prereleases or self.yanked)
-
-    def offering(self, admitted: int, extras: Iterable[str]) -> int:
-        """The admitted versions that may offer all extras, as bits.
-
-        An extra is ignored if no admitted release that was read offers it.
-        """
-        left = admitted
-        for extra in extras:
-            offers = self.offers.get(extra, 0)
-            if admitted & offers & self.plain:
-                left &= offers | self.unread
-        return left
 
     def unasked(self, anything_open: bool) -> int:
         """Versions that must be named by a requirement but are not, as bits.
@@ -116,11 +101,9 @@ class Reachability:
         self._clock = clock
         self.packages: dict[str, ReachablePackage] = {}
         #: Demands by content of a dependency; thousands of versions share a few hundred.
-        self._atoms: dict[
-            tuple[str, str, tuple[str, ...], str | None, bool], tuple[Demand, ...]
-        ] = {}
+        self._atoms: dict[tuple[str, str, tuple[str, ...], str | None], tuple[Demand, ...]] = {}
         #: The same by identity, which needs no hash; the universe keeps its objects alive.
-        self._known: dict[tuple[int, bool], tuple[Demand, ...]] = {}
+        self._known: dict[int, tuple[Demand, ...]] = {}
         #: What unread versions require, and who needs an unlisted package: anything, maybe. Only
         #: if unread versions invite others.
         self.anything = Demand(ReachablePackage("", (), ()), 0, "")
@@ -194,10 +177,9 @@ class Reachability:
         if self.universe.unread_invite and not candidate.read:
             always.append(self.anything)
         for dependency in candidate.requires:
-            own = dependency.name == package.name
-            demands = self._known.get((id(dependency), own))
+            demands = self._known.get(id(dependency))
             if demands is None:
-                demands = self._known[id(dependency), own] = self._atoms_of(dependency, own)
+                demands = self._known[id(dependency)] = self._atoms_of(dependency)
             (
                 always if dependency.extra is None else by_extra.setdefault(dependency.extra, [])
             ).extend(demands)
@@ -221,20 +203,16 @@ class Reachability:
             if other is extra:
                 self._ask(atoms)
 
-    def _atoms_of(self, dependency: Dependency, own: bool = False) -> tuple[Demand, ...]:
-        """The demands of a dependency: a specifier of a package, and its extras.
-
-        :param own: whether the package requires itself, which says nothing of its other versions
-        """
+    def _atoms_of(self, dependency: Dependency) -> tuple[Demand, ...]:
+        """The demands of a dependency: a specifier of a package, and its extras."""
         if dependency.name in self.universe.unlisted:
             return (self.anything,) if self.universe.unread_invite else ()
         specifier = self.universe.specifier_of(dependency)
-        key = (dependency.name, specifier, dependency.extras, dependency.url, own)
+        key = (dependency.name, specifier, dependency.extras, dependency.url)
         demands = self._atoms.get(key)
         if demands is None:
             package = self._package(dependency.name)
             mask = members(specifier, package.versions) if dependency.url is None else 0
-            mask = mask if own else package.offering(mask, dependency.extras)
             demands = self._atoms[key] = (
                 self._specifier(package, specifier, mask),
                 *(self._extra(package, extra) for extra in dependency.extras),
@@ -272,12 +250,8 @@ class Reachability:
                     package.yanked |= 1 << place
                 if not candidate.prerelease and not candidate.yanked:
                     package.plain |= 1 << place
-                if not candidate.read:
-                    package.unread |= 1 << place
                 if not candidate.requires and (candidate.read or not universe.unread_invite):
                     package.silent |= 1 << place
-                for extra in candidate.extras:
-                    package.offers[extra] = package.offers.get(extra, 0) | 1 << place
             package.alive = every
             self.packages[name] = package
         return package

@@ -136,7 +136,6 @@ _RULES = {
     RequestRule.PUBLISHED: "the request accepts only versions of {name} that were {text}",
     RequestRule.OTHER_INDEX: "{name} comes {text}",
     RequestRule.POLICY: "a rule of the request refuses versions of {name}",
-    RequestRule.EXTRA: "{text}",
     RequestRule.ONLY_WHEELS: "the request accepts only versions of {name} {text}",
 }
 

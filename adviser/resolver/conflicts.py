@@ -31,7 +31,7 @@ from adviser.resolver.resolver_request import (
     SearchClock,
 )
 from adviser.resolver.results import Conflict
-from adviser.resolver.specifiers import admits, members, names_prerelease, pins, places
+from adviser.resolver.specifiers import members, names_prerelease, pins, places
 from adviser.resolver.universe import Universe
 from common.packages import Purl
 from graph.candidates import Candidate, Dependency
@@ -111,11 +111,8 @@ class ConflictModel:
                 self.clauses.append(Clause((literal,), fact))
                 self._askers.setdefault(literal, []).append(ROOT)
 
-    def _literals_of(self, dependency: Dependency, own: bool = False) -> list[int]:
-        """Literals of a dependency: its specifier, and each extra.
-
-        :param own: whether the package requires itself
-        """
+    def _literals_of(self, dependency: Dependency) -> list[int]:
+        """Literals of a dependency: its specifier, and each extra."""
         if dependency.name in self._universe.unlisted:
             return [self._number(*_ANYTHING)] if self._universe.unread_invite else []
         specifier = self._universe.specifier_of(dependency)
@@ -126,38 +123,22 @@ class ConflictModel:
         if dependency.url and literals[0] not in self._askers:
             self.clauses.append(Clause((-literals[0],)))
         if not dependency.url:
-            literals.append(
-                self._specifier(dependency.name, specifier, () if own else dependency.extras)
-            )
+            literals.append(self._specifier(dependency.name, specifier))
         return [
             *literals,
             *(self._number("extra", dependency.name, extra) for extra in dependency.extras),
         ]
 
-    def _specifier(self, name: str, specifier: str, extras: tuple[str, ...]) -> int:
-        key = ("specifier", name, specifier, *extras)
+    def _specifier(self, name: str, specifier: str) -> int:
+        key = ("specifier", name, specifier)
         known = self._numbers.get(key)
         if known is None:
             known = self._number(*key)
             candidates, literals = self._versions[name]
             inside = members(specifier, tuple(it.version for it in candidates))
-            admitted = [at for at in places(inside) if self._offers(name, specifier, extras, at)]
-            self._members[known] = frozenset(literals[at] for at in admitted)
+            self._members[known] = frozenset(literals[at] for at in places(inside))
             self.clauses.append(Clause((-known, *sorted(self._members[known]))))
         return known
-
-    def _offers(self, name: str, specifier: str, extras: tuple[str, ...], place: int) -> bool:
-        """Whether a version may offer each of the extras that some usable release offers."""
-        candidate = self._versions[name][0][place]
-        return not candidate.read or all(
-            extra in candidate.extras
-            or not any(
-                extra in it.extras and not it.prerelease and not it.yanked
-                for it in self._universe.packages.get(name, ())
-                if admits(specifier, it.version)
-            )
-            for extra in extras
-        )
 
     def _package(self, name: str) -> None:
         if name in self._versions:
@@ -199,7 +180,7 @@ class ConflictModel:
         if dependency.extra is not None:
             condition.append(-self._number("extra", name, dependency.extra))
         fact = self._fact(self._required_fact(name, dependency))
-        for demand in self._literals_of(dependency, dependency.name == name):
+        for demand in self._literals_of(dependency):
             self.clauses.append(Clause((demand, *condition), fact))
             self._askers.setdefault(demand, []).append(self._all_of(condition))
 

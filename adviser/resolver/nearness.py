@@ -39,14 +39,13 @@ class Nearness:
 
 def nearness_of(
     roots: Iterable[Dependency],
-    newest: Callable[[str, Collection[str]], Candidate | None],
+    newest: Callable[[str], Candidate | None],
     unlisted: Collection[str],
 ) -> Nearness:
     """The distances of packages, as far as the newest versions on the way were read.
 
     :param roots: requirements of the request
-    :param newest: returns the newest version of a package that the request may choose, with these
-        extras if there is one
+    :param newest: returns the newest version of a package that the request may choose
     :param unlisted: packages about which nothing is known
     """
     pending = _extras(roots)
@@ -58,7 +57,7 @@ def nearness_of(
         required: list[Dependency] = []
         for name, wanted in sorted(pending.items()):
             seen.setdefault(name, set()).update(wanted)
-            candidate = newest(name, seen[name])
+            candidate = newest(name)
             if candidate is None:
                 unknown |= {name}.intersection(unlisted)
             elif candidate.read:

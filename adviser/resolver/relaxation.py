@@ -121,32 +121,29 @@ class ReadingRounds:
         :param candidates: as in :func:`resolve_listed`
         """
         chosen_unread: dict[Candidate, None] = {}
-        offers: dict[Candidate, None] = {}
         heads: dict[Candidate, None] = {}
         neighbours: dict[Candidate, None] = {}
         packages: set[str] = set()
         walks: list[_Walk] = []
         for stack in resolution.stacks:
             chosen = {it.name: _candidate(universe, it) for it in stack.choices}
-            requirements = list(_requirements(universe, stack, chosen))
+            requirements = _requirements(universe, stack, chosen)
             packages.update(it.name for it in requirements if it.name in universe.unlisted)
             unread = [it for it in chosen.values() if not it.read]
             chosen_unread.update(dict.fromkeys(unread))
-            offers.update(dict.fromkeys(self._extra_offers(universe, requirements, chosen)))
             walks += [_Walk(it, stack.levels) for it in unread]
             if universe.bounds_inferred:
                 heads.update(dict.fromkeys(_unread_heads(chosen.values(), candidates)))
         if resolution.stacks:
             heads.update(dict.fromkeys(universe.nearness.unread))
             packages.update(universe.nearness.unlisted)
-        walks += [_Walk(it) for it in offers if it not in chosen_unread]
         reached = _reached_by_read(universe, len(resolution.stacks)) if chosen_unread else None
         for walk in walks:
             neighbours.update(dict.fromkeys(self._neighbours(universe, walk, reached)))
         for name in {it.version.name for it in walks}:
             self._batch_numbers[name] += 1
         return NeededReads(
-            tuple({**chosen_unread, **offers, **heads, **neighbours}),
+            tuple({**chosen_unread, **heads, **neighbours}),
             tuple(sorted(packages)),
             tuple(chosen_unread),
         )
@@ -193,31 +190,6 @@ class ReadingRounds:
         batches = BATCHES if limit is None else BOUNDED_BATCHES
         batch = self._batch(chosen.name, SDIST_BATCHES if chosen.sdist_only else batches)
         return sorted(left, key=order)[: batch - 1]
-
-    def _extra_offers(
-        self,
-        universe: Universe,
-        requirements: Iterable[Dependency],
-        chosen: Mapping[str, Candidate],
-    ) -> Iterator[Candidate]:
-        """Unread releases that may offer a required extra if no read release offers it."""
-        for dependency in requirements:
-            candidate = chosen.get(dependency.name)
-            if candidate is None or not candidate.read:
-                continue
-            for extra in dependency.extras:
-                if extra in candidate.extras:
-                    continue
-                within = [
-                    version
-                    for version in universe.packages[dependency.name]
-                    if not version.prerelease
-                    and not version.yanked
-                    and admits(universe.specifier_of(dependency), version.version)
-                ]
-                if not any(extra in it.extras for it in within):
-                    unread = [it for it in within if not it.read]
-                    yield from unread[: max(4, self._batch(dependency.name))]
 
 
 def may_invite_better(universe: Universe, resolution: Resolution) -> bool:

@@ -22,8 +22,6 @@ class RequestRule(StrEnum):
     OTHER_INDEX = "other_index"
     #: Refused by a rule of the caller, such as one about vulnerabilities.
     POLICY = "policy"
-    #: Without an extra that the request asks for.
-    EXTRA = "extra"
     #: Without a wheel for the environment, while the request takes only wheels.
     ONLY_WHEELS = "only_wheels"
 
@@ -54,13 +52,12 @@ class Universe:
     and pip). A yanked version may be chosen if it is in ``pinned``, or if a requirement pins it
     exactly (PEP 592). pip has the same rule; in uv, only the request itself can pin such a version.
 
-    If a package requires a dependency with an extra, only versions that offer the extra meet the
-    requirement. If no release that the specifier admits offers the extra, the extra is ignored and
-    adds no requirements. Extras that the request asks for are a rule of the request.
+    As in pip and uv, an extra that a version does not have adds no requirements and excludes
+    nothing.
 
     A version is *unread* if only the page of its index is known; a package is *unlisted* if nothing
-    about it is known. Unread versions take part as if they required nothing and offered every
-    extra. A requirement on an unlisted package counts as met. So this universe contains every stack
+    about it is known. Unread versions take part as if they required nothing. A requirement on an
+    unlisted package counts as met. So this universe contains every stack
     of the true universe, with the same score. The exceptions are stacks in which only an unread
     version invites a pre-release or a yanked version. If all versions of a best stack have been
     read, it is also a best stack of the true universe, not counting the exceptions. With

@@ -45,8 +45,7 @@ def drawn_index(draw: random.Random, *, plain: bool = False) -> Drawn:
             version: {
                 "requires": [drawn_requirement(draw, plain) for _ in range(draw.randint(0, 3))],
                 "yanked": not plain and draw.random() < 0.15,
-                # An extra that no version offers is a conflict; other tools ignore that.
-                "extras": ["x", "y"] if plain or draw.random() < 0.95 else [],
+                "extras": ["x", "y"] if draw.random() < 0.8 else [],
             }
             for version in versions or ["1.0"]
         }

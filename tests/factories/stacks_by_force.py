@@ -6,6 +6,7 @@ It knows the rules in the words of the standards and nothing of the resolver's c
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 from packaging.specifiers import SpecifierSet
@@ -69,7 +70,7 @@ def _is_stack(universe: Universe, chosen: dict[str, Candidate]) -> bool:
     requirements = list(_asked(universe, chosen))
     return (
         {it.name for it in requirements} == set(chosen)
-        and all(_admits(universe, it, chosen[it.name]) for it in requirements)
+        and all(_admits(it, chosen[it.name]) for it in requirements)
         and all(
             _invited(universe, it, [a for a in requirements if a.name == it.name])
             for it in chosen.values()
@@ -77,49 +78,31 @@ def _is_stack(universe: Universe, chosen: dict[str, Candidate]) -> bool:
     )
 
 
-def _admits(universe: Universe, requirement: Dependency, candidate: Candidate) -> bool:
-    """Whether a version is within a specifier and offers what a release within it offers."""
+def _admits(requirement: Dependency, candidate: Candidate) -> bool:
+    """Whether a version is within a specifier; extras that it lacks do not matter."""
     if requirement.url is not None:
         return False
-    inside = [
-        other
-        for other in universe.packages[candidate.name]
-        if SpecifierSet(requirement.specifier).contains(other.version, prereleases=True)
-    ]
-    releases = [other for other in inside if not other.prerelease and not other.yanked]
-    return candidate in inside and all(
-        extra in candidate.extras or not any(extra in other.extras for other in releases)
-        for extra in requirement.extras
-    )
+    return SpecifierSet(requirement.specifier).contains(candidate.version, prereleases=True)
 
 
 def _asked(universe: Universe, chosen: dict[str, Candidate]) -> Iterator[Dependency]:
     """What is asked by the roots and by what they reach, overrides applied; each once."""
-    seen: dict[tuple[Dependency, bool], None] = {}
+    seen: dict[Dependency, None] = {}
     extras: set[tuple[str, str]] = set()
-    pending = [(it, False) for it in universe.roots]
+    pending = list(universe.roots)
     while pending:
-        for dependency, own in pending:
-            seen[dependency, own] = None
+        for dependency in pending:
+            seen[dependency] = None
             extras.update((dependency.name, extra) for extra in dependency.extras)
-        reached = {it.name for it, _ in seen}
         pending = [
-            (it, it.name == name)
-            for name in reached & chosen.keys()
+            it
+            for name in {it.name for it in seen} & chosen.keys()
             for it in chosen[name].requires
-            if (it, it.name == name) not in seen
-            and (it.extra is None or (name, it.extra) in extras)
+            if it not in seen and (it.extra is None or (name, it.extra) in extras)
         ]
-    for dependency, own in seen:
+    for dependency in seen:
         text = universe.overrides.get(dependency.name, dependency.specifier)
-        # What a package requires of itself says nothing of its other versions.
-        yield Dependency(
-            dependency.name,
-            text,
-            () if own else dependency.extras,
-            dependency.extra,
-            dependency.url,
-        )
+        yield replace(dependency, specifier=text)
 
 
 def _invited(universe: Universe, candidate: Candidate, requirements: list[Dependency]) -> bool:
@@ -133,7 +116,7 @@ def _invited(universe: Universe, candidate: Candidate, requirements: list[Depend
             other
             for other in universe.packages[candidate.name]
             if not (other.prerelease or other.yanked)
-            and all(_admits(universe, one, other) for one in requirements)
+            and all(_admits(one, other) for one in requirements)
         ]
         return not finals or any(many.prereleases for many in sets)
     return True

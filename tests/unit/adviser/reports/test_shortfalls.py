@@ -99,47 +99,33 @@ def extra_notes(manifest: str) -> list[str]:
     return [it["message"] for it in notes]
 
 
-def test_an_extra_that_a_package_requires_in_vain_is_a_warning() -> None:
+def test_an_extra_that_the_chosen_version_lacks_is_a_warning() -> None:
     assert extra_notes("web[speed]\n") == [
-        "fast 1.0 requires core[never], and no release that fits has this extra, so it adds "
-        "nothing; core 1.1 has: none"
+        "fast 1.0 requires core[never], but core 1.1 does not have the extra 'never', so it adds "
+        "nothing; it has: none"
     ]
-    (note,) = extra_notes("web[all]\n")
-    assert note.startswith("web 1.0 requires web[nosuch], and no release that fits")
+    assert "web 1.0 requires web[nosuch], but web 1.0" in extra_notes("web[all]\n")[0]
+    requested = extra_notes("web[nosuch,sped]\n")
+    assert "the request requires web[nosuch], but web 1.0 does not have the extra" in requested[0]
+    assert "the extra 'sped' (did you mean 'speed'?)" in requested[1]
+    assert requested[1].endswith("it has: all, speed")
 
 
-def test_an_extra_that_the_request_asks_for_in_vain_is_a_conflict_that_names_the_others() -> None:
-    advice = advice_for(request_for("web[nosuch,speed]\n"), INDEX)
-    assert advice.resolution.conflict is not None
-    text = "\n".join(advice.resolution.conflict.lines())
-    assert "no version of web has the extra 'nosuch'; there are: all, speed" in text
-    misspelt = report_of(advice_for(request_for("web[sped]\n"), INDEX))["result"]["report"]["ERROR"]
-    assert "has the extra 'sped' (did you mean 'speed'?); there are: all, speed" in misspelt
-
-
-def test_all_misspelt_extras_of_a_requirement_are_named_at_once() -> None:
-    index: Index = {"app": {"2.0": {"extras": ["async", "dotenv"]}, "1.0": {"extras": ["dev"]}}}
-    advice = advice_for(request_for("app[asinc,async,dotnev,zzz]\n"), index)
-    assert advice.resolution.conflict is not None
-    lines = "\n".join(advice.resolution.conflict.lines())
-    assert (
-        "no version of app has the extra 'asinc' (did you mean 'async'?) or 'dotnev' (did you mean"
-        " 'dotenv'?) or 'zzz'; there are: async, dotenv"
-    ) in lines
-    assert "does not have the extras 'asinc', 'dotnev', 'zzz'" in lines
-
-
-def test_each_extra_that_a_package_requires_in_vain_is_a_warning() -> None:
+def test_an_extra_that_only_older_versions_have_excludes_no_newer_version() -> None:
     index: Index = {
-        "web": {"1.0": {"requires": ["core[asinc,dotnev]"]}},
-        "core": {"1.0": {"extras": ["async", "dotenv"]}},
+        "kit": {"1.0": {"requires": ["web[cli]"]}},
+        "web": {"2.0": {}, "1.0": {"requires": ["core; extra == 'cli'"]}},
+        "core": {"1.0": {}},
     }
-    inner = report_of(advice_for(request_for("web\n"), index))["result"]["report"]
-    messages = [it["message"] for it in inner["stack_info"] if it["code"] == "extra_missing"]
-    assert [it.split(",")[0] for it in messages] == [
-        "web 1.0 requires core[asinc]", "web 1.0 requires core[dotnev]",
-    ]  # fmt: skip
-    assert all(it.endswith("core 1.0 has: async, dotenv") for it in messages)
+    for manifest, requirer in (("web[cli]\n", "the request"), ("kit\n", "kit 1.0")):
+        advice = advice_for(request_for(manifest), index)
+        assert advice.best is not None
+        assert advice.best.versions()["web"] == "2.0"
+        assert "core" not in advice.best.versions()
+        inner = report_of(advice)["result"]["report"]
+        (note,) = [it for it in inner["stack_info"] if it["code"] == "extra_missing"]
+        assert note["type"] == "WARNING"
+        assert note["message"].startswith(f"{requirer} requires web[cli], but web 2.0 does not")
 
 
 def test_a_cooldown_holds_for_the_files_of_a_lock() -> None:
@@ -169,21 +155,3 @@ def test_without_a_file_of_that_age_there_is_no_lock() -> None:
     report = report_of(advice, known_for(advice))["result"]
     assert report["error"] is True
     assert "from before 2025-01-01 is known" in report["error_msg"]
-
-
-@pytest.mark.parametrize("manifest", ["app[asinc]>=3\n", "app[asinc]\n"])
-def test_a_misspelt_extra_with_a_bound_names_the_extras_of_the_newest_version_that_fits(
-    manifest: str,
-) -> None:
-    index: Index = {
-        "app": {
-            "3.1": {"extras": ["async", "dotenv"]},
-            "3.0": {"extras": ["async"]},
-            "2.0": {"extras": ["asinc", "dev"] if ">" in manifest else ["dev"]},
-        }
-    }
-    advice = advice_for(request_for(manifest), index)
-    assert advice.resolution.conflict is not None
-    assert (
-        "no version of app has the extra 'asinc' (did you mean 'async'?); there are: async, dotenv"
-    ) in "\n".join(advice.resolution.conflict.lines())

@@ -119,12 +119,10 @@ def test_a_newer_prerelease_is_named_with_what_it_needs_if_a_prerelease_is_chose
 
 
 def test_a_newer_release_that_cannot_be_used_is_named_before_prereleases() -> None:
-    index: Index = {
-        "core": {"1.1rc1": {"extras": ["fast"]}, "1.1": {}, "1.0": {"extras": ["fast"]}}
-    }
-    reason = rationale(advice_for(request_for("core[fast]\n"), index), "core")
+    index: Index = {"core": {"1.1rc1": {}, "1.1": {"wheels": [], "sdist": True}, "1.0": {}}}
+    reason = rationale(advice_for(request_for("core\n", only_wheels=True), index), "core")
     assert reason.place is RationaleCode.NEWER_UNUSABLE
-    assert reason.message == "1.1: does not have the extra 'fast'"
+    assert reason.message == "1.1: has no wheel for this environment"
 
 
 def test_a_newer_one_that_scores_worse_is_named_with_the_criterion() -> None:

@@ -73,13 +73,15 @@ def test_a_wheel_of_numpy_1_is_never_beside_numpy_2() -> None:
     assert versions("numpy\npandas\n", PANDAS) == {"pandas": "3.1.1", "numpy": "2.4.6"}
 
 
-def test_an_extra_is_a_requirement_whatever_its_packages_are_made_of() -> None:
-    """The extra needs a package that must be built; an old pandas without it is no answer."""
+def test_an_old_version_without_an_extra_is_chosen_only_if_no_other_can_be() -> None:
+    """The extra needs a package that must be built."""
     newest = {"pandas": "3.1.1", "numpy": "2.4.6", "odfpy": "1.4.1"}
     assert versions("pandas[excel]\n", PANDAS) == newest
     advice = advice_for(request_for("pandas[excel]\n", only_wheels=True), PANDAS)
-    assert advice.best is None
-    assert notes(advice, "bounds_dropped") == []
+    assert advice.best is not None
+    assert advice.best.versions() == {"pandas": "1.5.3", "numpy": "1.26.4"}
+    (note,) = notes(advice, "extra_missing")
+    assert "pandas 1.5.3 does not have the extra 'excel'" in note
 
 
 def test_bounds_that_no_stack_meets_do_not_count_and_the_report_says_so() -> None:

@@ -78,19 +78,3 @@ def test_further_extras_of_a_direct_requirement_are_followed() -> None:
         "loop": {"1": {}},
     }
     assert universe("api", "server", index=index).nearness.packages == ({"core"}, {"loop"})
-
-
-def test_distances_follow_the_newest_version_that_has_the_extra() -> None:
-    index: dict[str, dict[str, dict[str, Any]]] = {
-        "app": {"1": {"requires": ["api[fast]"]}},
-        "old-app": {"1": {"requires": ["api[none]"]}},
-        "api": {
-            "3": {"requires": ["other"]},
-            "2": {"requires": ['server; extra == "fast"'], "extras": ["fast"]},
-            "1": {"extras": ["fast"]},
-        },
-        "server": {"1": {}},
-        "other": {"1": {}},
-    }
-    assert universe("app", index=index).nearness.packages == ({"api"}, {"server"})
-    assert universe("old-app", index=index).nearness.packages == ({"api"}, {"other"})
