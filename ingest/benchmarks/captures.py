@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\))")
 #: Times of CI services, containers and loggers, and what logcat writes before a message.
 _PREFIX = re.compile(
     r"^(?:"
     r"(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} +\d+ +\d+ [VDIWEF] [^:\n]{1,80}?: "
     r"|(?:\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} )?[VDIWEF]/[^(\n]{1,80}\( *\d+\): "
-    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)? "
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+    r" (?:std(?:out|err) [FP] )?"
     r"|\[\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\] "
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:[\w.-]{1,100} [\w./-]{1,100}\[\d+\]: )?"
     r")+",
@@ -25,9 +26,14 @@ _PROCESS = re.compile(
 )
 #: Task numbers of ``srun --label`` and of Intel MPI. Tables may begin with such numbers, too.
 _TASK = re.compile(r"^(?: *(\d{1,6}):|\[(\d{1,6})\])(?: |$)", re.MULTILINE)
-#: Containers of Docker Compose. Tables may begin with names, but few lines have the same.
-_CONTAINER = re.compile(r"^(?=[\w.-]{0,100}[A-Za-z])([\w.-]{1,100}) +\|(?: |$)", re.MULTILINE)
-_LINES_OF_A_CONTAINER = 2
+#: Containers of Docker Compose and Swarm. Tables may begin with names, too.
+_CONTAINER = re.compile(r"^(?=[\w.@-]{0,100}[A-Za-z])([\w.@-]{1,100}) +\|(?: |$)", re.MULTILINE)
+#: Hosts of ``pdsh``, whose names have a number. Titles of values may have one, too.
+_HOST = re.compile(r"^(?=[A-Za-z][\w.-]{0,100}\d)([\w.-]{1,100}):(?: |$)", re.MULTILINE)
+#: Few lines of a table or a list have the same name or number.
+_LINES_OF_A_NAME = 2
+#: Prefixes in a row; a rank in a container on a host has three.
+_MOST_PREFIXES = 6
 #: The line below the header of a Markdown table, which no container wrote.
 _MARKDOWN = re.compile(r"^[ :-]+\|[ :|-]*$", re.MULTILINE)
 
@@ -36,37 +42,50 @@ def without_captures(text: str) -> str:
     """``text`` without colours, prefixes of launchers, and spaces at the ends of lines.
 
     Lines of several processes are put together by process, because a result of one process must not
-    have values of another. Task numbers and containers are removed if most lines have one. Tabs at
-    the end of a line separate empty cells.
+    have values of another. Task numbers, containers and hosts are removed if most lines have one,
+    from the first to the last line that has. Several prefixes in a row are removed one by one. Tabs
+    at the end of a line separate empty cells.
 
     >>> without_captures("[1,0]<stdout>:total images/sec: 2\\n\\x1b[32mFPS:3\\x1b[0m")
     'total images/sec: 2\\nFPS:3'
     >>> without_captures("1: c\\n0: a\\n1: d\\n0: b\\n"), without_captures("0: a\\nb\\n")
     ('a\\nb\\nc\\nd\\n', '0: a\\nb\\n')
+    >>> without_captures("node1: [rank1]: b\\nnode1: [rank0]: a\\nnode2: [rank0]: c\\nnode2: d\\n")
+    'a\\nb\\nc\\nd\\n'
     """
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
-    text = _PREFIX.sub("", text)
-    if _PROCESS.search(text):
-        text = _by_process(text, _PROCESS)
-    if _on_most_lines(text, _TASK):
-        text = _by_process(text, _TASK)
-    elif _on_most_lines(text, _CONTAINER) and not _MARKDOWN.search(text):
-        names = _CONTAINER.findall(text)
-        if len(names) >= _LINES_OF_A_CONTAINER * len(set(names)):
-            text = _by_process(text, _CONTAINER)
+    text = _without_prefixes(text, _MOST_PREFIXES)
     if " \n" in text:
         text = "\n".join(line.rstrip(" ") for line in text.split("\n"))
     return text
 
 
-def _on_most_lines(text: str, mark: re.Pattern[str]) -> bool:
-    if not mark.search(text):
+def _without_prefixes(text: str, most: int) -> str:
+    """``text`` without at most ``most`` prefixes in a row."""
+    text = _PREFIX.sub("", text)
+    mark = next((it for it in (_PROCESS, _TASK, _CONTAINER, _HOST) if _is_prefix(text, it)), None)
+    return text if mark is None or not most else _by_process(text, mark, most - 1)
+
+
+def _is_prefix(text: str, mark: re.Pattern[str]) -> bool:
+    """Whether ``mark`` is a prefix in ``text``, and not a part of a table or a list."""
+    first = mark.search(text)
+    if first is None or mark is _PROCESS:
+        return first is not None
+    names, end = [], 0
+    for match in mark.finditer(text):
+        names.append(match[0])
+        end = match.end()
+    repeated = len(names) >= _LINES_OF_A_NAME * len(set(names))
+    if mark is _TASK and 2 * len(names) > text.rstrip("\n").count("\n") + 1:
+        return True
+    if not repeated or (mark is _CONTAINER and _MARKDOWN.search(text)):
         return False
-    return 2 * sum(1 for _ in mark.finditer(text)) > text.rstrip("\n").count("\n") + 1
+    return 2 * len(names) > text.count("\n", first.start(), end) + 1
 
 
-def _by_process(text: str, mark: re.Pattern[str]) -> str:
+def _by_process(text: str, mark: re.Pattern[str], most: int) -> str:
     """``text`` without ``mark``; if several processes wrote it, by process in order of their names.
 
     Lines without a mark are of the launcher, and come first. A last line without its end stays the
@@ -80,10 +99,12 @@ def _by_process(text: str, mark: re.Pattern[str]) -> str:
         process = "" if match is None else next(filter(None, match.groups()), "")
         lines.setdefault(process, []).append(line if match is None else line[match.end() :])
     if len(lines) - ("" in lines) < 2:
-        return _PREFIX.sub("", mark.sub("", text))
+        return _without_prefixes(mark.sub("", text), most)
     names = sorted(lines, key=lambda it: (it == process and not complete, _numbers(it)))
-    ordered = "\n".join(line for it in names for line in lines[it])
-    return _PREFIX.sub("", ordered) + "\n" * complete
+    parts = ["\n".join(lines[it]) + "\n" for it in names]
+    if not complete:
+        parts[-1] = parts[-1].removesuffix("\n")
+    return "".join(_without_prefixes(it, most) for it in parts)
 
 
 def _numbers(name: str) -> tuple[list[int], str]:

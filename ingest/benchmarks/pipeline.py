@@ -36,7 +36,7 @@ from ingest.benchmarks.result_tree import ResultTree
 from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem
 from ingest.personal_data import scrub_text
 from ingest.sources.archives import unpack_archive
-from ingest.sources.content_detection import HEAD_BYTES, system_of
+from ingest.sources.content_detection import NO_REGULAR_FILE, system_of
 from ingest.sources.layout import MAX_DEPTH, bomb, empty, is_archive, too_large, unreadable
 from ingest.sources.source_items import SourceLimits
 from ingest.sources.urls import check_url, local_path, stored_source
@@ -221,37 +221,43 @@ def _read(
     origin = stored_source(source)
     with ExitStack() as stack:
         refused: list[InvalidDocument] = []
+        skipped = Counter[str]()
         try:
-            tree = _tree(source, origin, limits, stack, refused)
+            tree = _tree(source, origin, limits, stack, refused, skipped)
         except InvalidDocument as error:
             yield origin, error
             return
         for refusal in refused:
             yield origin, refusal
         by_system: dict[str, list[str]] = {}
+        report.files += skipped.total()
+        yields = bool(refused)
         for place in tree.places:
             report.files += 1
             try:
                 recognised = system or _recognised(tree, place)
             except InvalidDocument as error:
+                yields = True
                 yield origin, error
             else:
                 if recognised is None:
-                    report.skipped["not a result of a known benchmark"] += 1
+                    skipped["not a result of a known benchmark"] += 1
                 elif recognised.module is None:
-                    report.skipped[f"result of {recognised.title}, which is not read"] += 1
+                    skipped[f"result of {recognised.title}, which is not read"] += 1
                 else:
                     by_system.setdefault(recognised.key, []).append(place)
             on_file()
-        if not (tree.places or refused):
-            yield origin, empty("", Counter())
         for key, places in by_system.items():
-            for item in _of_system(tree, known_system(key), places, report):
+            for item in _of_system(tree, known_system(key), places, skipped):
+                yields = True
                 yield origin, item
+        report.skipped += skipped
+        if not yields:
+            yield origin, empty("", skipped, "source")
 
 
 def _of_system(
-    tree: ResultTree, system: BenchmarkSystem, places: Sequence[str], report: BenchmarkReport
+    tree: ResultTree, system: BenchmarkSystem, places: Sequence[str], skipped: Counter[str]
 ) -> Iterator[_Entry | InvalidDocument]:
     """Entries of one system, and then the refusals."""
     reader = system.reader
@@ -262,7 +268,7 @@ def _of_system(
     yield from results_by_entry(_only_results(tree, reader(tree, places), refused, unused))
     yield from refused
     if unused:
-        report.skipped[f"file of {system.title} without a result of its own"] += len(unused)
+        skipped[f"file of {system.title} without a result of its own"] += len(unused)
 
 
 def results_by_entry(results: Iterable[BenchmarkResult]) -> Iterator[_Entry]:
@@ -317,7 +323,7 @@ def _only_results(
 
 def _recognised(tree: ResultTree, place: str) -> BenchmarkSystem | None:
     with tree.opened(place) as stream:
-        return system_of(stream.read(HEAD_BYTES))
+        return system_of(stream)
 
 
 def _tree(
@@ -326,6 +332,7 @@ def _tree(
     limits: SourceLimits,
     stack: ExitStack,
     refused: list[InvalidDocument],
+    skipped: Counter[str],
 ) -> ResultTree:
     """The files of a source, with the members of its archives.
 
@@ -333,13 +340,14 @@ def _tree(
     of the archive, unless the archive is the source. An archive inside an archive stays packed.
 
     :param refused: receives the refusals of archives
+    :param skipped: counts what is no file
     :raises InvalidDocument: if the source cannot be read
     """
     folder: Path | None = None
     if source.partition("://")[0] in _WEB:
         folder = _temporary_folder(stack)
         source = str(_downloaded(source, folder, limits))
-    system, root, files, is_file = _files_of(source)
+    system, root, files, is_file = _files_of(source, skipped)
     archives = [it for it in files if is_archive(it)]
     if not archives:
         return ResultTree(origin, system, root, files, limits)
@@ -389,10 +397,13 @@ def _downloaded(url: str, folder: Path, limits: SourceLimits) -> Path:
     return copy
 
 
-def _files_of(source: str) -> tuple[AbstractFileSystem, str, list[str], bool]:
+def _files_of(
+    source: str, skipped: Counter[str]
+) -> tuple[AbstractFileSystem, str, list[str], bool]:
     """The file system of a source, the root in it, the paths of its files below the root in order,
     and whether the source is a file.
 
+    :param skipped: counts what is no file
     :raises InvalidDocument: if the source cannot be read
     """
     local = local_path(source)
@@ -402,7 +413,7 @@ def _files_of(source: str) -> tuple[AbstractFileSystem, str, list[str], bool]:
             return system, str(path.parent), [path.name], True
         if not path.is_dir():
             raise unreadable("", "neither a file nor a folder")
-        return system, str(path), sorted(_files_below(path)), False
+        return system, str(path), sorted(_files_below(path, skipped)), False
     check_url(source)
     try:
         system, root = file_system_of(source, use_listings_cache=False)
@@ -438,7 +449,7 @@ def _unpacked(
             raise unreadable("", error) from None
         finally:
             copy.unlink(missing_ok=True)
-    return {inner: folder / inner for inner in _files_below(folder)}
+    return {inner: folder / inner for inner in _files_below(folder, Counter())}
 
 
 def _copy(system: AbstractFileSystem, path: str, copy: Path, limits: SourceLimits) -> None:
@@ -459,8 +470,8 @@ def _copy(system: AbstractFileSystem, path: str, copy: Path, limits: SourceLimit
             output.write(piece)
 
 
-def _files_below(root: Path) -> Iterator[str]:
-    """Paths of regular files below ``root``; links are not followed.
+def _files_below(root: Path, skipped: Counter[str]) -> Iterator[str]:
+    """Paths of regular files below ``root``; links are not followed but counted as ``skipped``.
 
     :raises InvalidDocument: if folders are nested too deep
     """
@@ -472,7 +483,9 @@ def _files_below(root: Path) -> Iterator[str]:
                 Reason.NESTED_TOO_DEEP, f"more than {MAX_DEPTH} folders deep", place=str(inner)
             )
         folders.sort()
-        for name in names:
+        for name in (*names, *(it for it in folders if (folder / it).is_symlink())):
             path = folder / name
             if path.is_file() and not path.is_symlink():
                 yield (inner / name).as_posix()
+            else:
+                skipped[NO_REGULAR_FILE] += 1

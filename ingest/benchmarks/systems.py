@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
@@ -21,8 +22,9 @@ class BenchmarkSystem:
 
     :param key: stable code for scripts
     :param title: displayed name
-    :param content: matches every result file of this system and no result file of another; lines
-        end with a line feed
+    :param content: matches a part of every result file of this system and of no result file of
+        another; lines end with a line feed
+    :param end: matches behind that, if both are needed; the parts may be far apart
     :param module: name of its reader below ``ingest.benchmarks.readers``; ``None`` if its results
         are recognised but not read
     """
@@ -31,6 +33,7 @@ class BenchmarkSystem:
     title: str
     content: re.Pattern[bytes]
     module: str | None = None
+    end: re.Pattern[bytes] | None = None
 
     @property
     def reader(self) -> ResultReader | None:
@@ -41,25 +44,50 @@ class BenchmarkSystem:
         return cast("ResultReader", module.read)
 
 
+#: The marks of all systems.
+_MARKS: list[bytes] = []
+
+
 def _system(
-    key: str, title: str, *alternatives: bytes, reader: str | None = None
+    key: str, title: str, *alternatives: bytes, reader: str | None = None, end: bytes | None = None
 ) -> BenchmarkSystem:
-    return BenchmarkSystem(key, title, re.compile(b"|".join(alternatives), re.MULTILINE), reader)
+    _MARKS.extend((*alternatives, end) if end else alternatives)
+    content = re.compile(b"|".join(alternatives), re.MULTILINE)
+    last = None if end is None else re.compile(end, re.MULTILINE)
+    return BenchmarkSystem(key, title, content, reader, last)
 
 
-#: Tried in this order; the first match counts.
+def has_mark(text: bytes) -> bool:
+    """Whether ``text`` has a mark of any system.
+
+    Most parts of large files have none. One search for all marks at the beginnings of lines, and
+    one for each of the others, which begin with fixed text, take a tenth of the time of a search
+    for each system.
+    """
+    return any(pattern.search(text) for pattern in _any_mark())
+
+
+@cache
+def _any_mark() -> list[re.Pattern[bytes]]:
+    anchored = b"|".join(it[1:] for it in _MARKS if it.startswith(b"^"))
+    others = [re.compile(it) for it in _MARKS if not it.startswith(b"^")]
+    return [*others, re.compile(b"^(?:%b)" % anchored, re.MULTILINE)]
+
+
+#: Tried in this order; the first that matches anywhere in a file counts.
 SYSTEMS = (
     _system(
         "mlperf-training", "MLPerf Training",
         rb":::MLL \d+\.", rb":::MLPv\d[\d.]* \w+ \d",
         # LoadGen of MLPerf Inference writes such lines, too, but in its own namespace.
-        rb"^(?:\d+: *)?:::MLLOG (?!.*mlperf::logging)", rb"^MLPerf: \w+ \[", rb'"ml_libraries":',
+        rb":::MLLOG (?!(?:(?!:::MLLOG).)*mlperf::logging)",
+        rb"^MLPerf: \w+ \[", rb'"ml_libraries":',
         rb'"interconnect":[^{]*"libraries":[^{]*"compilers":',
         reader="mlperf_training",
     ),
     _system(
         "mlperf-inference", "MLPerf Inference",
-        rb"^:::MLLOG .*mlperf::logging",
+        rb":::MLLOG (?:(?!:::MLLOG).)*mlperf::logging",
         rb"^Total samples issued: \d+\nTotal samples completed: ",
         rb"^MLPerf Results Summary", rb"^No errors encountered during test",
         rb"^\d+ ERRORS? encountered\. See detailed log", rb"^TestScenario\.\w+ qps=",
@@ -78,16 +106,17 @@ SYSTEMS = (
     ),
     _system("perfzero", "PerfZero", rb'"ml_framework_info":', reader="perfzero"),
     _system(
-        "pytorch-benchmark", "pytorch-benchmark", rb"^machine_info:$(?s:.*)^timing:$",
+        "pytorch-benchmark", "pytorch-benchmark", rb"^machine_info:$", end=rb"^timing:$",
         reader="pytorch_benchmark",
     ),
     _system(
-        "pytest-benchmark", "pytest-benchmark", rb'"machine_info": *\{(?s:.*)"commit_info": *\{'
+        "pytest-benchmark", "pytest-benchmark", rb'"machine_info": *\{',
+        end=rb'"commit_info": *\{',
     ),
     _system(
         "deepbench", "DeepBench",
         rb"Dense Matrix Multiplication", rb"Recurrent Layers - ", rb"^ +m +n +k +a_t +b_t ",
-        rb"\bfwd_time \(usec\)",
+        rb"fwd_time \(usec\)",
         rb"^(?:[SD]GEMM|GEMM_S8U8S32)\(\w,\w,\d+", rb"^PERFDUMP,", rb"^GEMMOP,TA,TB,M,N,K,USEC",
         rb"\| (?:FWD|BWD_[FD]) +w/o? padding in flops",
         rb'^(?:FWD|BWD_[FD]),[01],(?:"[^"\n]*",)?(?:\d+,){11}',
@@ -131,13 +160,14 @@ SYSTEMS = (
     ),
     _system(
         "aiia-dnn", "AIIA DNN benchmark",
-        rb"\|\s*Product\s*\|\s*Platform\s*\|\s*Device\s*\|\s*Framework",
+        rb"\|[ \t]*Product[ \t]*\|[ \t]*Platform[ \t]*\|[ \t]*Device[ \t]*\|[ \t]*Framework",
         rb"^#* *processor_name(?::|\xef\xbc\x9a)",  # the second is a full-width colon
         reader="aiia_dnn",
     ),
     _system(
         "jetson", "NVIDIA Jetson benchmarks",
-        rb"^Model Name: .*\s+FPS:[\d.]+", rb"^\|\s*\*{0,2}Model Name\*{0,2}\s*\|\s*\*{0,2}FPS",
+        rb"^Model Name: .*\n+[ \t]*FPS:[\d.]+",
+        rb"^\|[ \t]*\*{0,2}Model Name\*{0,2}[ \t]*\|[ \t]*\*{0,2}FPS",
         rb"^ModelName,FrameWork,Devices,", rb"Average on \d+ runs - GPU latency",
         rb"Average over \d+ runs is \S+ ms \((?:host wall|percentile )time is ",
         rb"&&&& (?:RUNNING|FAILED) TensorRT\.trtexec", rb"^(?:\[.*\] )?GPU Compute Time: min = ",

@@ -13,7 +13,10 @@ from common.errors import InvalidDocument
 from common.reasons import Reason
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
-_HEADING = re.compile(r"#{1,6}\s+(.*\S)")
+_HEADING = re.compile(r"#{1,6}[ \t]+(.*\S)")
+#: The row below the header of a Markdown table.
+_SEPARATOR = re.compile(r"(?=[^-]*-)(?=[^|]*\|)[-:| \t]+")
+_CELL_END = re.compile(r"(?<!\\)\|")
 _BORDER = re.compile(r"\+(?:[-=]+\+)+")
 #: Of CSV as programs and spreadsheets write it, depending on settings and language.
 _DELIMITERS = ",;\t"
@@ -88,7 +91,7 @@ def tables_with_bars(text: str) -> Iterator[TextTable]:
 
 def _markdown(heading: str, lines: Sequence[str]) -> Iterator[TextTable]:
     rows: list[list[str]] = []
-    for token in _MARKDOWN.parse("\n".join(lines)):
+    for token in _MARKDOWN.parse("\n".join(_with_whole_separator(lines))):
         if token.type == "table_open":
             rows = []
         elif token.type == "tr_open":
@@ -100,6 +103,24 @@ def _markdown(heading: str, lines: Sequence[str]) -> Iterator[TextTable]:
         elif token.type == "table_close" and rows:
             yield TextTable(heading, rows[0], rows[1:])
             rows = []
+
+
+def _with_whole_separator(lines: Sequence[str]) -> Sequence[str]:
+    """``lines`` with a cell of the separator for each column that header and rows agree on.
+
+    The separator only says that a table follows; with another number of cells, Markdown has none.
+
+    >>> _with_whole_separator(["|a|b|", "|-|", "|1|2|"])
+    ['|a|b|', '|-|-|', '|1|2|']
+    """
+    at = next((number for number, it in enumerate(lines) if number and _SEPARATOR.fullmatch(it)), 0)
+    columns = {
+        len(_CELL_END.split(it.removeprefix("|").removesuffix("|")))
+        for it in (*lines[at - 1 : at], *lines[at + 1 :])
+    }
+    if not at or len(columns) != 1:
+        return lines
+    return [*lines[:at], "|" + "-|" * columns.pop(), *lines[at + 1 :]]
 
 
 def _boxes(heading: str, lines: Sequence[str]) -> Iterator[TextTable]:

@@ -15,7 +15,8 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import BinaryIO
+from itertools import chain, islice
+from typing import IO, BinaryIO
 
 import orjson
 
@@ -23,7 +24,7 @@ from common.errors import InvalidDocument
 from common.formats.fields import Record
 from common.reasons import Reason
 from ingest.benchmarks.captures import without_captures
-from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem
+from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem, has_mark
 from ingest.inspections.generations import has_inspection_keys
 from ingest.sources.layout import (
     empty,
@@ -39,43 +40,79 @@ from ingest.sources.source_items import (
     SourceLimits,
 )
 
-#: How many bytes are read from the beginning of a file; larger workbooks are not recognised.
+#: How many bytes of a file decide whether it is an inspection.
 HEAD_BYTES = 256 * 1024
-#: How many bytes are searched; console output may begin with other lines.
-_SEARCHED_BYTES = 64 * 1024
-
-#: The member of a workbook that has the texts of its cells, and how many of its bytes are searched.
+#: How many bytes of a file are searched at once, and again with those behind them.
+_WINDOW_BYTES = 256 * 1024
+_OVERLAP = 8 * 1024
+#: A packed file may have no end.
+_SEARCHED_PIECES = 256
+#: The member of a workbook that has the texts of its cells.
 _WORKBOOK_TEXTS = "xl/sharedStrings.xml"
-_WORKBOOK_BYTES = 1024 * 1024
 
 
-def system_of(head: bytes) -> BenchmarkSystem | None:
-    """The benchmark system that wrote a file, or ``None``.
+def system_of(content: bytes | BinaryIO) -> BenchmarkSystem | None:
+    """The benchmark system that wrote a file, or ``None``, wherever in the file its mark stands.
 
-    :param head: the first :data:`HEAD_BYTES` of the file, or all of a shorter file
+    :param content: all of the file; a stream must be seekable, and is read in windows
     """
-    text = _workbook_texts(head) if head.startswith(b"PK\x03\x04") else _searched(head)
-    return next((system for system in SYSTEMS if system.content.search(text)), None)
+    stream = io.BytesIO(content) if isinstance(content, bytes) else content
+    workbook = stream.read(4) == b"PK\x03\x04"
+    stream.seek(0)
+    first, begun = len(SYSTEMS), set[str]()
+    for window in _windows(_workbook_pieces(stream) if workbook else _pieces(stream)):
+        for number, system in enumerate(SYSTEMS[:first] if has_mark(window) else ()):
+            position = 0
+            if system.key not in begun:
+                match = system.content.search(window)
+                if match is None:
+                    continue
+                begun.add(system.key)
+                position = match.end()
+            if system.end is None or system.end.search(window, position):
+                first = number
+                break
+        if not first:
+            break
+    return SYSTEMS[first] if first < len(SYSTEMS) else None
 
 
-def _searched(head: bytes) -> bytes:
-    """The searched part of a text file as UTF-8 with line feeds, without a byte order mark."""
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        # Windows consoles write UTF-16; the head may end inside a character.
-        text = head[: 2 * _SEARCHED_BYTES].decode("utf-16", "ignore")
-    else:
-        text = head.removeprefix(codecs.BOM_UTF8)[:_SEARCHED_BYTES].decode(errors="surrogateescape")
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    return without_captures(lines).encode(errors="surrogateescape")
+def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
+    return islice(iter(lambda: stream.read(_WINDOW_BYTES), b""), _SEARCHED_PIECES)
 
 
-def _workbook_texts(data: bytes) -> bytes:
-    """The texts in the cells of a workbook; empty for other archives and for large workbooks."""
+def _windows(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """A text file as UTF-8 with line feeds, without a byte order mark and prefixes, in windows.
+
+    Windows have whole lines, unless a line is longer than a window, and begin with the last lines
+    of the window before, because a mark may have several lines.
+    """
+    decoder: io.IncrementalNewlineDecoder | None = None
+    text = ""
+    for piece in chain(pieces, (b"",)):
+        if decoder is None:
+            # Windows consoles write UTF-16.
+            utf16 = piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+            encoding, errors = ("utf-16", "ignore") if utf16 else ("utf-8-sig", "surrogateescape")
+            decoder = io.IncrementalNewlineDecoder(
+                codecs.getincrementaldecoder(encoding)(errors), translate=True
+            )
+        text += decoder.decode(piece, final=not piece)
+        end = text.rfind("\n") + 1
+        if not piece or len(text) - end > _WINDOW_BYTES:
+            end = len(text)
+        yield without_captures(text[:end]).encode(errors="surrogateescape")
+        start = max(0, end - _OVERLAP)
+        text = text[start and (text.find("\n", start, end) + 1 or start) :]
+
+
+def _workbook_pieces(stream: BinaryIO) -> Iterator[bytes]:
+    """The texts in the cells of a workbook; none for other archives."""
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as workbook, workbook.open(_WORKBOOK_TEXTS) as texts:
-            return texts.read(_WORKBOOK_BYTES)
+        with zipfile.ZipFile(stream) as workbook, workbook.open(_WORKBOOK_TEXTS) as texts:
+            yield from _pieces(texts)
     except (KeyError, OSError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error):
-        return b""
+        return
 
 
 #: Reasons why a file is skipped; results of other benchmarks have reasons of their own.
@@ -121,7 +158,7 @@ def other_content(data: bytes) -> str:
     """Return why a file that is not an inspection is skipped, such as the benchmark's name."""
     if not data.strip():
         return EMPTY
-    system = system_of(data[:HEAD_BYTES])
+    system = system_of(data)
     return f"result of {system.title}" if system else NOT_AN_INSPECTION
 
 
@@ -138,7 +175,7 @@ def screen_document(
     value = parsed_inspection(raw.data)
     if value is not None:
         return replace(raw, value=value)
-    system = system_of(raw.data[:HEAD_BYTES])
+    system = system_of(raw.data)
     if system is None:
         return raw
     if raw.place:

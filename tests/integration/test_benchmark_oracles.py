@@ -79,6 +79,21 @@ def test_the_headline_of_each_scenario_is_read(
     assert [it.place.rpartition("_")[2] for it in result.files] == ["detail.txt", "summary.txt"]
 
 
+@pytest.mark.parametrize(("scenario", "share"), [("SingleStream", 90), ("MultiStream", 99)])
+def test_the_estimate_is_the_one_that_the_submission_checker_scores(
+    scenario: str, share: int, loadgen_logs: dict[str, bytes], tmp_path: Path
+) -> None:
+    key = {"SingleStream": "early_stopping_latency_ss", "MultiStream": "early_stopping_latency_ms"}
+    entries = [
+        json.loads(line.removeprefix(b":::MLLOG "))
+        for line in loadgen_logs[f"{scenario}/mlperf_log_detail.txt"].splitlines()
+    ]
+    (scored,) = (it["value"] for it in entries if it["key"] == key[scenario])
+    name = f"Early stopping {share}th percentile estimate"
+    result = read(tmp_path, loadgen_logs)[scenario, name]
+    assert (result.value, result.metric.unit, result.validity) == (scored, "ns", Validity.VALID)
+
+
 def test_a_run_that_ends_too_early_is_invalid(
     loadgen_logs: dict[str, bytes], tmp_path: Path
 ) -> None:

@@ -98,6 +98,29 @@ def test_results_are_stored_once_whatever_their_path(stores: Stores, tmp_path: P
     assert len(listed(stores.settings)) == 8
 
 
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"notes.txt": "Nothing was measured."}, "not a result of a known benchmark: 1"),
+        (
+            {"a.json": '{"machine_info": {}, "commit_info": {}, "benchmarks": []}'},
+            "result of pytest-benchmark, which is not read: 1",
+        ),
+    ],
+)
+def test_a_source_without_results_is_refused(
+    files: dict[str, str], reason: str, stores: Stores, tmp_path: Path
+) -> None:
+    write_files(tmp_path / "none", files)
+    write_files(tmp_path / "some", FILES)
+    folders = [str(tmp_path / it) for it in ("none", "some")]
+    done = thoth(stores.settings, "ingest", "benchmarks", *folders, "--json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["reasons"]) == (1, {"empty_folder": 1})
+    (refusal,) = list_quarantine(stores.settings)
+    assert reason in refusal.message
+
+
 def test_archives_in_a_folder_are_read_like_folders(stores: Stores, tmp_path: Path) -> None:
     """Of three archives, one is broken and one is a bomb; links and other archives stay closed."""
     plain, packed = tmp_path / "plain", tmp_path / "packed"
@@ -120,7 +143,10 @@ def test_archives_in_a_folder_are_read_like_folders(stores: Stores, tmp_path: Pa
     report = json.loads(done.stdout)
     assert (done.returncode, report["new"]) == (1, 10), done.stderr
     assert report["reasons"] == {"archive_broken": 1, "archive_bomb": 1}
-    assert (report["files"], report["skipped"]) == (7, {"not a result of a known benchmark": 2})
+    assert report["files"] == 8
+    assert report["skipped"] == {
+        "not a result of a known benchmark": 2, "link that leads elsewhere, pipe or device": 1
+    }  # fmt: skip
     places = {it.place: it.reason for it in list_quarantine(stores.settings)}
     assert places == {"bomb.zip": "archive_bomb", "cut.zip": "archive_broken"}
     sources = {str(it["source"]) for it in listed(stores.settings)}
@@ -210,7 +236,7 @@ def test_a_single_file_may_be_packed_and_keeps_its_name(stores: Stores, tmp_path
 
 
 def test_a_file_without_a_result_of_its_own_is_counted(stores: Stores, tmp_path: Path) -> None:
-    write_files(tmp_path, {"nx-benchmarks.csv": JETSON_INPUTS})
+    write_files(tmp_path, {"nx-benchmarks.csv": JETSON_INPUTS, "run.txt": DLBS_LOG})
     report = ingest(stores.settings, tmp_path)
     assert report["skipped"] == {"file of NVIDIA Jetson benchmarks without a result of its own": 1}
 

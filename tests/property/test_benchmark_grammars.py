@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import math
+import re
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -149,6 +150,41 @@ def without_files(results: Sequence[BenchmarkResult]) -> list[BenchmarkResult]:
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_each_sample_has_a_value(sample: str) -> None:
     assert any(it.value is not None for it in read(sample, encoded(sample)))
+
+
+#: A value behind its title; an object or list that begins here is none.
+_VALUE = re.compile(r"^([^\n:=,]*[:=][ \t]*)(?![\[{\n])(\S[^\n]*)$", re.MULTILINE)
+
+
+def facts(results: Sequence[BenchmarkResult]) -> set[tuple[object, ...]]:
+    """What results say, each fact by itself; reasons quote the texts that are no values."""
+    return {
+        fact
+        for it in results
+        for fact in (
+            ("benchmark", it.benchmark), (it.metric.name, it.value),
+            (it.metric.name, it.validity), *it.parameters.items(), *it.hardware.items(),
+            *it.software.items(),
+        )
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_an_empty_value_does_not_take_the_next_line(sample: str) -> None:
+    """It is read like a value that means nothing, and no other line is lost."""
+    for place, text in SAMPLES[sample].items():
+        for match in _VALUE.finditer(text):
+            title, rest = text[: match.end(1)], text[match.end() :]
+            others = {it: encoded(sample)[it] for it in SAMPLES[sample] if it != place}
+            empty, blank, odd = (
+                facts(read(sample, {**others, place: (title + value + rest).encode()}))
+                for value in ("", " ", "qqq")
+            )
+            readable = {it for it in odd if "qqq" not in repr(it)}
+            assert empty == blank, title[-80:]
+            assert readable <= empty, (title[-80:], readable - empty)
+            added = {it for it in empty - odd if it[-1] and str(it[-1]) in rest}
+            assert not added, (title[-80:], added)
 
 
 @pytest.mark.parametrize("sample", SAMPLES)

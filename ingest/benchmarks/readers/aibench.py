@@ -51,7 +51,7 @@ _XML_PIECE = 64 * 1024
 #: The elements around the text of a URL: the log, a request and the URL.
 _DEPTH_OF_URL = 3
 #: The test at the end of a training; checkpoints before it are not results.
-_SCORES = re.compile(r"^(?P<checkpoint>\S+) scores: (?P<scores>\{.{1,2000}\})\s*$", re.MULTILINE)
+_SCORES = re.compile(r"^(?P<checkpoint>\S+) scores: (?P<scores>\{.{1,2000}\})[ \t]*$", re.MULTILINE)
 _ROUGE = "aibench-rouge-f-1"
 
 

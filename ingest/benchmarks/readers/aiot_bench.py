@@ -46,7 +46,7 @@ _ACCURACY = Metric("accuracy", "", Direction.HIGHER, _DEFINITION)
 _RATE = Metric("images_per_second", "images/s", Direction.HIGHER, _DEFINITION)
 _LINE = re.compile(r"^ *([a-z_]+(?: [a-z]+){0,2}) *: *(.*?) *$")
 #: The lines that only a head has.
-_HEAD = re.compile(r"^(?=device *:[^\n]*\n\s*ram size *:)", re.MULTILINE)
+_HEAD = re.compile(r"^(?=device *:[^\n]*\n+[ \t]*ram size *:)", re.MULTILINE)
 _WORKLOAD = re.compile(r"^ *workload *$", re.MULTILINE)
 _MILLISECONDS = 1000.0
 _LONGEST_NAME = 200
@@ -69,7 +69,7 @@ def _of_log(text: str, file: ResultFile, source: str) -> Iterator[BenchmarkResul
     hardware = {"description": device[:_LONGEST_NAME], "cpu": chip[:_LONGEST_NAME]}
     images = whole_number(head.get("image count"))
     shared: dict[str, Parameter] = {} if images is None else {"images": images}
-    if "resource name" in head:
+    if head.get("resource name"):
         shared["data_set"] = head["resource name"][:_LONGEST_NAME]
     common: dict[str, Any] = {
         "system": SYSTEM,

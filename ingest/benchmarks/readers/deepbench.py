@@ -95,7 +95,7 @@ _CONSOLE_PASSES = {
 }  # fmt: skip
 #: Matrix products of MKL.
 _INTEL = re.compile(
-    r"^(SGEMM|DGEMM|GEMM_S8U8S32)\((\w),(\w),(\d{1,9}),(\d{1,9}),(\d{1,9})\)\s+(\S+) usec",
+    r"^(SGEMM|DGEMM|GEMM_S8U8S32)\((\w),(\w),(\d{1,9}),(\d{1,9}),(\d{1,9})\)[ \t]+(\S+) usec",
     re.MULTILINE,
 )
 #: Matrix products of libraries for ARM.

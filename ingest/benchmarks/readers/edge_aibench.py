@@ -27,13 +27,13 @@ _TASKS = {
 }  # fmt: skip
 _FACES_DEFINITION = "labeled-faces-in-the-wild-1"
 _FACES = {
-    "accuracy": (r"^Accuracy: ([^\s+]+)", Direction.HIGHER),
-    "validation_rate": (r"^Validation rate: ([^\s+]+)", Direction.HIGHER),
-    "area_under_curve": (r"^Area Under Curve \(AUC\): (\S+)", Direction.HIGHER),
-    "equal_error_rate": (r"^Equal Error Rate \(EER\): (\S+)", Direction.LOWER),
+    "accuracy": (r"^Accuracy: *([^\s+]*)", Direction.HIGHER),
+    "validation_rate": (r"^Validation rate: *([^\s+]*)", Direction.HIGHER),
+    "area_under_curve": (r"^Area Under Curve \(AUC\): *(\S*)", Direction.HIGHER),
+    "equal_error_rate": (r"^Equal Error Rate \(EER\): *(\S*)", Direction.LOWER),
 }
-_FACES_START = re.compile(r"^(?=Accuracy: )", re.MULTILINE)
-_FALSE_ACCEPTS = re.compile(r"^Validation rate: .*@ FAR=(\S+)", re.MULTILINE)
+_FACES_START = re.compile(r"^(?=Accuracy:(?: |$))", re.MULTILINE)
+_FALSE_ACCEPTS = re.compile(r"^Validation rate: .*@ FAR=(\S*)", re.MULTILINE)
 
 
 @reader_of_files

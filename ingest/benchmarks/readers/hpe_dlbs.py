@@ -33,7 +33,7 @@ from ingest.benchmarks.values import measured_or_failed, positive_number, time_o
 SYSTEM = "hpe-dlcookbook"
 _TIME = Metric("results.time", "ms/batch", Direction.LOWER, "dlbs-1")
 _THROUGHPUT = Metric("results.throughput", "samples/s", Direction.HIGHER, "dlbs-1")
-_LINE = re.compile(r"^[ \t]*__(.+?(?=__[ \t]*=))__[ \t]*=(.+)$", re.MULTILINE)
+_LINE = re.compile(r"^[ \t]*__(.+?(?=__[ \t]*=))__[ \t]*=(.*)$", re.MULTILINE)
 _PARAMETERS = {
     "exp.phase": "phase", "exp.dtype": "precision", "exp.replica_batch": "batch_size",
     "exp.effective_batch": "global_batch_size", "exp.data": "data_set",

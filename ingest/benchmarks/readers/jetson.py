@@ -43,7 +43,7 @@ _TRTEXEC = re.compile(
 )
 _COMPUTE_TIME = re.compile(r"GPU Compute Time: min = .*?mean = (\S+) ms")
 _THROUGHPUT_LINE = re.compile(r"\bThroughput: (\S+) qps")
-_BLOCK = re.compile(r"^Model Name: (?P<model>\S.*?)\s*\n+\s*FPS:(?P<fps>\S*)", re.MULTILINE)
+_BLOCK = re.compile(r"^Model Name: (?P<model>\S.*?)[ \t]*\n+[ \t]*FPS:(?P<fps>\S*)", re.MULTILINE)
 _PRINTED_HEADER = re.compile(r"^ +Model Name +FPS *$", re.MULTILINE)
 _PRINTED_ROW = re.compile(r"^\d+ +(?P<model>\S.*?) +(?P<fps>\S+) *$")
 _BOARD = re.compile(r"^Setting Jetson (?P<board>[\w-]+) in ", re.MULTILINE)
@@ -66,7 +66,7 @@ _TENSORRT = re.compile(r"TensorRT version: (\d+(?:\.\d+)+)")
 _TENSORRT_CODE = re.compile(r"TensorRT\.trtexec \[TensorRT v(\d{4,6})\]")
 _LOGGED_PARAMETERS = {
     "precision": re.compile(r"\] Precision: (\S.*)"),
-    "batch_size": re.compile(r"(?:\] Batch|^(?:\[.*\] )?batch): (\d{1,6})\s*$", re.MULTILINE),
+    "batch_size": re.compile(r"(?:\] Batch|^(?:\[.*\] )?batch): (\d{1,6})[ \t]*$", re.MULTILINE),
 }
 _DEVICE = re.compile(r"\] Selected Device: (\S.*)")
 _RUNNING = re.compile(r"&&&& RUNNING TensorRT\.trtexec")

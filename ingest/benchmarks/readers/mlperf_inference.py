@@ -6,8 +6,9 @@ and are left out. In the scenario Server, the claimed value must hold in every r
 their minimum.
 
 The headlines of v0.5 changed later: a latency for Multi Stream instead of a number of streams, and
-completed instead of scheduled samples for Server. Since v2.0 a run may stop early. The definition
-tells the two apart. In v6.1, endpoints of language models have a ``report.txt`` instead of a
+completed instead of scheduled samples for Server. Since v2.0 a run may stop early, and the estimate
+of LoadGen is the official result of Single Stream and Multi Stream. The definition tells the two
+apart. In v6.1, endpoints of language models have a ``report.txt`` instead of a
 summary.
 """
 
@@ -29,6 +30,7 @@ from common.benchmark_results import (
     Parameter,
     Validity,
 )
+from common.counts import counted
 from common.errors import InvalidDocument
 from ingest.benchmarks.result_tree import (
     ResultFile,
@@ -53,7 +55,7 @@ _LATER, _LATER_DEFINITION = "mlperf-inference", "mlperf-inference-early-stopping
 _SUMMARY_TITLE = "MLPerf Results Summary"
 _ACCURACY = "accuracy.txt"
 _DETAIL = "mlperf_log_detail.txt"
-_LINE = re.compile(r"^\s*([^:=\n]+?)\s*:\s*(.+?)\s*$", re.MULTILINE)
+_LINE = re.compile(r"^[ \t]*([^\s:=][^:=\n]*?)[ \t]*:[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
 _SAMPLES = ("samples/s", Direction.HIGHER, Aggregate.TOTAL)
 _TOKENS = ("tokens/s", Direction.HIGHER, Aggregate.TOTAL)
 #: Quantities that summaries name, apart from latencies.
@@ -68,6 +70,16 @@ _TARGET_LATENCIES = {
     "99th percentile latency (ns)": ("ns", Direction.LOWER, Aggregate.P99),
 }
 _TARGET_LATENCY = re.compile(r"(\d{1,2})(?:\.0)?th percentile latency \(ns\)")
+_ESTIMATE = "Early stopping {}th percentile estimate"
+_ESTIMATES = re.compile(
+    r"Early stopping (\d{1,2}(?:\.[1-9]\d?)?)(?:\.0)?th percentile estimate:[ \t]*(\d{1,18})\b"
+)
+#: Estimates below these titles are of the latencies of tokens.
+_TOKEN_ESTIMATES = re.compile("TTFT Early Stopping Result|early_stopping_ttft_result")
+_ERRORS = "ERRORS encountered"
+_COUNTED_ERRORS = re.compile(r"^(\d{1,9}) ERRORS? encountered\b", re.MULTILINE)
+#: Shares of samples of which LoadGen estimates the latency.
+_ESTIMATED = {"singlestream": "90", "multistream": "99"}
 #: The headline of each scenario; the first one that a summary has counts.
 _HEADLINES = {
     "singlestream": ("90th percentile latency (ns)",),
@@ -91,7 +103,7 @@ _PARAMETERS = (
     # Bounds of language models in the scenario Server: rates under other bounds do not compare.
     "ttft_latency (ns)", "tpot_latency (ns)",
 )  # fmt: skip
-_ENTRY = re.compile(r":::MLLOG (\{.*\})\s*$", re.MULTILINE)
+_ENTRY = re.compile(r":::MLLOG (\{.*\})[ \t]*$", re.MULTILINE)
 _OLD_TIME = re.compile(r"Date \+ time of test: (\S+)")
 _OLD_VERSION = re.compile(r"ns : version : (\S+)")
 #: Keys of the detailed log, and the lines of the summary that say the same.
@@ -121,7 +133,7 @@ _DETAILED = {
 _ACCURACIES = (
     (re.compile(r"accuracy=([\d.]+)%"), "accuracy", "%"),
     (re.compile(r"mAP=([\d.]+)%"), "mAP", "%"),
-    (re.compile(r"BLEU:?\s*[=:]?\s*([\d.]+)(?!\d|,\d)"), "BLEU", ""),
+    (re.compile(r"BLEU:?[ \t]*[=:]?[ \t]*([\d.]+)(?!\d|,\d)"), "BLEU", ""),
 )
 #: Accuracies of later tasks, which have several: question answering and summarisation.
 _LATER_ACCURACIES = (
@@ -145,8 +157,8 @@ _ISSUED = re.compile(r"^Total samples issued: (\d+)$", re.MULTILINE)
 _FAILED = re.compile(r"^Total samples failed: (\d+)$", re.MULTILINE)
 _LOAD = re.compile(r"^ +load_pattern: type=(\w+), target_qps=([\d.]+|None)", re.MULTILINE)
 _RATES = (
-    (re.compile(r"^QPS: (\S+)$", re.MULTILINE), "QPS", "queries/s"),
-    (re.compile(r"^TPS: (\S+)$", re.MULTILINE), "TPS", "tokens/s"),
+    (re.compile(r"^QPS: *(\S*)$", re.MULTILINE), "QPS", "queries/s"),
+    (re.compile(r"^TPS: *(\S*)$", re.MULTILINE), "TPS", "tokens/s"),
 )
 _ENDPOINTS = "mlperf-inference-endpoints-1"
 #: Rates over the time in which samples were issued, and not up to the last answer.
@@ -190,7 +202,10 @@ def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
     if _SUMMARY_TITLE in text:
         summaries = text.split(_SUMMARY_TITLE)[1:]
         for source, summary in numbered_parts(place, summaries):
-            yield from _summary(tree, file, dict(reversed(_LINE.findall(summary))), source)
+            lines = dict(reversed(_LINE.findall(summary)))
+            if errors := _COUNTED_ERRORS.search(summary):
+                lines[_ERRORS] = errors[1]
+            yield from _summary(tree, file, lines | _estimates(summary), source)
     elif _ISSUED.search(text):
         reports = [it for it in _REPORT.split(text) if _ISSUED.search(it)]
         yield from results_of_parts(
@@ -208,20 +223,29 @@ def _results(tree: ResultTree, place: str) -> Iterator[BenchmarkResult]:
         yield from _accuracy(tree, file)
 
 
+def _estimates(text: str) -> dict[str, str]:
+    """Latencies that LoadGen estimates because the run may have stopped early, by name."""
+    if _TOKEN_ESTIMATES.search(text):
+        return {}
+    return {_ESTIMATE.format(share): value for share, value in _ESTIMATES.findall(text)}
+
+
 def _detailed_lines(text: str) -> dict[str, str]:
     """Lines as a summary has them, of the detailed log."""
-    lines: dict[str, str] = {}
+    lines: dict[str, str] = _estimates(text)
+    errors = 0
     for match in _ENTRY.finditer(text):
         try:
             entry = orjson.loads(match[1])
         except orjson.JSONDecodeError:
             continue
+        errors += '"is_error": true' in match[1]
         value, name = entry.get("value"), _DETAILED.get(str(entry.get("key")))
         if name is not None and value is not None:
             shown = "Yes" if value is True else "NO" if value is False else str(value)
             lines[name] = shown
-    scenario = lines.get("Scenario", "").lower()
-    share = {"singlestream": "90", "multistream": "99"}.get(scenario)
+    lines[_ERRORS] = str(errors)
+    share = _ESTIMATED.get(lines.get("Scenario", "").lower())
     if share is not None and f"{share}.00 percentile latency (ns)" in lines:
         lines[f"{share}th percentile latency (ns)"] = lines[f"{share}.00 percentile latency (ns)"]
     return lines
@@ -236,7 +260,8 @@ def _claimed(folder: str, runs: Sequence[BenchmarkResult]) -> BenchmarkResult:
         system=first.system, source=folder, benchmark=first.benchmark, metric=first.metric,
         value=min(values, default=None), samples=values, aggregate=Aggregate.MINIMUM,
         parameters=first.parameters, validity=Validity.INVALID if wrong else Validity.VALID,
-        reason=f"{len(wrong)} of {len(runs)} runs are not valid" if wrong else None,
+        reason=f"{len(wrong)} of {len(runs)} runs are not valid" if wrong
+        else next((it.reason for it in runs if it.reason), None),
         hardware=first.hardware, accelerators=first.accelerators, software=first.software,
         files=tuple(file for run in runs for file in run.files),
     )  # fmt: skip
@@ -252,7 +277,8 @@ def _summary(
     scenario = lines.get("Scenario")
     if scenario is None:
         raise missing_value(file.place, "Scenario", "the summary names no scenario")
-    headlines = _HEADLINES.get(scenario.lower().replace(" ", ""))
+    plain_scenario = scenario.lower().replace(" ", "")
+    headlines = _HEADLINES.get(plain_scenario)
     if headlines is None:
         raise missing_value(file.place, "Scenario", f"the scenario {scenario[:40]!r} is unknown")
     stated = {_normal_name(name): text for name, text in lines.items()}
@@ -271,20 +297,31 @@ def _summary(
     validity, reason = _verdict(lines)
     named = [name for name in headlines if name in stated] or list(headlines[:1])
     named += [name for name in _QUANTITIES if name in stated and name not in named]
-    for name in named:
-        unit, direction, rule = _QUANTITIES.get(name) or _TARGET_LATENCIES[name]
+    quantities = _QUANTITIES | _TARGET_LATENCIES | _estimated(plain_scenario, stated, later=later)
+    for name in (*(it for it in quantities if it.startswith("Early stopping ")), *named):
+        unit, direction, rule = quantities[name]
         yield measured_or_failed(
             stated.get(name), f"no {name}", metric=Metric(name, unit, direction, definition),
             aggregate=rule, validity=validity, reason=reason, **common,
         )  # fmt: skip
-    if positive_number(stated.get(named[0])) is None:
-        validity = Validity.UNKNOWN
     for name, rule in _LATENCIES.items():
         if positive_number(lines.get(name)) is not None:
             yield measured_or_failed(
                 lines[name], metric=Metric(name, "ns", Direction.LOWER, definition), aggregate=rule,
                 validity=validity, reason=reason, **common,
             )  # fmt: skip
+
+
+def _estimated(
+    scenario: str, stated: Mapping[str, str], *, later: bool
+) -> dict[str, tuple[str, Direction, Aggregate]]:
+    """Estimated latencies of a summary; a run that was too short lacks the official one."""
+    names = [it for it in stated if it.startswith("Early stopping ") and it.endswith(" estimate")]
+    share = _ESTIMATED.get(scenario)
+    if share and later and not any("token latency" in it.lower() for it in stated):
+        names = list(dict.fromkeys([_ESTIMATE.format(share), *names]))
+    rules = {_ESTIMATE.format(share): rule for share, rule in _PERCENTILES.items()}
+    return {it: ("ns", Direction.LOWER, rules.get(it, Aggregate.SINGLE)) for it in names}
 
 
 def _report(
@@ -366,16 +403,19 @@ def _add_detail(tree: ResultTree, file: ResultFile, common: dict[str, Any]) -> N
 def _verdict(lines: Mapping[str, str]) -> tuple[Validity, str | None]:
     """What LoadGen says of the run, with the conditions that were not met."""
     verdict = lines.get("Result is", "").upper()
+    errors = whole_number(lines.get(_ERRORS))
+    logged = f"LoadGen logged {counted(errors, 'error')}" if errors else None
     if verdict == "VALID":
-        return Validity.VALID, None
+        return Validity.VALID, logged
     violated = [
         name.removesuffix(" satisfied").lower()
         for name, text in lines.items()
         if name.endswith(" satisfied") and text.upper().startswith("NO")
     ]
     if verdict == "INVALID":
-        return Validity.INVALID, f"LoadGen: {', '.join(violated) or 'INVALID'}"
-    return Validity.UNKNOWN, "the summary has no verdict"
+        violation = f"LoadGen: {', '.join(violated) or 'INVALID'}"
+        return Validity.INVALID, "; ".join(filter(None, (violation, logged)))
+    return Validity.UNKNOWN, "; ".join(filter(None, ("the summary has no verdict", logged)))
 
 
 def _accuracy(tree: ResultTree, file: ResultFile) -> Iterator[BenchmarkResult]:

@@ -36,13 +36,13 @@ from ingest.benchmarks.software import software_versions
 from ingest.benchmarks.values import finite_number, time_of_epoch, whole_number
 
 _LINE_V6 = re.compile(r":::MLL ([0-9.e+]+) ([A-Za-z_0-9]+): (.*)$", re.MULTILINE)
-_LINE_V7 = re.compile(r":::MLLOG (\{.*\})\s*$", re.MULTILINE)
+_LINE_V7 = re.compile(r":::MLLOG (\{.*\})[ \t]*$", re.MULTILINE)
 _LINE_V5 = re.compile(
     r":::MLPv0\.5\.0 (\w+) ([0-9.e+]+) \([^)\n]*\) ([A-Za-z_0-9]+)(?:: (.*))?$", re.MULTILINE
 )
 _RUN = re.compile(r"result_\d+\.txt\Z")
 #: A line of the descriptions that some logs were cut into.
-_LINE_OF_DESCRIPTION = re.compile(r"^(\w+): (\{.*\})\s*$", re.MULTILINE)
+_LINE_OF_DESCRIPTION = re.compile(r"^(\w+): (\{.*\})[ \t]*$", re.MULTILINE)
 #: Keys of log lines that are parameters of the benchmark.
 _PARAMETERS = (
     "global_batch_size", "opt_name", "opt_base_learning_rate", "eval_target", "quality_target",

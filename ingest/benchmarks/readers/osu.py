@@ -36,9 +36,10 @@ _TITLE = re.compile(r"^[ \t]*# OSU (.{1,100}?) Test\b(?: +v([\w.]{1,20}))?.*", r
 _DEVICE = re.compile(r"^(\w+)-(CUDA|ROCM|OPENACC|SYCL)\b")
 _RUN_OPTIONS = (
     re.compile(r"\[ pairs: (?P<pairs>\d{1,9}) \] \[ window size: (?P<window_size>\d{1,9}) \]"),
-    re.compile(r"Datatype: (?P<datatype>\w{1,50})"),
-    re.compile(r"Window creation: (?P<window_creation>\w{1,50})"),
-    re.compile(r"Synchronization: (?P<synchronization>\w{1,50})"),
+    # Newer releases end the name of the data type with a full stop.
+    re.compile(r"Datatype: (?P<datatype>\S.{0,99}?)\.?[ \t]*$"),
+    re.compile(r"Window creation: (?P<window_creation>\S.{0,99}?)[ \t]*$"),
+    re.compile(r"Synchronization: (?P<synchronization>\S.{0,99}?)[ \t]*$"),
     re.compile(
         r"Send Buffer on (?P<send_buffer>\w{1,20}).* Receive Buffer on (?P<receive_buffer>\w{1,20})"
     ),

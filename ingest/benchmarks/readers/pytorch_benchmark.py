@@ -164,7 +164,7 @@ def _hardware(run: Mapping[str, Any], device: str) -> dict[str, str]:
     names = {
         name[:200]
         for gpu in (gpus if isinstance(gpus, list) else ())
-        if isinstance(name := _mapping(gpu).get("name"), str)
+        if isinstance(name := _mapping(gpu).get("name"), str) and name
     }
     hardware = {"cpu": cpu[:200]} if isinstance(cpu, str) and cpu else {}
     # Which of several kinds was used is not known.

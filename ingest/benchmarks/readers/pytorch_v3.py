@@ -72,10 +72,12 @@ def _records(file: ResultFile) -> list[Any]:
     try:
         value = file.json_value()
     except InvalidDocument as error:
-        lines = [it for it in file.text.split("\n") if it.strip()]
-        # A broken list has `[` on its first line and stays refused as a whole.
-        if len(lines) < 2 or not lines[0].startswith("{") or not lines[1].startswith("{"):
+        # Other programs may have written to the console, too.
+        lines = [it for it in file.text.split("\n") if it.startswith(("{", "["))]
+        # A broken list or object begins with a line of its own, and stays refused as a whole.
+        if not lines or any(it.rstrip(",") in ("[", "{") for it in lines):
             raise error from None
+        lines = [it for it in lines if it.startswith("{")]
         return [json_value_of(line.encode()) for line in lines]
     return value if isinstance(value, list) else [value]
 

@@ -67,21 +67,23 @@ _STEP = re.compile(
 #: An evaluation prints its accuracies once.
 _ACCURACY = re.compile(r"Accuracy @ 1 = ([\d.]+) Accuracy @ 5 = ([\d.]+)")
 _ACCURACIES = ("eval_top_1_accuracy", "eval_top_5_accuracy")
-_RUN_START = re.compile(r"^(?:.*\|)?[ \t]*TensorFlow: ", re.MULTILINE)
+_RUN_START = re.compile(r"^(?:.*\|)?[ \t]*TensorFlow:(?: |$)", re.MULTILINE)
 _TOTAL_LINE = re.compile(r"total[ \t]+images/sec:[ \t]*(\S*)")
 _STEP_OR_TOTAL = re.compile(f"{_STEP.pattern}|{_TOTAL_LINE.pattern}", re.MULTILINE)
 _HEADER = re.compile(
     r"^(?:.*\|)?[ \t]*(TensorFlow|Model|Dataset|Mode|Batch size|Num batches|Devices|Data format"
-    r"|Optimizer|Variables|AllReduce):\s*(.*\S)",
+    r"|Optimizer|Variables|AllReduce):[ \t]*(\S.*)",
     re.MULTILINE,
 )
-_PER_DEVICE = re.compile(r"^(?:.*\|)?\s*(\d+)(?:\.0)? per device", re.MULTILINE)
+_PER_DEVICE = re.compile(r"^(?:.*\|)?[ \t]*(\d+)(?:\.0)? per device", re.MULTILINE)
 #: What TensorFlow prints of each GPU; the form depends on its version.
 _GPU = re.compile(
     r"^name: (.+?) major: |-> (?:physical GPU \()?device: \d+, name: ([^,\n]{1,100}), pci bus id",
     re.MULTILINE,
 )
-_UNIX_TIME = re.compile(r"^\s*\d+\s+images/sec: .*\s(\d{9,10})(?:\.\d+)?\s*$", re.MULTILINE)
+_UNIX_TIME = re.compile(
+    r"^[ \t]*\d+[ \t]+images/sec: .*[ \t](\d{9,10})(?:\.\d+)?[ \t]*$", re.MULTILINE
+)
 _RUN_FILES = ("benchmark_run.log", "benchmark.log")
 _CSV_METADATA = ("name_gpu", "num_gpu")
 

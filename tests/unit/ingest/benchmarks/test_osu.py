@@ -141,3 +141,19 @@ def test_the_all_reduce_of_deepbench_is_another_system() -> None:
     recognised = system_of(DEEPBENCH_MPI_ALL_REDUCE.encode())
     assert recognised is not None
     assert recognised.key == "deepbench"
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("Synchronization: MPI_Win_post/start/complete/wait", "synchronization",
+         "MPI_Win_post/start/complete/wait"),
+        ("Window creation: MPI_Win_allocate/shared ", "window_creation", "MPI_Win_allocate/shared"),
+        ("Datatype: MPI_CHAR.", "datatype", "MPI_CHAR"),
+    ],
+)  # fmt: skip
+def test_values_of_header_lines_are_whole(line: str, name: str, value: str, tmp_path: Path) -> None:
+    text = f"# OSU MPI_Put Latency Test v7.4\n# {line}\n# Size   Latency (us)\n1   2.5\n"
+    (result,), refusals = read_files(tmp_path, "osu-micro-benchmarks", {"a": text})
+    assert refusals == []
+    assert result.parameters[name] == value

@@ -74,15 +74,20 @@ def values_of(results: Sequence[BenchmarkResult]) -> list[tuple[str, str, float 
         ("[prterun-node-17@1,0]<stdout>: ", "[prterun-node-17@1,1]<stdout>: "),
         ("[pod/worker-0/main] ", "[pod/worker-1/main] "), ("bench-1  | ", "bench-2  | "),
         ("[default0]:", "[default1]:"), ("2023-01-01T00:00:00Z 0: ", "2023-01-01T00:00:01Z 1: "),
+        ("node1: ", "node2: "), ("[default0]:[rank0]: ", "[default1]:[rank1]: "),
+        ("bench-1  | [1,0]<stdout>:", "bench-2  | [1,0]<stdout>:"),
+        ("b.1.x@n1    | 0: 2023-01-01 00:00:01 ", "b.1.x@n1    | 1: 2023-01-01 00:00:01 "),
+        ("2023-01-01T00:00:00.5Z stdout F n1: [0] ", "2023-01-01T00:00:01.5Z stdout F n1: [1] "),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("system", LOGS)
+@pytest.mark.parametrize("chatter", ["", "pulling the image\n" * 200])
 def test_lines_of_processes_in_turns_are_read_by_process(
-    system: str, marks: Sequence[str], tmp_path: Path
+    system: str, marks: Sequence[str], chatter: str, tmp_path: Path
 ) -> None:
     first = LOGS[system]
     second = _NUMBER.sub(lambda it: f"{float(it[0]) / 2:.5f}", first)
-    text = interleaved(first, second, marks)
+    text = chatter + interleaved(first, second, marks)
     recognised = system_of(text.encode())
     assert recognised is not None
     assert recognised.key == system

@@ -31,6 +31,78 @@ def summary(rate: float | str, verdict: str = "VALID", constraints: str = "Yes")
     return LOADGEN_SUMMARY.format(rate=rate, verdict=verdict, constraints=constraints)
 
 
+STREAM = """MLPerf Results Summary
+SUT name :
+Scenario : {scenario}
+Mode     : PerformanceOnly
+{share}.0th percentile latency (ns) : 4100
+Result is : VALID
+  Min duration satisfied : Yes
+  Early stopping satisfied: Yes
+{estimates}
+Additional Stats
+Mean latency (ns)               : 3100
+"""
+ESTIMATES = """Early Stopping Result:
+ * Processed at least 64 queries (2048).
+ * Early stopping 90.0th percentile estimate: 4200
+ * Early stopping 99th percentile estimate: 5200"""
+
+
+@pytest.mark.parametrize(
+    ("scenario", "share", "estimates", "expected"),
+    [
+        ("SingleStream", 90, ESTIMATES, {"90": (4200.0, "valid"), "99": (5200.0, "valid")}),
+        ("MultiStream", 99, ESTIMATES.replace("90.0th", "50th"),
+         {"50": (4200.0, "valid"), "99": (5200.0, "valid")}),
+        ("SingleStream", 90, "Early Stopping Result:\n * Only processed 9 queries.",
+         {"90": (None, "failed")}),
+        ("MultiStream", 99, ESTIMATES.replace(": 5200", ":").replace("99th", "99.0th"),
+         {"90": (4200.0, "valid"), "99": (None, "failed")}),
+        ("SingleStream", 90, f"TTFT {ESTIMATES}\nMean First Token latency (ns) : 100", {}),
+    ],
+)  # fmt: skip
+def test_the_estimate_of_early_stopping_is_a_result(
+    scenario: str,
+    share: int,
+    estimates: str,
+    expected: dict[str, tuple[float | None, str]],
+    tmp_path: Path,
+) -> None:
+    text = STREAM.format(scenario=scenario, share=share, estimates=estimates)
+    results, refusals = read_files(tmp_path, "mlperf-inference", {"a": text})
+    assert refusals == []
+    read = {
+        it.metric.name.removeprefix("Early stopping ")[:2]: (it.value, it.validity)
+        for it in results
+        if it.metric.name.startswith("Early stopping ")
+    }
+    assert read == expected
+    named = by_metric(results)
+    assert named[f"{share}th percentile latency (ns)"].value == 4100
+    assert named["Mean latency (ns)"].validity is Validity.VALID
+    assert {it.system for it in results} == {"mlperf-inference"}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "line", "reason"),
+    [
+        ("VALID", "1 ERROR encountered. See detailed log.", "LoadGen logged 1 error"),
+        ("VALID", "12 ERRORS encountered. See detailed log.", "LoadGen logged 12 errors"),
+        ("INVALID", "2 ERRORS encountered. See detailed log.",
+         "LoadGen: performance constraints; LoadGen logged 2 errors"),
+        ("VALID", "No errors encountered during test.", None),
+    ],
+)  # fmt: skip
+def test_errors_that_the_log_counts_make_a_reason(
+    verdict: str, line: str, reason: str | None, tmp_path: Path
+) -> None:
+    constraints = "Yes" if verdict == "VALID" else "NO"
+    text = f"{summary(5, verdict, constraints)}\n{line}\n"
+    results, _ = read_files(tmp_path, "mlperf-inference", {"a": text})
+    assert {(str(it.validity), it.reason) for it in results} == {(verdict.lower(), reason)}
+
+
 @pytest.mark.parametrize("system", [it for it in SYSTEMS if it.module], ids=lambda it: it.key)
 def test_an_empty_list_of_files_has_no_results(system: object, tmp_path: Path) -> None:
     assert read_files(tmp_path, system.key, {}) == ([], [])  # type: ignore[attr-defined]

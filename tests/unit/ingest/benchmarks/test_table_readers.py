@@ -92,6 +92,33 @@ finished
     assert [row[:2] for row in table.rows] == [["1", "a long name"], ["2", "fpn_learning"]]
 
 
+@pytest.mark.parametrize(
+    ("system", "text"),
+    [
+        ("ianvs", IANVS_MARKDOWN), ("aiia-dnn", AIIA_TABLE),
+        ("jetson", "| Model Name | FPS | Note |\n|---|---|---|\n| vgg | 12.5 | |\n"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("separator", ["|---|", "|:-:|---|", "--- | ---:", "|-" * 12 + "|"])
+def test_the_separator_of_a_table_may_have_any_number_of_cells(
+    system: str, text: str, separator: str, tmp_path: Path
+) -> None:
+    lines = text.split("\n")
+    at = next(number for number, it in enumerate(lines) if set(it) <= set("|:-\t ") and "-" in it)
+    other = "\n".join([*lines[:at], separator, *lines[at + 1 :]])
+    tables = [
+        read_files(tmp_path / name, system, {"table.md": it})
+        for name, it in (("whole", text), ("other", other))
+    ]
+    assert [refusals for _, refusals in tables] == [[], []]
+    assert values(tables[1][0]) == values(tables[0][0])
+    assert len(tables[0][0]) > 0
+
+
+def test_rows_that_disagree_with_the_header_make_no_table() -> None:
+    assert [*tables_with_bars("|a|b|\n|-|\n|1|\n")] == []
+
+
 def test_the_console_gives_each_model_once_and_no_rate_of_a_failed_build(tmp_path: Path) -> None:
     files = {"run.txt": JETSON_CONSOLE, "nx-benchmarks.csv": JETSON_INPUTS}
     results, refusals = read_files(tmp_path, "jetson", files)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import io
+import random
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from common.reasons import Reason
+from ingest.benchmarks.pipeline import known_system
 from ingest.sources.content_detection import (
     HEAD_BYTES,
     SYSTEMS,
@@ -137,6 +140,45 @@ def test_other_files_are_of_no_system(data: bytes) -> None:
 
 
 def test_a_workbook_that_unpacks_to_too_much_is_searched_in_part() -> None:
-    data = workbook(b" " * 64 * HEAD_BYTES + b"Dense Matrix Multiplication")
+    data = workbook(b" " * 300 * HEAD_BYTES + b"Dense Matrix Multiplication")
     assert len(data) < HEAD_BYTES
     assert system_of(data) is None
+
+
+def test_a_large_workbook_is_recognised() -> None:
+    data = workbook(random.Random(1).randbytes(2 * HEAD_BYTES) + b"Dense Matrix Multiplication")
+    assert len(data) > HEAD_BYTES
+    assert system_of(data) == known_system("deepbench")
+
+
+@pytest.mark.parametrize(
+    ("key", "data"),
+    [
+        (key, data)
+        for key, samples in SAMPLES.items()
+        for data in samples[:2]
+        if not data.startswith((b"PK", codecs.BOM_UTF8))
+    ],
+)
+@pytest.mark.parametrize("size", [0.99, 1.0, 3.5])
+def test_the_mark_of_a_system_may_stand_anywhere(key: str, data: bytes, size: float) -> None:
+    line = b"node-7:1234:1240 [2] NCCL INFO Channel 02/0 : 2[2] -> 3[3] via P2P/IPC/read\n"
+    chatter = line * (int(size * HEAD_BYTES) // len(line))
+    system = system_of(chatter + data)
+    assert system is not None
+    assert system.key == key
+
+
+@pytest.mark.parametrize("shift", range(0, 4000, 97))
+def test_a_mark_may_cross_windows(shift: int) -> None:
+    mark = b"\nModel Name: ResNet50 \r\n\r\n" + b"\n" * 1000 + b"FPS:12.5\n"
+    chatter = b"x" * (HEAD_BYTES - shift)
+    assert system_of(chatter + mark) == known_system("jetson")
+    wide = (chatter + mark).decode().encode("utf-16")
+    assert system_of(wide) == known_system("jetson")
+
+
+def test_the_parts_of_a_mark_may_be_far_apart() -> None:
+    text = b"machine_info:\n  cpu: 1\n" + b"  value: 1\n" * HEAD_BYTES + b"timing:\n"
+    assert system_of(text) == known_system("pytorch-benchmark")
+    assert system_of(text.removesuffix(b"timing:\n")) is None
