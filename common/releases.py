@@ -15,13 +15,14 @@ from packageurl import PackageURL
 from packaging.markers import InvalidMarker, Marker
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Parsed
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import InvalidSpecifier
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from common.errors import InvalidDocument
 from common.import_names import ImportNames
 from common.inspection import DocumentId
+from common.old_specifiers import readings_of_requirement, specifier_set
 from common.packages import DEFAULT_INDEX, Purl, package_version, version_of
 
 #: Longer texts are refused, because parsing time grows with length.
@@ -90,7 +91,7 @@ class Requirement:
     :param extras: of the required package, normalised and sorted
     :param for_extras: extras of the requiring package in the marker, sorted
     :param url: of a direct reference, which cannot be resolved
-    :param problem: why the line is invalid
+    :param problem: why the line is invalid, or how it was read nevertheless
     """
 
     raw: str
@@ -189,6 +190,8 @@ def release_identity(
 def parse_requirement(raw: str) -> Requirement:
     """Parse one requirement by PEP 508; an invalid line gets a ``problem``.
 
+    A line that :mod:`common.old_specifiers` can read has a name and a ``problem``.
+
     >>> line = parse_requirement("Requests[SOCKS] (>=2.0,<3) ; extra == 'Net' and os_name == 'nt'")
     >>> line.name, line.specifier, line.extras, line.for_extras
     ('requests', '<3,>=2.0', ('socks',), ('net',))
@@ -199,11 +202,16 @@ def parse_requirement(raw: str) -> Requirement:
     """
     if len(raw) > MAX_REQUIREMENT_LENGTH:
         return Requirement(raw, None, problem=f"longer than {MAX_REQUIREMENT_LENGTH} characters")
-    try:
-        parsed = _parsed(raw)
-    except _NO_REQUIREMENT as error:
-        return Requirement(raw, None, problem=(str(error) or type(error).__name__).splitlines()[0])
-    head, marker = parsed
+    problems = []
+    for reading in readings_of_requirement(raw):
+        try:
+            head, marker = _parsed(reading)
+            break
+        except _NO_REQUIREMENT as error:
+            problems.append((str(error) or type(error).__name__).splitlines()[0])
+    else:
+        return Requirement(raw, None, problem=problems[0])
+    read = f"{head.name}{head.specifier}"
     return Requirement(
         raw=raw,
         name=canonicalize_name(head.name),
@@ -212,6 +220,9 @@ def parse_requirement(raw: str) -> Requirement:
         extras=tuple(sorted(map(canonicalize_name, head.extras))),
         for_extras=() if marker is None else marker[1],
         url=head.url,
+        problem=f"{raw!r} is not valid and is read as {read}; pip 24.1 and later refuse it"
+        if problems
+        else None,
     )
 
 
@@ -234,7 +245,7 @@ def fault_of(
 @lru_cache(maxsize=65_536)
 def _is_specifier(text: str) -> bool:
     try:
-        SpecifierSet(text)
+        specifier_set(text)
     except InvalidSpecifier:
         return False
     return True

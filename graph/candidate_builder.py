@@ -13,11 +13,12 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import InvalidSpecifier
 from packaging.version import InvalidVersion, Version
 
 from common.environments import Environment, first_release_of
 from common.errors import InvalidArgument
+from common.old_specifiers import specifier_set
 from common.packages import Purl, version_of
 from common.redaction import without_secrets
 from common.releases import (
@@ -51,13 +52,17 @@ _PROBLEMS: dict[str, str] = {
 
 
 class RequirementRecord(NamedTuple):
-    """An edge ``REQUIRES``; ``extras`` are the requested extras of the required package."""
+    """An edge ``REQUIRES``; ``extras`` are the requested extras of the required package.
+
+    :param problem: how a line that is not valid was read
+    """
 
     name: str
     specifier: str | None
     marker: str | None
     extras: Sequence[str] | None
     url: str | None
+    problem: str | None = None
 
 
 class VersionRecord(NamedTuple):
@@ -283,8 +288,8 @@ class CandidateBuilder:
     def _dependencies(
         self, record: Sequence[Any], extras: tuple[str, ...]
     ) -> tuple[Dependency, ...]:
-        name, specifier, marker, requested, url = record
-        key = (name, specifier, marker, tuple(requested) if requested else (), url, extras)
+        name, specifier, marker, requested, *others = record
+        key = (name, specifier, marker, tuple(requested) if requested else (), *others, extras)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = tuple(self._evaluated(RequirementRecord(*record), extras))
@@ -298,7 +303,9 @@ class CandidateBuilder:
         As in installers, the marker is evaluated with each extra alone.
         """
         requested = tuple(sorted(record.extras or ()))
-        dependency = Dependency(record.name, record.specifier or "", requested, None, record.url)
+        dependency = Dependency(
+            record.name, record.specifier or "", requested, None, record.url, record.problem or ""
+        )
         marker = record.marker
         if marker is None or self.holds(marker):
             if record.url is not None:
@@ -330,7 +337,7 @@ def _admits(text: str, python: Version) -> bool:
     cannot parse.
     """
     try:
-        return SpecifierSet(text).contains(python, prereleases=True)
+        return specifier_set(text).contains(python, prereleases=True)
     except InvalidSpecifier:
         return True
 

@@ -56,7 +56,8 @@ class Dependency:
         always applies
     :param url: of a direct reference, which no candidate satisfies; ``extra`` is set then, because
         a version that always needs a direct reference is not a candidate
-    :param reason: why the requirement was inferred; empty if the package declares it
+    :param reason: why the requirement was inferred, or how it was read if its line is not valid;
+        empty if the package declares it
     """
 
     name: str
@@ -69,7 +70,8 @@ class Dependency:
     @property
     def order(self) -> tuple[str, str, str, tuple[str, ...], str]:
         """Sort key: unconditional requirements first, then by extra, name, specifier, extras."""
-        return self.extra or "", self.name, self.specifier, self.extras, self.url or ""
+        others = self.url or self.reason
+        return self.extra or "", self.name, self.specifier, self.extras, others
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,8 @@ RETURN package.name AS name, package.revision AS revision,
         OR edge.marker CONTAINS ' or '
         OR edge.marker CONTAINS 'extra !='
         OR edge.marker CONTAINS '!= extra'
-      | [required.name, edge.specifier, edge.marker, edge.extras, edge.url]],
+      | [required.name, edge.specifier, edge.marker, edge.extras, edge.url,
+        edge.problem]],
     version.metadata_source
   ]] AS versions,
   [(package)-[known:HAS_STATUS]->(index:PackageIndex)

@@ -237,7 +237,7 @@ def _version(row: _Row, extras: Sequence[str]) -> list[Any]:
     """The values of :class:`graph.candidate_builder.VersionRecord`."""
     lines = map(parse_requirement, row["requirements"])
     requires = [
-        (it.name, it.specifier, it.marker, it.extras, it.url)
+        (it.name, it.specifier, it.marker, it.extras, it.url, it.problem)
         for it in lines
         if it.name is not None and _may_apply(it, extras)
     ]

@@ -128,7 +128,9 @@ class ListedPackage:
         if cause is not None:
             file = metadata.metadata_file or ""
             self._causes[version] = cause if file in cause else f"{file}: {cause}"
-        requires = [(it.name, it.specifier, it.marker, it.extras, it.url) for it in lines]
+        requires = [
+            (it.name, it.specifier, it.marker, it.extras, it.url, it.problem) for it in lines
+        ]
         self.records[version] = record._replace(
             state=(problem.state if problem else ReleaseState.SOLVED).value,
             problem=problem.value if problem else None,

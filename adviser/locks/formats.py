@@ -34,6 +34,7 @@ from adviser.projects.indexes import public_text
 from adviser.projects.pipfile import pipfile_hash, pipfile_of
 from adviser.projects.project import KINDS_OF_REFERENCES, Project, ProjectRequirement
 from common.environments import Environment
+from common.old_specifiers import specifier_set
 from common.packages import DEFAULT_INDEX
 from common.releases import ReleaseFile
 
@@ -201,7 +202,7 @@ def _requires_python(stack: Iterable[LockablePackage], series: str) -> Specifier
     """
     patches = [Version(f"{series}.{patch}") for patch in _PATCHES]
     texts = {it.requires_python for it in stack if it.requires_python}
-    specifiers = {specifier for text in texts for specifier in SpecifierSet(text)}
+    specifiers = {specifier for text in texts for specifier in specifier_set(text)}
     narrower = {it for it in specifiers if not all(map(it.contains, patches))}
     bounds = {str(it) for it in narrower}
     if not any(it.operator in _LOWER_BOUNDS for it in narrower):
@@ -239,7 +240,7 @@ def _package(
         name=canonicalize_name(chosen.name),
         version=Version(chosen.version),
         marker=Marker(chosen.marker) if chosen.marker else None,
-        requires_python=SpecifierSet(chosen.requires_python) if chosen.requires_python else None,
+        requires_python=specifier_set(chosen.requires_python) if chosen.requires_python else None,
         dependencies=[{"name": name} for name in required] or None,
         index=public_text(index) if index else None,
         wheels=[PackageWheel(**_file_fields(it, chosen)) for it in wheels] or None,

@@ -35,6 +35,8 @@ class WarningCode(StrEnum):
     ADDRESS = "address"
     #: An option or a key that does not affect advice.
     OPTION_IGNORED = "option_ignored"
+    #: A requirement that is not valid, and how it is read.
+    OLD_SPECIFIER = "old_specifier"
     #: A variable in a URL or a line; variables are never expanded.
     VARIABLE_NOT_EXPANDED = "variable_not_expanded"
     #: A package is required twice; both requirements count.

@@ -166,6 +166,8 @@ def parse_project_requirement(
     parsed = parse_requirement(text.strip())
     if parsed.name is None:
         _refuse(parsed, at)
+    if parsed.problem is not None:
+        context.warn(WarningCode.OLD_SPECIFIER, parsed.problem, at)
     check_marker(parsed.marker, at)
     if parsed.url is not None:
         code = WarningCode(kind_of_reference(parsed.url))

@@ -52,6 +52,8 @@ class NoteCode(StrEnum):
     ONLY_PRERELEASES = "only_prereleases"
     #: A required extra that the chosen version does not have.
     EXTRA_MISSING = "extra_missing"
+    #: A requirement that is not valid, and how it was read.
+    OLD_SPECIFIER = "old_specifier"
     #: A version that must be built from its source distribution.
     BUILT_FROM_SDIST = "built_from_sdist"
     #: A version whose requirements only a build tells could resolve a conflict.

@@ -35,6 +35,7 @@ from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import RequestIndex
 from common.benchmark_results import ResultContext
 from common.counts import counted
+from common.old_specifiers import is_specifier, specifier_set
 from common.suggestions import suggestion
 from common.terminal import first_few
 from graph.candidate_builder import DYNAMIC_METADATA
@@ -411,6 +412,7 @@ def gap_notes(advice: Advice) -> Iterator[ReportNote]:
     yield from _prereleases(advice)
     yield from _allowed(advice)
     yield from _missing_extras(advice)
+    yield from _old_specifiers(advice)
     yield from _inferred_bounds(advice)
     yield from _builds(advice)
 
@@ -567,6 +569,27 @@ def _missing_extras(advice: Advice) -> Iterator[ReportNote]:
                 f" {', '.join(offered) or 'none'}",
                 choice.name,
                 choice.version,
+            )
+
+
+def _old_specifiers(advice: Advice) -> Iterator[ReportNote]:
+    """Notes about requirements of the best stack that are not valid, and how they were read."""
+    for candidate in candidates_of(advice.universe, advice.best).values() if advice.best else ():
+        inferred = advice.universe.inferred.get(candidate.purl, ())
+        faults = [it.reason for it in candidate.requires if it.reason and it not in inferred]
+        python = candidate.requires_python or ""
+        if python and not is_specifier(python):
+            faults.append(
+                f"Requires-Python {python!r} is not valid and is read as {specifier_set(python)}"
+            )
+        for fault in faults:
+            message = f"{candidate.name} {candidate.version}: {fault}"
+            yield ReportNote(
+                NoteCode.OLD_SPECIFIER,
+                NoteLevel.WARNING,
+                message,
+                candidate.name,
+                candidate.version,
             )
 
 

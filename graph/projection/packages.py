@@ -181,6 +181,7 @@ REQUIRES = EdgeKind(
         array_or_null(RequirementRow.for_extras).label("extra"),
         array_or_null(RequirementRow.extras).label("extras"),
         RequirementRow.url,
+        RequirementRow.problem,
     ).where(RequirementRow.name.is_not(None)),
     owner=RequirementRow.purl,
 )

@@ -60,8 +60,8 @@ def _state(release: Record) -> ReleaseState:
 
 
 def _edge(raw: str) -> list[Any]:
-    parsed = parse_requirement(raw)
-    return [parsed.name, parsed.specifier, parsed.marker, list(parsed.extras), parsed.url]
+    it = parse_requirement(raw)
+    return [it.name, it.specifier, it.marker, list(it.extras), it.url, it.problem]
 
 
 def snapshot_of(index: Index, roots: Iterable[str], where: Environment = ENVIRONMENT) -> Snapshot:

@@ -128,6 +128,30 @@ def test_an_extra_that_only_older_versions_have_excludes_no_newer_version() -> N
         assert note["message"].startswith(f"{requirer} requires web[cli], but web 2.0 does not")
 
 
+def test_a_requirement_that_is_not_valid_is_read_with_a_warning() -> None:
+    index: Index = {
+        "sde": {"1.0": {"requires": ["core (>=1.19.*)"], "requires_python": ">=3.6.*,"}},
+        "core": {"1.20": {}, "1.18": {}},
+    }
+    advice = advice_for(request_for("sde\ncore<3.*\n"), index)
+    assert advice.best is not None
+    assert advice.best.versions() == {"sde": "1.0", "core": "1.20"}
+    notes = report_of(advice)["result"]["report"]["stack_info"]
+    messages = {it["code"]: it["message"] for it in notes if "old_specifier" in it["code"]}
+    assert messages["project_old_specifier"].endswith(
+        "'core<3.*' is not valid and is read as core<3; pip 24.1 and later refuse it"
+    )
+    of_releases = [it["message"] for it in notes if it["code"] == "old_specifier"]
+    assert of_releases == [
+        "sde 1.0: 'core (>=1.19.*)' is not valid and is read as core>=1.19; pip 24.1 and later "
+        "refuse it",
+        "sde 1.0: Requires-Python '>=3.6.*,' is not valid and is read as >=3.6",
+    ]
+    older = advice_for(request_for("sde\ncore<1.19\n"), index).resolution.conflict
+    assert older is not None
+    assert "sde 1.0 requires core>=1.19" in "\n".join(older.lines())
+
+
 def test_a_cooldown_holds_for_the_files_of_a_lock() -> None:
     """A wheel may be added to a release long after it came out."""
     advice = advice_for(request_for("app\n", published_before=DAY), INDEX)
