@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -18,10 +18,11 @@ from packaging.utils import (
 
 from common.environments import LEGACY_MANYLINUX, Environment
 from common.errors import InvalidArgument
+from common.terminal import first_few
 
 
 class Fit(StrEnum):
-    """Why a release can or cannot be installed; the mismatch of the best wheel decides."""
+    """Why a release can or cannot be installed; the nearest wheels decide."""
 
     COMPATIBLE = "compatible"
     #: The C library, or macOS, is older than the wheel requires.
@@ -42,8 +43,12 @@ class Fit(StrEnum):
 #: Mismatches, nearest first: the nearest wheel explains why a release cannot be installed.
 NEARNESS = (Fit.LIBC_TOO_OLD, Fit.PLATFORM_TAG, Fit.ABI_TAG, Fit.PYTHON_TAG)
 
-#: Position in NEARNESS, required version, message.
-Miss = tuple[int, tuple[int, int], str]
+#: Position in NEARNESS, required version, what the environment has, and what a wheel needs.
+Miss = tuple[int, tuple[int, int], str, str]
+#: What wheels with a mismatch need, by position in NEARNESS.
+_NEEDS = ("needs", "built for", "built for the ABI", "built for")
+#: Maximum number of tags in a message.
+_NAMED = 6
 
 
 _FLOOR = re.compile(r"manylinux_(\d+)_(\d+)_\w+|(manylinux\d+)_\w+")
@@ -61,16 +66,25 @@ def miss_of(tag: Tag, environment: Environment) -> Miss:
     """How a tag differs from an environment; the interpreter is compared first."""
     pythons, abis = _interpreters(environment)
     own = tag.interpreter == pythons[0]
-    # cp310-cp310 on CPython 3.11: of cp310, only cp310-abi3 is compatible.
-    if tag.interpreter not in pythons or (not own and tag.abi.startswith(tag.interpreter)):
-        return _explained(Fit.PYTHON_TAG, f"built for {tag.interpreter}", pythons[0])
+    # cp310-cp310 and cp310-none on CPython 3.11: of cp310, only cp310-abi3 is compatible.
+    older = not own and tag.abi != "abi3" and not tag.interpreter.startswith("py")
+    if tag.interpreter not in pythons or older:
+        return _explained(Fit.PYTHON_TAG, tag.interpreter, pythons[0])
     if (tag.interpreter, tag.abi) not in abis:
-        return _explained(Fit.ABI_TAG, f"built for the ABI {tag.abi}", _abi_of(environment))
+        return _explained(Fit.ABI_TAG, tag.abi, _abi_of(environment))
     return _platform_miss(tag.platform, environment)
 
 
-def _explained(fit: Fit, needs: str, has: str) -> Miss:
-    return NEARNESS.index(fit), (0, 0), f"{needs}, this environment has {has}"
+def _explained(fit: Fit, needs: str, has: str, version: tuple[int, int] = (1, 0)) -> Miss:
+    return NEARNESS.index(fit), version, has, needs
+
+
+def _message(misses: Collection[Miss]) -> str:
+    """What the nearest of several wheels need, newest first."""
+    nearest = min(misses)[:3]
+    needs = {it[3] for it in misses if it[:3] == nearest}
+    newest = sorted(needs, key=lambda it: ([*map(int, re.findall(r"\d+", it))], it), reverse=True)
+    return f"{_NEEDS[nearest[0]]} {first_few(newest, _NAMED)}, this environment has {nearest[2]}"
 
 
 @lru_cache(maxsize=32)
@@ -98,7 +112,7 @@ def _platform_miss(platform: str, environment: Environment) -> Miss:
     machine = _MACHINE.fullmatch(platform)
     if environment.libc and machine and machine[1] == environment.platform_machine:
         return _libc_miss(platform, environment.libc)
-    return _explained(Fit.PLATFORM_TAG, f"built for {platform}", environment.platform)
+    return _explained(Fit.PLATFORM_TAG, platform, environment.platform)
 
 
 def _libc_miss(platform: str, libc: tuple[str, tuple[int, int]]) -> Miss:
@@ -109,12 +123,12 @@ def _libc_miss(platform: str, libc: tuple[str, tuple[int, int]]) -> Miss:
         return _too_old("glibc", glibc, libc[1])
     if musl is not None and libc[0] == "musl":
         return _too_old("musl", (int(musl[1]), int(musl[2])), libc[1])
-    return _explained(Fit.PLATFORM_TAG, f"built for {'musl' if musl else 'glibc'}", has)
+    # Nearer than another operating system.
+    return _explained(Fit.PLATFORM_TAG, "musl" if musl else "glibc", has, (0, 0))
 
 
 def _too_old(what: str, floor: tuple[int, int], has: tuple[int, int]) -> Miss:
-    message = f"needs {what} {_text(floor)}, this environment has {_text(has)}"
-    return NEARNESS.index(Fit.LIBC_TOO_OLD), floor, message
+    return _explained(Fit.LIBC_TOO_OLD, f"{what} {_text(floor)}", _text(has), floor)
 
 
 def _text(version: tuple[int, int]) -> str:
@@ -252,18 +266,18 @@ def compatibility(
     :param files_complete: whether these are all files of the release
     """
     known = _known(environment)
-    rank, miss = None, None
+    rank, misses = None, set[Miss]()
     for tag_set in wheels:
         verdict = known.get(tag_set)
         if verdict is None:
             verdict = known[tag_set] = _judged(tag_set, environment)
         if isinstance(verdict, int):
             rank = verdict if rank is None else min(rank, verdict)
-        elif miss is None or verdict < miss:
-            miss = verdict
+        else:
+            misses |= verdict
     if rank is not None:
         return _compatible(rank)
-    return _refused(miss, has_sdist, files_complete)
+    return _refused(frozenset(misses), has_sdist, files_complete)
 
 
 @lru_cache(maxsize=1024)
@@ -272,15 +286,18 @@ def _compatible(rank: int) -> Compatibility:
 
 
 @lru_cache(maxsize=4096)
-def _refused(miss: Miss | None, has_sdist: bool | None, files_complete: bool) -> Compatibility:
-    why = f": {miss[2]}" if miss else ""
+def _refused(
+    misses: frozenset[Miss], has_sdist: bool | None, files_complete: bool
+) -> Compatibility:
+    message = _message(misses) if misses else ""
+    why = f": {message}" if misses else ""
     if not files_complete:
         return Compatibility(
             True, None, Fit.ARTIFACTS_UNKNOWN, f"no wheel is known to fit{why}; others may exist"
         )
-    if miss is not None:
+    if misses:
         also = "; the source distribution would have to be built" if has_sdist else ""
-        return Compatibility(False, None, NEARNESS[miss[0]], miss[2] + also)
+        return Compatibility(False, None, NEARNESS[min(misses)[0]], message + also)
     if has_sdist:
         return Compatibility(
             False, None, Fit.SDIST_ONLY, "only a source distribution, which would have to be built"
@@ -289,19 +306,20 @@ def _refused(miss: Miss | None, has_sdist: bool | None, files_complete: bool) ->
 
 
 @lru_cache(maxsize=32)
-def _known(environment: Environment) -> dict[str, int | Miss]:
+def _known(environment: Environment) -> dict[str, int | frozenset[Miss]]:
     """Cache of ranks and mismatches, by tag set."""
     return {}
 
 
-def _judged(tag_set: str, environment: Environment) -> int | Miss:
-    """The best rank of a tag set, or why the tag set is incompatible."""
+def _judged(tag_set: str, environment: Environment) -> int | frozenset[Miss]:
+    """The best rank of a tag set, or why its tags are incompatible."""
     try:
         tags = parse_tag(tag_set)
     except (InvalidTag, ValueError):
-        return len(NEARNESS) - 1, (0, 0), f"tags {tag_set[:80]!r} are not understood"
+        unknown = f"the unknown tags {tag_set[:80]!r}"
+        return frozenset([_explained(Fit.PYTHON_TAG, unknown, environment.tags[0].interpreter)])
     ranks = environment.ranks
     compatible = [ranks[tag] for tag in tags if tag in ranks]
     if compatible:
         return min(compatible)
-    return min(miss_of(tag, environment) for tag in tags)
+    return frozenset(miss_of(tag, environment) for tag in tags)

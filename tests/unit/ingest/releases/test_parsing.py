@@ -71,7 +71,7 @@ def test_an_index_is_part_of_the_identity() -> None:
             ReleaseProblem.INVALID_REQUIREMENT,
         ),
         (
-            {"requires_python": ">=3.6.*"},
+            {"requires_python": ">=3.x"},
             ReleaseState.UNPARSABLE,
             ReleaseProblem.BROKEN_METADATA,
         ),
