@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,6 +15,8 @@ from adviser.scoring.criteria import SCALE
 from common.packages import Purl, version_of
 from graph.candidates import Candidate, Dependency, ExclusionReason
 
+#: How many versions of a required package are tried, and through how many packages.
+_TRIED, _DEPTH = 30, 2
 #: Why no wheel of a version fits, as text.
 MISMATCHES = {
     ExclusionReason.LIBC_TOO_OLD: "its wheels need a newer C library or macOS",
@@ -180,22 +182,94 @@ class VersionRationales:
         return Rationale(RationaleCode.SCORES_BETTER, text, newest.version, newest.purl)
 
     def _needs(self, newest: Candidate) -> Rationale | None:
-        requirements = newest.requirements(self._extras[newest.name])
-        # A direct requirement weighs more than others, so it is the more likely reason.
-        direct = self._universe.direct
-        for dependency in sorted(requirements, key=lambda it: it.name not in direct):
-            version, text = (
-                self._versions.get(dependency.name),
-                self._universe.specifier_of(dependency),
-            )
-            if version is None or not admits(text, version):
-                has = f"no {dependency.name}" if version is None else f"{dependency.name} {version}"
-                wanted = (
-                    f"{dependency.name}{dependency.specifier}{self._override_text(dependency.name)}"
-                )
-                message = f"{newest.version} requires {wanted}, but the stack has {has}"
-                return Rationale(RationaleCode.NEEDS_OTHERS, message, newest.version, newest.purl)
-        return None
+        """The requirement of a newer version that the other packages of the stack do not allow."""
+        others = self._requirers_besides(newest.name)
+        obstacles = self._obstacles(newest, self._extras[newest.name], others)
+        rank_and_text = min(obstacles, default=None, key=lambda it: it[0])
+        if rank_and_text is None:
+            return None
+        message = f"{newest.version} {rank_and_text[1]}"
+        return Rationale(RationaleCode.NEEDS_OTHERS, message, newest.version, newest.purl)
+
+    def _requirers_besides(self, left_out: str) -> dict[str, list[tuple[str, Dependency]]]:
+        """All requirements by package, without those of one package and of what it alone needs."""
+        requirements: dict[str, list[tuple[str, Dependency]]] = {}
+        pending = [("", it) for it in self._universe.roots]
+        for requirer, dependency in pending:  # grows
+            name = dependency.name
+            if name not in requirements and name != left_out and name in self._chosen:
+                more = self._chosen[name].requirements(self._extras[name])
+                pending += [(name, it) for it in more if it.name != name]
+            requirements.setdefault(name, []).append((requirer, dependency))
+        return requirements
+
+    def _obstacles(
+        self,
+        candidate: Candidate,
+        extras: Iterable[str],
+        others: Mapping[str, Sequence[tuple[str, Dependency]]],
+        depth: int = 0,
+    ) -> Iterator[tuple[int, str]]:
+        """Requirements of a version that the stack does not meet: rank and text.
+
+        Rank 0 is a requirement that no version can meet beside the requirements of other packages.
+        With rank 1, another version of a direct requirement can; with rank 2, one of another
+        package. A package that can be added is no obstacle.
+        """
+        universe = self._universe
+        for dependency in candidate.requirements(extras):
+            name, text = dependency.name, universe.specifier_of(dependency)
+            version = self._versions.get(name)
+            if name in universe.unlisted or (version is not None and admits(text, version)):
+                continue
+            wanted = f"requires {name}{dependency.specifier}{self._override_text(name)}"
+            usable = universe.packages.get(name, ())
+            left = [it for it in usable if admits(text, it.version)]
+            requirers = others.get(name, ())
+            barring = (it for it in requirers if not any(self._admit([it], one) for one in left))
+            if not left:
+                yield 0, f"{wanted}, {self._unavailable(name, text)}"
+            elif (barred := next(barring, None)) is not None:
+                yield 0, f"{wanted}, but {self.requirement_text(*barred)}"
+            else:
+                left = [it for it in left if self._admit(requirers, it)][: _TRIED + 1]
+                deeper = self._deeper(left, dependency, others, depth) if left else None
+                if deeper is not None:
+                    yield 0, f"{wanted}, {deeper}"
+                elif version is not None:
+                    rank = 1 if name in universe.direct else 2
+                    yield rank, f"{wanted}, but the stack has {name} {version}"
+
+    def _admit(self, requirers: Iterable[tuple[str, Dependency]], candidate: Candidate) -> bool:
+        specifiers = (self._universe.specifier_of(it) for _, it in requirers)
+        return all(admits(text, candidate.version) for text in specifiers)
+
+    def _deeper(
+        self,
+        left: Sequence[Candidate],
+        dependency: Dependency,
+        others: Mapping[str, Sequence[tuple[str, Dependency]]],
+        depth: int,
+    ) -> str | None:
+        """Why none of these versions can be had; ``None`` if one can, or if that is unknown."""
+        if depth == _DEPTH or len(left) > _TRIED or not all(it.read for it in left):
+            return None
+        texts = []
+        for candidate in left:
+            obstacles = self._obstacles(candidate, dependency.extras, others, depth + 1)
+            text = next((text for rank, text in obstacles if not rank), None)
+            if text is None:
+                return None
+            texts.append(f"{candidate.name} {candidate.version} {text}")
+        return texts[0]
+
+    def _unavailable(self, name: str, specifier: str) -> str:
+        """Why no version that a specifier admits can be chosen."""
+        refused = self._universe.refused.get(name, ())
+        for it in refused:
+            if version_of(it.version) is not None and admits(specifier, it.version):
+                return f"but {name} {it.version} cannot be chosen: {it.message}"
+        return f"and {self._universe.absent.get(name, 'no known version meets that')}"
 
     def _differs(self, newest: Candidate) -> Rationale | None:
         """The rationale if a better stack already has the newer version; stacks must differ."""

@@ -23,7 +23,7 @@ from common.advisories import Severity
 from common.counts import counted
 from common.index.project_pages import ProjectState, ProjectStatus
 from common.packages import Purl
-from graph.candidates import Candidate
+from graph.candidates import Candidate, Excluded, newest_first
 from graph.evidence import VulnerabilityDetails
 from graph.snapshot import Snapshot
 
@@ -61,7 +61,7 @@ def justifications_of_stack(
                     findings += _of_release(candidate, as_of)
                     findings += _of_vulnerabilities(candidate, known, allowed)
                     findings += _of_status(candidate, snapshot.statuses.get(name, {}))
-            findings += _of_package(name, candidates, as_of)
+            findings += _of_package(name, candidates, snapshot.excluded.get(name, ()), as_of)
             findings += texts.notes(claims_by_purl.get(purl, ()))
         return tuple(findings)
 
@@ -155,11 +155,13 @@ def _of_status(
 
 
 def _of_package(
-    name: str, candidates: Sequence[Candidate], as_of: datetime
+    name: str, candidates: Sequence[Candidate], excluded: Sequence[Excluded], as_of: datetime
 ) -> Iterator[Justification]:
+    """A note about a package without a release for long, whatever environment it is for."""
     last = last_release(candidates)
-    if last is not None and as_of - last > UNMAINTAINED_AFTER:
-        message = f"{name} has had no suitable release since {last:%Y-%m-%d}"
+    newest = newest_first([*candidates, *excluded])[:1]
+    if last is not None and as_of - last > UNMAINTAINED_AFTER and newest[0] in candidates:
+        message = f"{name} has had no release since {last:%Y-%m-%d}"
         yield Justification(JustificationCode.UNMAINTAINED, NoteLevel.WARNING, message, name)
 
 

@@ -13,6 +13,7 @@ from adviser.reports.version_rationale import (
 )
 from adviser.scoring.criteria import RecommendationType
 from common.packages import Purl
+from graph.candidates import Dependency
 from tests.factories.requests import advice_for, request_for
 from tests.factories.universes import Index
 
@@ -64,7 +65,7 @@ def test_a_further_stack_differs_from_those_above_and_is_not_said_to_be_better()
 def test_what_a_newer_one_would_need_is_named() -> None:
     reason = rationale(advice_for(), "web")
     assert reason.place is RationaleCode.NEEDS_OTHERS
-    assert reason.message == "3.0 requires core>=2, but the stack has core 1.1"
+    assert reason.message == "3.0 requires core>=2, but tool 1.0 requires core<2"
 
 
 def test_a_need_for_another_direct_requirement_is_named_first() -> None:
@@ -77,6 +78,43 @@ def test_a_need_for_another_direct_requirement_is_named_first() -> None:
     assert reason.message == "4.4 requires spark<4.3, but the stack has spark 4.3"
 
 
+API: Index = {
+    "api": {
+        "3.0": {"requires": ["added>=1", "shared>=2", "model>=2"]},
+        "2.0": {"requires": ["added>=1"]},
+        "1.0": {},
+    },
+    "old": {"1.0": {"requires": ["model<2", "shared"]}},
+    "shared": {"2.0": {}, "1.0": {}},
+    "model": {"2.0": {}, "1.0": {}},
+    "added": {"2.0": {"requires": ["model>=2"]}, "1.0": {"requires": ["model>1"]}},
+}
+
+
+def test_a_requirement_that_really_conflicts_is_named_and_not_a_package_that_can_be_added() -> None:
+    advice = advice_for(request_for("api>=3\nold\n"), API)
+    assert advice.best is None
+    index = {**API, "added": {"1.0": {}}}
+    reason = rationale(advice_for(request_for("api!=2.0\nold\n"), index), "api")
+    assert reason.message == "3.0 requires model>=2, but old 1.0 requires model<2"
+
+
+def test_a_package_that_cannot_be_added_is_named_with_the_reason() -> None:
+    index = {**API, "api": {it: API["api"][it] for it in ("2.0", "1.0")}}
+    reason = rationale(advice_for(request_for("api\nold\n"), index), "api")
+    assert reason.message == (
+        "2.0 requires added>=1, added 2.0 requires model>=2, but old 1.0 requires model<2"
+    )
+    older = {**index, "added": {"0.1": {}}}
+    reason = rationale(advice_for(request_for("api\nold\n"), older), "api")
+    assert reason.message == "2.0 requires added>=1, and no known version meets that"
+    request = request_for("api\n", exclusions=(Dependency("added", ">=1"),))
+    reason = rationale(advice_for(request, index), "api")
+    assert reason.message == (
+        "2.0 requires added>=1, but added 2.0 cannot be chosen: excluded by added>=1"
+    )
+
+
 def test_a_newer_one_that_cannot_run_here_is_named_with_the_reason() -> None:
     reason = rationale(advice_for(request_for("old\n")), "old")
     assert (reason.place, reason.newer) == (RationaleCode.NEWER_UNUSABLE, "2.0")
@@ -84,8 +122,6 @@ def test_a_newer_one_that_cannot_run_here_is_named_with_the_reason() -> None:
 
 
 def test_an_excluded_newer_one_is_named_with_the_rule() -> None:
-    from graph.candidates import Dependency
-
     request = request_for("core\n", exclusions=(Dependency("core", "==2.0"),))
     reason = rationale(advice_for(request), "core")
     assert reason == Rationale(RationaleCode.NEWER_UNUSABLE, "2.0: excluded by core==2.0", "2.0")
@@ -115,7 +151,7 @@ def test_a_newer_prerelease_is_named_with_what_it_needs_if_a_prerelease_is_chose
     }
     reason = rationale(advice_for(request_for("tool\nplugin\n"), index), "tool")
     assert reason.place is RationaleCode.NEEDS_OTHERS
-    assert reason.message == "1.0b2 requires core==1.0b2, but the stack has core 1.0b1"
+    assert reason.message == "1.0b2 requires core==1.0b2, but plugin 1.0b1 requires core==1.0b1"
 
 
 def test_a_newer_release_that_cannot_be_used_is_named_before_prereleases() -> None:

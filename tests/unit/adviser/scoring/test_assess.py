@@ -206,6 +206,13 @@ def coded(found: Assessment, *releases: str) -> dict[JustificationCode, Justific
     return {it.code: it for it in (*found.justifications, *notes)}
 
 
+def test_a_package_with_a_newer_release_for_another_python_is_maintained() -> None:
+    old = {"uploaded_at": "2020-01-01T00:00:00Z"}
+    for newer, is_noted in (({}, True), ({"2.0": {"requires_python": ">=3.99"}}, False)):
+        found = assessed(LATEST, snapshot_of({"core": {**newer, "1.0": old}}, ["core"]))
+        assert (JustificationCode.UNMAINTAINED in coded(found, "core==1.0")) is is_noted
+
+
 def test_a_stack_is_justified_by_what_is_in_it() -> None:
     snap = snapshot(v2_1="GHSA-1 high", v1_0="GHSA-2 low")
     evidence = replace(measured(), vulnerabilities=harms(GHSA_1=("GHSA-1",)))
