@@ -266,9 +266,9 @@ class VersionRationales:
     def _unavailable(self, name: str, specifier: str) -> str:
         """Why no version that a specifier admits can be chosen."""
         refused = self._universe.refused.get(name, ())
-        for it in refused:
-            if version_of(it.version) is not None and admits(specifier, it.version):
-                return f"but {name} {it.version} cannot be chosen: {it.message}"
+        for version in refused:
+            if version_of(version.version) is not None and admits(specifier, version.version):
+                return f"but {name} {version.version} cannot be chosen: {version.message}"
         return f"and {self._universe.absent.get(name, 'no known version meets that')}"
 
     def _differs(self, newest: Candidate) -> Rationale | None:

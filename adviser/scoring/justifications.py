@@ -159,7 +159,8 @@ def _of_package(
 ) -> Iterator[Justification]:
     """A note about a package without a release for long, whatever environment it is for."""
     last = last_release(candidates)
-    newest = newest_first([*candidates, *excluded])[:1]
+    versions: list[Candidate | Excluded] = [*candidates, *excluded]
+    newest = newest_first(versions)[:1]
     if last is not None and as_of - last > UNMAINTAINED_AFTER and newest[0] in candidates:
         message = f"{name} has had no release since {last:%Y-%m-%d}"
         yield Justification(JustificationCode.UNMAINTAINED, NoteLevel.WARNING, message, name)

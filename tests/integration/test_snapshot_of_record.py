@@ -135,6 +135,13 @@ def test_what_changes_an_answer_changes_the_revision(
     assert snapshot(stores, "web").revision != known.revision
 
 
+def test_an_old_specifier_is_read_from_the_graph_with_what_it_is_read_as(stores: Stores) -> None:
+    deliver(stores, [release("web", "1", ["core (>=1.19.*)"]), release("core", "1.20")])
+    (requirement,) = snapshot(stores, "web").packages["web"][0].requires
+    assert (requirement.name, requirement.specifier) == ("core", ">=1.19")
+    assert "'core (>=1.19.*)' is not valid and is read as core>=1.19" in requirement.reason
+
+
 def test_the_order_of_recording_leaves_no_trace(stores: Stores, known: Snapshot) -> None:
     with stores.engine.begin() as connection:
         tables = "documents, package_versions, packages, package_events, outbox"
