@@ -29,9 +29,9 @@ from cli.inspect import (
     ingest_folders,
     machine_of_this_command,
     machine_options,
-    print_wait,
     warn_if_busy,
 )
+from cli.inspect_view import print_wait
 from cli.options import NamedPath, as_json_option, key_and_value
 from common.errors import InvalidArgument
 from common.formats.json_documents import digest
@@ -149,7 +149,9 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     index = index or DEFAULT_INDEX
     state = folder.state(question)
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
-    guard = MachineGuard(None if share_machine else wait, partial(print_wait, wait_s=wait))
+    guard = MachineGuard(
+        None if share_machine else wait, settings.loop_busy_share, partial(print_wait, wait_s=wait)
+    )
     with ExitStack() as stack:
         stack.enter_context(interrupted_by_signals())
         stack.enter_context(hint_to_resume())

@@ -20,6 +20,7 @@ from common.formats.json_documents import digest
 
 if TYPE_CHECKING:
     from adviser.answering.index_stacks import IndexStacks
+    from pis.amun.free_machine import OnWait
     from pis.amun.inspect import Observer
     from pis.amun.launchers import Launcher
     from pis.amun.outcomes import InspectionOutcome
@@ -162,13 +163,14 @@ class MachineGuard:
     Only jobs that this run measures count, so that a later run can continue.
 
     :param wait_s: limit of each wait for other processes; ``None`` not to wait
-    :param on_wait: called with the cause of a wait
+    :param most_busy: share of all processors that other processes may use
     :ivar measured: jobs that this run has measured
     :ivar unusable: those that failed or were unstable
     """
 
     wait_s: float | None
-    on_wait: Callable[[str], None]
+    most_busy: float
+    on_wait: OnWait
     measured: int = 0
     unusable: int = 0
 
@@ -188,7 +190,6 @@ class MachineGuard:
 
         :raises SearchStopped: if the machine stays busy, or most jobs were unusable
         """
-        from pis.amun.conditions import BUSY_SHARE
         from pis.amun.free_machine import MachineBusy, wait_until_quiet
 
         if not jobs:
@@ -199,7 +200,7 @@ class MachineGuard:
         if self.wait_s is None:
             return
         try:
-            wait_until_quiet(self.wait_s, BUSY_SHARE, self.on_wait)
+            wait_until_quiet(self.wait_s, self.most_busy, self.on_wait)
         except MachineBusy as error:
             raise SearchStopped(StopReason.BUSY, str(error)) from error
 

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.inspect_view import print_wait
 from cli.options import as_json_option, key_and_value
 from common.errors import InvalidArgument, InvalidSettings
 from common.settings import Settings
 
 if TYPE_CHECKING:
+    from cli.inspect_view import Lines
     from pis.amun.launchers import Launcher
     from pis.amun.outcomes import InspectionOutcome
     from pis.amun.specification import Specification
@@ -71,22 +73,25 @@ def machine_of_this_command(wait_s: float, share: bool) -> Iterator[None]:
 
     :raises MachineBusy: after ``wait_s`` seconds
     """
-    from pis.amun.free_machine import MachineBusy, free_machine
+    from pis.amun.free_machine import free_machine
 
     with ExitStack() as stack:
         if not share:
-            try:
+            with _busy_hint():
                 on_wait = partial(print_wait, wait_s=wait_s)
                 stack.enter_context(free_machine(wait_s, on_wait=on_wait))
-            except MachineBusy as error:
-                error.hint = "--wait S waits longer; --share-machine runs beside it, less precisely"
-                raise
         yield
 
 
-def print_wait(cause: str, wait_s: float) -> None:
-    """Say on standard error what a command waits for."""
-    click.echo(f"{cause}: waiting up to {wait_s:g} s", err=True)
+@contextmanager
+def _busy_hint() -> Iterator[None]:
+    from pis.amun.free_machine import MachineBusy
+
+    try:
+        yield
+    except MachineBusy as error:
+        error.hint = "--wait S waits longer; --share-machine runs beside it, less precisely"
+        raise
 
 
 @click.command()
@@ -136,10 +141,14 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     your own script prints no result, no further job runs. With --vary, all jobs of one value run
     before those of the next.
 
+    Before jobs run, the command waits until other processes use at most a fifth of the processors,
+    up to --wait seconds; with --share-machine, it does not wait.
+
     Your own scripts run in a sandbox made by bubblewrap. With --trust-script, scripts run with all
     your permissions: use that option only for scripts that you wrote or read.
     """
     from cli.inspect_view import print_outcomes
+    from pis.amun.free_machine import wait_until_quiet
     from pis.amun.inspect import InspectOptions
     from pis.amun.inspect import inspect as run
     from pis.amun.processes import interrupted_by_signals
@@ -160,8 +169,15 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
         stack.enter_context(interrupted_by_signals())
         if launcher == "local":
             stack.enter_context(machine_of_this_command(wait, share_machine))
+        if launcher == "local" and share_machine:
             warn_if_busy()
         observer = stack.enter_context(_observer(quiet=as_json))
+        if launcher == "local" and not share_machine:
+            stack.enter_context(_busy_hint())
+            on_wait = partial(observer.waiting, wait_s=wait)
+            observer.before_jobs = partial(
+                wait_until_quiet, wait, settings.loop_busy_share, on_wait
+            )
         runs_on = stack.enter_context(_launcher(launcher, settings))
         stack.enter_context(hint_to_resume())
         outcomes: list[InspectionOutcome] = []
@@ -307,7 +323,7 @@ def _made(name: str, settings: Settings) -> Launcher:
 
 
 @contextmanager
-def _observer(*, quiet: bool) -> Iterator[Any]:
+def _observer(*, quiet: bool) -> Iterator[Lines]:
     from cli.inspect_view import Lines, bar
 
     if quiet:

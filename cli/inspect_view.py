@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,12 +35,34 @@ _PROTOCOL = (
 )
 
 
+def print_wait(cause: str, waited_s: float, wait_s: float) -> None:
+    """Say on standard error what a command waits for; on a terminal, count down."""
+    if sys.stderr.isatty():
+        above = "\033[1A\033[K" if waited_s else ""  # replaces the line of a second ago
+        click.echo(f"{above}{cause}: waiting, {_left(waited_s, wait_s)}", err=True)
+    elif not waited_s:
+        click.echo(f"{cause}: waiting up to {wait_s:g} s", err=True)
+
+
+def _left(waited_s: float, wait_s: float) -> str:
+    left_s = max(0, round(wait_s - waited_s))
+    return f"{timedelta(seconds=left_s)} left (--share-machine does not wait)"
+
+
 class Lines:
-    """Reports each step of an inspection as a line."""
+    """Reports each step of an inspection as a line.
+
+    :ivar before_jobs: called before the first job, if there is one
+    """
 
     def __init__(self, print_line: Callable[[str], None]) -> None:
         self._print = print_line
         self._left = 0
+        self.before_jobs: Callable[[], None] = lambda: None
+
+    def waiting(self, cause: str, waited_s: float, wait_s: float) -> None:
+        """Called each second while the jobs wait."""
+        print_wait(cause, waited_s, wait_s)
 
     def build_started(self, inspection: Inspection) -> None:
         """Called before an environment is built."""
@@ -55,6 +79,7 @@ class Lines:
         """Called with the number of jobs to run."""
         self._left = jobs
         if jobs:
+            self.before_jobs()
             self._print(f"{counted(jobs, 'job')} to run")
 
     def job_finished(self, job: Job, result: Mapping[str, Any]) -> None:
@@ -75,8 +100,14 @@ class _Bar(Lines):
         description = f"building {inspection.inspection_id}"
         self._progress.update(self._task, description=description, refresh=True)
 
+    def waiting(self, cause: str, waited_s: float, wait_s: float) -> None:
+        description = f"{cause}: waiting, {_left(waited_s, wait_s)}"
+        self._progress.update(self._task, description=description, refresh=True)
+
     def jobs_started(self, jobs: int) -> None:
         self._left = jobs
+        if jobs:
+            self.before_jobs()
         self._progress.update(
             self._task, description="measuring", total=jobs, completed=0, refresh=True
         )

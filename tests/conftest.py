@@ -53,6 +53,9 @@ _CARELESS = ("fsync", "full_page_writes")
 for _size in ("COLUMNS", "LINES"):
     os.environ.pop(_size, None)
 
+# Commands of the tests measure beside each other, and would wait for a quiet machine.
+os.environ.setdefault("LOOP_BUSY_SHARE", "1")
+
 # `nohup` and shell scripts start background jobs with these signals ignored, and an ignored signal
 # stays ignored in every program that a test starts. A handler, by contrast, is not inherited.
 for _signal in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):

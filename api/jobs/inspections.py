@@ -110,7 +110,7 @@ def _in_turn(
     until = time.monotonic() + _MACHINE_WAIT_S
     launcher = LocalLauncher(settings)
     try:
-        with free_machine(_MACHINE_WAIT_S, on_wait=log_for_client):
+        with free_machine(_MACHINE_WAIT_S, on_wait=_log_wait):
             while True:
                 try:
                     (outcome,) = inspect([specification], launcher, options, _LogProgress())
@@ -122,6 +122,11 @@ def _in_turn(
                     return outcome
     finally:
         launcher.close()
+
+
+def _log_wait(cause: str, waited_s: float) -> None:
+    if not waited_s:
+        log_for_client(cause)
 
 
 class _LogProgress:

@@ -15,6 +15,13 @@ from pis.amun.conditions import busy_share
 _LOCK = "\0thoth-measures"
 _PAUSE_S = 1.0
 
+#: Called at least once a second while something waits, with the cause and the time that it has
+#: waited so far, s: 0 at the first call.
+OnWait = Callable[[str, float], None]
+
+
+def _no_report(_cause: str, _waited_s: float) -> None: ...
+
 
 class MachineBusy(AlreadyRunning):
     """The machine did not become free in time; the message says what it waited for."""
@@ -22,7 +29,7 @@ class MachineBusy(AlreadyRunning):
 
 @contextmanager
 def free_machine(
-    wait_s: float, most_busy: float = 1.0, on_wait: Callable[[str], None] = lambda _cause: None
+    wait_s: float, most_busy: float = 1.0, on_wait: OnWait = _no_report
 ) -> Iterator[None]:
     """Hold the machine for measurements, once it is free.
 
@@ -30,33 +37,27 @@ def free_machine(
 
     :param wait_s: limit for both waits together
     :param most_busy: share of all processors that other processes may use; 1 for any
-    :param on_wait: called once before each of the two waits, with its cause
     :raises MachineBusy: after ``wait_s``
     """
-    until = time.monotonic() + wait_s
+    began = time.monotonic()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as lock:
-        waits = False
         while not _bound(lock):
-            cause = "another measurement runs on this machine"
-            waits = _pause(until, cause, on_wait, waits)
+            _pause(began, wait_s, "another measurement runs on this machine", on_wait)
         if most_busy < 1:
-            wait_until_quiet(until - time.monotonic(), most_busy, on_wait)
+            wait_until_quiet(wait_s - (time.monotonic() - began), most_busy, on_wait)
         yield
 
 
-def wait_until_quiet(
-    wait_s: float, most_busy: float, on_wait: Callable[[str], None] = lambda _cause: None
-) -> None:
+def wait_until_quiet(wait_s: float, most_busy: float, on_wait: OnWait = _no_report) -> None:
     """Wait until other processes use little of the processors.
 
     :param most_busy: share of all processors that they may use
-    :param on_wait: called once with the cause, if this waits
     :raises MachineBusy: after ``wait_s``
     """
-    until, waits = time.monotonic() + wait_s, False
+    began: float | None = None
     while (share := busy_share()) > most_busy:
-        cause = f"other processes use {share:.0%} of the processors"
-        waits = _pause(until, cause, on_wait, waits)
+        began = began or time.monotonic()
+        _pause(began, wait_s, f"other processes use {share:.0%} of the processors", on_wait)
 
 
 def _bound(lock: socket.socket) -> bool:
@@ -67,10 +68,9 @@ def _bound(lock: socket.socket) -> bool:
     return True
 
 
-def _pause(until: float, cause: str, on_wait: Callable[[str], None], waits: bool) -> bool:
-    if time.monotonic() >= until:
+def _pause(began: float, wait_s: float, cause: str, on_wait: OnWait) -> None:
+    waited_s = time.monotonic() - began
+    if waited_s >= wait_s:
         raise MachineBusy(cause)
-    if not waits:
-        on_wait(cause)
+    on_wait(cause, waited_s if waited_s >= _PAUSE_S else 0.0)
     time.sleep(_PAUSE_S)
-    return True

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -186,6 +188,24 @@ def test_a_second_process_on_the_same_folder_is_told_so(
     running.communicate(timeout=DEADLINE_S)
     assert second.returncode == 5
     assert str(out) in second.stderr
+
+
+def test_jobs_wait_for_a_quiet_machine_and_finished_jobs_do_not(
+    at_home: Settings, pinned: list[Path], tmp_path: Path
+) -> None:
+    arguments = ["inspect", str(pinned[0]), "--jobs", "1", "--out", str(tmp_path / "out")]
+    busy = {"LOOP_BUSY_SHARE": "0.01"}
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        refused = thoth(at_home, *arguments, "--wait", "0.1", **busy)
+        shared = thoth(at_home, *arguments, "--share-machine", **busy)
+        again = thoth(at_home, *arguments, "--wait", "0.1", **busy)
+        other.kill()
+    assert refused.returncode == 5, refused.stderr
+    assert re.search(
+        r"other processes use \d+% of the processors: waiting up to 0.1 s", refused.stderr
+    )
+    assert "--share-machine" in refused.stderr
+    assert (shared.returncode, again.returncode) == (0, 0), again.stderr
 
 
 @pytest.fixture

@@ -130,13 +130,12 @@ def test_jobs_wait_for_a_quiet_machine_and_the_search_stops_if_it_stays_busy() -
         subprocess.Popen([sys.executable, "-c", "while True: pass"])
         for _ in range(os.cpu_count() or 1)
     ]
-    causes: list[str] = []
     try:
-        guard = MachineGuard(0, causes.append)
+        guard = MachineGuard(0, 0.2, print)
         guard.jobs_started(0)  # nothing to run: a finished search needs no quiet machine
         with pytest.raises(SearchStopped, match="other processes use") as stopped:
             guard.jobs_started(1)
-        MachineGuard(None, causes.append).jobs_started(1)
+        MachineGuard(None, 0.2, print).jobs_started(1)
     finally:
         for process in busy:
             process.kill()
@@ -145,7 +144,7 @@ def test_jobs_wait_for_a_quiet_machine_and_the_search_stops_if_it_stays_busy() -
 
 
 def test_a_run_stops_when_most_of_its_jobs_cannot_be_used() -> None:
-    guard = MachineGuard(None, lambda _cause: None)
+    guard = MachineGuard(None, 0.2, print)
     for _ in range(20):
         guard.job_finished(None, {"exit_code": 1})
     with pytest.raises(SearchStopped, match="20 of 20 jobs failed or were unstable") as stopped:
