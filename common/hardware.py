@@ -8,7 +8,8 @@ of ``docs/statistics.md``). The identity never contains a clock rate, because cl
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -60,6 +61,8 @@ _CPU_FIELDS = (
 )
 _REQUESTED_FIELDS = ("cpu_family", "cpu_model", "physical_cpus", "processor")
 
+#: Differences that the label of a class names at most.
+_MOST_FACTS = 4
 #: Bytes of cached input; real machines need less, and larger inputs are not worth caching.
 _KEPT_BYTES = 16 * 1024
 
@@ -258,3 +261,35 @@ def _label(brand: str | None, identity: Record) -> str:
     if identity["source"] == "requested":
         parts.append("as requested")
     return ", ".join(parts)
+
+
+def distinct_labels(classes: Iterable[tuple[str, str, Record]]) -> dict[str, str]:
+    """Labels of classes by digest; equal labels are followed by what tells the classes apart.
+
+    :param classes: digest, label and identity of each class
+
+    >>> distinct_labels([("a", "CPU", {"stepping": 3}), ("b", "CPU", {"stepping": 4})])
+    {'a': 'CPU (stepping 3)', 'b': 'CPU (stepping 4)'}
+    """
+    alike: dict[str, dict[str, dict[str, str]]] = defaultdict(dict)
+    for key, label, identity in classes:
+        alike[label][key] = _facts(identity)
+    labels = {}
+    for label, facts_of in alike.items():
+        names = sorted(set().union(*facts_of.values()))
+        differing = [it for it in names if len({each.get(it) for each in facts_of.values()}) > 1]
+        for key, facts in facts_of.items():
+            texts = [f"{it} {facts[it]}".strip() if it in facts else f"no {it}" for it in differing]
+            labels[key] = f"{label} ({', '.join(texts[:_MOST_FACTS])})" if texts else label
+        if len({labels[key] for key in facts_of}) < len(facts_of):
+            labels |= {key: f"{labels[key]} {key.rpartition(':')[2][:8]}" for key in facts_of}
+    return labels
+
+
+def _facts(identity: Record) -> dict[str, str]:
+    """Properties of a class as texts by name; an instruction set is a name without a text."""
+    facts = {it: str(value) for it, value in identity.items() if it not in {"flags", "gpus"}}
+    facts |= dict.fromkeys(identity.get("flags", ()), "")
+    for number, gpu in enumerate(identity.get("gpus", ()), 1):
+        facts |= {f"{it} of GPU {number}": str(value) for it, value in gpu.items()}
+    return facts

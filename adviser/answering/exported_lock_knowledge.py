@@ -24,6 +24,7 @@ from adviser.answering.lock_comparison import (
     LockKnowledge,
     locked_versions,
 )
+from adviser.answering.target_hardware import class_names
 from adviser.exports.croissant import CROISSANT_FILE
 from adviser.guard import versions_without_candidate
 from common.advisories import AffectedPackage, VersionLine
@@ -124,13 +125,14 @@ class _Export:
         series, readings = series_and_readings(self._measured(jobs))
         measured = {it.stack for it in readings}
         classes = {it.hardware_digest for it in series}
+        labels = class_names(self.hardware)
         archives = self._rows("advisory_archives", ("read_at",))
         return Evidence(
             as_of=day_of(self.as_of),
             series=series,
             readings=readings,
             stacks={key: purls for key, purls in stacks.items() if key in measured},
-            hardware={it.digest: it.label for it in self.hardware if it.digest in classes},
+            hardware={key: labels[key] for key in labels if key in classes},
             sources={} if archives else {ADVISORIES: None},
             refused=len(excluded),
         )

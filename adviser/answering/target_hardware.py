@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.errors import InvalidArgument
-from common.hardware import Allowance, hardware_class
+from common.hardware import Allowance, distinct_labels, hardware_class
 from common.inspection import Hardware
 from common.units import THREAD_VARIABLES
 from graph.evidence import RecordedHardware
@@ -23,7 +23,7 @@ _SHOWN_DIGITS = 8
 class TargetHardware:
     """The hardware class that a request is about.
 
-    :param name: its label; with its digest if another known class has the same label
+    :param name: its label; with what differs if another known class has the same label
     :param note: text for a person if nothing was measured on the class of this host. It names the
         nearest class, which is never used in its place
     """
@@ -54,8 +54,7 @@ def find_classes(recorded: Iterable[RecordedHardware], prefix: str) -> list[Reco
 
 def recorded_target(digest: str, recorded: Sequence[RecordedHardware]) -> TargetHardware:
     """A recorded class as the target of a request."""
-    label = next(row.label for row in recorded if row.digest == digest)
-    return TargetHardware(digest, _name(label, digest, recorded))
+    return TargetHardware(digest, class_names(recorded)[digest])
 
 
 def own_hardware() -> Hardware:
@@ -78,7 +77,7 @@ def own_hardware() -> Hardware:
 
 def of_host(own: Hardware, recorded: Sequence[RecordedHardware]) -> TargetHardware:
     """The class of a host, with a note if nothing was measured on it."""
-    name = _name(own.label, own.digest, recorded)
+    name = class_names([*recorded, own])[own.digest]
     if not recorded or any(row.digest == own.digest for row in recorded):
         return TargetHardware(own.digest, name)
     message = f"nothing was measured on this host's hardware class, {name}"
@@ -137,11 +136,9 @@ def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     return sorted(it for it in one.keys() | other.keys() if one.get(it) != other.get(it))
 
 
-def _name(label: str, digest: str, recorded: Sequence[RecordedHardware]) -> str:
-    """The label of a class, with its digest if another recorded class has the same label."""
-    if any(row.label == label and row.digest != digest for row in recorded):
-        return _with_digest(label, digest)
-    return label
+def class_names(classes: Iterable[Hardware | RecordedHardware]) -> dict[str, str]:
+    """Names of classes for people, by digest."""
+    return distinct_labels((it.digest, it.label, it.identity) for it in classes)
 
 
 def _with_digest(label: str, digest: str) -> str:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, any_, func, select
 
 from common.errors import InvalidArgument
 from common.formats.json_documents import canonical_json
+from common.hardware import distinct_labels
 from common.packages import Purl
 from graph.evidence import ADVISORIES, Evidence, Reading, Series, VulnerabilityDetails
 from graph.record.advisories import HAS_ADVISORIES
@@ -250,10 +251,11 @@ def _order(series: Series) -> tuple[str, ...]:
 
 
 def _labels(connection: Connection, digests: Iterable[str]) -> dict[str, str]:
-    query = select(HardwareRow.digest, HardwareRow.label).where(
-        HardwareRow.digest == any_(texts(sorted(digests)))
-    )
-    return dict(sorted(connection.execute(query)))
+    row, wanted = HardwareRow, sorted(digests)
+    alike = select(row.label).where(row.digest == any_(texts(wanted)))
+    query = select(row.digest, row.label, row.identity).where(row.label.in_(alike))
+    labels = distinct_labels(map(tuple, connection.execute(query)))
+    return {digest: labels[digest] for digest in wanted if digest in labels}
 
 
 def _vulnerabilities(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, func, select
 
+from common.hardware import distinct_labels
 from graph.evidence import RecordedHardware
 from graph.record.postgresql_helpers import first_as
 from graph.tables import (
@@ -23,6 +24,14 @@ def recorded_hardware(connection: Connection) -> list[RecordedHardware]:
     return [
         RecordedHardware(*row) for row in connection.execute(query.order_by(HardwareRow.digest))
     ]
+
+
+def labels_apart(connection: Connection) -> dict[str, str]:
+    """Labels of classes that share theirs, with what tells them apart, by digest."""
+    row = HardwareRow
+    shared = select(row.label).group_by(row.label).having(func.count() > 1)
+    query = select(row.digest, row.label, row.identity).where(row.label.in_(shared))
+    return distinct_labels(map(tuple, connection.execute(query)))
 
 
 def jobs_on(connection: Connection) -> dict[str, int]:
@@ -107,11 +116,14 @@ def browse_hardware(
     if after is not None:
         query = query.where(row.digest > after)
     rows = connection.execute(query.order_by(row.digest).limit(limit))
-    return [HardwareHead(*it) for it in rows]
+    labels = labels_apart(connection)
+    heads = [HardwareHead(*it) for it in rows]
+    return [replace(it, label=labels.get(it.digest, it.label)) for it in heads]
 
 
 def hardware_named(connection: Connection, digest: str) -> HardwareHead | None:
     """A hardware class by its digest, or ``None``."""
     row = HardwareRow
     query = select(row.digest, row.label, row.identity, row.document_id)
-    return first_as(connection, query.where(row.digest == digest), HardwareHead)
+    head = first_as(connection, query.where(row.digest == digest), HardwareHead)
+    return head and replace(head, label=labels_apart(connection).get(digest, head.label))

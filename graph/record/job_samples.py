@@ -8,6 +8,7 @@ from statistics import median
 from sqlalchemy import ColumnElement, Connection, Integer, Select, any_, cast, func, or_, select
 
 from graph.job_samples import JobSamples, MissingMeasurement, SeriesSettings
+from graph.record.hardware import labels_apart
 from graph.record.measurements import measured_rows, minor
 from graph.record.postgresql_helpers import matching, texts
 from graph.tables import (
@@ -137,7 +138,11 @@ def browse_series(
         .order_by(own.comparison_key)
     )  # fmt: skip
     rows = connection.execute(query)
-    return [SeriesSettings(*(*row[:10], _minors(row[10]), row[11], row[12])) for row in rows]
+    apart = labels_apart(connection)
+    return [
+        SeriesSettings(*(*row[:8], apart.get(row[7], row[8]), row[9], _minors(row[10]), *row[11:]))
+        for row in rows
+    ]
 
 
 def _first_keys(conditions: Sequence[ColumnElement[bool]]) -> Select[str]:

@@ -22,6 +22,7 @@ from graph.evidence import (
     Reading,
     Series,
 )
+from graph.record.hardware import labels_apart
 from graph.record.postgresql_helpers import (
     matching,
     texts,
@@ -319,6 +320,7 @@ def measured_rows(
             ObservationRow.observation_id,
         )
     )
+    apart = labels_apart(connection)
     numbers: dict[tuple[str, str | None], int] = {}
     # Kept once, because its parameters take more memory than a reading.
     known: dict[tuple[str, str | None, str], Series] = {}
@@ -337,7 +339,7 @@ def measured_rows(
             MeasuredObservation(
                 series=series,
                 reading=reading_of(row, number, row.stack_digest or UNKNOWN_STACK),
-                hardware_label=intern(row.hardware_label),
+                hardware_label=intern(apart.get(row.hardware_digest, row.hardware_label)),
                 component=component,
                 component_version=version,
                 packages=installed,

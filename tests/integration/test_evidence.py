@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import event, select, update
+from sqlalchemy import event, insert, select, update
 
 from adviser.scoring.assess import assess
 from adviser.scoring.assessment_types import JustificationCode
@@ -23,6 +23,9 @@ from graph.engine import Stores
 from graph.evidence import ADVISORIES, Evidence
 from graph.projection import sync
 from graph.record.evidence import INSPECTIONS, EvidenceReader, evidence_for
+from graph.record.hardware import browse_hardware
+from graph.record.job_samples import browse_series
+from graph.record.measurements import measured_observations
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.snapshot import Snapshot
 from graph.snapshot_reader import load_snapshot
@@ -114,6 +117,21 @@ def test_evidence_is_of_the_packages_that_are_asked_for(filled: Stores) -> None:
     assert evidence.readings[0].seen_at is not None
     nothing = read(filled, "unheard-of")[1]
     assert (nothing.readings, nothing.series, dict(nothing.stacks)) == ((), (), {})
+
+
+def test_classes_with_one_label_are_told_apart_wherever_they_are_named(filled: Stores) -> None:
+    with filled.engine.begin() as connection:
+        own = connection.execute(select(HardwareRow)).one()
+        identity = {**own.identity, "stepping": 99}
+        twin = {**own._mapping, "digest": "sha256:twin", "identity": identity}
+        connection.execute(insert(HardwareRow).values(twin))
+    name = f"{own.label} (stepping 6)"
+    assert read(filled, "numpy")[1].hardware == {own.digest: name}
+    with filled.engine.connect() as connection:
+        labels = {it.digest: it.label for it in browse_hardware(connection, limit=9)}
+        assert labels == {own.digest: name, "sha256:twin": f"{own.label} (stepping 99)"}
+        assert {it.hardware_label for it in measured_observations(connection)} == {name}
+        assert {it.hardware_label for it in browse_series(connection)} == {name}
 
 
 def test_evidence_is_of_the_hardware_that_is_asked_for(filled: Stores) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from adviser.answering.target_hardware import (
+    class_names,
     near_classes,
     of_host,
     own_hardware,
@@ -95,13 +96,24 @@ def test_where_nothing_was_measured_at_all_nothing_is_said_of_hardware() -> None
     assert of_host(OWN, []).note is None
 
 
-def test_a_class_is_named_by_its_label_and_by_its_digest_only_beside_one_with_the_same() -> None:
+def test_a_class_is_named_by_its_label_and_by_what_differs_only_beside_one_with_the_same() -> None:
     assert of_host(OWN, []).name == OWN.label
     assert of_host(OWN, [recorded(OWN), recorded(PINNED)]).name == OWN.label
-    twin = replace(LATER, label=OWN.label)
-    short = OWN.digest.removeprefix("sha256:")[:8]
-    assert of_host(OWN, [recorded(OWN), recorded(twin)]).name == f"{OWN.label} ({short})"
+    known = [recorded(OWN), recorded(replace(LATER, label=OWN.label))]
+    assert of_host(OWN, known).name == f"{OWN.label} (stepping 4)"
+    assert requested_hardware(known, LATER.digest).name == f"{OWN.label} (stepping 5)"
     assert requested_hardware([recorded(PINNED)], PINNED.digest).name == PINNED.label
+
+
+def test_classes_with_one_label_differ_by_instruction_sets_and_drivers() -> None:
+    older = told([{"name": "GPU", "driver": "550"}])
+    newer = told([{"name": "GPU", "driver": "570"}])
+    newer["hwinfo"]["cpu_features"]["flags"].append("avx512f")
+    classes = [recorded(hardware_class(it, Allowance())) for it in (older, newer)]
+    assert sorted(class_names(classes).values()) == [
+        "Chip, GPU, 8 CPUs (avx512f, driver of GPU 1 570)",
+        "Chip, GPU, 8 CPUs (no avx512f, driver of GPU 1 550)",
+    ]
 
 
 @pytest.mark.parametrize("prefix", ["ff", ""])
