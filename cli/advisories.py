@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -99,32 +100,62 @@ def status(settings: Settings, as_json: bool) -> None:
 
 
 @advisories.command("list")
-@click.argument("package", metavar="NAME[==VERSION]")
+@click.argument("subject", metavar="NAME[==VERSION]|FILE")
 @as_json_option
-@click.pass_obj
-def list_command(settings: Settings, package: str, as_json: bool) -> None:
-    """List the vulnerabilities of a package or a version.
+@click.pass_context
+def list_command(context: click.Context, subject: str, as_json: bool) -> None:
+    """List the vulnerabilities of a package, of a version, or of all versions in a lock.
 
-    The version does not have to be a recorded release.
+    FILE is a lock, such as requirements.txt with pins, Pipfile.lock or pylock.toml. The versions do
+    not have to be recorded releases. Exit code 1 if no advisories were read, so that nothing is
+    known.
     """
-    from sqlalchemy import exists, select
-
+    from common.advisories import NO_ADVISORIES
     from graph.engine import relational_errors
-    from graph.record.advisories import HAS_ADVISORIES
+    from graph.record.freshness import knows_advisories
     from graph.record.vulnerability_queries import vulnerabilities_of
     from ingest.record import open_record
 
-    name, version = _named_package(package)
+    settings: Settings = context.obj
+    wanted = _wanted(subject)
     with open_record(settings) as engine, relational_errors(settings), engine.connect() as record:
-        vulnerabilities = vulnerabilities_of(record, name, version)
-        known = record.scalar(select(exists().where(HAS_ADVISORIES)))
-    if not known:
-        hint = "`thoth advisories sync --osv` reads the archive in ADVISORIES"
-        click.echo(f"No advisories have been read; {hint}", err=True)
+        known = knows_advisories(record)
+        lists = {name: vulnerabilities_of(record, *wanted[name]) for name in wanted if known}
+    affected = {name: vulnerabilities for name, vulnerabilities in lists.items() if vulnerabilities}
     if as_json:
-        print_json([_document(each) for each in vulnerabilities])
-    else:
-        _print_vulnerabilities(vulnerabilities, package)
+        documents = [
+            {**_document(it), "package": wanted[name][0], "version": wanted[name][1]}
+            for name, vulnerabilities in affected.items()
+            for it in vulnerabilities
+        ]
+        print_json(documents if known else None)
+    elif affected:
+        for name, vulnerabilities in affected.items():
+            _print_vulnerabilities(vulnerabilities, name if len(wanted) > 1 else "")
+    elif known:
+        click.echo(f"No vulnerability of {printable(subject)!r} is known here.")
+    if not known:
+        click.echo(f"The vulnerabilities of {printable(subject)!r} are unknown: {NO_ADVISORIES}",
+                   err=as_json)  # fmt: skip
+        context.exit(1)
+
+
+def _wanted(subject: str) -> dict[str, tuple[str, str | None]]:
+    """Name and version of each package that a person names or a lock pins.
+
+    :raises InvalidArgument: if it is neither
+    """
+    from common.errors import InvalidArgument
+
+    path = Path(subject)
+    if path.suffix and path.is_file():
+        from cli.project_files import read_lock_file
+
+        entries = read_lock_file(path).entries
+        return {f"{it.name} {it.version}": (it.name, it.version) for it in entries}
+    if path.suffix in {".txt", ".lock", ".toml"}:
+        raise InvalidArgument(f"{subject}: no such file")
+    return {subject: _named_package(subject)}
 
 
 def _named_package(text: str) -> tuple[str, str | None]:
@@ -165,6 +196,8 @@ def _print_report(report: AdvisoryReport, *, dry_run: bool) -> None:
     if not dry_run:
         _field("vulnerabilities", f"{len(report.vulnerabilities)} new or changed")
         _field("versions", f"{len(report.versions)} known versions affected")
+    if report.new and not report.versions and not dry_run:
+        _field("next", "`thoth advise .` weighs them; `thoth advisories list FILE` checks a lock")
 
 
 def _field(label: str, text: str) -> None:
@@ -205,15 +238,13 @@ def _print_status(counts: AdvisoryCounts, sources: Sequence[SourceState]) -> Non
         _field("sources", "none; `thoth advisories sync --osv` reads the archive in ADVISORIES")
 
 
-def _print_vulnerabilities(vulnerabilities: Sequence[PackageVulnerability], package: str) -> None:
-    if not vulnerabilities:
-        click.echo(f"No vulnerability of {printable(package)!r} is known here.")
-        return
+def _print_vulnerabilities(vulnerabilities: Sequence[PackageVulnerability], title: str) -> None:
     table = Table(
         [
             Column("vulnerability"), Column("severity"), Column("affected", wraps=True),
             Column("known here", wraps=True), Column("summary", wraps=True),
-        ]
+        ],
+        title,
     )  # fmt: skip
     for each in vulnerabilities:
         known = _versions_text(each.versions) or "none"

@@ -52,6 +52,7 @@ def closure(
     from graph.candidate_builder import roots_of
     from graph.engine import GRAPH
     from graph.migrate import migrated_stores
+    from graph.record.freshness import knows_advisories
     from graph.record.indexes import reasons_for_missing
     from graph.snapshot_reader import load_snapshot
     from graph.watchdog import watchdog
@@ -68,9 +69,11 @@ def closure(
         with stores.engine.connect() as connection:
             troubles = reasons_for_missing(connection, snapshot.missing)
             unread = _unread_counts(connection, snapshot.packages)
+            known = knows_advisories(connection)
     unmet = _unmet(snapshot)
     if as_json:
-        print_json(summary(snapshot, elapsed_s, {**troubles, **unmet}, unread))
+        troubles = {**troubles, **unmet}
+        print_json(summary(snapshot, elapsed_s, troubles, unread, knows_advisories=known))
     else:
         _print(snapshot, elapsed_s, troubles, unmet)
         _print_unread(unread)
@@ -138,11 +141,14 @@ def summary(
     elapsed_s: float,
     troubles: Mapping[str, str] = MappingProxyType({}),
     unread: Mapping[str, int] = MappingProxyType({}),
+    *,
+    knows_advisories: bool = True,
 ) -> dict[str, Any]:
     """Return the document that ``--json`` prints.
 
     :param troubles: why packages are missing, as far as known, or meet no requirement
     :param unread: number of versions that are listed and not read, by package
+    :param knows_advisories: otherwise vulnerabilities are unknown
     """
     layers, met = _layer_by_name(snapshot), meeting(snapshot)
     return {
@@ -162,7 +168,8 @@ def summary(
                      "message": it.message}
                     for it in snapshot.excluded[name]
                 ],
-                "vulnerable": sum(bool(candidate.vulnerabilities) for candidate in candidates),
+                "vulnerable": sum(bool(it.vulnerabilities) for it in candidates)
+                if knows_advisories else None,
                 "yanked": sum(candidate.yanked for candidate in candidates),
             }
             for name, candidates in snapshot.packages.items()

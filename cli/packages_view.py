@@ -20,6 +20,7 @@ from cli.console import (
     print_list,
     progress_bars,
 )
+from common.advisories import NO_ADVISORIES
 from common.counts import counted, counts_text
 from common.terminal import first_few, printable
 
@@ -241,7 +242,7 @@ def print_package(view: PackageView, *, details: bool) -> None:
         click.echo(printable(f"{view.name} at {answer.index}: {answer.state}, {state}"))
     if details:
         for release in view.releases:
-            _print_release(release, view.vulnerabilities.get(release.purl, ()))
+            _print_release(release, _vulnerabilities(view, release))
     else:
         _print_releases(view)
     for event in view.events[:_SHOWN_ENTRIES]:
@@ -262,7 +263,7 @@ def _print_releases(view: PackageView) -> None:
         ]
     )  # fmt: skip
     for release in view.releases:
-        vulnerabilities = view.vulnerabilities.get(release.purl, ())
+        vulnerabilities = _vulnerabilities(view, release)
         table.add(
             release.version,
             release.index,
@@ -271,7 +272,9 @@ def _print_releases(view: PackageView) -> None:
             release.requires_python or "",
             str(len(release.requirements)),
             _kinds_of_files(release),
-            ", ".join(
+            "unknown"
+            if vulnerabilities is None
+            else ", ".join(
                 f"{it.vulnerability_id} {it.severity or ''}".strip() for it in vulnerabilities
             ),
         )
@@ -295,7 +298,16 @@ def _kinds_of_files(release: KnownRelease) -> str:
     return " + ".join(kinds) or ("none" if release.files_complete else "unknown")
 
 
-def _print_release(release: KnownRelease, vulnerabilities: Sequence[ReleaseVulnerability]) -> None:
+def _vulnerabilities(
+    view: PackageView, release: KnownRelease
+) -> Sequence[ReleaseVulnerability] | None:
+    """Vulnerabilities of a release; ``None`` if no advisories were read."""
+    return None if view.vulnerabilities is None else view.vulnerabilities.get(release.purl, ())
+
+
+def _print_release(
+    release: KnownRelease, vulnerabilities: Sequence[ReleaseVulnerability] | None
+) -> None:
     click.echo(f"\n{release.purl}")
     source = f"({release.metadata_source})" if release.metadata_source else ""
     _print_fact("state", _state(release))
@@ -315,7 +327,9 @@ def _print_release(release: KnownRelease, vulnerabilities: Sequence[ReleaseVulne
         _print_fact("file", _file_text(file))
     for file in release.gone.values():
         _print_fact("gone", _file_text(file))
-    for each in vulnerabilities:
+    if vulnerabilities is None:
+        _print_fact("affected by", f"unknown: {NO_ADVISORIES}")
+    for each in vulnerabilities or ():
         score = "" if each.score is None else f" {each.score}"
         severity = f"{each.severity or 'unrated'}{score}"
         _print_fact("affected by", f"{each.vulnerability_id} {severity}: {each.summary or ''}")
@@ -366,9 +380,9 @@ def view_json(view: PackageView) -> dict[str, Any]:
                 "files_complete": release.files_complete,
                 "files": [asdict(file) for file in release.files.values()],
                 "gone": [asdict(file) for file in release.gone.values()],
-                "vulnerabilities": [
-                    asdict(each) for each in view.vulnerabilities.get(release.purl, ())
-                ],
+                "vulnerabilities": None
+                if (known := _vulnerabilities(view, release)) is None
+                else [asdict(each) for each in known],
             }
             for release in view.releases
         ],

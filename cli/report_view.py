@@ -152,7 +152,9 @@ def _score(product: Mapping[str, Any]) -> Table | Styled:
     values = (it for row in product["criteria"] for it in (row["value"], row["contribution"]))
     if product["score"] or any(values):
         return criteria_table(product)
-    return Styled("score: 0 points, all criteria are 0", "")
+    unknown = [row["name"] for row in product["criteria"] if row["value"] is None]
+    but = f" but {', '.join(unknown)}, which is unknown" if unknown else ""
+    return Styled(f"score: 0 points, all criteria are 0{but}", "")
 
 
 def criteria_table(product: Mapping[str, Any]) -> Table:
@@ -166,7 +168,8 @@ def criteria_table(product: Mapping[str, Any]) -> Table:
     )  # fmt: skip
     for criterion in product["criteria"]:
         table.add(
-            criterion["name"], f"{criterion['weight']:g}", _decimal(criterion["value"], 3),
+            criterion["name"], f"{criterion['weight']:g}",
+            "unknown" if criterion["value"] is None else _decimal(criterion["value"], 3),
             _decimal(criterion["contribution"], 4), criterion["unit"],
         )  # fmt: skip
     score = Styled(_decimal(product["score"], 4), "bold")

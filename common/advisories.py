@@ -26,6 +26,11 @@ class RangeEventKind(StrEnum):
     LIMIT = "limit"
 
 
+#: What a person reads where vulnerabilities are unknown.
+NO_ADVISORIES = (
+    "no advisories were read: set ADVISORIES to OSV's archive and run `thoth advisories sync --osv`"
+)
+
 #: An ``introduced`` event before every version, and a ``limit`` above every version.
 FROM_THE_FIRST, NO_LIMIT = "0", "*"
 

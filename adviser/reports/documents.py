@@ -37,7 +37,7 @@ from adviser.reports.version_rationale import candidates_of
 from adviser.resolver.relaxation import may_invite_better
 from adviser.resolver.results import Conflict, ResolvedStack
 from adviser.scoring.assessment_types import Claim, NoteLevel
-from adviser.scoring.criteria import SCALE, level_names
+from adviser.scoring.criteria import SCALE, SECURITY, level_names
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.verdicts import family_document
 from common.benchmark_results import ResultContext
@@ -351,7 +351,9 @@ def _criteria(advice: Advice, stack: ResolvedStack) -> list[dict[str, Any]]:
                 "description": criterion.description,
                 "penalty": criterion.penalty,
                 "newness": criterion.newness,
-                "value": criterion.value(worth),
+                "value": None
+                if criterion.name == SECURITY and not advice.evidence.knows_advisories
+                else criterion.value(worth),
                 "contribution": total / SCALE,
             }
         )

@@ -124,7 +124,11 @@ def product_notes(advice: Advice, stack: ResolvedStack) -> list[ReportNote]:
     ]
     if stack is advice.best and advice.request.locked == stack.versions():
         proven = advice.resolution.status is ResolutionStatus.OPTIMAL
-        better = "no stack is better" if proven else "the search found no better one in its limit"
+        better = (
+            "no stack that meets the request is better"
+            if proven
+            else "the search found no better one in its limit"
+        )
         message = f"the project already has this stack; {better}"
         notes.insert(0, ReportNote(NoteCode.STAY, NoteLevel.INFO, message))
     return list(dict.fromkeys(notes))

@@ -17,6 +17,7 @@ from adviser.scoring.assessment_types import Assessment, Claim
 from adviser.scoring.stack_pairs import name_of, newest_first, release_order, version_of_purl
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.version_choice import PackageChoice
+from adviser.scoring.vulnerability_policy import AllowList
 from common.counts import counted
 from common.packages import Purl, same_version
 from common.terminal import first_few
@@ -38,7 +39,34 @@ def summary_of(advice: Advice) -> str:
     exceptions, decisions = [*_exceptions(advice, stack)], [*_decisions(advice, stack)]
     if not exceptions and not decisions:
         decisions = [_nothing_decides(advice, stack)]
-    return " ".join([*exceptions, *decisions, *_left_out_for_speed(advice, stack)])
+    sentences = [*exceptions, *decisions, *_left_out_for_speed(advice, stack)]
+    place = 0 if advice.request.locked == stack.versions() else len(sentences)
+    sentences[place:place] = _remaining_vulnerabilities(advice, stack)
+    return " ".join(sentences)
+
+
+def _remaining_vulnerabilities(advice: Advice, stack: ResolvedStack) -> Iterator[str]:
+    vulnerable = _vulnerable(advice, stack)
+    if vulnerable and not advice.premises.harm_accepted:  # which names them
+        number = sum(map(len, vulnerable.values()))
+        affect = "known vulnerability affects", "known vulnerabilities affect"
+        texts = [f"{name} ({', '.join(ids)})" for name, ids in vulnerable.items()]
+        yield f"{counted(number, *affect)} these versions: {first_few(texts, _MOST)}."
+
+
+def _vulnerable(advice: Advice, stack: ResolvedStack) -> dict[str, list[str]]:
+    """Vulnerabilities that the request does not accept, by name and version in the stack."""
+    accepted = AllowList(
+        advice.request.options.allowed_vulnerabilities, advice.evidence.vulnerabilities
+    )
+    chosen = {it.purl for it in stack.choices}
+    return {
+        f"{it.name} {it.version}": ids
+        for candidates in advice.snapshot.packages.values()
+        for it in candidates
+        if it.purl in chosen
+        and (ids := [known.id for known in it.vulnerabilities if not accepted.accepts(known)])
+    }
 
 
 def _exceptions(advice: Advice, stack: ResolvedStack) -> Iterator[str]:
@@ -233,6 +261,8 @@ def _minutes(evidence: Evidence, indicators: tuple[str, ...]) -> int | None:
 def _nothing_decides(advice: Advice, stack: ResolvedStack) -> str:
     locked = advice.request.locked
     if locked is not None and locked == stack.versions():
+        if _vulnerable(advice, stack):
+            return "No stack that meets your requirements is better."
         return "Keep your versions: no stack is better."
     kind = advice.request.kind
     if not kind.weighs_speed:

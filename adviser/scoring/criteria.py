@@ -168,6 +168,8 @@ _TABLE = (
 )  # fmt: skip
 
 
+#: Its value is unknown without advisories.
+SECURITY = "security"
 #: Left out if no project of a snapshot is known to be archived or deprecated.
 STATUS = "status"
 

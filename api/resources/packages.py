@@ -112,7 +112,9 @@ class VersionItemSchema(Schema):
     yanked = flag("Whether the release is yanked.")
     uploaded_at = moment("When its first file was uploaded.", null=True)
     requires_python = text("Specifier of supported Python versions.", ">=3.9", null=True)
-    vulnerabilities = count("Number of vulnerabilities that affect it.", 0)
+    vulnerabilities = count(
+        "Number of vulnerabilities that affect it; null if no advisories were read.", 0, null=True
+    )
 
 
 class VersionsPageSchema(PageSchema):

@@ -29,6 +29,7 @@ from api.schema_fields import (
 )
 from graph.record import paths as record
 from graph.record.advice import advice_named, stacks_of
+from graph.record.freshness import knows_advisories
 from graph.record.stacks import packages_in, stack_named
 from graph.record.tokens import Scope
 
@@ -107,7 +108,10 @@ class StackPathSchema(FreshnessSchema):
 
     nodes = fields.List(fields.Nested(PathNodeSchema), required=True)
     edges = fields.List(fields.Nested(PathEdgeSchema), required=True)
-    chains = fields.List(fields.Nested(VulnerabilityChainSchema), required=True)
+    chains = fields.List(
+        fields.Nested(VulnerabilityChainSchema), required=True, allow_none=True,
+        metadata={"description": "Null if no advisories were read: vulnerabilities are unknown."},
+    )  # fmt: skip
     truncated = flag("Whether chains are left out.")
 
 
@@ -169,6 +173,7 @@ class StackPathResource(MethodView):
             releases = {it.purl: it for it in packages_in(connection, stack.digest)}
             requirements = record.stack_requirements(connection, stack.digest)
             vulnerabilities = record.stack_vulnerabilities(connection, stack.digest)
+            known_at_all = knows_advisories(connection)
         starts = None
         if "package" in query:
             name = package_name(query["package"])
@@ -197,8 +202,8 @@ class StackPathResource(MethodView):
             for known, chain in chains[:limit]
         ]  # fmt: skip
         return {
-            **builder.members(), "chains": documents, "truncated": len(chains) > limit,
-            **freshness(progress),
+            **builder.members(), "chains": documents if known_at_all else None,
+            "truncated": len(chains) > limit, **freshness(progress),
         }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from api.errors import not_found
 from api.paging import Cursor, freshness, page
 from api.request_context import reading
 from api.resources.base import Resources, members, package_name
-from api.resources.vulnerabilities import VulnerabilityPageSchema
+from api.resources.vulnerabilities import VulnerabilityPageSchema, vulnerability_page
 from api.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
@@ -41,7 +41,7 @@ from graph.record.release_queries import (
     version_detail,
 )
 from graph.record.tokens import Scope
-from graph.record.vulnerability_queries import VulnerabilityFilter, browse_vulnerabilities
+from graph.record.vulnerability_queries import VulnerabilityFilter
 
 #: Sources of the names of a release.
 _SOURCES = [it.value for it in ImportSource]
@@ -247,8 +247,8 @@ class ReleaseVulnerabilitiesResource(MethodView):
         """List the vulnerabilities that affect a release."""
         with reading() as (connection, progress):
             purl = _purl(connection, name, version, query["index"])
-            find = partial(browse_vulnerabilities, connection, VulnerabilityFilter(purl=purl))
-            return page(query, _VULNERABILITIES, find, progress)
+            selection = VulnerabilityFilter(purl=purl)
+            return vulnerability_page(query, _VULNERABILITIES, connection, selection, progress)
 
 
 def _purl(connection: Connection, name: str, version: str, index: str) -> str:

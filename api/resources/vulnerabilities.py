@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from flask.views import MethodView
 from marshmallow import Schema, fields
+from sqlalchemy import Connection
 
 from api.authentication import needs
 from api.errors import not_found
@@ -28,6 +30,7 @@ from api.schema_fields import (
     texts,
 )
 from common.advisories import Severity, range_text
+from graph.record.freshness import KnowledgeState, knows_advisories
 from graph.record.tokens import Scope
 from graph.record.vulnerability_queries import (
     VulnerabilityFilter,
@@ -71,7 +74,10 @@ class VulnerabilityItemSchema(Schema):
 class VulnerabilityPageSchema(PageSchema):
     """Vulnerabilities, ordered by identifier."""
 
-    items = fields.List(fields.Nested(VulnerabilityItemSchema), required=True)
+    items = fields.List(
+        fields.Nested(VulnerabilityItemSchema), required=True, allow_none=True,
+        metadata={"description": "Null if no advisories were read: vulnerabilities are unknown."},
+    )  # fmt: skip
 
 
 class AdvisoryItemSchema(Schema):
@@ -121,6 +127,18 @@ _VULNERABILITIES = Cursor("vulnerabilities", {"vulnerability_id": str})
 _AFFECTED = Cursor("affected", {"purl": str})
 
 
+def vulnerability_page(
+    query: Mapping[str, Any],
+    cursor: Cursor,
+    connection: Connection,
+    selection: VulnerabilityFilter,
+    progress: KnowledgeState,
+) -> dict[str, Any]:
+    """A page of vulnerabilities; without items if no advisories were read."""
+    found = page(query, cursor, partial(browse_vulnerabilities, connection, selection), progress)
+    return found if knows_advisories(connection) else {**found, "items": None}
+
+
 @blueprint.route("/vulnerabilities")
 class VulnerabilitiesResource(MethodView):
     @needs(Scope.READ)
@@ -130,8 +148,7 @@ class VulnerabilitiesResource(MethodView):
         """List vulnerabilities, ordered by identifier."""
         selection = VulnerabilityFilter(**filters(query))
         with reading() as (connection, progress):
-            find = partial(browse_vulnerabilities, connection, selection)
-            return page(query, _VULNERABILITIES, find, progress)
+            return vulnerability_page(query, _VULNERABILITIES, connection, selection, progress)
 
 
 @blueprint.route("/vulnerabilities/<string:identifier>")

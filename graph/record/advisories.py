@@ -7,7 +7,17 @@ from dataclasses import astuple, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, ColumnElement, Connection, Text, any_, bindparam, delete, select, text
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Connection,
+    Text,
+    any_,
+    bindparam,
+    delete,
+    select,
+    text,
+)
 from sqlalchemy.dialects.postgresql import insert
 
 from common.advisories import Advisory, AdvisoryHead, AffectedPackage, Rating, Severity
@@ -19,6 +29,7 @@ from graph.record.bulk import (
     update_rows,
 )
 from graph.record.documents import DeliveredDocument, add_documents, delete_documents
+from graph.record.freshness import HAS_ADVISORIES
 from graph.record.outbox import add_entries
 from graph.record.packages import refresh_revisions
 from graph.record.postgresql_helpers import storable, texts
@@ -348,10 +359,6 @@ class SourceState:
     sha256: str | None
     advisories: int
     as_of: datetime
-
-
-#: Earlier releases also recorded unreadable sources, which have no advisories.
-HAS_ADVISORIES = AdvisorySource.advisories > 0
 
 
 def source_states(connection: Connection) -> list[SourceState]:

@@ -16,7 +16,7 @@ from common.formats.json_documents import canonical_json
 from common.hardware import distinct_labels
 from common.packages import Purl
 from graph.evidence import ADVISORIES, Evidence, Reading, Series, VulnerabilityDetails
-from graph.record.advisories import HAS_ADVISORIES
+from graph.record.freshness import HAS_ADVISORIES
 from graph.record.measurements import (
     ReadingValues,
     measured,

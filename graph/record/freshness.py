@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, select, text, update
+from sqlalchemy import Connection, exists, select, text, update
 
-from graph.tables import KnowledgeRow
+from graph.tables import AdvisorySource, KnowledgeRow
 
 _PROGRESS = text(
     """
@@ -51,6 +51,15 @@ _ANSWERS = text(
 #: Limit for counting pending entries in requests of the API, which has no rate limit.
 COUNTED = 100_000
 _CHANGES = select(KnowledgeRow.changes)
+
+
+#: Earlier releases also recorded unreadable sources, which have no advisories.
+HAS_ADVISORIES = AdvisorySource.advisories > 0
+
+
+def knows_advisories(connection: Connection) -> bool:
+    """Whether an archive of advisories was read; otherwise vulnerabilities are unknown."""
+    return bool(connection.scalar(select(exists().where(HAS_ADVISORIES))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from common.packages import version_of
 from graph.record.affected_versions import match_versions
 from graph.record.benchmark_links import enqueue_software_of
 from graph.record.bulk import insert_new
+from graph.record.freshness import knows_advisories
 from graph.record.indexes import IndexAnswer, RecordedEvent, answers_about, events_of
 from graph.record.known_releases import known_releases
 from graph.record.outbox import add_entries
@@ -254,13 +255,13 @@ class PackageView:
     """A package on all indexes.
 
     :param releases: newest first; equal versions in the order of the indexes
-    :param vulnerabilities: by package URL of the release
+    :param vulnerabilities: by package URL of the release; ``None`` if no advisories were read
     :param events: newest first
     """
 
     name: str
     releases: tuple[KnownRelease, ...]
-    vulnerabilities: dict[str, tuple[ReleaseVulnerability, ...]]
+    vulnerabilities: dict[str, tuple[ReleaseVulnerability, ...]] | None
     answers: tuple[IndexAnswer, ...]
     events: tuple[RecordedEvent, ...]
 
@@ -281,7 +282,9 @@ def package_view(connection: Connection, name: str, specifier: str = "") -> Pack
         return None
     matching = [it for it in releases if not specifier or _is_within(it.version, specifier)]
     matching.sort(key=lambda it: (_order(it.version), it.version), reverse=True)
-    vulnerabilities = _vulnerabilities(connection, [it.purl for it in matching])
+    vulnerabilities = None
+    if knows_advisories(connection):
+        vulnerabilities = _vulnerabilities(connection, [it.purl for it in matching])
     versions = {it.version for it in matching}
     events = [it for it in events_of(connection, name) if not specifier or it.version in versions]
     return PackageView(name, tuple(matching), vulnerabilities, answers, tuple(events))

@@ -22,6 +22,7 @@ from sqlalchemy import (
 from common.errors import InvalidDocument
 from common.packages import Purl, package_version, version_of
 from common.releases import ReleaseFile, ReleaseState, Requirement
+from graph.record.freshness import knows_advisories
 from graph.record.known_releases import (
     FILE_COLUMNS,
     requirements_of,
@@ -38,7 +39,10 @@ from graph.tables import (
 
 @dataclass(frozen=True, slots=True)
 class VersionHead:
-    """A release with the fields that are shown in lists, and the number of its vulnerabilities."""
+    """A release with the fields that are shown in lists.
+
+    :param vulnerabilities: their number; ``None`` if no advisories were read
+    """
 
     purl: str
     name: str
@@ -48,7 +52,7 @@ class VersionHead:
     yanked: bool
     uploaded_at: datetime | None
     requires_python: str | None
-    vulnerabilities: int = 0
+    vulnerabilities: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,8 @@ def _heads(connection: Connection, purls: Sequence[str]) -> list[VersionHead]:
             row.uploaded_at, row.requires_python,
         ).where(row.purl == any_(texts(purls)))
     )  # fmt: skip
-    return [VersionHead(*it, counts.get(it.purl, 0)) for it in rows]
+    none = 0 if counts or knows_advisories(connection) else None
+    return [VersionHead(*it, counts.get(it.purl, none)) for it in rows]
 
 
 def purl_of(connection: Connection, name: str, version: str, index: str) -> str | None:

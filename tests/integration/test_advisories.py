@@ -366,6 +366,15 @@ def test_the_commands_tell_what_they_did(stores: Stores, tmp_path: Path) -> None
     record.add(*VERSIONS)
     documents = [*flask_sessions(), requests_headers()]
     source = str(write_archive(tmp_path / "all.zip", documents))
+    lock = tmp_path / "requirements.txt"
+    lock.write_text("flask==2.3.1\nrequests==2.31.0\n")
+    for subject in ("flask", str(lock)):
+        unknown = thoth(stores.settings, "advisories", "list", subject)
+        assert (unknown.returncode, "are unknown: no advisories" in unknown.stdout) == (1, True)
+        assert thoth(stores.settings, "advisories", "list", subject, "--json").stdout == "null\n"
+    assert "unknown" in thoth(stores.settings, "packages", "show", "flask").stdout
+    view = thoth_json(stores.settings, "packages", "show", "flask")
+    assert {it["vulnerabilities"] for it in view["releases"]} == {None}
     assert thoth_json(stores.settings, "advisories", "sync", source, "--dry-run")["dry_run"]
     assert row_counts(stores.engine)["advisories"] == 0
     done = thoth_json(stores.settings, "advisories", "sync", "--osv", ADVISORIES=source)
@@ -378,6 +387,9 @@ def test_the_commands_tell_what_they_did(stores: Stores, tmp_path: Path) -> None
     assert [it["vulnerability_id"] for it in listed] == ["CVE-2023-30861"]
     assert listed[0]["versions"] == ["2.2.4", "2.3.1"]
     assert thoth_json(stores.settings, "advisories", "list", "flask==2.2.5") == []
+    (in_lock,) = thoth_json(stores.settings, "advisories", "list", str(lock))
+    assert (in_lock["package"], in_lock["version"]) == ("flask", "2.3.1")
+    assert in_lock["vulnerability_id"] == "CVE-2023-30861"
     shown = thoth(stores.settings, "advisories", "list", "requests").stdout
     assert ">=0, <2.20.0" in shown
     assert "2.19.1" in shown
@@ -391,6 +403,7 @@ def test_the_commands_tell_what_they_did(stores: Stores, tmp_path: Path) -> None
         (("sync", "--osv", "all.zip"), 2, "leave SOURCE out"),
         (("list", "flask==final"), 2, "not a version"),
         (("list", "../flask"), 2, "not the name of a package"),
+        (("list", "nowhere.txt"), 2, "no such file"),
         (("sync", "/nowhere/all.zip"), 2, "no such file or folder"),
         (("sync", ""), 2, "is empty"),
         (("sync", f"http://127.0.0.1:{closed_port()}/"), 3, "try again later"),

@@ -13,7 +13,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 from packaging.version import Version
-from sqlalchemy import text
+from sqlalchemy import delete, insert, select, text
 
 from adviser.stack_comparison import compare_stacks
 from adviser.stacks_document import stacks_document
@@ -23,6 +23,7 @@ from graph.engine import relational_engine
 from graph.evidence import MeasuredObservation
 from graph.record.measurements import measured_observations
 from graph.record.tokens import Scope, create_token
+from graph.tables import AdvisorySource
 from tests.services.commands import thoth_json
 
 #: Blueprints of what is read.
@@ -53,6 +54,34 @@ def got(client: FlaskClient, path: str, expected: int = 200, /, **query: Any) ->
     response = client.get(path, query_string=query or None)
     assert response.status_code == expected, response.text
     return response.json
+
+
+def test_without_advisories_vulnerabilities_are_unknown(client: FlaskClient) -> None:
+    stack = got(client, "/api/v2/stacks")["items"][0]["digest"]
+    version = "packages/flask/versions/3.1.3"
+    places = {
+        "vulnerabilities": "items", f"{version}/vulnerabilities": "items",
+        f"stacks/{stack}/path": "chains",
+    }  # fmt: skip
+    service = client.application.extensions[EXTENSION]
+    assert None not in [got(client, f"/api/v2/{it}")[name] for it, name in places.items()]
+    with service.writing() as connection:
+        sources = [it._asdict() for it in connection.execute(select(AdvisorySource))]
+        connection.execute(delete(AdvisorySource))
+    try:
+        values = [got(client, f"/api/v2/{it}")[name] for it, name in places.items()]
+        counts = [
+            it["vulnerabilities"] for it in got(client, "/api/v2/packages/flask/versions")["items"]
+        ]
+        pages = [
+            client.get(f"/{it}").text for it in ("packages/flask", version, f"stacks/{stack}/path")
+        ]
+    finally:
+        with service.writing() as connection:
+            connection.execute(insert(AdvisorySource).values(sources))
+    assert values == [None] * 3
+    assert set(counts) == {None}
+    assert all("no advisories were read" in it for it in pages)
 
 
 def every(client: FlaskClient, path: str, limit: int, **query: Any) -> Iterator[Any]:

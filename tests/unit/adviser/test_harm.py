@@ -108,6 +108,20 @@ def test_a_vulnerability_that_cannot_be_avoided_is_told_first() -> None:
     )
 
 
+def test_a_vulnerable_lock_is_not_introduced_as_the_best() -> None:
+    lock = {"fast": "1", "web": "1"}
+    pinned = "fast==1\nweb==1\n"
+    advice = advised(Bench(), pinned, lock, {"web==1": "V-1", "fast==1": "V-2"})
+    assert summary_of(advice) == (
+        "2 known vulnerabilities affect these versions: fast 1 (V-2), web 1 (V-1)."
+        " No stack that meets your requirements is better."
+    )
+    accepted = advised(
+        Bench(), pinned, lock, {"web==1": "V-1"}, allowed_vulnerabilities=frozenset({"V-1"})
+    )
+    assert summary_of(accepted) == "Keep your versions: no stack is better."
+
+
 def test_what_the_lock_has_already_is_no_harm() -> None:
     lock = {"fast": "1", "web": "1"}
     advice = advised(measured(v1=0.0), "fast\nweb\n", lock, {"web==1": "V-1", "web==2": "V-1"})

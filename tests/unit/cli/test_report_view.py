@@ -17,6 +17,7 @@ from cli.report_view import (
     print_report,
 )
 from graph.candidates import KnownVulnerability
+from graph.evidence import ADVISORIES
 from tests.factories.reports import kept, report_of
 from tests.factories.requests import NOTHING, advice_for, request_for, snapshot_for
 
@@ -54,6 +55,14 @@ def test_a_criterion_that_rounds_to_zero_is_shown_as_zero() -> None:
     text = shown(report, verbose=True)
     (row,) = [it for it in text.splitlines() if it.split()[:1] == [criterion["name"]]]
     assert row.split()[2:4] == ["0", "0"]
+
+
+def test_without_advisories_the_value_of_vulnerabilities_is_unknown() -> None:
+    report = report_of(advice_for(evidence=replace(NOTHING, sources={ADVISORIES: None})))
+    criteria = report["result"]["report"]["products"][0]["criteria"]
+    assert {it["name"] for it in criteria if it["value"] is None} == {"security"}
+    (row,) = [it for it in shown(report, verbose=True).splitlines() if it.startswith("security")]
+    assert row.split()[2:4] == ["unknown", "0"]
 
 
 def test_criteria_that_are_all_zero_take_one_line() -> None:
