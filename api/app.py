@@ -48,6 +48,7 @@ def create_app(
     settings: Settings | None = None,
     *,
     behind_proxy: bool = False,
+    fetch_missing: bool = False,
     threads: int | None = None,
     certificate: Path | None = None,
 ) -> Flask:
@@ -55,6 +56,7 @@ def create_app(
 
     :param settings: by default from the environment
     :param behind_proxy: trust ``X-Forwarded-*`` headers, which one proxy sets in all requests
+    :param fetch_missing: whether requests without a token may read releases from the indexes
     :param threads: number of concurrent requests, if known
     :param certificate: PEM file of the server, whose end ``/metrics`` tells
     :raises InvalidSettings: with the name of the invalid setting
@@ -68,6 +70,7 @@ def create_app(
         OPENAPI_URL_PREFIX="/",
         OPENAPI_JSON_PATH="openapi.json",
         CERTIFICATE=certificate,
+        FETCH_MISSING=fetch_missing,
         COMPRESS_ALGORITHM=["gzip"],
         COMPRESS_MIN_SIZE=_COMPRESSED_BYTES,
         COMPRESS_MIMETYPES=["application/json", errors.MEDIA_TYPE, "text/html", "text/plain"],

@@ -67,6 +67,9 @@ class _Tls:
               help="PEM file with the certificate's key.")  # fmt: skip
 @click.option("--behind-proxy", is_flag=True,
               help="Trust X-Forwarded-* headers of a proxy, which terminates TLS.")  # fmt: skip
+@click.option("--fetch-missing", is_flag=True,
+              help="Read missing releases from the indexes for clients without a token, too;"
+                   " only on a loopback address.")  # fmt: skip
 @click.option("--with-workers", is_flag=True, help="Also run workers for all queues.")
 @click.option("--metrics-dir", type=click.Path(file_okay=False, path_type=Path),
               help="Folder in which the processes share values for /metrics.")  # fmt: skip
@@ -92,7 +95,8 @@ def _serve(settings: Settings, verbose: bool, arguments: dict[str, Any]) -> None
     tls = _tls(arguments)
     log_service(settings, verbose)
     with listen(arguments["host"], arguments["port"]) as listener:
-        _refuse_open(listener, tls, behind_proxy=arguments["behind_proxy"])
+        behind_proxy, fetch_missing = arguments["behind_proxy"], arguments["fetch_missing"]
+        _refuse_open(listener, tls, behind_proxy=behind_proxy, fetch_missing=fetch_missing)
         try:
             ensure_stores(settings)
         except SchemaMismatch as error:
@@ -101,12 +105,20 @@ def _serve(settings: Settings, verbose: bool, arguments: dict[str, Any]) -> None
             _LOG.warning("read_only", extra={"error": str(error)})
         certificate, key = _files(settings, tls, arguments["host"])
         options = ServerOptions(
-            arguments["workers"], arguments["threads"], certificate, key, arguments["behind_proxy"]
+            arguments["workers"],
+            arguments["threads"],
+            certificate,
+            key,
+            behind_proxy,
+            fetch_missing,
         )
         # prometheus_client looks for the folder when it is imported.
         with metrics_folder(metrics_root(settings, arguments["metrics_dir"]), "serve"):
             check(settings, options)
             click.echo(f"Serving {_address(arguments['host'], listener, tls.wanted)}")
+            if settings.log_format == "brief":
+                click.echo("Open it in a browser, which warns once of the self-signed certificate."
+                           " Ctrl-C stops the service.")  # fmt: skip
             run(settings, options, listener)
 
 
@@ -150,9 +162,15 @@ def _tls(arguments: dict[str, Any]) -> _Tls:
     return tls
 
 
-def _refuse_open(listener: socket.socket, tls: _Tls, *, behind_proxy: bool) -> None:
+def _refuse_open(
+    listener: socket.socket, tls: _Tls, *, behind_proxy: bool, fetch_missing: bool
+) -> None:
     from api.server.http_server import is_private
 
+    if fetch_missing and (behind_proxy or not is_private(listener)):
+        raise InvalidArgument(
+            "--fetch-missing: others can reach this service; give them tokens with the scope ingest"
+        )
     if not (tls.wanted or behind_proxy or is_private(listener)):
         raise InvalidArgument(
             "--host: this address can be reached from other machines, so tokens need TLS: add"
@@ -291,6 +309,9 @@ def log_service(settings: Settings, verbose: bool) -> None:
         settings.log_format is None and not sys.stderr.isatty()
     )
     set_up_logs(verbose, as_json=as_json)
+    if settings.log_format == "brief" and not verbose:
+        for handler in logging.getLogger().handlers:
+            handler.setLevel(logging.WARNING)
     logging.getLogger("api").setLevel(logging.INFO)
 
 

@@ -58,7 +58,11 @@ def _serve(ctx: click.Context, started: list[Started], port: int | None) -> int:
     from cli.service import serve_with_workers
     from graph.embedded.start_stop import EmbeddedStores
 
-    arguments = ["--tls-self-signed", *([] if port is None else ["--port", str(port)])]
+    arguments = ["--tls-self-signed", "--fetch-missing"]
+    arguments += [] if port is None else ["--port", str(port)]
+    if ctx.obj.log_format is None:  # the child processes read it, too
+        os.environ["LOG_FORMAT"] = "brief"
+        ctx.obj = replace(ctx.obj, log_format="brief")
     try:
         return serve_with_workers(ctx, arguments)
     finally:

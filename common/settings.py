@@ -180,7 +180,7 @@ class Settings:
             webhook_secrets=_named(values, "WEBHOOK_SECRETS", "secret"),
             webhook_events=_choice(values, "WEBHOOK_EVENTS", "settled", "all") or "settled",
             notice_targets=_named(values, "NOTICE_TARGETS", "address"),
-            log_format=_choice(values, "LOG_FORMAT", "text", "json"),
+            log_format=_choice(values, "LOG_FORMAT", "text", "json", "brief"),
         )
 
 

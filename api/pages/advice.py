@@ -132,7 +132,8 @@ def _locked(products: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
 def _sentence(inner: Mapping[str, Any], best: Mapping[str, Any] | None) -> str:
     """What the stack is, in one sentence."""
     if best is None:
-        return "No stack meets the requirements."
+        nothing = any(it["code"] == "fetch" and it["type"] == "ERROR" for it in inner["stack_info"])
+        return f"{'Nothing is known here yet' if nothing else 'No stack meets the requirements'}."
     packages = best["packages"]
     changed = [it for it in packages if it["yours"] not in (None, it["version"])]
     older = [it for it in packages if it["why"]["code"] not in ("newest", "stay")]

@@ -45,6 +45,7 @@ class ServerOptions:
 
     :param certificate: and ``key``: PEM files; ``None`` without TLS
     :param behind_proxy: whether to trust the ``X-Forwarded-*`` headers of one proxy
+    :param fetch_missing: as for :func:`api.app.create_app`
     """
 
     workers: int
@@ -52,6 +53,7 @@ class ServerOptions:
     certificate: Path | None = None
     key: Path | None = None
     behind_proxy: bool = False
+    fetch_missing: bool = False
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -183,7 +185,7 @@ class _Server(BaseApplication):
         front = self._front
         app = create_app(
             self._settings, behind_proxy=front.behind_proxy, threads=front.threads,
-            certificate=front.certificate,
+            certificate=front.certificate, fetch_missing=front.fetch_missing,
         )  # fmt: skip
         stores: ServiceStores = app.extensions[EXTENSION]
         self._opened.callback(stores.close)

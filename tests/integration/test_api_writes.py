@@ -171,6 +171,28 @@ def test_who_may_not_ingest_has_no_index_asked(known: Stores, scopes: tuple[Scop
         assert index.seen == []
 
 
+def test_ones_own_service_reads_what_is_missing_and_others_say_how_on_top(known: Stores) -> None:
+    with package_index(protected=False, json=True) as index:
+        index.add_wheel("app", "1.0")
+        settings = replace(known.settings, package_indexes=(("pypi", index.url),), rate_limit=None)
+        with client_of(settings, Scope.ADVISE, Scope.READ) as client:
+            body = {"files": {"requirements.in": "app\n"}}
+            first = client.post("/api/v2/advice", json=body).get_json()["analysis_id"]
+            run_jobs(settings)
+            page = client.get(f"/advice/{first}").text
+            assert "Nothing is known here yet." in page
+            remedy = page.index("<code>thoth up --serve</code> started it")
+            assert remedy < page.index("How sure is this?")
+            assert "thoth advise --fetch" not in page[remedy:]
+            # As `thoth up --serve` starts the service:
+            client.application.config["FETCH_MISSING"] = True
+            del client.environ_base["HTTP_AUTHORIZATION"]
+            second = client.post("/api/v2/advice", json=body).headers["Location"]
+            run_jobs(settings)
+            report = client.get(f"{second}/result").get_json()["result"]["report"]
+            assert [it["version"] for it in report["products"][0]["packages"]] == ["1.0"]
+
+
 def test_no_index_is_read_where_the_setting_says_so(known: Stores) -> None:
     with package_index(protected=False, json=True) as index:
         index.add_wheel("app", "1.0")

@@ -235,11 +235,13 @@ def test_all_in_one_ends_with_its_command(tmp_path: Path) -> None:
             env=environ, stdout=output, stderr=subprocess.STDOUT,
         )  # fmt: skip
     try:
-        wait_until(lambda: "service_ready" in log.read_text("utf-8"), "the service starts", log=log)
+        ready = "Ctrl-C stops the service"
+        wait_until(lambda: ready in log.read_text("utf-8"), "the service starts", log=log)
         children = psutil.Process(up.pid).children()
         assert len(children) == 4
         up.send_signal(signal.SIGINT)
         assert up.wait(DEADLINE_S) == 0, log.read_text("utf-8")
+        assert "{" not in log.read_text("utf-8")  # a person reads it
         assert not psutil.wait_procs(children, timeout=DEADLINE_S)[1]
         stores = EmbeddedStores(Settings.from_env({"THOTH_HOME": str(tmp_path)}))
         assert [stores.record_of(kind) for kind in stores.kinds] == [None, None]
@@ -255,3 +257,12 @@ def test_others_do_not_reach_it_without_tls() -> None:
     )  # fmt: skip
     assert refused.returncode == 2
     assert "--tls-self-signed" in refused.stderr
+
+
+def test_who_lets_others_in_lets_nobody_read_indexes_without_a_token() -> None:
+    for reachable in (["--host", "0.0.0.0", "--tls-self-signed"], ["--behind-proxy"]):
+        refused = subprocess.run(
+            [sys.executable, "-m", "cli", "serve", *reachable, "--port", "0", "--fetch-missing"],
+            capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+        )  # fmt: skip
+        assert (refused.returncode, "--fetch-missing" in refused.stderr) == (2, True)
