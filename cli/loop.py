@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -32,8 +32,9 @@ def run_(context: click.Context, until_idle: bool, as_json: bool) -> None:
     interruption: what is finished is not repeated.
     """
     from adviser.resolver.worker import ResolverWorker
+    from graph.migrate import migrated_stores
     from loop.night import run_night
-    from loop.status import is_idle
+    from loop.status import is_idle, morning_summary
     from pis.amun.processes import interrupted_by_signals
 
     settings: Settings = context.obj
@@ -64,6 +65,16 @@ def run_(context: click.Context, until_idle: bool, as_json: bool) -> None:
     if reports[-1].problem is not None:
         click.echo(f"the night ended early: {printable(reports[-1].problem)}", err=True)
         context.exit(1)
+    if not as_json:
+        with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as record:
+            _print_summary(morning_summary(record, settings))
+
+
+def _print_summary(summary: Sequence[Sequence[str]]) -> None:
+    for lines in summary:
+        click.echo()
+        for line in lines:
+            click.echo(printable(line))
 
 
 @loop.command()
@@ -72,10 +83,11 @@ def run_(context: click.Context, until_idle: bool, as_json: bool) -> None:
 def status(settings: Settings, as_json: bool) -> None:
     """Show the state of each release and each watched project, and the last nights."""
     from graph.migrate import migrated_stores
-    from loop.status import status_document
+    from loop.status import morning_summary, status_document
 
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
         document = status_document(connection)
+        summary = morning_summary(connection, settings)
     if as_json:
         print_json(document)
         return
@@ -90,3 +102,4 @@ def status(settings: Settings, as_json: bool) -> None:
         click.echo("Nothing is watched: watch something with `thoth watch add PROJECT|PACKAGE`.")
     for night in document["nights"][:1]:
         click.echo(f"night {night['night']}: {night['state']}")
+    _print_summary(summary)

@@ -60,7 +60,7 @@ def _change_text(change_id: str, data: Mapping[str, Any]) -> str:
         other = before if data.get("package") else ""
         subject = f"{what} {after} is" if other else subject
         difference, interval = _difference(data, other)
-        text = f"{subject} {difference} in {_shown(data, 'indicator')}{interval}"
+        text = f"{subject} {difference} in {_shown(data, 'indicator')}{_machine(data)}{interval}"
     text += f". Change: {change_id}"
     return f"{text}, about {_shown(data, 'refers_to')}." if data.get("refers_to") else f"{text}."
 
@@ -78,8 +78,12 @@ def _difference(data: Mapping[str, Any], other: str) -> tuple[str, str]:
 
 def _advice_text(project: str, data: Mapping[str, Any]) -> str:
     text = f"The advice for {project} has changed"
-    steps = list(map(_step, data.get("packages") or ()))
+    steps = list(map(version_step, data.get("packages") or ()))
     text += f": {_listed(steps)}." if steps else "."
+    if data.get("reason"):
+        text += f" {_shown(data, 'reason')}"
+    if data.get("indicators"):
+        text += f" Measured with {_listed(map(cut, data['indicators']))}{_machine(data)}."
     if data.get("advice_id"):
         text += f" Advice: {_shown(data, 'advice_id')}."
     if changes := data.get("change_ids"):
@@ -87,7 +91,12 @@ def _advice_text(project: str, data: Mapping[str, Any]) -> str:
     return text
 
 
-def _step(package: Mapping[str, Any]) -> str:
+def _machine(data: Mapping[str, Any]) -> str:
+    return f" on {_shown(data, 'hardware')}" if data.get("hardware") else ""
+
+
+def version_step(package: Mapping[str, Any]) -> str:
+    """How the version of a package changed, such as ``numpy 2.0.2 → 2.3.5``."""
     name = _shown(package, "name")
     if package.get("from_version") is None:
         return f"{name} {_shown(package, 'to_version')} added"
@@ -120,7 +129,8 @@ def _night_text(subject: str, data: Mapping[str, Any]) -> str:
     problems = [
         f"{_shown(it, 'part')}: {_shown(it, 'reason')}" for it in data.get("problems") or ()
     ]
-    return f"{_NIGHTS.get(subject, subject)} has failed: {_listed(problems)}."
+    host = f" on {_shown(data, 'host')}" if data.get("host") else ""
+    return f"{_NIGHTS.get(subject, subject)}{host} has failed: {_listed(problems)}."
 
 
 def _disk_text(place: str, data: Mapping[str, Any]) -> str:

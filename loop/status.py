@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
 from sqlalchemy import Connection
 
 from common.releases import as_json_time
 from common.settings import Settings
+from common.terminal import first_few
 from graph.migrate import migrated_stores
+from graph.record.advice import report_document_of
+from graph.record.documents import body_of
+from graph.record.events import advice_changed_since
 from graph.record.loop import (
     BatchState,
     LoopBatch,
@@ -23,8 +28,11 @@ from graph.record.loop import (
     steps_of,
 )
 from graph.record.watches import AdviceWatch, watches
+from loop.notice_messages import version_step
 
 _NIGHTS = 10
+#: Packages and releases that a line of a summary names at most.
+_NAMED = 3
 
 
 def status_document(connection: Connection, limit: int = 1000) -> dict[str, Any]:
@@ -107,6 +115,63 @@ def _night_values(connection: Connection, night: Night) -> dict[str, Any]:
             for batch in batches_of_night(connection, night.night)
         ],
     }
+
+
+def morning_summary(connection: Connection, settings: Settings) -> list[list[str]]:
+    """Five lines for each watch: its advice, why, new releases, measurements, and what is next."""
+    night = next(iter(latest_nights(connection, 1)), None)
+    batches = batches_of_night(connection, night.night) if night else []
+    releases = releases_in(connection)
+    return [
+        _watch_summary(connection, settings, watch, night, batches, releases)
+        for watch in watches(connection)
+    ]
+
+
+def _watch_summary(
+    connection: Connection,
+    settings: Settings,
+    watch: AdviceWatch,
+    night: Night | None,
+    batches: Sequence[LoopBatch],
+    releases: Sequence[LoopRelease],
+) -> list[str]:
+    since = night and night.began_at
+    steps = advice_changed_since(connection, watch.name, since) if since else []
+    advice = "the advice stays as it is" if watch.advice_id else "no advice yet"
+    if steps:
+        advice = f"the advice has changed: {first_few(list(map(version_step, steps)), _NAMED)}"
+    news = [
+        f"{it.key.name} {it.key.version} ({it.state.value.replace('_', ' ')})"
+        for it in releases
+        if it.key.name in watch.closure
+        and not (it.state.is_terminal and since and it.state_at < since)
+    ]
+    own = [it for it in batches if it.watch_id == watch.watch_id]
+    measured = "nothing in the last night"
+    if own:
+        indicators = ", ".join(sorted({it.indicator for it in own}))
+        jobs = f"{sum(it.measured_jobs for it in own)} of {sum(it.jobs for it in own)} jobs"
+        where = watch.request.get("hardware_name")
+        measured = f"{jobs} of {indicators}{f' on {where}' if where else ''}"
+    waits = [it.reason for it in own if it.state is BatchState.PLANNED and it.reason]
+    return [
+        f"{watch.name}: {advice}",
+        f"  why           {_reason(connection, settings, watch)}",
+        f"  new releases  {first_few(news, _NAMED) or 'none'}",
+        f"  measured      {measured}",
+        f"  next          {'; '.join(filter(None, [watch.reason, *waits])) or 'nothing waits'}",
+    ]
+
+
+def _reason(connection: Connection, settings: Settings, watch: AdviceWatch) -> str:
+    """The first sentences of the last advice."""
+    document = watch.advice_id and report_document_of(connection, watch.advice_id)
+    body = body_of(connection, settings, document) if document else None
+    if body is None:
+        return "a night computes it: `thoth loop run`"
+    result = orjson.loads(body)["result"]
+    return result["report"].get("summary") or result["error_msg"] or "no stack is better"
 
 
 def is_idle(settings: Settings) -> tuple[bool, tuple[Any, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from sqlalchemy import Connection
 
 from adviser.answering.answers import PREFIX, make_answer, store
 from adviser.changes.looks import LOOK_ALPHA, MAX_LOOKS, is_due, next_look
+from adviser.reports.summary import summary_of
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.target import Target
@@ -154,7 +156,9 @@ def _settle(
     if verdict is not None and verdict.settled is not None and look != last:
         state, reason = LoopState.SETTLED, verdict.settled
     elif nights >= stores.settings.loop_nights or look.looks >= MAX_LOOKS:
-        state, reason = LoopState.GIVEN_UP, f"not settled after {nights} nights and {jobs} jobs"
+        of = f"of {', '.join(stores.settings.loop_indicators)} on {platform.node()}"
+        reason = f"not settled after {nights} nights and {jobs} jobs {of}"
+        state = LoopState.GIVEN_UP
     elif verdict is None:
         state, reason = LoopState.RESOLVABLE, "no job of it could be used"
     elif missing:
@@ -193,6 +197,15 @@ def advise_again(stores: Stores, night: Night, known: WatchKnowledge) -> bool:
                 "advice_id": advice_id,
                 "packages": differences,
                 "change_ids": changes_behind(connection, advice.request, differences),
+                "reason": summary_of(advice) or None,
+                "hardware": advice.request.hardware_name,
+                "indicators": sorted(
+                    {
+                        it.indicator
+                        for it in advice.assessment.claims
+                        if it.package in {package["name"] for package in differences}
+                    }
+                ),
             }
             record_event(connection, EventKind.ADVICE_CHANGED, watch.name, data)
 

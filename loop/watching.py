@@ -11,10 +11,12 @@ from sqlalchemy import Connection
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project
 from adviser.reports.serialization import dataclass_from_json, dataclass_of, plain
+from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
 from common.errors import InvalidArgument, InvalidDocument
 from common.releases import parse_requirement
 from common.settings import Settings
+from common.terminal import first_few
 from graph.record.documents import body_of
 from graph.record.watches import (
     AdviceWatch,
@@ -24,8 +26,11 @@ from graph.record.watches import (
     add_watch,
     requests_by_weight,
     watch_of,
+    watches,
 )
 
+#: Direct requirements that the name of a project has at most.
+_NAMED_ROOTS = 3
 #: Projects of the service that are watched at most.
 MOST_PROJECTS = 100
 
@@ -81,13 +86,21 @@ def adopt_requests(connection: Connection, settings: Settings) -> list[str]:
         except InvalidDocument:
             continue
         new = NewWatch(
-            WatchKind.PROJECT, request.project.source, plain(_unlabelled(request)),
+            WatchKind.PROJECT, service_project_name(request), plain(_unlabelled(request)),
             WatchSource.SERVICE, float(weighed.requests),
         )  # fmt: skip
         before = wanted.get(new.watch_id)  # requests that differ in their labels only
         weight = new.weight + (0.0 if before is None else before.weight)
         wanted[new.watch_id] = replace(new, weight=weight)
     return [key for key, new in wanted.items() if add_watch(connection, new)]
+
+
+def service_project_name(request: StackRequest) -> str:
+    """A name for a project of the service, by which people tell it from others."""
+    roots = first_few([*dict.fromkeys(it.name for it in request.roots)], _NAMED_ROOTS)
+    kind = [] if request.kind is RecommendationType.BEST else [request.kind.value]
+    python = f"Python {request.environment.python_version}"
+    return f"{roots or 'no requirements'} ({', '.join([request.project.source, python, *kind])})"
 
 
 def _unlabelled(request: StackRequest) -> StackRequest:
@@ -104,9 +117,10 @@ def identifiers_of(connection: Connection, names: Iterable[str]) -> dict[str, st
     :raises InvalidArgument: naming the first that is not watched
     """
     known = {}
+    by_name = {it.name: it.watch_id for it in watches(connection, enabled=False)}
     for name in names:
         wanted = (
-            name,
+            by_name.get(name, name),
             NewWatch(WatchKind.PROJECT, name, {}).watch_id,
             NewWatch(WatchKind.PACKAGE, canonicalize_name(name), {}).watch_id,
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, insert, text
+from sqlalchemy import Connection, insert, select, text
 
 from common.redaction import scrubbed, without_secrets
 from graph.tables import EventRow
@@ -96,6 +97,18 @@ def record_event(
     return int(connection.execute(statement).scalar_one())
 
 
+def advice_changed_since(
+    connection: Connection, watch: str, moment: datetime
+) -> list[Mapping[str, Any]]:
+    """Packages of the last change of a watch's advice since a moment, as its event has them."""
+    row = EventRow
+    query = select(row.data).where(
+        row.kind == EventKind.ADVICE_CHANGED.value, row.subject == watch, row.at >= moment
+    )
+    data = connection.scalar(query.order_by(row.event_id.desc()).limit(1))
+    return list((data or {}).get("packages", ()))
+
+
 def record_problem(
     connection: Connection, kind: EventKind, subject: str, data: Mapping[str, Any]
 ) -> bool:
@@ -141,10 +154,11 @@ def night_problems(problems: Mapping[str, object]) -> dict[str, Any]:
     :param problems: why each part failed
     """
     return {
+        "host": platform.node(),
         "problems": [
             {"part": _public(part), "reason": _public(str(reason))}
             for part, reason in sorted(problems.items())
-        ]
+        ],
     }
 
 

@@ -54,9 +54,9 @@ from loop.measuring import measure_batches
 from loop.night import MOST_ATTEMPTS, STEPS, NightReport, run_night
 from loop.planning import resolve_releases
 from loop.stacks import WatchKnowledge, current_knowledge
-from loop.status import status_document
+from loop.status import morning_summary, status_document
 from loop.verdicts import announce_releases, changes_behind, settle_releases
-from loop.watching import adopt_requests, project_watch
+from loop.watching import adopt_requests, identifiers_of, project_watch
 from pis.amun.free_machine import MachineBusy, free_machine
 from tests.factories.evidence import simulated
 from tests.factories.inspections import (
@@ -207,6 +207,15 @@ def test_a_release_that_the_advice_follows_before_it_is_settled_is_compared_with
         (batch,) = batches_of_night(connection, 2)
         (reference,) = reference_stacks(connection)
         beside = [(it.name, it.version) for it in packages_in(connection, reference)]
+        (lines,) = morning_summary(connection, night_settings)
+    assert [it.split()[0] for it in lines[1:]] == ["why", "new", "measured", "next"]
+    assert lines[0].endswith(": the advice stays as it is")
+    assert lines[1].startswith("  why           Use these versions")
+    assert lines[2:] == [
+        "  new releases  numpy 2.0 (resolvable)",
+        f"  measured      0 of {batch.jobs} jobs of matmul",
+        "  next          1 release is not settled yet",
+    ]
     assert beside == [("numpy", "2.0")]
     # These wheels are empty, so no job can run.
     assert (release.state, release.reason) == (LoopState.RESOLVABLE, "no job of it could be used")
@@ -543,4 +552,7 @@ def test_projects_that_clients_ask_about_are_watched_by_their_requests(
         listed = {it.watch_id: it for it in watches(connection, enabled=False)}
     kept = listed[adopted]
     assert (kept.source, kept.weight, kept.enabled) == (WatchSource.SERVICE, 2.0, False)
+    assert kept.name == "app (requirements.in, Python 3.11)"
+    with stores.engine.connect() as connection:
+        assert identifiers_of(connection, [kept.name]) == {kept.name: adopted}
     assert night(replace(night_settings, loop_requests=False)).steps[0].output == {"new": 0}

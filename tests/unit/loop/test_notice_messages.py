@@ -25,7 +25,7 @@ CASES: list[tuple[EventKind, str, dict[str, Any], str]] = [
             "hardware": "Xeon", "verdict": "slower", "effect_percent": -15.9,
             "observed_percent": -16.24, "interval_percent": [-18.0, -14.6],
         },
-        "numpy 2.4.0 is 16 % slower than 2.3.5 in conv2d (95 % interval 15 to 18 %)."
+        "numpy 2.4.0 is 16 % slower than 2.3.5 in conv2d on Xeon (95 % interval 15 to 18 %)."
         " Change: change-1.",
     ),
     (
@@ -47,9 +47,11 @@ CASES: list[tuple[EventKind, str, dict[str, Any], str]] = [
                 {"name": "numpy", "from_version": "2.3.5", "to_version": "2.4.0"},
                 {"name": "old", "from_version": "0.9", "to_version": None},
             ],
+            "reason": "Use numpy 2.4.0.", "hardware": "Xeon", "indicators": ["conv2d", "matmul"],
         },
         "The advice for /home/me/app has changed: lib 1.0 added, numpy 2.3.5 → 2.4.0,"
-        " old 0.9 removed. Advice: a1. Changes: change-1.",
+        " old 0.9 removed. Use numpy 2.4.0. Measured with conv2d, matmul on Xeon."
+        " Advice: a1. Changes: change-1.",
     ),
     (EventKind.ADVICE_CHANGED, "app", {}, "The advice for app has changed."),
     (
@@ -69,9 +71,10 @@ CASES: list[tuple[EventKind, str, dict[str, Any], str]] = [
     ),
     (
         EventKind.NIGHT_FAILED, "nightly",
-        {"problems": [{"part": "index main", "reason": "does not answer"},
+        {"host": "lab",
+         "problems": [{"part": "index main", "reason": "does not answer"},
                       {"part": "record", "reason": "rows differ"}]},
-        "The nightly run has failed: index main: does not answer, record: rows differ.",
+        "The nightly run on lab has failed: index main: does not answer, record: rows differ.",
     ),
     (EventKind.NIGHT_FAILED, "loop", {"problems": [{"part": "plan", "reason": "no stack"}]},
      "The night of the loop has failed: plan: no stack."),
