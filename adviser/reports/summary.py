@@ -61,11 +61,11 @@ def _vulnerable(advice: Advice, stack: ResolvedStack) -> dict[str, list[str]]:
     )
     chosen = {it.purl for it in stack.choices}
     return {
-        f"{it.name} {it.version}": ids
+        f"{candidate.name} {candidate.version}": ids
         for candidates in advice.snapshot.packages.values()
-        for it in candidates
-        if it.purl in chosen
-        and (ids := [known.id for known in it.vulnerabilities if not accepted.accepts(known)])
+        for candidate in candidates
+        if candidate.purl in chosen
+        and (ids := [it.id for it in candidate.vulnerabilities if not accepted.accepts(it)])
     }
 
 

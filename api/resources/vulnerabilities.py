@@ -135,8 +135,8 @@ def vulnerability_page(
     progress: KnowledgeState,
 ) -> dict[str, Any]:
     """A page of vulnerabilities; without items if no advisories were read."""
-    found = page(query, cursor, partial(browse_vulnerabilities, connection, selection), progress)
-    return found if knows_advisories(connection) else {**found, "items": None}
+    listed = page(query, cursor, partial(browse_vulnerabilities, connection, selection), progress)
+    return listed if knows_advisories(connection) else {**listed, "items": None}
 
 
 @blueprint.route("/vulnerabilities")

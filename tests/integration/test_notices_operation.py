@@ -33,6 +33,8 @@ from tests.services.receiver import Receiver, receiver
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 
+HOST = platform.node()
+
 
 def hooked(settings: Settings, server: Receiver) -> Settings:
     return replace(
@@ -92,9 +94,7 @@ def test_a_nightly_run_tells_of_each_failure_once_and_of_its_end(
     shutil.copytree(GENERATIONS / "2019", other)
     with receiver() as server:
         first = sent(server)
-        assert first == [
-            f"The nightly run on {platform.node()} has failed: {source}: could not be read."
-        ]
+        assert first == [f"The nightly run on {HOST} has failed: {source}: could not be read."]
         assert sent(server) == []
         other.rename(source)
         assert len(sent(server)) == 1
@@ -116,9 +116,7 @@ def test_a_nightly_run_without_a_worker_sends_its_notices_itself(
             done = thoth(chosen, "ingest", "nightly", WEBHOOK_SECRETS=f"build={SECRET}", **aim)
             assert done.returncode == 1, done.stderr
             assert "warning: WEBHOOK_SECRETS: the webhook other has no secret" in done.stderr
-    assert texts(server) == [
-        f"The nightly run on {platform.node()} has failed: {missing}: could not be read."
-    ]
+    assert texts(server) == [f"The nightly run on {HOST} has failed: {missing}: could not be read."]
 
 
 def test_a_nightly_run_that_did_not_begin_sends_nothing(stores: Stores, tmp_path: Path) -> None:
@@ -148,9 +146,7 @@ def test_a_nightly_run_that_ends_with_an_error_is_told_without_its_credentials(
             with pytest.raises(RuntimeError):
                 runs.run_nightly(stores.settings, [str(tmp_path)], lambda: None)
         sent = delivered(server, stores.engine, stores.settings)
-    expected = (
-        f"The nightly run on {platform.node()} has failed: run: https://index.example/simple broke."
-    )
+    expected = f"The nightly run on {HOST} has failed: run: https://index.example/simple broke."
     assert sent == [expected]
 
 
@@ -167,7 +163,7 @@ def test_a_failed_night_of_the_loop_is_told_at_once(
         for _ in range(2):
             assert _night(aim) == "settle: ZeroDivisionError: no jobs"
             assert texts(server) == [
-                f"The night of the loop on {platform.node()} has failed: settle: ZeroDivisionError: no jobs."
+                f"The night of the loop on {HOST} has failed: settle: ZeroDivisionError: no jobs."
             ]
         monkeypatch.setattr(loop_night, "STEPS", {**loop_night.STEPS, "settle": settle})
         assert _night(aim) is None
