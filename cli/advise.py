@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from graph.engine import Stores
 
 #: Suffixes of file names that may be any of several locks.
-_AMBIGUOUS_SUFFIXES = frozenset({".toml", ".lock", ".json"})
+_AMBIGUOUS_SUFFIXES = frozenset({".toml", ".json"})
 #: Formats that files with these suffixes usually have.
 _USUAL_FORMATS = {
     ".toml": ("pylock",), ".txt": ("requirements", "constraints"), ".json": ("pipfile-lock",)
@@ -40,30 +40,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _OUTPUT = click.Path(path_type=Path, dir_okay=False)
 
 
-class AdviseCommand(click.Command):
-    """``thoth advise``, with its former subcommands ``project`` and ``check`` as aliases.
-
-    A project folder with one of these names must be given as, for example, ``./check``.
-    """
-
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        if args[:1] == ["check"]:
-            return check.make_context("check", args[1:], parent, **extra)
-        if args[:1] == ["project"]:
-            args = args[1:]
-        return super().make_context(info_name, args, parent, **extra)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        return super().invoke(ctx) if ctx.command is self else ctx.command.invoke(ctx)
-
-
-@click.command(cls=AdviseCommand)
+@click.command()
 @project_path
 @request_options
 @click.option("--count", type=click.IntRange(1, 100), default=1, show_default=True, metavar="N",
@@ -205,7 +182,7 @@ def _format_of(output: Path | None, project: Project) -> str:
             return "pipfile-lock"
         if output.name.endswith("constraints.txt"):
             return "constraints"
-        if output.suffix == ".txt":
+        if output.suffix in (".txt", ".lock"):
             return "requirements"
         if output.suffix in _AMBIGUOUS_SUFFIXES:
             raise InvalidArgument(

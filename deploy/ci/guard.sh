@@ -20,7 +20,12 @@ here=$(cd -- "$(dirname -- "$0")" && pwd)
 # A variable that is not set must not look like a lock without harm.
 [ "$#" -gt 0 ] || { echo "guard.sh: name at least one lock" >&2; exit 2; }
 for lock in "$@"; do
-    [ -n "$lock" ] || { echo "guard.sh: the path of a lock is empty" >&2; exit 2; }
+    case $lock in
+        '') echo "guard.sh: the path of a lock is empty" >&2; exit 2 ;;
+        /* | .. | ../* | */../* | */..)
+            echo "guard.sh: $lock: write a path from the top of the repository, without .." >&2
+            exit 2 ;;
+    esac
 done
 case $base in -*) echo "GUARD_BASE: $base is not a revision" >&2; exit 2 ;; esac
 case ${GUARD_FAIL_ON:=harm} in

@@ -120,12 +120,12 @@ def test_a_report_is_checked_and_a_forged_one_found_out(
     report = advised(known, project)
     path = tmp_path / "report.json"
     path.write_text(json.dumps(report), encoding="utf-8")
-    done = thoth(known.settings, "advise", "check", str(path))
+    done = thoth(known.settings, "check", str(path))
     assert (done.returncode, done.stdout) == (0, "the report is correct: 1 stack verified\n")
     held = copy.deepcopy(report)
     report["result"]["report"]["products"][0]["packages"][0]["version"] = "1.0"
     path.write_text(json.dumps(report), encoding="utf-8")
-    done = thoth(known.settings, "advise", "check", str(path))
+    done = thoth(known.settings, "check", str(path))
     assert done.returncode == 1
     assert "core 1.0 may not be chosen" in done.stdout
     assert 'packages[0].version is "1.0" instead of "1.1"' in done.stdout
@@ -134,16 +134,16 @@ def test_a_report_is_checked_and_a_forged_one_found_out(
     assert done.returncode == 0, done.stderr
     held["metadata"]["document_id"] = "adviser-260101000000-00000000000000aa"
     path.write_text(json.dumps(held), encoding="utf-8")
-    done = thoth(known.settings, "advise", "check", str(path))
+    done = thoth(known.settings, "check", str(path))
     assert done.returncode == 2
     assert "not verified: every version may be chosen" in done.stdout
     files = ("--snapshot", f"{tmp_path}/snapshot.json", "--evidence", f"{tmp_path}/evidence.json")
-    done = thoth(known.settings, "advise", "check", str(path), *files)
+    done = thoth(known.settings, "check", str(path), *files)
     assert done.returncode == 2
     assert "verified: every version may be chosen" in done.stdout
     assert done.stdout.count("not verified: ") == 1
     path.write_text("{}", encoding="utf-8")
-    done = thoth(known.settings, "advise", "check", str(path))
+    done = thoth(known.settings, "check", str(path))
     assert done.returncode == 2
     assert "not a report: it has no 'schema_version'" in done.stderr
 

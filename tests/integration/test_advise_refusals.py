@@ -66,7 +66,8 @@ def test_folders_files_and_options_that_cannot_be_used_are_exit_code_2(
         (("advise", at, "--group", "nope"), "has no group 'nope'"),
         (("advise", str(users)), "is not a requirement"),
         (("advise", at, "-o", str(tmp_path / "out-pylock.toml")), "add --format"),
-        (("advise", "check", "/bin/ls"), "not a report: it is not JSON"),
+        (("advise", "project"), "project: no such file or folder"),
+        (("check", "/bin/ls"), "not a report: it is not JSON"),
         (("provenance", str(broken)), "invalid_json"),
         (("guard", str(broken), at), "invalid_json"),
         (("guard", str(tmp_path / "loose.txt"), str(tmp_path / "pinned.txt")), "is not a lock"),
@@ -246,5 +247,5 @@ def test_a_report_with_a_key_twice_is_exit_code_2(known: Stores, tmp_path: Path)
     twice = done.stdout.replace('"version":"2.0"', '"version":"9.9","version":"2.0"', 1)
     assert twice != done.stdout
     report.write_text(twice, encoding="utf-8")
-    done = thoth(known.settings, "advise", "check", str(report))
+    done = thoth(known.settings, "check", str(report))
     assert (done.returncode, "duplicate_key" in done.stderr) == (2, True), done.stderr

@@ -174,8 +174,13 @@ def test_variables_become_options(stores: Stores, repository: Path) -> None:
 
 
 @needs("git")
-@pytest.mark.parametrize("locks", [(), ("",), ("app.lock.txt", "")])
-def test_a_lock_that_is_not_named_is_an_error(repository: Path, locks: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "locks",
+    [(), ("",), ("app.lock.txt", ""), ("../app.lock.txt",), ("src/../../a.txt",), ("/a/b.txt",)],
+)
+def test_a_lock_that_is_not_named_or_outside_of_the_repository_is_an_error(
+    repository: Path, locks: tuple[str, ...]
+) -> None:
     command = ["sh", str(CI / "guard.sh"), *locks]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
