@@ -59,26 +59,30 @@ def overridden(
         if override.holds(markers):
             held.append(override)
     return tuple(
-        replace(it, specifier=other.specifier, extras=other.extras) if other is not it else it
+        replace(it, specifier=other.specifier, extras=other.extras, excluded=other.excluded)
         for it in requirements
         for other in replacements.get(it.name, [it])
     )
 
 
-def check_python(project: Project, markers: Mapping[str, str]) -> None:
+def check_python(project: Project, markers: Mapping[str, str], chosen: Iterable[str] = ()) -> None:
     """Check that the project supports the Python of the environment.
+
+    :param chosen: options that add requirements, as in ``Project.option_pythons``
 
     :raises InvalidFile: if it does not
     """
     python = markers["python_full_version"]
-    wanted = project.requires_python
-    if wanted is not None and not SpecifierSet(wanted).contains(python, prereleases=True):
-        refuse(
-            Reason.CONFLICTING_FIELDS,
-            f"the request is for Python {python}, but the project requires {wanted}",
-            f"{project.source}:requires-python",
-            "choose another Python with `--python`, or change the specifier",
-        )
+    own = {"the project": project.requires_python, **project.option_pythons}
+    for part in ("the project", *chosen):
+        alternatives = (own.get(part) or "").split("||")
+        if not any(SpecifierSet(it).contains(python, prereleases=True) for it in alternatives):
+            refuse(
+                Reason.CONFLICTING_FIELDS,
+                f"the request is for Python {python}, but {part} requires {own[part]}",
+                f"{project.source}:requires-python",
+                "choose another Python with `--python`, or change the specifier",
+            )
 
 
 def check_paths(project: Project, markers: Mapping[str, str]) -> None:
@@ -212,7 +216,8 @@ class StackRequest:
             the environment
         """
         project, options, markers = self.project, self.options, self.environment.markers
-        check_python(project, markers)
+        groups = [f"--group {canonicalize_name(it)}" for it in options.groups]
+        check_python(project, markers, ["--dev"] * options.dev + groups)
         requirements = selected_requirements(
             project, dev=options.dev, extras=options.extras, groups=options.groups
         )
@@ -265,7 +270,10 @@ class StackRequest:
             roots=self.roots,
             direct=tuple(dict.fromkeys(it.name for it in held)),
             constraints=(*(it.dependency for it in bounds), *options.constraints),
-            exclusions=options.exclusions,
+            exclusions=(
+                *options.exclusions,
+                *(Dependency(it.name, gap) for it in held for gap in it.excluded),
+            ),
             overrides={
                 **{name: _all_of(it) for name, it in overrides.items() if it},
                 **options.overrides,

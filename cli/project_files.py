@@ -10,19 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from adviser.projects.documents import MAX_BYTES
+from adviser.projects.foreign_files import FOREIGN_FILES
 from adviser.projects.locks import ProjectLock, read_lock, require_pins
-from adviser.projects.parsing import PROJECT_FILES, missing_includes, parse_project
+from adviser.projects.parsing import (
+    CONSTRAINTS,
+    PROJECT_FILES,
+    PYPROJECT,
+    missing_includes,
+    parse_project,
+)
 from adviser.projects.project import Project, ProjectFormat, ProjectWarning, WarningCode
 from common.errors import InvalidArgument, InvalidDocument, InvalidFile
 
 #: Files that people write, and no lock is called by.
-_MANIFESTS = frozenset({"Pipfile", "pyproject.toml", "setup.cfg"})
-#: Locks of other tools, with the command that writes a lock in a format that is read.
-_UNREAD_LOCKS = {
-    "uv.lock": "uv export --format pylock.toml -o pylock.toml",
-    "poetry.lock": "poetry export -o requirements.txt",
-    "pdm.lock": "pdm export -o requirements.txt",
-}
+_MANIFESTS = frozenset({"Pipfile", "pyproject.toml"})
 
 
 def read_project(path: Path) -> Project:
@@ -36,6 +37,8 @@ def read_project(path: Path) -> Project:
     folder, name = _folder_of(path)
     names = [it for it in PROJECT_FILES if (folder / it).is_file()]
     names += sorted(it.name for it in folder.glob("pylock.*.toml") if it.is_file())
+    if name is None and not {*names} - {PYPROJECT, CONSTRAINTS}:
+        names += [it for it in FOREIGN_FILES if (folder / it).is_file()]
     files = {it: _content(folder, it) for it in dict.fromkeys(names)}
     if name is not None:
         files.setdefault(name, _content(folder, name))
@@ -56,11 +59,10 @@ def _with_unread_locks(project: Project, folder: Path) -> Project:
     if project.locked is not None or project.format is not ProjectFormat.PYPROJECT:
         return project
     warnings = tuple(
-        ProjectWarning(WarningCode.FILE_IGNORED, f"not read; `{command}` writes a lock that is",
-                       f"{name}:$")
-        for name, command in _UNREAD_LOCKS.items()
-        if (folder / name).is_file()
-    )  # fmt: skip
+        ProjectWarning(WarningCode.FILE_IGNORED, f"not read; {remedy}", f"{name}:$")
+        for name, (_, remedy) in FOREIGN_FILES.items()
+        if " export " in remedy and (folder / name).is_file()
+    )
     return replace(project, warnings=(*project.warnings, *warnings))
 
 
@@ -87,8 +89,12 @@ def keep_manifest(output: Path, path: Path, project: Project) -> None:
     read = path / project.source if path.is_dir() else path
     is_lock = project.locked is not None and project.lock_source == project.source
     same = output.exists() and output.samefile(read) and not is_lock
-    if same or output.name in _MANIFESTS or output.suffix == ".in":
-        error = InvalidArgument(f"{output} is a manifest, and a lock would replace it")
+    tool = FOREIGN_FILES.get(output.name, ("",))[0]
+    if same or tool or output.name in _MANIFESTS or output.suffix == ".in":
+        kind = (
+            f"the name of a file of {tool}" if tool else "a manifest, and a lock would replace it"
+        )
+        error = InvalidArgument(f"{output} is {kind}")
         error.hint = "write it to another file, such as requirements.txt or Pipfile.lock"
         raise error
 

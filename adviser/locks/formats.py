@@ -33,6 +33,7 @@ from adviser.locks.lock_model import (
 from adviser.projects.indexes import public_text
 from adviser.projects.pipfile import pipfile_hash, pipfile_of
 from adviser.projects.project import KINDS_OF_REFERENCES, Project, ProjectRequirement
+from adviser.projects.requirements_files import MADE_BY_THOTH
 from common.environments import Environment
 from common.old_specifiers import specifier_set
 from common.packages import DEFAULT_INDEX
@@ -261,7 +262,7 @@ def _file_fields(file: ReleaseFile, chosen: LockablePackage) -> dict[str, Any]:
 
 
 #: First line of both formats. It has no date, so that equal locks have equal digests.
-_HEADER = "# Made by thoth for {label}."
+_HEADER = MADE_BY_THOTH + "{label}."
 
 
 def _left_out_comments(project: Project) -> list[str]:

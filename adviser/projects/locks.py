@@ -32,10 +32,11 @@ from common.formats.file_fields import (
     value_text,
     wrong_type,
 )
-from common.formats.locks import LockEntry, parse_pylock, pipfile_lock_entry, pylock_entry
+from common.formats.locks import NEVER, LockEntry, parse_pylock, pipfile_lock_entry, pylock_entry
 from common.formats.requirements_files import exact_version
 from common.reasons import Reason
 from common.releases import MAX_REQUIREMENT_LENGTH, parse_requirement
+from common.terminal import first_few
 
 _MAKE_AGAIN = "create the lock again"
 
@@ -221,6 +222,12 @@ def _pylock(content: Mapping[str, Any], name: str, context: ParseContext) -> Pro
         for number, package in enumerate(lock.packages)
     ]
     kept = tuple(it for it in entries if it is not None)
+    if others := [it.name for it in kept if it.marker == NEVER]:
+        context.warn(
+            WarningCode.LOCK_INCOMPLETE,
+            f"{first_few(others, 5)}: only for extras or groups that are not installed by default",
+            f"{name}:$",
+        )
     addresses = dict.fromkeys(it.index for it in kept if it.index is not None)
     return ProjectLock(
         kept,
@@ -275,9 +282,7 @@ def _locked(entry: LockEntry, context: ParseContext) -> LockEntry:
         )
     extras = f"[{','.join(entry.extras)}]" if entry.extras else ""
     marker = f" ; {entry.marker}" if entry.marker else ""
-    # Markers of PEP 751 may use extras and groups of the lock; markers of requirements may not.
-    of_lock = "dependency_groups" in marker or "extras" in marker
-    parsed = parse_requirement(f"{entry.name}{extras}{'' if of_lock else marker}")
+    parsed = parse_requirement(f"{entry.name}{extras}{marker}")
     if parsed.name is None or parsed.specifier or parsed.url is not None:
         refuse(
             Reason.INVALID_REQUIREMENT,
@@ -285,8 +290,7 @@ def _locked(entry: LockEntry, context: ParseContext) -> LockEntry:
             at,
             _MAKE_AGAIN,
         )
-    kept = entry.marker if of_lock else parsed.marker
-    check_marker(kept, at)
+    check_marker(parsed.marker, at)
     return replace(
-        entry, name=parsed.name, version=version, extras=parsed.extras, marker=kept or None
+        entry, name=parsed.name, version=version, extras=parsed.extras, marker=parsed.marker
     )

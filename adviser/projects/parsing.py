@@ -5,16 +5,19 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from adviser.projects.documents import check_sizes, requirements_text_of, toml_of
+from adviser.projects.foreign_files import FOREIGN_FILES, refuse_foreign
 from adviser.projects.locks import ProjectLock, is_pylock, lock_of
 from adviser.projects.pipfile import read_pipfile
 from adviser.projects.project import Project, ProjectFormat, ProjectRequirement, WarningCode
-from adviser.projects.pyproject import has_requirements, read_pyproject
+from adviser.projects.pyproject import has_requirements, read_pyproject, unread_tables
 from adviser.projects.requirement_parsing import ParseContext, PathExists
 from adviser.projects.requirements_files import RequirementList, included, read_requirements
 from adviser.projects.scripts import read_script
 from common.formats.file_fields import refuse, value_text
+from common.formats.locks import NEVER
 from common.formats.requirements_files import exact_version, lines_of
 from common.reasons import Reason
 from common.terminal import first_few
@@ -100,6 +103,8 @@ def _manifest(files: Mapping[str, bytes]) -> str:
     candidates += _pylocks(files) + [it for it in (PIPFILE_LOCK,) if it in files]
     if not candidates and len(others := [it for it in files if _is_requirements(it)]) == 1:
         candidates = others
+    if not candidates:
+        candidates = [it for it in files if posixpath.basename(it) in FOREIGN_FILES]
     if not candidates and PYPROJECT in files:
         candidates = [PYPROJECT]  # reading it gives an error with what is missing
     if not candidates:
@@ -122,6 +127,7 @@ def _pylocks(files: Iterable[str]) -> list[str]:
 def _read(files: Mapping[str, bytes], name: str, context: ParseContext) -> Project:
     if name not in files:
         refuse(Reason.UNREADABLE, "does not exist", f"{name}:$", "check the path")
+    refuse_foreign(name)
     base = posixpath.basename(name)
     if base == PIPFILE:
         return read_pipfile(toml_of(name, files[name]), name, context)
@@ -132,15 +138,17 @@ def _read(files: Mapping[str, bytes], name: str, context: ParseContext) -> Proje
     if base.endswith(".toml"):
         content = toml_of(name, files[name])
         if not has_requirements(content):
-            _refuse_settings(name, "poetry" in str(content.get("tool", "")))
+            _refuse_settings(name, content)
         return read_pyproject(content, name, context)
     return _project_of_requirements(name, files, context)
 
 
-def _refuse_settings(name: str, poetry: bool) -> None:
+def _refuse_settings(name: str, content: Mapping[str, Any]) -> None:
+    poetry = "poetry" in str(content.get("tool", ""))
+    unread = "".join(f"; {it} is not read" for it in unread_tables(content))
     refuse(
         Reason.MISSING_FIELD,
-        "has neither [project] nor [dependency-groups]",
+        f"has neither [project] nor [dependency-groups]{unread}",
         f"{name}:$",
         "list the requirements in tool.poetry.dependencies or project.dependencies"
         if poetry else "list the requirements in project.dependencies",
@@ -174,7 +182,8 @@ def _project_of_requirements(
 def _project_of_lock(lock: ProjectLock, context: ParseContext) -> Project:
     """Make a project from a lock; it requires the packages that no other package requires."""
     required = {name for it in lock.entries for name in it.dependencies}
-    roots = [it for it in lock.entries if it.name not in required] or list(lock.entries)
+    installed = [it for it in lock.entries if it.marker != NEVER]
+    roots = [it for it in installed if it.name not in required] or installed
     context.warn(
         WarningCode.LOCK_ONLY,
         f"no manifest was given: {len({it.name for it in roots})} packages of the lock are "
@@ -295,15 +304,12 @@ def _is_outdated(lock: ProjectLock, project: Project) -> bool:
 def _with_constraints(
     project: Project, files: Mapping[str, bytes], context: ParseContext
 ) -> Project:
-    if CONSTRAINTS in files and project.source != CONSTRAINTS:
+    included = any(it.origin.startswith(f"{CONSTRAINTS}:") for it in project.constraints)
+    if CONSTRAINTS in files and project.source != CONSTRAINTS and not included:
         listed = read_requirements(CONSTRAINTS, files, context, constraint=True)
-        known = {(it.name, it.specifier, it.marker) for it in project.constraints}
-        further = [
-            it for it in listed.constraints if (it.name, it.specifier, it.marker) not in known
-        ]
         project = replace(
             project,
-            constraints=(*project.constraints, *further),
+            constraints=(*project.constraints, *listed.constraints),
             places=(*project.places, *listed.indexes, *listed.places),
         )
     pins = [exact_version(it.specifier) for it in project.requirements]

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from operator import itemgetter, or_
-from typing import Any
+from operator import or_
+from typing import Any, NamedTuple
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -20,7 +20,6 @@ from adviser.projects.requirement_parsing import (
     parse_marker,
     parse_project_requirement,
 )
-from common.errors import InvalidFile
 from common.formats.file_fields import (
     flag_in,
     inside,
@@ -102,6 +101,7 @@ def read_poetry(content: Mapping[str, Any], name: str, context: ParseContext) ->
         (canonicalize_name(package), text_in(entry, "source", here))
         for package, entry, here in _entries(main, main_at)
     ]
+    python = None if in_project else text_in(main, "python", main_at)
     with context.optional():
         groups = _groups(table, at, context)
     return PoetryTable(
@@ -117,7 +117,7 @@ def read_poetry(content: Mapping[str, Any], name: str, context: ParseContext) ->
         groups=groups,
         indexes=_indexes(table, at, context),
         index_of={package: index for package, index in sources if index is not None},
-        requires_python=None if in_project else _python(main, main_at, context),
+        requires_python=" || ".join(map(str, _pythons(python or "", f"{main_at}.python"))) or None,
     )
 
 
@@ -173,38 +173,48 @@ def _requirement(
     version = text_in(entry, "version", at) or "*"
     extras = ",".join(texts_in(entry, "extras", at))
     marker = _marker(entry, at)
-    bounds = specifier_of(version, inside(at, "version"))
+    bounds, gaps = specifier_of(version, inside(at, "version"))
     text = f"{package}{f'[{extras}]' if extras else ''}{bounds}{f' ; {marker}' if marker else ''}"
     requirement = parse_project_requirement(text, at, context)
     if requirement is None:
         return None
     return replace(
         requirement,
+        excluded=gaps,
         index=text_in(entry, "source", at),
         prereleases=True if flag_in(entry, "allow-prereleases", at) else None,
     )
 
 
-def specifier_of(constraint: str, at: str) -> str:
-    """The specifier of PEP 440 for a constraint of Poetry; empty for any version.
+def specifier_of(constraint: str, at: str) -> tuple[str, tuple[str, ...]]:
+    """The specifier of PEP 440 for a constraint of Poetry, and specifiers of versions to exclude.
 
     >>> specifier_of("^1.2", "pyproject.toml:a"), specifier_of("~1.2.3", "pyproject.toml:a")
-    ('<2,>=1.2', '<1.3,>=1.2.3')
-    >>> specifier_of("^0.0.3", "pyproject.toml:a"), specifier_of("1.5", "pyproject.toml:a")
-    ('<0.0.4,>=0.0.3', '==1.5')
+    (('<2,>=1.2', ()), ('<1.3,>=1.2.3', ()))
 
-    Alternatives become one range where PEP 440 can express it.
+    Alternatives become one range. If PEP 440 cannot express it, gaps between them are excluded.
 
     >>> specifier_of("^2.1 || ^3.0", "pyproject.toml:a")
-    '<4,>=2.1'
+    ('<4,>=2.1', ())
+    >>> specifier_of("1 || ^3", "pyproject.toml:a")
+    ('<4,>=1', ('>=1,!=1,<=3,!=3',))
 
-    :raises InvalidFile: if it is not a constraint, or no specifier expresses its alternatives
+    :raises InvalidFile: if it is not a constraint
     """
-    text = constraint.strip()
-    if text in ("", "*"):
-        return ""
+    alternatives = _alternatives(constraint, at)
+    exact = reduce(or_, (it.to_range() for it in alternatives)).to_specifier_set()
+    if len(alternatives) == 1 or exact is not None:
+        return str(alternatives[0] if len(alternatives) == 1 else exact), ()
+    return _with_gaps(alternatives)
+
+
+def _alternatives(text: str, at: str) -> list[SpecifierSet]:
+    """The specifiers of a constraint, of which versions meet at least one.
+
+    :raises InvalidFile: if it is not a constraint
+    """
     try:
-        alternatives = [_specifiers(it) for it in _ALTERNATIVES.split(text)]
+        return [_specifiers(it) for it in _ALTERNATIVES.split(text.strip() or "*")]
     except (InvalidSpecifier, InvalidVersion, ValueError):
         refuse(
             Reason.INVALID_REQUIREMENT,
@@ -212,15 +222,6 @@ def specifier_of(constraint: str, at: str) -> str:
             at,
             "use the form of Poetry, such as `^1.2`, or of PEP 440, such as `>=1.2,<2`",
         )
-    either = _either(alternatives) if len(alternatives) > 1 else alternatives[0]
-    if either is None:
-        refuse(
-            Reason.INVALID_REQUIREMENT,
-            f"{value_text(text)} has alternatives, which no single specifier expresses",
-            at,
-            "give the package several entries with a `python` or `markers` each, or one range",
-        )
-    return str(either)
 
 
 def _specifiers(text: str) -> SpecifierSet:
@@ -230,33 +231,64 @@ def _specifiers(text: str) -> SpecifierSet:
     return SpecifierSet("" if text == "*" else ",".join(_clauses(text)))
 
 
-def _either(alternatives: Sequence[SpecifierSet]) -> SpecifierSet | None:
-    """The specifier for versions that meet one of several; ``None`` if there is none.
+class _Bound(NamedTuple):
+    """One end of a range.
+
+    :param clause: of PEP 440
+    :param beyond: clauses for the versions beyond this end
+    """
+
+    version: Version
+    clause: str
+    beyond: str
+
+
+def _with_gaps(alternatives: Sequence[SpecifierSet]) -> tuple[str, tuple[str, ...]]:
+    """One range over several, and the gaps in it.
 
     Neither ``<3`` nor ``>=3`` admits pre-releases of 3, but one range over both does.
     """
-    exact = reduce(or_, (it.to_range() for it in alternatives)).to_specifier_set()
-    if exact is not None:
-        return exact
-    ranges = [_range(it) for it in alternatives]
-    if None in ranges:
-        return None
-    (lowest, end), *others = sorted(filter(None, ranges), key=itemgetter(0))
-    for start, next_end in others:
-        if end is None:
+    ends = [list(zip(*map(_bounds, it), strict=True)) for it in alternatives]
+    ranges = [
+        (max(filter(None, lows), default=None), min(filter(None, highs), default=None))
+        for lows, highs in ends
+    ]
+    ranges.sort(key=lambda it: (it[0] is not None, it[0] or ()))
+    (lowest, highest), *others = ranges
+    gaps = []
+    for low, high in others:
+        if highest is None or low is None:
             break
-        if start > end:
-            return None
-        end = None if next_end is None else max(end, next_end)
-    return SpecifierSet(f">={lowest}" + (f",<{end}" if end else ""))
+        between = not any(it.contains(low.version, prereleases=True) for it in alternatives)
+        if low.version > highest.version or (between and low.version == highest.version):
+            gaps.append(f"{highest.beyond},{low.beyond}")
+        highest = None if high is None else max(highest, high)
+    for exception in {clause for it in alternatives for clause in it if clause.operator == "!="}:
+        version = exception.version.removesuffix(".*")
+        if not any(it.contains(version, prereleases=True) for it in alternatives):
+            gaps.append(f"=={exception.version}")
+    hull = ",".join(it.clause for it in (lowest, highest) if it is not None)
+    return str(SpecifierSet(hull)), tuple(sorted(gaps))
 
 
-def _range(specifiers: SpecifierSet) -> tuple[Version, Version | None] | None:
-    """Lowest version and excluded end; ``None`` unless the clauses are ``>=`` and maybe ``<``."""
-    bounds = {it.operator: Version(it.version) for it in specifiers if it.operator in (">=", "<")}
-    if len(bounds) != len(specifiers) or ">=" not in bounds:
-        return None
-    return bounds[">="], bounds.get("<")
+def _bounds(specifier: Specifier) -> tuple[_Bound | None, _Bound | None]:
+    """The lower and the upper bound of one clause."""
+    operator, text = specifier.operator, specifier.version.removesuffix(".*")
+    version = Version(text)
+    lower = _Bound(version, f">={text}", f"<={text},!={text}")
+    upper = _Bound(version, f"<={text}", f">={text},!={text}")
+    if operator == "~=" or specifier.version != text:
+        release = version.release[:-1] if operator == "~=" else version.release
+        end = Version(".".join(map(str, (*release[:-1], release[-1] + 1))))
+        upper = _Bound(end, f"<{end}", f">={end}.dev0")
+    if operator == ">":
+        lower = _Bound(version, f">{text}", f"<={text}")
+    if operator == "<":
+        before = text if version.is_prerelease else f"{text}.dev0"
+        upper = _Bound(version, f"<{text}", f">={before}")
+    return lower if operator in (">", ">=", "==", "~=") else None, (
+        upper if operator in ("<", "<=", "==", "~=") else None
+    )
 
 
 def _clauses(text: str) -> Iterator[str]:
@@ -293,36 +325,29 @@ def _next(version: str, *, caret: bool) -> str:
 def _marker(entry: Mapping[str, Any], at: str) -> str:
     parts = [f"({whole})"] if (whole := text_in(entry, "markers", at)) else []
     if python := text_in(entry, "python", at):
-        parts += _python_markers(python, inside(at, "python"))
+        parts += filter(None, [_python_marker(python, inside(at, "python"))])
     if platform := text_in(entry, "platform", at):
         parts.append(f"sys_platform == {platform!r}")
     return " and ".join(parts)
 
 
-def _python_markers(constraint: str, at: str) -> Iterator[str]:
-    for specifier in sorted(SpecifierSet(specifier_of(constraint, at)), key=str):
-        version = specifier.version
-        variable = "python_version"
-        if version.removesuffix(".*").count(".") != 1:
-            variable = "python_full_version"
-        yield f"{variable} {specifier.operator} {version!r}"
+def _python_marker(constraint: str, at: str) -> str:
+    alternatives = []
+    for specifiers in _pythons(constraint, at):
+        clauses = []
+        for specifier in sorted(specifiers, key=str):
+            version, variable = specifier.version, "python_version"
+            if version.removesuffix(".*").count(".") != 1:
+                variable = "python_full_version"
+            clauses.append(f"{variable} {specifier.operator} {version!r}")
+        alternatives.append(" and ".join(clauses))
+    return f"({' or '.join(alternatives)})" if all(alternatives) else ""
 
 
-def _python(main: Mapping[str, Any], at: str, context: ParseContext) -> str | None:
-    text = text_in(main, "python", at)
-    if text is None:
-        return None
-    try:
-        return specifier_of(text, f"{at}.python") or None
-    except InvalidFile:
-        if "|" not in text:
-            raise
-        context.warn(
-            WarningCode.OPTION_IGNORED,
-            f"no single specifier expresses {value_text(text)}: every Python is accepted",
-            f"{at}.python",
-        )
-        return None
+def _pythons(constraint: str, at: str) -> list[SpecifierSet]:
+    """Specifiers of Python versions, of which one must hold; only one if it says the same."""
+    whole, gaps = specifier_of(constraint, at)
+    return _alternatives(constraint, at) if gaps else [SpecifierSet(whole)]
 
 
 def _indexes(table: Mapping[str, Any], at: str, context: ParseContext) -> tuple[ProjectIndex, ...]:

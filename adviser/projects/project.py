@@ -41,6 +41,8 @@ class WarningCode(StrEnum):
     VARIABLE_NOT_EXPANDED = "variable_not_expanded"
     #: A package is required twice; both requirements count.
     ASKED_TWICE = "asked_twice"
+    #: A requirement that is used instead of every other one on its package.
+    OVERRIDDEN = "overridden"
     #: A lock was made for another manifest than the one beside it.
     LOCK_OUTDATED = "lock_outdated"
     #: Entries of a lock are ignored. A lock with open versions is not used as a baseline.
@@ -98,6 +100,7 @@ class ProjectRequirement:
     :param index: the project's name of the only index that it may come from
     :param prereleases: whether pre-releases count like other versions; ``None`` if unspecified
     :param origin: file and place, such as ``Pipfile:packages.flask`` or ``requirements.in:3``
+    :param excluded: specifiers of versions within ``specifier`` that it does not admit
     """
 
     name: str
@@ -107,6 +110,7 @@ class ProjectRequirement:
     index: str | None = None
     prereleases: bool | None = None
     origin: str = ""
+    excluded: tuple[str, ...] = ()
 
     @property
     def dependency(self) -> Dependency:
@@ -212,7 +216,8 @@ class Project:
     :param manifest_hashes: hashes of the Pipfile that a lock may contain, the one of current
         pipenv first
     :param python: Python version of the project, such as ``3.11``
-    :param requires_python: specifier of supported Python versions
+    :param requires_python: specifiers of supported Python versions, joined with ``||``
+    :param option_pythons: the same for groups, by option, such as ``--group test`` and ``--dev``
     :param source: file name of the manifest
     """
 
@@ -241,6 +246,7 @@ class Project:
     manifest_hashes: tuple[str, ...] = ()
     python: str | None = None
     requires_python: str | None = None
+    option_pythons: Mapping[str, str] = field(default_factory=dict)
 
     def locked_in(self, markers: Mapping[str, str]) -> dict[str, LockEntry] | None:
         """Lock entries, by name, whose markers are true for these values of PEP 508 variables."""

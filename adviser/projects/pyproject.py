@@ -1,4 +1,4 @@
-"""Read ``pyproject.toml``: ``[project]`` (PEP 621), groups (PEP 735), tables of uv and Poetry."""
+"""Read ``pyproject.toml``: ``[project]`` (PEP 621), groups (PEP 735), tables of other tools."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
+from adviser.projects.pdm_table import read_pdm
 from adviser.projects.poetry_table import PoetryTable, has_poetry_requirements, read_poetry
 from adviser.projects.project import Project, ProjectFormat, ProjectRequirement, WarningCode
 from adviser.projects.requirement_parsing import (
@@ -38,12 +39,28 @@ _MAX_CONDITIONS = 64
 
 #: The group for development, which uv installs by default.
 DEVELOPMENT = "dev"
+#: Tables of other tools with requirements or sources that are not read.
+_UNREAD_TABLES = (
+    "pixi.dependencies", "pixi.pypi-dependencies", "pixi.feature", "pixi.target",
+    "pixi.pypi-options", "rye.dev-dependencies", "rye.sources", "hatch.envs", "pip-tools",
+    "flit.metadata.requires", "flit.metadata.requires-extra",
+)  # fmt: skip
 
 
 def has_requirements(content: Mapping[str, Any]) -> bool:
     """Whether a ``pyproject.toml`` has requirements, not only settings of tools."""
     listed = "project" in content or "dependency-groups" in content
     return listed or has_poetry_requirements(content)
+
+
+def unread_tables(content: Mapping[str, Any]) -> Iterator[str]:
+    """Paths of the tables of other tools that change what is installed, and are not read."""
+    for path in _UNREAD_TABLES:
+        table: Any = content.get("tool")
+        for key in path.split("."):
+            table = table.get(key) if isinstance(table, Mapping) else None
+        if table:
+            yield f"tool.{path}"
 
 
 def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext) -> Project:
@@ -54,8 +71,16 @@ def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext)
     :raises InvalidFile: with the path of the entry; for a cycle, with all its groups
     """
     project = table_in(content, "project", name)
-    uv = read_uv(content, name, context)
     poetry = read_poetry(content, name, context)
+    pdm = read_pdm(content, name, context)
+    uv = read_uv(content, name, context)
+    uv = replace(uv, index_of={**pdm.index_of, **uv.index_of})
+    for path in unread_tables(content):
+        message = "not read: list its requirements in [project] or [dependency-groups]"
+        context.warn(WarningCode.OPTION_IGNORED, message, f"{name}:{path}")
+    for override in (overrides := (*uv.overrides, *pdm.overrides)):
+        message = f"{override.text} replaces every other requirement on {override.name}"
+        context.warn(WarningCode.OVERRIDDEN, message, override.origin)
     _warn_of_dynamic(project, name, context, poetry)
     at = f"{name}:project"
     own = canonicalize_name(text_in(project, "name", at) or "")
@@ -67,9 +92,12 @@ def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext)
             )
             for key in optional
         }
-        groups = _groups(table_in(content, "dependency-groups", name), name, context)
-    for key, members in poetry.groups.items():
+        flat = _groups(table_in(content, "dependency-groups", name), name, context)
+    groups = {key: members for key, (members, _) in flat.items()}
+    for key, members in (*poetry.groups.items(), *pdm.groups.items()):
         groups[key] = (*groups.get(key, ()), *members)
+    if uv.dev:
+        groups[DEVELOPMENT] = (*groups.get(DEVELOPMENT, ()), *uv.dev)
     extras = {**poetry.extras, **extras}
     listed = parse_requirement_list(project, "dependencies", at, context)
     listed = tuple(replace(it, index=poetry.index_of.get(it.name)) for it in listed)
@@ -80,27 +108,49 @@ def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext)
         expanded = {
             key: uv.with_indexes(expansion.expand(group), context) for key, group in groups.items()
         }
-        dev = (*expanded.get(DEVELOPMENT, ()), *uv.with_indexes(uv.dev, context))
         extras = {
             key: uv.with_indexes(expansion.expand(extra, key), context)
             for key, extra in extras.items()
         }
-    if dev:
-        expanded[DEVELOPMENT] = dev
+    default = groups if uv.default_groups == ["all"] else uv.default_groups
+    development = dict.fromkeys([DEVELOPMENT, *pdm.groups, *default])
+    dev = [it for key in development for it in expanded.get(key, ())]
+    python_of = {
+        key: _requires_python(table, f"{name}:tool.uv.dependency-groups.{key}")
+        for key, table in uv.group_settings.items()
+    }
+    pythons = {
+        option: text
+        for option, keys in [("--dev", development), *((f"--group {key}", [key]) for key in flat)]
+        if (
+            text := ",".join(
+                sorted(
+                    {
+                        python
+                        for key in keys
+                        if key in flat
+                        for inner in flat[key][1]
+                        if (python := python_of.get(inner))
+                    }
+                )
+            )
+        )
+    }
     return Project(
         requirements=requirements,
-        dev=dev,
+        dev=tuple({replace(it, origin=""): it for it in dev}.values()),
         extras=extras,
         groups=expanded,
         constraints=uv.constraints,
-        overrides=uv.overrides,
-        removed=uv.removed,
+        overrides=overrides,
+        removed=uv.removed | pdm.removed,
         published_before=uv.published_before,
-        indexes=uv.indexes or poetry.indexes,
-        all_prereleases=uv.all_prereleases,
+        indexes=uv.indexes or pdm.indexes or poetry.indexes,
+        all_prereleases=uv.all_prereleases or pdm.all_prereleases,
         format=ProjectFormat.PYPROJECT,
         source=name,
         requires_python=_requires_python(project, at) or poetry.requires_python,
+        option_pythons=pythons,
     )
 
 
@@ -218,8 +268,10 @@ def _warn_of_dynamic(
             )
 
 
-def _groups(table: Mapping[str, Any], name: str, context: ParseContext) -> dict[str, _Requirements]:
-    """The requirements of every group and of the groups that it includes, without duplicates.
+def _groups(
+    table: Mapping[str, Any], name: str, context: ParseContext
+) -> dict[str, tuple[_Requirements, set[str]]]:
+    """The requirements of every group, without duplicates, and the groups that it consists of.
 
     ``packaging`` can resolve includes, too, but repeats a group that is included twice. Forty small
     groups could then exhaust the memory.
@@ -262,8 +314,8 @@ def _members(
 
 def _flat(
     group: str, members: Mapping[str, list[ProjectRequirement | str]], name: str, steps: _Steps
-) -> _Requirements:
-    """The requirements of a group, with each included group replaced by its own requirements."""
+) -> tuple[_Requirements, set[str]]:
+    """The requirements of a group and of all groups that it includes, and the names of these."""
     flat: dict[ProjectRequirement, None] = {}
     seen, path = {group}, {group: None}  # a dictionary, because it is an ordered set
     stack = [iter(members[group])]
@@ -293,4 +345,4 @@ def _flat(
             seen.add(member)
             path[member] = None
             stack.append(iter(members[member]))
-    return tuple(flat)
+    return tuple(flat), seen

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from packaging.utils import canonicalize_name
 
 from adviser.projects.documents import requirements_text_of
+from adviser.projects.foreign_files import refuse_foreign
 from adviser.projects.indexes import index_named
 from adviser.projects.project import ProjectIndex, ProjectRequirement, WarningCode
 from adviser.projects.requirement_parsing import (
@@ -31,6 +32,8 @@ from common.formats.requirements_files import (
 )
 from common.reasons import Reason
 
+#: How locks begin that Thoth writes as requirements or constraints.
+MADE_BY_THOTH = "# Made by thoth for "
 #: Options about installation and hashes, which need no warning.
 _NO_EFFECT = frozenset({"--require-hashes", "--no-require-hashes", "--prefer-binary"})
 
@@ -101,6 +104,14 @@ class _Reader:
             return
         self._done.add((name, constraint))
         text = requirements_text_of(name, self._files[name])
+        refuse_foreign(name, text)
+        if constraint and text.startswith(MADE_BY_THOTH):
+            code, effect = WarningCode.ALL_PINNED, "pins all of its packages"
+            if not path:
+                code, effect = WarningCode.FILE_IGNORED, "restricts this advice only with `-c`"
+            self._context.warn(code, f"a lock of `thoth advise -o`: it {effect}", f"{name}:$")
+            if not path:
+                return
         for line in lines_of(text, name):
             at = f"{name}:{line.number}"
             if line.requirement:

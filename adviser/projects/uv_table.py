@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
@@ -34,7 +34,8 @@ _SOURCE_CODES = {
 #: Settings that change which versions uv selects, and that are not supported here.
 _UNSUPPORTED = (
     "exclude-newer-package", "index-strategy", "resolution", "find-links", "no-index",
-    "dependency-metadata",
+    "dependency-metadata", "no-build", "no-build-package", "no-binary", "no-binary-package",
+    "no-sources", "pip",
 )  # fmt: skip
 
 
@@ -42,6 +43,8 @@ _UNSUPPORTED = (
 class UvTable:
     """The content of ``[tool.uv]``.
 
+    :param group_settings: settings of dependency groups by name
+    :param default_groups: groups that uv installs by default, or only ``all``
     :param index_of: index by package
     :param elsewhere: packages that do not come from an index, each with the kind of its source, a
         description, the place in the file, and the path if it is beside the project
@@ -54,6 +57,8 @@ class UvTable:
     published_before: datetime | None = None
     indexes: tuple[ProjectIndex, ...] = ()
     all_prereleases: bool = False
+    group_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    default_groups: Sequence[str] = ()
     index_of: Mapping[str, str] = field(default_factory=dict)
     elsewhere: Mapping[str, _Source] = field(default_factory=dict)
 
@@ -87,6 +92,7 @@ def read_uv(content: Mapping[str, Any], name: str, context: ParseContext) -> UvT
             for key in ("dev", "constraint")
         )
         overrides = _overrides(table, at, context)
+    groups = table_in(table, "dependency-groups", at)
     return UvTable(
         dev=dev,
         constraints=constraints,
@@ -97,6 +103,11 @@ def read_uv(content: Mapping[str, Any], name: str, context: ParseContext) -> UvT
         published_before=_published_before(table, at, context),
         indexes=_indexes(table, at, context),
         all_prereleases=text_in(table, "prerelease", at) == "allow",
+        group_settings={
+            canonicalize_name(key): table_in(groups, key, f"{at}.dependency-groups")
+            for key in groups
+        },
+        default_groups=_default_groups(table, at, context),
         index_of=index_of,
         elsewhere=elsewhere,
     )
@@ -123,6 +134,20 @@ def _indexes(table: Mapping[str, Any], at: str, context: ParseContext) -> tuple[
         )
     # uv searches its default index last.
     return tuple(sorted(indexes, key=lambda it: it.default))
+
+
+def _default_groups(table: Mapping[str, Any], at: str, context: ParseContext) -> Sequence[str]:
+    listed = (
+        ["all"] if table.get("default-groups") == "all" else texts_in(table, "default-groups", at)
+    )
+    groups = [canonicalize_name(it) for it in listed]
+    if groups not in ([], ["dev"]):
+        context.warn(
+            WarningCode.OPTION_IGNORED,
+            f"uv installs these groups by default ({', '.join(groups)}); here, `--dev` adds them",
+            f"{at}.default-groups",
+        )
+    return groups
 
 
 def _overrides(table: Mapping[str, Any], at: str, context: ParseContext) -> _Requirements:

@@ -34,6 +34,13 @@ MAX_INDEX_LENGTH = 128
 
 _PROJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 
+#: The marker of packages that a lock does not install by default.
+NEVER = 'python_version < "0"'
+_ALWAYS = 'python_version >= "0"'
+#: A quoted text, and what may follow it in markers of locks only.
+_OF_LOCK = re.compile(r"""("[^"]*"|'[^']*')(?: (in|not in) (extras|dependency_groups)\b)?""")
+_CONSTANTS = re.compile(f"{NEVER}|{_ALWAYS}|and|or|[ ()]")
+
 #: Joins the path of a table and a key: each room writes paths in its own notation.
 Join = Callable[[str, str], str]
 
@@ -62,7 +69,7 @@ class LockEntry:
     :param dev: whether only development needs it
     :param dependencies: normalised names, if the lock lists them
     :param origin: place in the lock, such as ``Pipfile.lock:default.flask``
-    :param groups: dependency groups that the lock installs by default
+    :param groups: dependency groups that ``marker`` may refer to, in documents of earlier versions
     :param files: in a lock that lists them, such as ``pylock.toml``
     :param source: where it comes from instead of an index
     :param source_key: key of the entry that names it, in a ``Pipfile.lock``
@@ -106,6 +113,34 @@ def marker_holds(
         "dependency_groups": groups,
     }
     return Marker(marker).evaluate(variables, context="lock_file")
+
+
+def resolved_marker(marker: str, groups: AbstractSet[str]) -> str | None:
+    """A marker of a ``pylock.toml`` without ``extras`` and ``dependency_groups``.
+
+    :param marker: as ``packaging`` formats it
+    :param groups: the lock's default groups; no extra is installed by default
+    :returns: ``None`` for always, and :data:`NEVER` for packages that are not installed by default
+
+    >>> resolved_marker('"a" in dependency_groups or "b" in extras', {"a"}) is None
+    True
+    >>> resolved_marker('os_name == "nt" and "a" not in extras', set())
+    'os_name == "nt"'
+    """
+    installed = frozenset(map(canonicalize_name, groups))
+
+    def resolved(match: re.Match[str]) -> str:
+        quoted, operator, variable = match.groups()
+        if variable is None:
+            return match[0]
+        chosen = installed if variable == "dependency_groups" else frozenset()
+        is_in = canonicalize_name(quoted[1:-1]) in chosen
+        return _ALWAYS if is_in == (operator == "in") else NEVER
+
+    text = _OF_LOCK.sub(resolved, marker)
+    if not _CONSTANTS.sub("", text):
+        return None if Marker(text).evaluate() else NEVER
+    return text.replace(f" and {_ALWAYS}", "").replace(f"{_ALWAYS} and ", "")
 
 
 def pinned_version(specifier: str | None) -> str | None:
@@ -213,13 +248,12 @@ def pylock_entry(
         package.name,
         str(package.version),
         tuple(sorted({f"{key}:{value}" for it in files for key, value in it.hashes.items()})),
-        None if package.marker is None else str(package.marker),
+        None if package.marker is None else resolved_marker(str(package.marker), groups),
         package.index,
         dependencies=tuple(
             sorted({canonicalize_name(name) for name in names if isinstance(name, str)})
         ),
         origin=at,
-        groups=groups,
         files=tuple(_locked_file(it, at) for it in files),
     )
 

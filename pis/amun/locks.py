@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from common.errors import InvalidDocument
-from common.formats.locks import LockEntry, parse_pylock, pipfile_lock_entry, pylock_entry
+from common.formats.locks import NEVER, LockEntry, parse_pylock, pipfile_lock_entry, pylock_entry
 from common.formats.requirements_files import SourceKind, exact_version, logical_lines, parse_line
 from common.packages import DEFAULT_INDEX
 from common.reasons import Reason
@@ -159,10 +159,14 @@ def read_pylock(
     except ValueError as error:
         return Lock(), [SpecificationProblem(at, f"not a pylock.toml: {str(error)[:300]}")]
     reader = _Reader()
+    groups = frozenset(pylock.default_groups or ())
     for number, package in enumerate(pylock.packages):
         field = f"{inside(f'{at}: packages', number)} ({package.name})"
         with reader.collecting(field):
-            entry = _pinned(pylock_entry(package, field, frozenset(), wheels_only=True))
+            entry = pylock_entry(package, field, groups, wheels_only=True)
+            if entry.marker == NEVER:
+                continue
+            entry = _pinned(entry)
             if _is_index(entry.index):
                 entry = replace(entry, index=index_name(entry.index, indexes))
             reader.add(entry, field)

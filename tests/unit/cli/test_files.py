@@ -17,11 +17,13 @@ from common.reasons import Reason
 from tests.factories.universes import ENVIRONMENT
 
 
-@pytest.mark.parametrize("name", ["Pipfile", "pyproject.toml", "setup.cfg", "requirements.in"])
+@pytest.mark.parametrize(
+    "name", ["Pipfile", "pyproject.toml", "uv.lock", "setup.cfg", "requirements.in"]
+)
 def test_no_lock_is_written_over_a_manifest(tmp_path: Path, name: str) -> None:
     (tmp_path / "requirements.txt").write_text("core>=1\n", encoding="utf-8")
     project = read_project(tmp_path)
-    with pytest.raises(InvalidArgument, match="is a manifest"):
+    with pytest.raises(InvalidArgument, match=r"is a manifest|of a file of (uv|setuptools)"):
         keep_manifest(tmp_path / name, tmp_path, project)
 
 
@@ -43,6 +45,8 @@ def test_nor_over_the_requirements_that_were_read(tmp_path: Path) -> None:
         ("out-constraints.txt", "constraints"),
         ("requirements.txt", "requirements"),
         ("Pipfile.lock", "pipfile-lock"),
+        ("requirements.lock", "requirements"),
+        ("new.lock", "requirements"),
         ("pylock.dev.toml", "pylock"),
     ],
 )

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from adviser.projects.locks import ProjectLock, read_lock
+from adviser.projects.parsing import parse_project
 from adviser.projects.project import WarningCode
 from common.errors import InvalidFile
 from common.formats.locks import LockEntry
+from common.releases import parse_requirement
 from tests.factories.projects import (
     LINUX,
     PYLOCK,
@@ -166,3 +168,33 @@ def test_what_lies_beside_a_lock_is_told_apart(entry: dict[str, Any], local: boo
     (found,) = read(pipfile_lock(default={"a": entry, "b": {"version": "==1"}})).elsewhere
     assert found.local is local
     assert "hidden" not in found.what
+
+
+_MARKERS = {
+    "a": '"default" in dependency_groups or "dev" in dependency_groups',
+    "b": '"dev" in dependency_groups or "gui" in extras',
+    "c": 'os_name == "nt" and ("default" in dependency_groups and "gui" not in extras)',
+    "d": 'platform_release != "x" and platform_version != "y" and "z" not in dependency_groups',
+}
+GROUPED = """lock-version='1.0'
+created-by='x'
+extras=['gui']
+dependency-groups=['default','dev']
+default-groups=['Default']
+""" + "".join(
+    f"[[packages]]\nname='{name}'\nversion='1'\nmarker='{marker}'\n"
+    f"wheels=[{{url='https://h.example/{name}-1-py3-none-any.whl', hashes={{sha256='aa'}}}}]\n"
+    for name, marker in _MARKERS.items()
+)
+
+
+def test_markers_of_a_pylock_hold_with_its_default_groups_and_no_extra() -> None:
+    lock = read(GROUPED, "pylock.toml")
+    assert sorted(lock.packages(LINUX)) == ["a", "d"]
+    assert sorted(lock.packages(WINDOWS)) == ["a", "c", "d"]
+    assert [it.name for it in lock.entries] == ["a", "b", "c", "d"]
+    (warning,) = lock.warnings
+    assert warning.message.startswith("b: only for extras or groups")
+    project = parse_project({"pylock.toml": GROUPED.encode()})
+    assert [it.name for it in project.requirements] == ["a", "c", "d"]
+    assert all(parse_requirement(it.text).name for it in project.requirements)

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from adviser.projects import documents
+from adviser.projects.locks import read_lock
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, ProjectFormat, WarningCode
 from common.errors import InvalidFile
@@ -57,7 +58,7 @@ def test_a_named_file_is_the_manifest() -> None:
         parse_project(files, "none.txt")
 
 
-@pytest.mark.parametrize("files", [{}, {"setup.py": b""}, {"a.txt": b"", "b.txt": b""}])
+@pytest.mark.parametrize("files", [{}, {"tox.ini": b""}, {"a.txt": b"", "b.txt": b""}])
 def test_without_a_manifest_it_is_told_what_there_should_be(files: dict[str, bytes]) -> None:
     with pytest.raises(InvalidFile) as caught:
         parse_project(files)
@@ -206,3 +207,54 @@ def test_texts_about_a_whole_file_have_no_place_in_it() -> None:
         parse_project({})
     message = "project: no file lists requirements: no file [missing_field]"
     assert str(caught.value) == message
+
+
+OWN = b"# Made by thoth for CPython 3.11.\nnumpy==1.26.4\n"
+
+
+def test_constraints_that_thoth_wrote_count_only_if_they_are_included() -> None:
+    project = parse_project({"requirements.in": b"numpy\n", "constraints.txt": OWN})
+    assert (project.constraints, codes(project)) == ((), [WarningCode.FILE_IGNORED])
+    project = parse_project({"requirements.in": b"a\n-c constraints.txt\n", "constraints.txt": OWN})
+    assert [it.text for it in project.constraints] == ["numpy==1.26.4"]
+    assert codes(project) == [WarningCode.ALL_PINNED]
+
+
+YAML = b"channels: [defaults]\ndependencies:\n  # interpreter\n\n  - python=3.12\n"
+LISTED = b"python=3.9.7=h12debd9_1\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "tool"),
+    [
+        ("environment.yml", b"", "conda"),
+        ("gpu.yaml", YAML, "conda"),
+        ("gpu.yaml", YAML.replace(b"\n", b"\r\n"), "conda"),
+        ("requirements.txt", b"# $ conda create --name x --file y\n", "conda"),
+        ("requirements.txt", b"@EXPLICIT\nhttps://h.example/a.conda\n", "conda"),
+        ("requirements.txt", LISTED, "conda"),
+        ("requirements.in", b"# packages in environment at /opt/x:\n", "conda"),
+        ("sub/pixi.toml", b"[project]\nname = 'a'\n[dependencies]\npython = '*'\n", "pixi"),
+        ("setup.cfg", b"[options]\ninstall_requires =\n    flask\n", "setuptools"),
+        ("setup.py", b"from setuptools import setup\n", "setuptools"),
+        ("pdm.lock", b"", "PDM"),
+    ],
+)
+def test_a_file_of_another_tool_is_refused_with_the_tool_and_a_remedy(
+    name: str, content: bytes, tool: str
+) -> None:
+    for read in (parse_project, lambda files, path: read_lock(path, files)):
+        with pytest.raises(InvalidFile, match=f"a file of {tool}, which is not read") as caught:
+            read({name: content}, name)
+        assert caught.value.hint
+
+
+def test_no_requirements_file_is_taken_for_one_of_conda() -> None:
+    text = "a==1 --hash=sha256:12\n--index-url=https://h.example/?a=b=c\n# dependencies:\nb\n"
+    text += "dependencies" + "\n" * 100_000
+    assert names(parse_project({"requirements.txt": text.encode()})) == ["a", "b", "dependencies"]
+
+
+def test_a_folder_with_files_of_other_tools_only_says_which() -> None:
+    with pytest.raises(InvalidFile, match="a file of conda"):
+        parse_project({"pyproject.toml": b"[tool.black]\n", "environment.yml": YAML})

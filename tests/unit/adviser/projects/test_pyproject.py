@@ -8,7 +8,7 @@ import pytest
 
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, WarningCode
-from adviser.stack_request import selected_requirements
+from adviser.stack_request import check_python, selected_requirements
 from common.errors import InvalidFile
 from common.reasons import Reason
 
@@ -205,7 +205,8 @@ def test_uv_says_where_packages_come_from_and_bounds_them() -> None:
         ("torch", "gpu"), ("many", None), ("plain", None)
     ]  # fmt: skip
     assert [it.code for it in project.warnings] == [
-        WarningCode.OPTION_IGNORED, WarningCode.LOCAL_PATH, WarningCode.REPOSITORY
+        WarningCode.OPTION_IGNORED, WarningCode.OVERRIDDEN, WarningCode.LOCAL_PATH,
+        WarningCode.REPOSITORY,
     ]  # fmt: skip
     assert texts(project.constraints) == ["numpy<2"]
     assert texts(project.overrides) == ["six==1.0"]
@@ -244,3 +245,82 @@ def test_poetrys_table_is_named() -> None:
     with pytest.raises(InvalidFile) as caught:
         read("[tool.poetry]\n")
     assert "tool.poetry.dependencies" in (caught.value.hint or "")
+
+
+def test_pdms_table_is_read() -> None:
+    project = read(
+        "[project]\nname='mine'\ndependencies=['flask', 'torch', 'gone']\n"
+        "[tool.pdm]\n[tool.pdm.dev-dependencies]\nTest=['pytest>=8', '-e file:///w']\n"
+        "docs=['sphinx', 'pytest>=8']\n"
+        "[tool.pdm.resolution]\nexcludes=['Gone']\nallow-prereleases=true\n"
+        "[tool.pdm.resolution.overrides]\nwerkzeug='2.2.3'\nclick='>=8,<9'\nany='*'\n"
+        "[[tool.pdm.source]]\nname='pypi'\nurl='https://h.example/simple'\nverify_ssl=false\n"
+        "[[tool.pdm.source]]\nname='gpu'\nurl='https://g.example/simple'\n"
+        "include_packages=['Torch']\n"
+    )
+    assert {it.name: it.index for it in project.requirements}["torch"] == "gpu"
+    assert texts(project.groups["test"]) == ["pytest>=8"]
+    assert texts(project.dev) == ["pytest>=8", "sphinx"]
+    assert texts(project.overrides) == ["werkzeug==2.2.3", "click<9,>=8", "any"]
+    assert (project.removed, project.all_prereleases) == ({"gone"}, True)
+    assert [(it.name, it.default, it.explicit, it.verify_ssl) for it in project.indexes] == [
+        ("pypi", True, False, False), ("gpu", False, True, True)
+    ]  # fmt: skip
+    assert {it.code for it in project.warnings} == {WarningCode.OVERRIDDEN, WarningCode.EDITABLE}
+
+
+@pytest.mark.parametrize(
+    ("table", "field"),
+    [
+        ("[tool.pdm.options]\nlock=['-G','a']", "tool.pdm.options"),
+        ("[tool.pdm.resolution]\nstrategy='x'", "tool.pdm.resolution.strategy"),
+        ("[tool.pdm.resolution.overrides]\na='https://h.example/a.whl'",
+         "tool.pdm.resolution.overrides.a"),
+        ("[[tool.pdm.source]]\nname='a'\ntype='find_links'\nurl='/w'", "tool.pdm.source[0]"),
+        ("[[tool.pdm.source]]\nurl='https://h.example/s'\nexclude_packages=['a']",
+         "tool.pdm.source[0].exclude_packages"),
+        ("[[tool.pdm.source]]\nurl='https://h.example/s'\ninclude_packages=['a*']",
+         "tool.pdm.source[0].include_packages"),
+        ("[tool.uv]\nno-build=true", "tool.uv.no-build"),
+        ("[tool.uv]\ndefault-groups=['docs']", "tool.uv.default-groups"),
+        ("[tool.pixi.pypi-dependencies]\na='*'", "tool.pixi.pypi-dependencies"),
+        ("[tool.rye]\ndev-dependencies=['a']", "tool.rye.dev-dependencies"),
+        ("[tool.hatch.envs.test]\ndependencies=['a']", "tool.hatch.envs"),
+    ],
+)  # fmt: skip
+def test_a_setting_of_another_tool_that_is_not_honoured_is_named(table: str, field: str) -> None:
+    (warning,) = read(f"[project]\nname='mine'\n{table}\n").warnings
+    assert (warning.code, warning.field) == (WarningCode.OPTION_IGNORED, f"pyproject.toml:{field}")
+
+
+GROUPS = """[dependency-groups]
+dev=['pytest']
+docs=['sphinx', {include-group='base'}]
+base=['pytest']
+[tool.uv]
+default-groups=%s
+[tool.uv.dependency-groups]
+Base={requires-python='>=3.12'}
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "dev", "pythons"),
+    [
+        ("['docs']", ["pytest", "sphinx"], {"--dev", "--group docs", "--group base"}),
+        ("'all'", ["pytest", "sphinx"], {"--dev", "--group docs", "--group base"}),
+        ("[]", ["pytest"], {"--group docs", "--group base"}),
+    ],
+)
+def test_default_groups_are_development_and_groups_may_need_another_python(
+    default: str, dev: list[str], pythons: set[str]
+) -> None:
+    project = read(GROUPS % default)
+    assert sorted(it.name for it in project.dev) == dev
+    assert texts(project.groups["dev"]) == ["pytest"]
+    assert project.option_pythons == dict.fromkeys(pythons, ">=3.12")
+    check_python(project, {"python_full_version": "3.11.4"}, ["--group dev"])
+    for option in pythons:
+        check_python(project, {"python_full_version": "3.12.0"}, [option])
+        with pytest.raises(InvalidFile, match=f"but {option} requires >=3.12"):
+            check_python(project, {"python_full_version": "3.11.4"}, [option])

@@ -195,6 +195,19 @@ def test_an_index_that_is_not_configured_is_no_address_to_fetch_from() -> None:
     assert [package.index for package in lock.packages] == ["pypi"]
 
 
+def test_groups_of_a_pylock_count_as_its_default_groups_say() -> None:
+    groups = "default-groups = ['main']\ndependency-groups = ['main', 'dev']\n[[packages]]"
+    for marker, names in (
+        ('"main" in dependency_groups and "x" not in extras', ["numpy"]),
+        ('"dev" in dependency_groups', []),
+    ):
+        text = PYLOCK.replace("[[packages]]", groups)
+        text = text.replace("\"python_version >= '3.10'\"", f"'{marker}'")
+        lock, problems = read_pylock(text, "p", {})
+        assert [(it.name, it.marker) for it in lock.packages] == [(it, None) for it in names]
+        assert not problems
+
+
 @pytest.mark.parametrize(
     "text",
     [
