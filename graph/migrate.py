@@ -369,6 +369,11 @@ def write_revision(engine: sqlalchemy.Engine, subject: str) -> Path:
 
 def _unknown(store: str, version: str, known: tuple[str, ...]) -> SchemaMismatch:
     newest = known[-1] if known else ""
+    if re.fullmatch(r"\d{4}", version) and known and "0000" < version < known[0]:
+        return SchemaMismatch(
+            f"{store}: the schema is at {version}, which is of a release before 0.2.0",
+            "make a backup, and migrate with 0.2.0 first",
+        )
     if re.fullmatch(r"\d{4}", version) is None or version < newest:
         return SchemaMismatch(
             f"{store}: the schema is at {version}, which is no step of this code",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from migrations.large_tables import create_index
+
 revision = '0030'
 down_revision = '0029'
 branch_labels = None
@@ -12,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.create_index(
+    create_index(
         'ix_events_problems',
         'events',
         ['subject', 'event_id'],

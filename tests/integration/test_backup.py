@@ -323,12 +323,12 @@ def test_a_backup_of_an_earlier_schema_is_migrated(
         restored(replace(target, database_url=earlier.database_url), tmp_path / "saved.tar")
         engine = relational_engine(earlier)
         with engine.begin() as connection:
-            command.downgrade(alembic_config(connection), "0020")
+            command.downgrade(alembic_config(connection), "0028")
             # The parsers of that time.
             connection.exec_driver_sql("UPDATE documents SET parser_version = 2")
         manifest = create_backup(earlier, engine, str(path))
         engine.dispose()
-    assert manifest.schema == "0020"
+    assert manifest.schema == "0028"
     empty_graph(target)
     assert restored(target, path)["graph"]["equal"]
     assert contents(target).keys() == contents(filled).keys()

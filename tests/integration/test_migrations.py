@@ -30,13 +30,8 @@ from graph.migrate import (
     states,
     write_revision,
 )
-from graph.record.packages import refresh_revisions
-from graph.tables import InspectionRow, OutboxEntry, PackageVersionRow
-from tests.factories.rows import Rows, entries_of, inspection_rows
 from tests.services.commands import thoth
 from tests.services.ports import closed_port
-from tests.services.projection import answer, project, verified
-from tests.services.unmigrated import replace_steps
 
 FIRST_VERSION = """
 revision = "0001"
@@ -68,17 +63,6 @@ def test_the_queue_has_the_schema_that_its_revision_was_written_for() -> None:
     assert newest == "03.04.00_50_post_add_retry_failed_job_procedure.sql"
 
 
-def test_the_queue_is_removed_whole(empty: Stores) -> None:
-    migrate_relational(empty.engine)
-    with empty.engine.connect() as connection:
-        command.downgrade(alembic_config(connection), "0006")
-        connection.commit()
-    left = "SELECT count(*) FROM pg_proc WHERE starts_with(proname, 'procrastinate_')"
-    with empty.engine.connect() as connection:
-        assert connection.scalar(text(left)) == 0
-    migrate_relational(empty.engine)
-
-
 def test_a_migrated_store_has_nothing_to_do(stores: Stores) -> None:
     assert [state.pending for state in states(stores)] == [(), ()]
     ensure_schema(stores)
@@ -96,88 +80,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "cypher" / "0001_first.cypher").write_text(FIRST_STEP)
     monkeypatch.setattr(migrate, "MIGRATIONS", tmp_path)
     return tmp_path
-
-
-def test_rates_recorded_before_there_were_units_are_in_flop_per_s(
-    graph: neo4j.Driver, empty: Stores
-) -> None:
-    """The real steps, on stores that were filled at the first ones."""
-    rows = inspection_rows(5, seed=3)
-    with empty.engine.begin() as connection:
-        command.upgrade(alembic_config(connection), "0001")
-        _insert_as_of_0001(connection, rows)
-    migrate.migrate(empty)
-    project(empty)
-    answer(empty, "MATCH (o:Observation) REMOVE o.unit")
-    replace_steps(empty.driver, empty.database, _steps_before(empty, "0003"))
-    assert states(empty)[1].pending == ("0003", "0004", "0005", "0006", "0007", "0008")
-    migrate.migrate(empty)
-    assert verified(empty).equal
-    found = answer(empty, "MATCH (o:Observation) RETURN o.unit AS unit, count(o.rate), count(o)")
-    assert sorted(unit or "" for unit, _, _ in found) == ["", "FLOP/s"]
-    assert all(rates == (count if unit else 0) for unit, rates, count in found)
-
-
-def test_what_was_projected_before_is_projected_anew_with_its_new_properties(
-    graph: neo4j.Driver, empty: Stores
-) -> None:
-    rows = inspection_rows(5, seed=3)
-    with empty.engine.begin() as connection:
-        command.upgrade(alembic_config(connection), "0008")
-        _insert_as_of_0001(connection, rows)
-    # As an earlier release left them: they are there, so that nothing would be written again.
-    answer(
-        empty, "UNWIND $keys AS key CREATE (:Inspection {document_id: key})",
-        keys=[row["document_id"] for row in rows[InspectionRow]],
-    )  # fmt: skip
-    migrate.migrate(empty)
-    project(empty)
-    assert verified(empty).equal
-    with empty.engine.begin() as connection:
-        command.downgrade(alembic_config(connection), "0008")
-        command.upgrade(alembic_config(connection), "head")
-
-
-def test_versions_that_stacks_named_become_unread_ones_of_known_packages(
-    graph: neo4j.Driver, empty: Stores
-) -> None:
-    rows = inspection_rows(5, seed=3)
-    with empty.engine.begin() as connection:
-        config = alembic_config(connection)
-        command.upgrade(config, "0002")
-        _insert_as_of_0001(connection, rows)
-        for _ in range(2):  # And back, and once more.
-            command.upgrade(config, "head")
-            states_now = connection.scalars(text("SELECT DISTINCT state FROM package_versions"))
-            assert states_now.all() == ["unread"]
-            names = connection.scalars(text("SELECT name FROM packages ORDER BY name")).all()
-            assert names == sorted({row["name"] for row in rows[PackageVersionRow]})
-            assert refresh_revisions(connection, names) == set()
-            command.downgrade(config, "0002")
-        command.upgrade(config, "head")
-    migrate.migrate(empty)
-    project(empty)
-    assert verified(empty).equal
-
-
-def _insert_as_of_0001(connection: sqlalchemy.Connection, rows: Rows) -> None:
-    """What the factory makes, less the tables and columns that came later."""
-    there = sqlalchemy.inspect(connection).get_table_names()
-    for model, some in rows.items():
-        name = model.__tablename__
-        if name not in there:
-            continue
-        table = sqlalchemy.Table(name, sqlalchemy.MetaData(), autoload_with=connection)
-        plain = [{key: row[key] for key in row if key in table.c} for row in some]
-        connection.execute(sqlalchemy.insert(table), plain)
-    kinds = ("stack", "hardware", "runtime_environment", "indicator", "inspection")
-    entries = [entry for entry in entries_of(rows) if entry["kind"] in kinds]
-    connection.execute(sqlalchemy.insert(OutboxEntry), entries)
-
-
-def _steps_before(stores: Stores, version: str) -> list[dict[str, object]]:
-    query = "MATCH (s:SchemaMigration) WHERE s.version < $version RETURN properties(s)"
-    return [step for (step,) in answer(stores, query, version=version)]
 
 
 def test_an_empty_store_is_migrated_once(folder: Path, empty: Stores) -> None:
@@ -231,6 +133,15 @@ def test_a_newer_schema_is_refused(folder: Path, empty: Stores) -> None:
     (folder / "versions" / "0001_first.py").rename(folder / "versions" / "0000_other.py")
     with pytest.raises(SchemaMismatch, match="PostgreSQL: the schema is newer"):
         migrate.migrate(empty)
+
+
+def test_a_schema_of_before_the_first_step_is_refused_with_the_way(empty: Stores) -> None:
+    migrate_relational(empty.engine)
+    with empty.engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '0010'"))
+    with pytest.raises(SchemaMismatch, match="of a release before") as caught:
+        ensure_schema(empty)
+    assert caught.value.hint == "make a backup, and migrate with 0.2.0 first"
 
 
 def test_a_step_that_changed_after_it_was_applied_is_refused(folder: Path, empty: Stores) -> None:

@@ -22,7 +22,7 @@ def rooms() -> list[str]:
 
 def test_each_migration_follows_the_one_with_the_number_before() -> None:
     files = sorted((ROOT / "migrations" / "versions").glob("0*.py"))
-    chain = [(f"{number:04}", f"{number - 1:04}") for number in range(2, len(files) + 1)]
+    chain = [(f"{number:04}", f"{number - 1:04}") for number in range(29, 28 + len(files))]
     links = []
     for file in files[1:]:
         body = ast.parse(file.read_text("utf-8")).body
