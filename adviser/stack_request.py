@@ -291,7 +291,9 @@ class StackRequest:
             owners=tuple((pattern, it.name) for it in options.indexes for pattern in it.owns),
             refused=refused,
             inferred_bounds=inferred_bounds,
-            only_wheels=options.only_wheels,
+            only_wheels=options.only_wheels or ":all:" in project.wheels_of,
+            wheels_of=project.wheels_of,
+            builds_of=frozenset() if options.only_wheels else project.builds_of,
         )
 
 

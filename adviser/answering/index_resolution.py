@@ -389,7 +389,7 @@ class IndexResolution:
         for candidate in self.listed.candidates(name):
             if (
                 candidate.yanked
-                or (rules.only_wheels and candidate.sdist_only)
+                or (candidate.sdist_only and not rules.may_build(name))
                 or _is_last_resort(candidate)
                 or not all(admits(text, candidate.version) for text in texts)
                 or any(admits(text, candidate.version) for text in excluded)

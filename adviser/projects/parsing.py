@@ -174,6 +174,8 @@ def _project_of_requirements(
         places=(*listed.places, *dev.places),
         prereleases=frozenset(listed.prereleases | dev.prereleases),
         all_prereleases=listed.all_prereleases,
+        wheels_of=frozenset(listed.wheels_of),
+        builds_of=frozenset(listed.builds_of),
         format=ProjectFormat.REQUIREMENTS,
         source=name,
     )

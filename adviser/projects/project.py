@@ -212,6 +212,8 @@ class Project:
     :param indexes: in search order; empty if the project names none
     :param places: other URLs of packages (``--find-links``); they are not read
     :param prereleases: packages whose pre-releases are admitted
+    :param wheels_of: packages that must not be built, or ``:all:``
+    :param builds_of: exceptions from ``:all:``
     :param manifest: content of the Pipfile, without secrets
     :param manifest_hashes: hashes of the Pipfile that a lock may contain, the one of current
         pipenv first
@@ -239,6 +241,8 @@ class Project:
     places: tuple[ProjectIndex, ...] = ()
     prereleases: frozenset[str] = frozenset()
     all_prereleases: bool = False
+    wheels_of: frozenset[str] = frozenset()
+    builds_of: frozenset[str] = frozenset()
     warnings: tuple[ProjectWarning, ...] = ()
     format: ProjectFormat = ProjectFormat.REQUIREMENTS
     source: str = ""

@@ -61,7 +61,7 @@ class ParseContext:
     elsewhere: list[NonIndexPackage] = field(default_factory=list)
     missing_paths: list[MissingPath] = field(default_factory=list)
     _optional: bool = False
-    _seen: set[tuple[WarningCode, str]] = field(default_factory=set)
+    _seen: set[ProjectWarning] = field(default_factory=set)
     _count: int = 0
 
     @contextmanager
@@ -74,13 +74,14 @@ class ParseContext:
             self._optional = before
 
     def warn(self, code: WarningCode, message: str, at: str) -> None:
-        """Add a warning, once for each code and place; secrets in URLs are removed."""
+        """Add a warning, once for each place; secrets in URLs are removed."""
         self._add(code, without_secrets(message), at)
 
     def _add(self, code: WarningCode, public: str, at: str) -> None:
-        if (code, at) not in self._seen:
-            self._seen.add((code, at))
-            self.warnings.append(ProjectWarning(code, public, at))
+        warning = ProjectWarning(code, public, at)
+        if warning not in self._seen:
+            self._seen.add(warning)
+            self.warnings.append(warning)
 
     def leave_out(
         self,

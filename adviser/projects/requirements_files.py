@@ -34,8 +34,13 @@ from common.reasons import Reason
 
 #: How locks begin that Thoth writes as requirements or constraints.
 MADE_BY_THOTH = "# Made by thoth for "
-#: Options about installation and hashes, which need no warning.
-_NO_EFFECT = frozenset({"--require-hashes", "--no-require-hashes", "--prefer-binary"})
+#: Options about hashes, which need no warning.
+_NO_EFFECT = frozenset({"--require-hashes", "--no-require-hashes"})
+#: What to do instead of an option without effect.
+_REMEDIES = {
+    "--prefer-binary": "`--only-wheels` leaves out versions that must be built",
+    "--no-binary": "wheels may be advised; `--exclude` leaves out versions that cannot be built",
+}
 
 
 @dataclass(slots=True)
@@ -44,6 +49,8 @@ class RequirementList:
 
     :param pins: lock entries of the ``requirements`` that pin one version
     :param places: URLs of files outside of indexes (``--find-links``)
+    :param wheels_of: packages that are never built (``--only-binary``), or ``:all:``
+    :param builds_of: packages of ``--no-binary``, which are exceptions
     """
 
     requirements: list[ProjectRequirement] = field(default_factory=list)
@@ -54,6 +61,8 @@ class RequirementList:
     places: list[ProjectIndex] = field(default_factory=list)
     prereleases: set[str] = field(default_factory=set)
     all_prereleases: bool = False
+    wheels_of: set[str] = field(default_factory=set)
+    builds_of: set[str] = field(default_factory=set)
 
     @property
     def indexes(self) -> tuple[ProjectIndex, ...]:
@@ -114,6 +123,9 @@ class _Reader:
                 return
         for line in lines_of(text, name):
             at = f"{name}:{line.number}"
+            if line.ignored:
+                text = f"{value_text(line.ignored)} has no effect here, as in pip"
+                self._context.warn(WarningCode.OPTION_IGNORED, text, at)
             if line.requirement:
                 self._requirement(line, constraint, at)
             else:
@@ -202,11 +214,34 @@ class _Reader:
             names = {it.strip() for it in value.split(",")}
             listed.all_prereleases |= ":all:" in names
             listed.prereleases |= {canonicalize_name(it) for it in names - {":all:", ":none:"}}
+        elif option == "--only-binary":
+            _name_formats(value, listed.wheels_of, listed.builds_of)
         elif option not in _NO_EFFECT:
+            if option == "--no-binary":
+                _name_formats(value, listed.builds_of, listed.wheels_of)
             self._ignored(option, at)
 
     def _ignored(self, option: str, at: str) -> None:
-        self._context.warn(WarningCode.OPTION_IGNORED, f"{option} has no effect on advice", at)
+        remedy = f": {_REMEDIES[option]}" if option in _REMEDIES else ""
+        text = f"{option} has no effect on advice{remedy}"
+        self._context.warn(WarningCode.OPTION_IGNORED, text, at)
+
+
+def _name_formats(value: str, names: set[str], others: set[str]) -> None:
+    """Add the packages of ``--only-binary`` or ``--no-binary``; the last option counts, as in pip.
+
+    :param others: the packages of the other option
+    """
+    for name in map(str.strip, value.split(",")):
+        if name == ":none:":
+            names.clear()
+        elif name == ":all:":
+            names.clear()
+            others.clear()
+            names.add(name)
+        else:
+            names.add(canonicalize_name(name))
+            others.discard(canonicalize_name(name))
 
 
 def included(value: str, includer: str, at: str) -> str:

@@ -316,7 +316,7 @@ class _Screen:
             yield self._untimely
         if self._request.refused:
             yield self._by_policy
-        if self._request.only_wheels:
+        if not self._request.may_build(name):
             yield _unbuilt
 
     def _untimely(self, candidate: Candidate) -> _Why | None:

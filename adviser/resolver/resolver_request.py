@@ -37,6 +37,9 @@ class ResolverRequest:
     :param owners: patterns of package names, each with the only index that may have such packages
     :param refused: versions that a rule of the caller refuses, with the reason as text
     :param only_wheels: whether versions are left out that would have to be built
+    :param wheels_of: packages whose versions are left out in any case if they would have to be
+        built
+    :param builds_of: exceptions from ``only_wheels``
     :param inferred_bounds: whether bounds count that no package declares
         (:mod:`adviser.resolver.inferred_bounds`)
     """
@@ -58,6 +61,12 @@ class ResolverRequest:
     refused: Mapping[Purl, str] = field(default_factory=dict)
     inferred_bounds: bool = False
     only_wheels: bool = False
+    wheels_of: frozenset[str] = frozenset()
+    builds_of: frozenset[str] = frozenset()
+
+    def may_build(self, name: str) -> bool:
+        """Whether versions of a package count that would have to be built."""
+        return name not in self.wheels_of and (not self.only_wheels or name in self.builds_of)
 
     def owner_of(self, name: str) -> str | None:
         """The index that owns the name of a package."""

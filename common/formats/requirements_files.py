@@ -95,11 +95,14 @@ class Line:
     :param number: of its first physical line, from 1
     :param requirement: empty for a line of options
     :param options: name and value, in order; the value of a flag is empty
+    :param ignored: what pip reads and ignores: text after an option, such as a marker, and options
+        that must not stand after a requirement, or only there
     """
 
     number: int
     requirement: str
     options: tuple[tuple[str, str], ...]
+    ignored: str = ""
 
     def values(self, option: str) -> list[str]:
         """The values of an option."""
@@ -130,7 +133,7 @@ def parse_line(line: str, number: int, at: str) -> Line:
         requirement, options = "", f"--editable {reference}{editable['options'] or ''}"
     elif start := _BEGINS_OPTIONS.search(line):
         requirement, options = line[: start.start()].strip(), line[start.end() :]
-    return Line(number, requirement, tuple(_options(options, bool(requirement), at)))
+    return Line(number, requirement, *_options(options, bool(requirement), at))
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -150,10 +153,14 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
         held, began = [], 0
 
 
-def _options(text: str, behind: bool, at: str) -> Iterator[tuple[str, str]]:
-    tokens = split_words(text, at)
-    pending, editable = iter(tokens), False
+def _options(text: str, behind: bool, at: str) -> tuple[tuple[tuple[str, str], ...], str]:
+    """The options of a line, and the text that pip ignores."""
+    options, ignored = list[tuple[str, str]](), list[str]()
+    pending, editable = iter(split_words(text, at)), False
     for word in pending:
+        if not word.startswith("-") or (word in ("-", "--") and (behind or options)):
+            ignored.append(word)
+            continue
         option, inline = _option(word)
         if option in _WITH_VALUE:
             value = next(pending, None) if inline is None else inline
@@ -170,14 +177,14 @@ def _options(text: str, behind: bool, at: str) -> Iterator[tuple[str, str]]:
             )
         of_requirement = option in OF_REQUIREMENT
         if behind != of_requirement and not (editable and of_requirement):
-            refuse(
-                Reason.INVALID_REQUIREMENT,
-                f"{option} {'after' if behind else 'without'} a requirement",
-                at,
-                "give it a line of its own" if behind else "put it after a requirement",
-            )
+            ignored.append(f"{option} {value}".strip())
+            continue
+        if value.endswith(";"):
+            value = value.removesuffix(";")
+            ignored.append(";")
         editable |= option == "--editable"
-        yield option, value
+        options.append((option, value))
+    return tuple(options), " ".join(ignored)
 
 
 def split_words(text: str, at: str) -> list[str]:
@@ -206,9 +213,14 @@ def split_words(text: str, at: str) -> list[str]:
 
 
 def _option(word: str) -> tuple[str, str | None]:
-    """The full name of an option, and its value if the same word contains the value."""
+    """The full name of an option, and its value if the same word contains the value.
+
+    As in pip, the beginning of a name suffices if no other option begins so.
+    """
     if word.startswith("--"):
         name, equals, value = word.partition("=")
+        alike = [it for it in (*_WITH_VALUE, *_FLAGS, *_LONG) if it.startswith(name)]
+        name = alike[0] if len(alike) == 1 else name
         return _LONG.get(name, name), value if equals else None
     short = _SHORT.get(word[:2])
     if short is None:

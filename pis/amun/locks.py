@@ -249,6 +249,8 @@ def _pinned(entry: LockEntry) -> LockEntry:
 
 def _entry_of_line(text: str, number: int, at: str) -> LockEntry:
     line = parse_line(text, number, at)
+    if line.ignored:
+        raise _refusal(f"{line.ignored.split()[0]} is not supported: only --hash is")
     if not line.requirement:
         option = line.options[0][0]
         raise _refusal(f"the option {option} is not supported: list every package here")

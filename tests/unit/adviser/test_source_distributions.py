@@ -46,6 +46,7 @@ def test_newness_decides_where_a_publisher_builds_no_wheel(manifest: str) -> Non
     }
     assert versions(manifest, index)["it"] == "2"
     assert versions(manifest, index, only_wheels=True)["it"] == "1"
+    assert versions(f"--only-binary=it\n{manifest}", index)["it"] == "1"
 
 
 def test_a_wheel_settles_a_tie() -> None:

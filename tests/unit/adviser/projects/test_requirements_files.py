@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from adviser.projects.parsing import missing_includes, parse_project
 from adviser.projects.project import Project, WarningCode
-from adviser.stack_request import selected_requirements
+from adviser.scoring.criteria import RecommendationType
+from adviser.stack_request import RequestOptions, StackRequest, selected_requirements
 from common.errors import InvalidFile
 from common.reasons import Reason
+from tests.factories.universes import ENVIRONMENT
 
 HASH = "sha256:" + "a" * 64
 
@@ -139,6 +143,63 @@ def test_options_say_indexes_and_prereleases() -> None:
     assert codes(project) == [WarningCode.CREDENTIALS_REMOVED, WarningCode.OPTION_IGNORED]
 
 
+@pytest.mark.parametrize(
+    ("line", "ignored"),
+    [
+        ("--extra-index-url https://b.example/simple ; os_name == 'nt'", "; os_name == nt"),
+        ("--extra-index-url https://b.example/simple; os_name == 'nt'", "; os_name == nt"),
+        ("--extra-index=https://b.example/simple here", "here"),
+        ("--extra-index-url https://b.example/simple --hash=sha256:aa -", "--hash sha256:aa -"),
+    ],
+)
+def test_what_pip_ignores_after_an_option_is_ignored_with_a_warning(
+    line: str, ignored: str
+) -> None:
+    project = read(f"a>1\n{line}\n")
+    assert [it.url for it in project.indexes] == ["https://b.example/simple"]
+    (warning,) = project.warnings
+    assert warning.code is WarningCode.OPTION_IGNORED
+    assert f"{ignored!r} has no effect here" in warning.text
+    assert warning.field == "requirements.in:2"
+
+
+def test_what_pip_ignores_after_a_requirement_is_ignored_with_a_warning() -> None:
+    project = read("a==1 --hash=sha256:aa ; os_name == 'nt'\nb>1 --pre -i https://b.example -r c\n")
+    assert asked(project) == ["a==1", "b>1"]
+    assert not project.all_prereleases
+    assert not project.indexes
+    assert "'; os_name == nt' has no effect" in project.warnings[0].text
+    assert "--pre --index-url https://b.example --requirement c" in project.warnings[1].text
+    includes = {"requirements.in": b"a -r c.txt\n-r d.txt ; os_name == 'nt'\n"}
+    assert missing_includes(includes) == {"d.txt"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "may_build"),
+    [
+        ("--only-binary :all:", ""),
+        ("--only-binary A_a,b", "c"),
+        ("--only-binary=:all: --no-binary b", "b"),
+        ("--no-binary :all:\n--only-binary b", "a-a c"),
+        ("--only-binary a-a,:all:,:none:", "a-a b c"),
+        ("--only-binary :all:\n--no-binary :all:", "a-a b c"),
+    ],
+)
+def test_packages_that_may_be_built_are_those_of_pip(lines: str, may_build: str) -> None:
+    project = read(f"c>1\n{lines}\n")
+    request = StackRequest(project, ENVIRONMENT, RecommendationType.LATEST, RequestOptions())
+    rules = request.resolver_request({})
+    assert [it for it in ("a-a", "b", "c") if rules.may_build(it)] == may_build.split()
+    strict = replace(request, options=RequestOptions(only_wheels=True)).resolver_request({})
+    assert not any(map(strict.may_build, ("a-a", "b", "c")))
+
+
+def test_options_about_wheels_without_effect_name_the_option_that_has_one() -> None:
+    warnings = read("a>1\n--prefer-binary\n--no-binary a\n").warnings
+    assert "--prefer-binary has no effect on advice: `--only-wheels`" in warnings[0].text
+    assert "--no-binary has no effect on advice: wheels may be advised" in warnings[1].text
+
+
 def test_a_token_in_an_address_is_taken_out_and_told() -> None:
     project = read("-i https://a.example/simple?token=hidden\na>1\n")
     assert [it.url for it in project.indexes] == ["https://a.example/simple"]
@@ -163,7 +224,7 @@ def test_variables_are_not_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "a b", "a>>1", "--frobnicate", "-r", "--hash=sha256:aa", "a -r b.txt", "a --pre=1",
+        "a b", "a>>1", "--frobnicate", "-r", "- a", "a --pre=1", "a --frob",
         "a --hash 'x", "a; os_name ~= 'nt'", "a[", "a==" + "1" * 3_000,
     ],
 )  # fmt: skip

@@ -158,8 +158,10 @@ def test_requirements_are_read_over_continued_lines_and_comments() -> None:
         (f"numpy==2 ; os_name=='{'x' * 2_000}' --hash={HASH}", "over 2000"),
         (f"numpy==2 ; platform_system ~= 'Linux' --hash={HASH}", "markers"),
         (f"numpy=={'1' * 1_000} --hash={HASH}", "version"),
-        (f"numpy==2 --no-binary --hash={HASH}", "--no-binary after a requirement"),
+        (f"numpy==2 --no-binary --hash={HASH}", "--no-binary is not supported"),
         (f"numpy==2 --config-settings=a=b --hash={HASH}", "only --hash"),
+        (f"numpy==2 --hash={HASH} -i https://a:secret@x.example", "--index-url is not supported"),
+        (f"numpy==2 --hash={HASH} ; os_name == 'nt'", "; is not supported"),
     ],
 )
 def test_a_line_that_pins_no_release_is_refused_by_its_number(line: str, said: str) -> None:
