@@ -12,6 +12,10 @@ from types import MappingProxyType
 
 PARSER_VERSION = 3
 
+#: Version of the readers of other benchmark systems. Increase it when files give other results than
+#: before: once they are ingested again, the new results replace those of earlier versions.
+READER_VERSION = 1
+
 #: By version, what it fills differently from earlier versions: ``table`` for all of its rows,
 #: ``table.column``, ``table.column=value`` where only that value is new, or ``+table.column`` where
 #: earlier versions left the column empty. Documents stored before this scheme have version 0.

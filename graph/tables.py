@@ -1118,6 +1118,8 @@ class BenchmarkEntryRow(Base):
     files: ColumnElement[list[Any]] = column(JSONB)
     ingested_at: ColumnElement[datetime] = column(server_default=func.now())
     result_count: ColumnElement[int]
+    #: Version of the readers that made the results (:mod:`common.parser_version`); 0 if unknown.
+    reader_version: ColumnElement[int] = column(server_default=text("0"))
 
 
 class BenchmarkRow(Base):

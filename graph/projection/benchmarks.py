@@ -35,6 +35,7 @@ from graph.projection.upsert import (
     ImmutableNode,
     MutableNode,
     chunks,
+    consume,
     create_missing,
     missing,
     upsert,
@@ -197,6 +198,10 @@ RESULT_OF = EdgeKind(
 PART_KEY = _RESULT_ID
 FIRST_OF_PART = _RESULT.position % RESULTS_IN_PART == 0
 
+_DELETE_RESULTS = own(
+    "UNWIND $keys AS key MATCH (:BenchmarkEntry {entry_id: key})-[:REPORTED]->(result)"
+    " DETACH DELETE result"
+)
 _CREATE_RESULTS = own(
     "UNWIND $rows AS part"
     " MATCH (entry:BenchmarkEntry {entry_id: part[0]})"
@@ -218,12 +223,24 @@ def project_benchmarks(connection: Connection, session: neo4j.Session, keys: Ite
 
 
 def project_entries(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:
-    """Create the missing entries among ``keys``, after the software and parts that they name."""
-    for chunk in chunks(missing(session, BENCHMARK_ENTRY, keys)):
+    """Create the missing entries among ``keys``, after the software and parts that they name, and
+    delete those that other readers have replaced.
+    """
+    unique = list(dict.fromkeys(keys))
+    for chunk in chunks(unique):
+        recorded = {row.entry_id for row in connection.execute(rows_of(BENCHMARK_ENTRY, chunk))}
+        if replaced := [it for it in chunk if it not in recorded]:
+            session.execute_write(_delete_entries, replaced)
+    for chunk in chunks(missing(session, BENCHMARK_ENTRY, unique)):
         for edge, target in ((USED, SOFTWARE_NODES), (HAD, HARDWARE_PARTS)):
             ends = {row.end for row in connection.execute(rows_of(edge, chunk))}
             upsert(connection, session, target, missing(session, target.node, sorted(ends)))
         create_missing(connection, session, _ENTRIES, chunk)
+
+
+def _delete_entries(tx: neo4j.ManagedTransaction, keys: list[str]) -> None:
+    consume(tx.run(_DELETE_RESULTS, keys=keys))
+    consume(tx.run(BENCHMARK_ENTRY.delete_some, keys=keys))
 
 
 def project_results(connection: Connection, session: neo4j.Session, keys: Iterable[str]) -> None:

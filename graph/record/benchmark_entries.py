@@ -10,6 +10,7 @@ from sqlalchemy import Connection, text
 
 from common.benchmark_results import BenchmarkResult
 from common.formats.json_documents import digest
+from common.parser_version import READER_VERSION
 from graph.record.benchmark_links import (
     add_benchmarks,
     enqueue_entries,
@@ -18,6 +19,7 @@ from graph.record.benchmark_links import (
 )
 from graph.record.benchmark_results import ENTRY_COLUMNS, RESULT_COLUMNS
 from graph.record.bulk import copy_rows, insert_new
+from graph.record.outbox import add_entries
 from graph.tables import BenchmarkEntryRow, BenchmarkResultRow, table_of
 
 #: Results that are copied at once; this bounds memory.
@@ -26,6 +28,27 @@ COPIED_AT_ONCE = 5_000
 #: Identifier of an entry, and its results in the order of its files; at least one.
 Entry = tuple[str, Iterable[BenchmarkResult]]
 
+#: Deletes the entries that earlier readers made of the same files.
+_REPLACE = text(
+    """
+    WITH outdated AS (
+        SELECT entry_id FROM benchmark_entries
+        WHERE reader_version < :version AND (
+            SELECT string_agg(file ->> 'sha256', ',' ORDER BY file ->> 'sha256' COLLATE "C")
+            FROM jsonb_array_elements(files) AS file
+        ) = ANY(:files)
+    ), results AS (
+        DELETE FROM benchmark_results AS it USING outdated WHERE it.entry_id = outdated.entry_id
+    ), software AS (
+        DELETE FROM benchmark_entry_software AS it USING outdated
+        WHERE it.entry_id = outdated.entry_id
+    ), parts AS (
+        DELETE FROM benchmark_entry_parts AS it USING outdated WHERE it.entry_id = outdated.entry_id
+    )
+    DELETE FROM benchmark_entries AS it USING outdated WHERE it.entry_id = outdated.entry_id
+    RETURNING it.entry_id
+    """
+)
 _COUNT = text(
     """
     UPDATE benchmark_entries SET result_count = counted.result_count
@@ -40,11 +63,12 @@ def entry_id_of(result: BenchmarkResult) -> str:
     """Identifier of the entry of a result: a digest of what all its results share.
 
     It depends on the content of the files and not on their paths, so that a copy of the same files
-    adds nothing.
+    adds nothing. Other readers make another entry, which replaces it.
     """
     moment = None if result.measured_at is None else result.measured_at.isoformat()
     return digest(
         [
+            READER_VERSION,
             result.system,
             sorted(it.sha256 for it in result.files),
             result.source.partition("#")[2],
@@ -57,7 +81,8 @@ def entry_id_of(result: BenchmarkResult) -> str:
 
 
 def store_entries(connection: Connection, origin: str, entries: Iterable[Entry]) -> int:
-    """Store entries with all their results; return the number of new results.
+    """Store entries with all their results; return the number of new results. They replace what
+    earlier versions of the readers made of the same files.
 
     Entries that are stored already, or that come a second time, are read and left out. Results are
     streamed. The caller owns the transaction, so that an entry is stored as a whole. Two writers of
@@ -73,8 +98,14 @@ def store_entries(connection: Connection, origin: str, entries: Iterable[Entry])
     remaining = _numbered(entries)
     while batch := list(islice(remaining, COPIED_AT_ONCE)):
         first = {entry_id: it for entry_id, position, it in batch if position == 0}
-        rows = [(*_entry_values(entry_id, origin, it), 0) for entry_id, it in first.items()]
-        columns = (*ENTRY_COLUMNS, "result_count")
+        files = [",".join(sorted(file.sha256 for file in it.files)) for it in first.values()]
+        replaced = connection.scalars(_REPLACE, {"version": READER_VERSION, "files": files})
+        add_entries(connection, {"benchmark_entry": replaced})
+        rows = [
+            (*_entry_values(entry_id, origin, it), 0, READER_VERSION)
+            for entry_id, it in first.items()
+        ]
+        columns = (*ENTRY_COLUMNS, "result_count", "reader_version")
         for entry_id in insert_new(connection, BenchmarkEntryRow, rows, columns, "entry_id"):
             new[entry_id] = first[entry_id]
         added = [it for it in batch if it[0] in new]

@@ -77,6 +77,24 @@ def test_every_kind_reaches_the_graph_and_can_be_made_again(stores: Stores) -> N
     assert verified(stores).kinds == report.kinds
 
 
+def test_results_replace_what_earlier_readers_made_of_the_same_files(stores: Stores) -> None:
+    """An entry of other files, and one that today's readers made, stay."""
+    old = training_entry("a", 30.0, 8, software={"tensorflow": "Model: resnet"})
+    other = foreign_result(5.0, source="b")
+    add(stores, *old, other)
+    with stores.engine.begin() as connection:
+        connection.execute(sqlalchemy.text("UPDATE benchmark_entries SET reader_version = 0"))
+    project(stores)
+    for _ in range(2):
+        add(stores, foreign_result(31.0, source="a", accelerators=8, software={}))
+        add(stores, foreign_result(32.0, source="a", accelerators=4, software={}))
+        project(stores)
+    values = "MATCH (e:BenchmarkEntry)-[:REPORTED]->(r) RETURN r.value ORDER BY r.value"
+    assert answer(stores, values) == [[5.0], [31.0], [32.0]]
+    assert answer(stores, "MATCH (r:BenchmarkResult) RETURN count(r)") == [[3]]
+    assert [it.differences for it in verified(stores).kinds if not it.equal] == []
+
+
 def test_what_an_entry_leaves_open_stays_open(stores: Stores) -> None:
     """A shortened or missing version is no version, and CUDA no package."""
     deliver(stores, [release("tensorflow", "1.15.0"), release("cuda", "10.1")])

@@ -72,7 +72,8 @@ _TARGET_LATENCIES = {
 _TARGET_LATENCY = re.compile(r"(\d{1,2})(?:\.0)?th percentile latency \(ns\)")
 _ESTIMATE = "Early stopping {}th percentile estimate"
 _ESTIMATES = re.compile(
-    r"Early stopping (\d{1,2}(?:\.[1-9]\d?)?)(?:\.0)?th percentile estimate:[ \t]*(\d{1,18})\b"
+    r"Early stopping (\d{1,2}(?:\.[1-9]\d?)?)(?:\.0)?th percentile estimate:[ \t]*"
+    r"(\d{1,18})(?![\w.,])"
 )
 #: Estimates below these titles are of the latencies of tokens.
 _TOKEN_ESTIMATES = re.compile("TTFT Early Stopping Result|early_stopping_ttft_result")

@@ -59,6 +59,8 @@ ESTIMATES = """Early Stopping Result:
          {"90": (None, "failed")}),
         ("MultiStream", 99, ESTIMATES.replace(": 5200", ":").replace("99th", "99.0th"),
          {"90": (4200.0, "valid"), "99": (None, "failed")}),
+        ("SingleStream", 90, ESTIMATES.replace(": 4200", ": 8.23 ms"),
+         {"90": (None, "failed"), "99": (5200.0, "valid")}),
         ("SingleStream", 90, f"TTFT {ESTIMATES}\nMean First Token latency (ns) : 100", {}),
     ],
 )  # fmt: skip
