@@ -51,6 +51,13 @@ def read_project(path: Path) -> Project:
         return any(os.path.exists(it / local) for it in folders)  # noqa: PTH110
 
     project = parse_project(_with_included(folder, files), name, path_exists=path_exists)
+    settings = (
+        ProjectWarning(WarningCode.FILE_IGNORED, f"not read: write its settings to [{table}] of "
+                       "the pyproject.toml", f"{file}:$")
+        for file, table in (("uv.toml", "tool.uv"), ("pdm.toml", "tool.pdm"))
+        if (folder / file).is_file()
+    )  # fmt: skip
+    project = replace(project, warnings=(*project.warnings, *settings))
     return _with_unread_locks(project, folder)
 
 

@@ -54,6 +54,7 @@ class PoetryTable:
     :param requirements: of the project itself; optional ones only in :attr:`extras`
     :param groups: requirements by group; ``dev-dependencies`` are the group ``dev``
     :param index_of: by package, the only index that it may come from
+    :param prereleases: packages of the project whose pre-releases are admitted
     """
 
     requirements: _Requirements = ()
@@ -61,6 +62,7 @@ class PoetryTable:
     groups: Mapping[str, _Requirements] = field(default_factory=dict)
     indexes: tuple[ProjectIndex, ...] = ()
     index_of: Mapping[str, str] = field(default_factory=dict)
+    prereleases: frozenset[str] = frozenset()
     requires_python: str | None = None
 
 
@@ -117,6 +119,11 @@ def read_poetry(content: Mapping[str, Any], name: str, context: ParseContext) ->
         groups=groups,
         indexes=_indexes(table, at, context),
         index_of={package: index for package, index in sources if index is not None},
+        prereleases=frozenset(
+            canonicalize_name(package)
+            for package, entry, here in _entries(main, main_at)
+            if flag_in(entry, "allow-prereleases", here)
+        ),
         requires_python=" || ".join(map(str, _pythons(python or "", f"{main_at}.python"))) or None,
     )
 
@@ -128,6 +135,9 @@ def _groups(table: Mapping[str, Any], at: str, context: ParseContext) -> dict[st
     for key in named:
         here = inside(named_at, key)
         listed = table_in(table_in(named, key, named_at), "dependencies", here)
+        if "include-groups" in named[key]:
+            message = "groups that include others are not supported: name these with `--group`, too"
+            context.warn(WarningCode.OPTION_IGNORED, message, f"{here}.include-groups")
         group = canonicalize_name(key)
         groups[group] = _all(listed, f"{here}.dependencies", context)
     for key, (listed, here) in members.items():
@@ -214,6 +224,8 @@ def _alternatives(text: str, at: str) -> list[SpecifierSet]:
     :raises InvalidFile: if it is not a constraint
     """
     try:
+        if "|" in text and "===" in text:
+            raise ValueError(text)  # arbitrary texts are no versions, so they have no order
         return [_specifiers(it) for it in _ALTERNATIVES.split(text.strip() or "*")]
     except (InvalidSpecifier, InvalidVersion, ValueError):
         refuse(

@@ -100,7 +100,14 @@ def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext)
         groups[DEVELOPMENT] = (*groups.get(DEVELOPMENT, ()), *uv.dev)
     extras = {**poetry.extras, **extras}
     listed = parse_requirement_list(project, "dependencies", at, context)
-    listed = tuple(replace(it, index=poetry.index_of.get(it.name)) for it in listed)
+    listed = tuple(
+        replace(
+            requirement,
+            index=poetry.index_of.get(requirement.name),
+            prereleases=True if requirement.name in poetry.prereleases else None,
+        )
+        for requirement in listed
+    )
     base = (*listed, *poetry.requirements)
     expansion = _ExtraExpansion(own, extras, base, f"{at}.optional-dependencies")
     requirements = uv.with_indexes(expansion.expand(base), context)

@@ -11,6 +11,7 @@ import pytest
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestIndex
+from common.errors import InvalidFile
 from common.packages import Purl
 from tests.factories.requests import MAIN, request_for
 from tests.factories.universes import dependency
@@ -156,3 +157,21 @@ def test_direct_requirements_are_in_declared_order() -> None:
         "web",
         "core",
     )
+
+
+def test_a_group_that_needs_another_python_is_refused_if_it_is_selected() -> None:
+    settings = "[tool.uv.dependency-groups]\ndev = {requires-python = '>=3.99'}\n"
+    files = {"pyproject.toml": PYPROJECT + settings}
+    assert request_for(files=files, groups=("test",)).requirements
+    options: dict[str, Any]
+    for options in ({"dev": True}, {"groups": ("Dev",)}):
+        with pytest.raises(InvalidFile, match=r"--(dev|group dev) requires >=3\.99"):
+            _ = request_for(files=files, **options).requirements
+
+
+def test_gaps_between_alternatives_are_excluded_where_the_requirement_holds() -> None:
+    table = "[tool.poetry.dependencies]\na = '^1 || ^3'\n"
+    table += "b = {version = '1 || 3', python = '<3'}\n"
+    table += "[tool.poetry.group.x.dependencies]\nc = '1 || 3'\n"
+    exclusions = request_for(files={"pyproject.toml": table}).resolver_request({}).exclusions
+    assert [(it.name, it.specifier) for it in exclusions] == [("a", ">=2.dev0,<=3,!=3")]

@@ -187,3 +187,13 @@ def test_a_local_path_that_exists_is_left_out(tmp_path: Path, line: str) -> None
     project = read_project(tmp_path)
     assert [it.name for it in project.requirements] == ["a"]
     assert [it.field for it in project.warnings] == ["requirements.txt:2"]
+
+
+def test_a_folder_with_an_environment_of_conda_only_says_so(tmp_path: Path) -> None:
+    (tmp_path / "environment.yml").write_text("name: a\n", encoding="utf-8")
+    with pytest.raises(InvalidFile, match="a file of conda"):
+        read_project(tmp_path)
+    (tmp_path / "requirements.txt").write_text("core\n", encoding="utf-8")
+    (tmp_path / "uv.toml").write_text("index-url = ''\n", encoding="utf-8")
+    (warning,) = read_project(tmp_path).warnings
+    assert (warning.code, warning.field) == ("file_ignored", "uv.toml:$")

@@ -73,7 +73,7 @@ def test_alternatives_admit_what_one_of_them_admits(
 
 
 @pytest.mark.parametrize(
-    "constraint", ["^1 ||", "|| ^1", "latest", "^", ">=1,,<", "^x", "1.2 and 3"]
+    "constraint", ["^1 ||", "|| ^1", "latest", "^", ">=1,,<", "^x", "1.2 and 3", "1 || ===2"]
 )
 def test_a_constraint_without_a_specifier_is_refused_with_its_place(constraint: str) -> None:
     with pytest.raises(InvalidFile) as caught:
@@ -109,12 +109,14 @@ def test_dependencies_of_the_project_table_come_first_and_keep_their_source() ->
     project = read(
         "[project]\nname = 'demo'\nrequires-python = '>=3.11'\ndependencies = ['torch>=2', 'own']\n"
         "[tool.poetry.dependencies]\npython = '^3.9'\ntorch = {source = 'wheels'}\nother = '*'\n"
+        "own = {allow-prereleases = true}\n"
         "[tool.poetry.group.dev.dependencies]\npytest = '*'\n"
         "[[tool.poetry.source]]\nname = 'wheels'\nurl = 'https://example.org/cpu'\n"
         "priority = 'explicit'\n"
     )
     assert texts(project.requirements) == ["torch>=2", "own"]
     assert [it.index for it in project.requirements] == ["wheels", None]
+    assert [it.prereleases for it in project.requirements] == [None, True]
     assert [(it.name, it.explicit, it.default) for it in project.indexes] == [
         ("wheels", True, False)
     ]

@@ -283,6 +283,7 @@ def test_pdms_table_is_read() -> None:
          "tool.pdm.source[0].include_packages"),
         ("[tool.uv]\nno-build=true", "tool.uv.no-build"),
         ("[tool.uv]\ndefault-groups=['docs']", "tool.uv.default-groups"),
+        ("[tool.poetry.group.a]\ninclude-groups=['b']", "tool.poetry.group.a.include-groups"),
         ("[tool.pixi.pypi-dependencies]\na='*'", "tool.pixi.pypi-dependencies"),
         ("[tool.rye]\ndev-dependencies=['a']", "tool.rye.dev-dependencies"),
         ("[tool.hatch.envs.test]\ndependencies=['a']", "tool.hatch.envs"),
