@@ -66,6 +66,7 @@ COMMANDS = {
     "bisects": "cli.bisects:bisects",
     "changes": "cli.changes:changes",
     "check": "cli.advise:check",
+    "clean": "cli.clean:clean",
     "completion": "cli.completion:completion",
     "cypher": "cli.cypher:cypher",
     "down": "cli.stores:down",

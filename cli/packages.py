@@ -179,7 +179,8 @@ def whatprovides(context: click.Context, module: str, as_json: bool) -> None:
     """Show the packages that provide an importable module.
 
     MODULE is a dotted name, such as cv2 or google.protobuf. The names come from the files in the
-    wheels that were read. Exit code 1 if no known release provides the module.
+    wheels that were read. If none provides the module, the newest release of the package with its
+    name is read from the index, unless FETCH_MISSING is 0. Exit code 1 if no release provides it.
     """
     from packaging.utils import canonicalize_name
 
@@ -190,6 +191,10 @@ def whatprovides(context: click.Context, module: str, as_json: bool) -> None:
     namesake = canonicalize_name(module.partition(".")[0])
     with open_record(context.obj) as engine, engine.connect() as connection:
         providers = module_providers(connection, module)
+    if not providers and context.obj.fetch_missing:
+        _read_newest(context.obj, namesake)
+    with open_record(context.obj) as engine, engine.connect() as connection:
+        providers = providers or module_providers(connection, module)
         unknown = 0 if providers else releases_without_names(connection, namesake)
     if as_json:
         print_json({"module": module, "providers": [asdict(it) for it in providers]})
@@ -203,6 +208,23 @@ def whatprovides(context: click.Context, module: str, as_json: bool) -> None:
                 " are unknown: `thoth analyze wheel NAME==VERSION --ingest` reads them"
             )
         raise click.ClickException(message)
+
+
+def _read_newest(settings: Settings, name: str) -> None:
+    """Read the newest release of a package from the default index, if that has it."""
+    from common.errors import IndexProblem, InvalidArgument
+    from ingest.crawl.closure import WantedPackage
+    from ingest.crawl.crawl_request import CrawlBounds
+    from ingest.crawl.runs import add_packages
+
+    bounds = CrawlBounds(max_packages=1, max_versions=1)
+    try:
+        add_packages(settings, [WantedPackage(name)], bounds, watching=False)
+    except (IndexProblem, InvalidArgument) as error:
+        click.echo(f"{name} was not read: {error}", err=True)
+    else:
+        click.echo(f"no release that was read provides it, so the index was asked for {name};"
+                   " packages with other names may provide it, too", err=True)  # fmt: skip
 
 
 @packages.group(cls=CommandGroup)

@@ -263,7 +263,7 @@ def _query_graph(settings: Settings, status: StoreStatus) -> StoreStatus:
     database = graph_database(settings)
     with graph_errors(settings), graph_driver(settings) as driver:
         agent = server_agent(driver, database)
-        size = _size_of(EmbeddedStores(settings).home.graph) if settings.embedded_graph else None
+        size = size_of(EmbeddedStores(settings).home.graph) if settings.embedded_graph else None
         url = graph_url(settings)
         current = replace(status, up=True, url=url, version=agent, size_bytes=size)
         current = _with_schema(current, lambda: graph_state(driver, database))
@@ -288,7 +288,7 @@ def _with_schema(status: StoreStatus, query: Callable[[], SchemaState]) -> Store
     )
 
 
-def _size_of(folder: Path) -> int:
+def size_of(folder: Path) -> int:
     """Return the size of a folder in bytes; files that disappear meanwhile do not count."""
     total = 0
     for parent, _, names in os.walk(folder):

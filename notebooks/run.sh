@@ -8,6 +8,8 @@ THOTH_HOME="${THOTH_HOME:-$(pwd)/.thoth/notebooks}"
 THOTH_EXPORT="$THOTH_HOME/export"
 export THOTH_HOME THOTH_EXPORT
 
+# Stop the stores at the end, unless they run already.
+thoth status >/dev/null 2>&1 || trap 'thoth down' EXIT
 thoth ingest inspections "$samples/inspections.tar.gz"
 thoth packages import "$samples/packages.jsonl.gz" --as-of 2026-11-21
 thoth advise "$samples/project" --type performance --offline \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -17,11 +18,12 @@ from api.routes import Routes
 from api.schema_fields import LAST_PAGE, LenientSchema
 from api.service import service
 from common.packages import DEFAULT_INDEX
-from graph.record.hardware import known_systems
+from graph.record.hardware import KnownSystem, known_systems
 from graph.record.modules import providers_of
 from graph.record.native import ImageFilter, KnownImage, known_images
 from graph.record.release_queries import VersionHead, browse_versions
 from graph.record.tokens import Scope
+from pis.amun.hardware import runtime_environment
 
 
 class SystemSchema(Schema):
@@ -129,9 +131,12 @@ _PAGE = 25
 @needs(Scope.READ)
 @blueprint.response(200, EnvironmentsSchema)
 def environments() -> dict[str, Any]:
-    """List the systems and Python versions that have measurements."""
+    """List this service's own system, and those that have measurements."""
+    runtime = runtime_environment(platform.python_version())
+    system = runtime["operating_system"]
+    own = KnownSystem(system["name"], system["version"], runtime["python_version"])
     with reading() as (connection, _):
-        return {"environment": known_systems(connection)}
+        return {"environment": [own, *(it for it in known_systems(connection) if it != own)]}
 
 
 @blueprint.route("/python-package-index")

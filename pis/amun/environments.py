@@ -224,6 +224,7 @@ def _existing(path: Path, name: str, log: BuildLog) -> BuiltEnvironment | None:
         return None
     if not environment.python.exists():
         return None
+    (path / _DESCRIPTION).touch()  # `thoth clean` removes what was not used for long
     log.write(f"the environment of this lock already exists: {name}")
     log.write(environment.log)
     return environment

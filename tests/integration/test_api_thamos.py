@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -468,3 +469,10 @@ def test_a_request_is_stored_without_what_it_may_not_hold(
         )
     assert parameters is not None
     assert parameters.keys() == {"recommendation_type", "dev", "debug", "force"}
+
+
+def test_the_system_of_the_service_is_listed_before_anything_was_measured(stores: Stores) -> None:
+    with client_of(stores.settings) as client:
+        (system,) = client.get("/api/v1/python/environment").get_json()["environment"]
+    assert system["python_version"] == ".".join(map(str, sys.version_info[:2]))
+    assert system["os_name"]

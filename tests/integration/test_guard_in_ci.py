@@ -88,14 +88,14 @@ def of_github(host: CodeHost, **more: str) -> dict[str, str]:
 
 
 def pipeline(
-    stores: Stores, folder: Path, hardware: str, **more: str
+    stores: Stores, folder: Path, hardware: str, *options: str, **more: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the script in a plain shell, with ``thoth`` on the path."""
     _, python, _, platform = WHERE
     where = {"GUARD_PYTHON": python, "GUARD_PLATFORM": platform, "GUARD_HARDWARE": hardware}
     path = f"{Path(THOTH).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | variables(stores.settings) | where | {"PATH": path} | more
-    command = ["sh", str(CI / "guard.sh"), "app.lock.txt"]
+    command = ["sh", str(CI / "guard.sh"), *options, "app.lock.txt"]
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
@@ -126,12 +126,17 @@ def test_one_comment_follows_the_lock(
     quiet = pipeline(stores, repository, hardware, **of_github(host))
     assert quiet.returncode == 0, quiet.stderr
     assert "package-99: 1 → 2" in quiet.stdout
+    brief = pipeline(stores, repository, hardware, "--brief")
+    assert brief.returncode == 0, brief.stderr
+    (line,) = brief.stdout.splitlines()
+    assert line.startswith("app.lock.txt: not checked completely, data is missing")
     assert host.writes == []
 
     lock(repository, "2.0.0", "2")
     sarif = repository / "sarif"
     slower = pipeline(stores, repository, hardware, **of_github(host), GUARD_SARIF=str(sarif))
     assert slower.returncode == 1, slower.stderr
+    assert "result: harm" in pipeline(stores, repository, hardware, "--brief").stdout
     assert host.writes == ["POST"]
     body = host.bodies[-1]
     settled, _, folded = body.partition("<details>")

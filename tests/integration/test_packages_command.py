@@ -139,6 +139,10 @@ def test_modules_are_found_by_the_files_of_wheels(stores: Stores, index: Index) 
     # Metadata in a file of its own says nothing of the wheel's files.
     (apart,) = thoth_json(settings, "packages", "show", "apart==1.0")["releases"]
     assert (apart["imports"], apart["imports_source"]) == (None, None)
+    index.add_file("late", "late-1.0-py3-none-any.whl", wheel("late", "late/__init__.py"))
+    assert thoth(settings, "packages", "whatprovides", "late").returncode == 1
+    asked = thoth(settings, "packages", "whatprovides", "late", PACKAGE_INDEXES=f"pypi={index.url}")
+    assert (asked.returncode, "the index was asked for late" in asked.stderr) == (0, True)
     done = thoth(settings, "packages", "whatprovides", "apart")
     assert done.returncode == 1
     assert "the modules of 1 apart release are unknown" in done.stderr
