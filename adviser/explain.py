@@ -6,14 +6,19 @@ This is the part of ``thoth why`` and ``thoth why-not`` that does no I/O.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
 from adviser.advise import Advice, Resolver, in_this_process, universe_for
 from adviser.reports.choice_texts import measured_differences
-from adviser.reports.version_rationale import Rationale, VersionRationales
+from adviser.reports.version_rationale import (
+    Rationale,
+    VersionRationales,
+    candidates_of,
+    lacking_text,
+)
 from adviser.resolver.results import (
     Conflict,
     Resolution,
@@ -21,11 +26,9 @@ from adviser.resolver.results import (
     ResolvedStack,
     VersionChange,
 )
-from adviser.resolver.specifiers import admits
-from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
+from adviser.resolver.universe import Universe
 from adviser.scoring.criteria import SCALE, level_names
-from common.suggestions import suggestion
-from graph.candidates import Candidate, Dependency, newest_first
+from graph.candidates import Dependency
 
 
 class ForcedOutcome(StrEnum):
@@ -58,7 +61,8 @@ class ForcedStack:
     :param level: the first level of the score in which the stacks differ; ``None`` if none does
     :param changes: by name
     :param conflict: why there is no such stack
-    :param problem: why there is no such stack, if the reason is not a conflict
+    :param problem: why there is no such stack, if the reason is not a conflict; or which of the
+        wanted extras its version does not have
     :param measured: what was measured of the versions that differ
     """
 
@@ -107,58 +111,9 @@ def why_not(
     """
     extras = f"[{','.join(wanted.extras)}]" if wanted.extras else ""
     what = f"{wanted.name}{extras}{wanted.specifier}"
-    if problem := _extra_problem(advice, wanted):
-        return ForcedStack(what, ForcedOutcome.CONFLICT, problem=problem)
-    universe = _offering(advice.universe, wanted)
     # Not a direct requirement: its newness has no level of its own.
-    forced = replace(universe, roots=(*universe.roots, wanted))
-    return _forced(advice, what, forced, resolver, threads)
-
-
-def missing_extras(extras: Iterable[str], candidates: Sequence[Candidate]) -> tuple[str, ...]:
-    """The extras that no candidate has. An unread candidate may have any extra."""
-    if any(not it.read for it in candidates):
-        return ()
-    return tuple(extra for extra in extras if not any(extra in it.extras for it in candidates))
-
-
-def missing_extras_text(name: str, missing: Sequence[str], fitting: Sequence[Candidate]) -> str:
-    """A message for extras that no version has, with the extras of the newest that has any."""
-    newest = newest_first([it for it in fitting if it.extras])
-    known = sorted(newest[0].extras) if newest else []
-    named = " or ".join(f"{extra!r}{suggestion(extra, known, shown=repr)}" for extra in missing)
-    rule = f"no version of {name} has the extra {named}; "
-    return rule + (f"there are: {', '.join(known)}" if known else "there is none at all")
-
-
-def _extra_problem(advice: Advice, wanted: Dependency) -> str | None:
-    """A message if no version that was read has an extra that ``wanted`` requires."""
-    known = [it for it in advice.snapshot.packages.get(wanted.name, ()) if it.read]
-    missing = missing_extras(wanted.extras, known)
-    if not known or not missing:
-        return None
-    fitting = [it for it in known if admits(wanted.specifier, it.version)] or known
-    return missing_extras_text(wanted.name, missing, fitting)
-
-
-def _offering(universe: Universe, wanted: Dependency) -> Universe:
-    """The universe without the versions that lack an extra that ``wanted`` requires."""
-    name, extras = wanted.name, set(wanted.extras)
-    usable = universe.packages.get(name, ())
-    unsuitable = [it for it in usable if not extras.issubset(it.extras)]
-    if not unsuitable:
-        return universe
-    rule = f"versions of {name} without {', '.join(wanted.extras)}"
-    refused = [
-        RefusedVersion(it.version, RequestRule.EXCLUSION, "does not have the extra", it, rule)
-        for it in unsuitable
-    ]
-    left = [it for it in usable if extras.issubset(it.extras)]
-    return replace(
-        universe,
-        packages={**universe.packages, name: left},
-        refused={**universe.refused, name: [*universe.refused.get(name, ()), *refused]},
-    )
+    forced = replace(advice.universe, roots=(*advice.universe.roots, wanted))
+    return _forced(advice, what, forced, resolver, threads, wanted)
 
 
 def why(
@@ -210,14 +165,24 @@ def _without(
 
 
 def _forced(
-    advice: Advice, what: str, universe: Universe, resolver: Resolver, threads: int
+    advice: Advice,
+    what: str,
+    universe: Universe,
+    resolver: Resolver,
+    threads: int,
+    wanted: Dependency | None = None,
 ) -> ForcedStack:
     resolution = resolver(universe, advice.request.options.budget(threads))
     if not resolution.stacks:
         infeasible = resolution.status is ResolutionStatus.INFEASIBLE
         outcome = ForcedOutcome.CONFLICT if infeasible else ForcedOutcome.UNKNOWN
         return ForcedStack(what, outcome, conflict=resolution.conflict)
-    return _compared(advice, what, resolution)
+    compared = _compared(advice, what, resolution)
+    if wanted is None:
+        return compared
+    candidate = candidates_of(universe, resolution.stacks[0])[wanted.name]
+    lacking = [text for it in wanted.extras if (text := lacking_text(candidate, it))]
+    return replace(compared, problem="; ".join(lacking) or None)
 
 
 def _compared(advice: Advice, what: str, resolution: Resolution) -> ForcedStack:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -106,15 +106,32 @@ def _admitted(snapshot: Snapshot) -> dict[str, tuple[tuple[str, ...], list[Candi
 
 def _unmet(snapshot: Snapshot) -> dict[str, str]:
     """Which requirements on known packages no candidate meets, and which extras none has."""
-    from adviser.explain import missing_extras, missing_extras_text
-
     reasons: dict[str, str] = {}
     for name, (extras, within) in _admitted(snapshot).items():
         if not within and snapshot.packages.get(name):
             reasons[name] = f"no candidate of {name} meets the requirement"
-        elif within and (missing := missing_extras(extras, within)):
-            reasons[name] = missing_extras_text(name, missing, within)
+        elif within and (missing := _missing_extras(extras, within)):
+            reasons[name] = _missing_extras_text(name, missing, within)
     return reasons
+
+
+def _missing_extras(extras: Iterable[str], candidates: Sequence[Candidate]) -> tuple[str, ...]:
+    """The extras that no candidate has. An unread candidate may have any extra."""
+    if any(not it.read for it in candidates):
+        return ()
+    return tuple(extra for extra in extras if not any(extra in it.extras for it in candidates))
+
+
+def _missing_extras_text(name: str, missing: Sequence[str], fitting: Sequence[Candidate]) -> str:
+    """A message for extras that no version has, with the extras of the newest that has any."""
+    from common.suggestions import suggestion
+    from graph.candidates import newest_first
+
+    newest = newest_first([it for it in fitting if it.extras])
+    known = sorted(newest[0].extras) if newest else []
+    named = " or ".join(f"{extra!r}{suggestion(extra, known, shown=repr)}" for extra in missing)
+    rule = f"no version of {name} has the extra {named}; "
+    return rule + (f"there are: {', '.join(known)}" if known else "there is none at all")
 
 
 def _unread_counts(connection: Connection, names: Collection[str]) -> dict[str, int]:

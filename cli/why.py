@@ -206,7 +206,7 @@ def forced_lines(forced: ForcedStack) -> Iterator[str]:
         yield f"{forced.what}: the advised stack has it"
     elif forced.outcome is ForcedOutcome.UNKNOWN:
         yield f"{forced.what}: unknown, the search ended at its limit"
-    elif forced.problem is not None:
+    elif forced.outcome is ForcedOutcome.CONFLICT and forced.problem is not None:
         yield f"{forced.what}: impossible: {forced.problem}"
     elif forced.outcome is ForcedOutcome.CONFLICT:
         yield f"{forced.what}: impossible with the known versions"
@@ -220,6 +220,8 @@ def forced_lines(forced: ForcedStack) -> Iterator[str]:
         yield from (f"  {loss.criterion}: {-loss.points:+.3f} points" for loss in losses)
         yield from (f"  {change_text(change)}" for change in forced.changes)
         yield from (f"  {text}" for text in forced.measured)
+    if forced.outcome is not ForcedOutcome.CONFLICT and forced.problem is not None:
+        yield f"  {forced.problem}"
 
 
 def change_text(change: VersionChange) -> str:

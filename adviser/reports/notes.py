@@ -16,6 +16,7 @@ from adviser.reports.version_rationale import (
     RationaleCode,
     VersionRationales,
     candidates_of,
+    lacking_text,
 )
 from adviser.resolver.results import Choice, ResolutionStatus, ResolvedStack
 from adviser.resolver.specifiers import admits, names_prerelease
@@ -36,7 +37,6 @@ from adviser.stack_request import RequestIndex
 from common.benchmark_results import ResultContext
 from common.counts import counted
 from common.old_specifiers import is_specifier, specifier_set
-from common.suggestions import suggestion
 from common.terminal import first_few
 from graph.candidate_builder import DYNAMIC_METADATA
 from graph.candidates import Candidate, ExclusionReason
@@ -556,21 +556,19 @@ def _missing_extras(advice: Advice) -> Iterator[ReportNote]:
         return
     candidates, rationales = candidates_of(advice.universe, stack), rationales_of(advice, stack)
     for choice in stack.choices:
-        offered = candidates[choice.name].extras
-        for extra in sorted(set(choice.extras) - set(offered)):
+        for extra in choice.extras:
+            if (lacking := lacking_text(candidates[choice.name], extra)) is None:
+                continue
             requirers = (
                 f"{requirer} {candidates[requirer].version}" if requirer else "the request"
                 for requirer, dependency in rationales.requirers(choice.name)
                 if extra in dependency.extras
             )
             subject = next(requirers, f"{choice.name} {choice.version}")
-            similar = suggestion(extra, offered, shown=repr)
             yield ReportNote(
                 NoteCode.EXTRA_MISSING,
                 NoteLevel.WARNING,
-                f"{subject} requires {choice.name}[{extra}], but {choice.name} {choice.version}"
-                f" does not have the extra {extra!r}{similar}, so it adds nothing; it has:"
-                f" {', '.join(offered) or 'none'}",
+                f"{subject} requires {choice.name}[{extra}], but {lacking}",
                 choice.name,
                 choice.version,
             )

@@ -13,6 +13,7 @@ from adviser.resolver.universe import RequestRule, Universe
 from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.criteria import SCALE
 from common.packages import Purl, version_of
+from common.suggestions import suggestion
 from graph.candidates import Candidate, Dependency, ExclusionReason
 
 #: How many versions of a required package are tried, and through how many packages.
@@ -67,6 +68,17 @@ def candidates_of(universe: Universe, stack: ResolvedStack) -> dict[str, Candida
         choice.name: next(it for it in universe.packages[choice.name] if it.purl == choice.purl)
         for choice in stack.choices
     }
+
+
+def lacking_text(candidate: Candidate, extra: str) -> str | None:
+    """A message that a version does not have an extra; ``None`` if it has it."""
+    if extra in candidate.extras:
+        return None
+    similar = suggestion(extra, candidate.extras, shown=repr)
+    return (
+        f"{candidate.name} {candidate.version} does not have the extra {extra!r}{similar},"
+        f" so it adds nothing; it has: {', '.join(candidate.extras) or 'none'}"
+    )
 
 
 class VersionRationales:
