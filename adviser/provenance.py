@@ -193,12 +193,20 @@ class KnownIndexes:
     :param called: index name by URL, and by the name in a lock or manifest; indexes that are
         not configured on this machine are never allowed
     :param places: location of each configured index, by name
+    :param unread: names and versions for which not every index that may have them was read
     """
 
     listings: Mapping[tuple[str, str], Sequence[ReleaseListing]]
     allowed: Collection[str] = (DEFAULT_INDEX,)
     called: Mapping[str, str] | None = None
     places: Mapping[str, IndexLocation] = field(default_factory=dict)
+    unread: Collection[tuple[str, str]] = ()
+
+    def is_unread(self, locked: LockEntry) -> bool:
+        """Whether the index that the lock names, or any index, may have the version unread."""
+        key, named = (locked.name, locked.version), self.index_of(locked.index)
+        listings = self.listings.get(key, ())
+        return key in self.unread and not any(named in (None, it.index) for it in listings)
 
     def index_of(self, name: str | None) -> str | None:
         """This machine's name for the index that a lock names."""
@@ -281,8 +289,15 @@ def _package_issues(
     if named is not None and named not in served.allowed:
         message = f"the lock names {served.as_locked(locked)}, which is not allowed"
         yield issue(IssueId.SOURCE_NOT_WHITELISTED, message, indexes=(named,))
+        if not listings:
+            return
+    if served.is_unread(locked):
+        where = "any index" if named is None else served.as_locked(locked)
+        message = f"this version was not read from {where}, so its files are unknown"
+        yield issue(IssueId.FILES_UNKNOWN, message, level=NoteLevel.ERROR)
+        return
     if not listings:
-        yield issue(IssueId.MISSING_PACKAGE, "no known index has this version")
+        yield issue(IssueId.MISSING_PACKAGE, "no configured index has this version")
         return
     checked = [it for it in locked.hashes if it.startswith("sha256:")]
     if not checked:
@@ -332,7 +347,8 @@ def _hash_issues(
             message = f"not all of its files on {unknown[0].index} are known"
             yield issue(IssueId.FILES_UNKNOWN, message)
         else:
-            message = "no index serves a file with this hash"
+            read = " that was read" if (locked.name, locked.version) in served.unread else ""
+            message = f"no index{read} serves a file with this hash"
             yield issue(IssueId.INVALID_ARTIFACT_HASH, message)
         return
     if named is not None and named not in at:

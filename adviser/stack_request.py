@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -16,7 +17,8 @@ from adviser.scoring.criteria import RecommendationType
 from common.environments import Environment
 from common.errors import InvalidFile
 from common.formats.file_fields import refuse, value_text
-from common.packages import DEFAULT_INDEX, Purl
+from common.formats.requirements_files import has_variable
+from common.packages import DEFAULT_INDEX, Purl, name_of_index
 from common.reasons import Reason
 from common.terminal import first_few
 from graph.candidate_builder import roots_of
@@ -124,7 +126,7 @@ MEMORY_LIMIT_BYTES = 2 * 1024**3
 class RequestIndex:
     """An index that packages may come from.
 
-    :param name: name on this machine and in the record
+    :param name: name on this machine and in the record; the URL if it is not configured
     :param called: name in the project and its lock
     :param url: without credentials
     :param explicit: whether only packages that name this index come from it
@@ -139,6 +141,17 @@ class RequestIndex:
     explicit: bool = False
     known: bool = True
     owns: tuple[str, ...] = ()
+
+    @property
+    def remedy(self) -> str:
+        """How to make this machine read an index that is not configured."""
+        if has_variable(self.url):
+            return "its URL has a variable, which is not expanded: select an index with `--index`"
+        setting = shlex.quote(f" {name_of_index(self.url)}={self.url}")
+        return (
+            f'to read it, set `export PACKAGE_INDEXES="$PACKAGE_INDEXES"{setting}`, or allow all '
+            "indexes of the project with `--index-from-project`; `--index` selects other indexes"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +259,12 @@ class StackRequest:
         return {n: it.version for n, it in entries.items() if self.options.dev or not it.dev}
 
     def index_named(self, called: str) -> str:
-        """The name that this machine has for an index in the project."""
-        return next((it.name for it in self.options.indexes if it.called == called), called)
+        """The name that this machine has for an index in the project.
+
+        A name that the project does not list is put in quotes, which no index has as its name.
+        """
+        names = (it.name for it in self.options.indexes if it.called == called)
+        return next(names, value_text(called))
 
     def resolver_request(
         self, refused: Mapping[Purl, str], *, inferred_bounds: bool = True
@@ -286,7 +303,7 @@ class StackRequest:
             all_prereleases=project.all_prereleases or self.kind.admits_prereleases,
             published_before=options.published_before,
             published_after=options.published_after,
-            indexes=tuple(it.name for it in options.indexes if not it.explicit),
+            indexes=tuple(dict.fromkeys(it.name for it in options.indexes if not it.explicit)),
             index_of={it.name: self.index_named(it.index) for it in held if it.index is not None},
             owners=tuple((pattern, it.name) for it in options.indexes for pattern in it.owns),
             refused=refused,

@@ -14,6 +14,7 @@ from cli.options import (
     EnumChoice,
     advice_request_of,
     as_json_option,
+    index_from_project,
     project_path,
     request_options,
 )
@@ -42,6 +43,7 @@ _OUTPUT = click.Path(path_type=Path, dir_okay=False)
 
 @click.command()
 @project_path
+@index_from_project
 @request_options
 @click.option("--count", type=click.IntRange(1, 100), default=1, show_default=True, metavar="N",
               help="Number of stacks to advise, best first.")  # fmt: skip

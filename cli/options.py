@@ -135,6 +135,31 @@ def project_path(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_path
 
 
+def index_from_project(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--index-from-project``, which configures the project's indexes for this command."""
+
+    @click.option(
+        "--index-from-project",
+        is_flag=True,
+        help="Also read the indexes that the project names; they are shown first.",
+    )
+    @wraps(command)
+    def with_indexes(*args: Any, index_from_project: bool, **options: Any) -> Any:
+        if index_from_project:
+            from adviser.answering.index_selection import with_project_indexes
+            from cli.project_files import read_project
+
+            context = click.get_current_context()
+            project = read_project(options.get("path") or options.get("lock") or Path())
+            context.obj, added = with_project_indexes(context.obj, project)
+            for index in added:
+                text = f"reads the project's index {index.name} at {index.url}"
+                click.echo(printable(text), err=True)
+        return command(*args, **options)
+
+    return with_indexes
+
+
 def key_and_value(text: str, option: str) -> tuple[str, str]:
     """Split ``NAME=VALUE``.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.console import print_canonical_json, print_lines, print_note
-from cli.options import NamedPath, as_json_option
+from cli.options import NamedPath, as_json_option, index_from_project
 from common.errors import InvalidArgument
 from common.settings import Settings
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.argument("lock", type=NamedPath(path_type=Path), default=Path())
 @click.option("--index", "indexes", multiple=True, metavar="NAME",
               help="An allowed index; repeat for more.  [default: all configured]")  # fmt: skip
+@index_from_project
 @click.option("--live", is_flag=True, help="Query the indexes now instead of using recorded data.")
 @as_json_option
 @click.pass_context
@@ -35,7 +36,7 @@ def provenance(
     store does not answer.
     """
     from adviser.answering.file_listings import places_of, recorded_listings, served_listings
-    from adviser.answering.index_selection import called_indexes
+    from adviser.answering.index_selection import called_indexes, stages_of_lock
     from adviser.provenance import KnownIndexes, check_lock
     from adviser.scoring.assessment_types import NoteLevel
     from common.index.configuration import configured_indexes, index_of
@@ -48,13 +49,17 @@ def provenance(
         raise InvalidArgument(f"{where} has no lock whose packages are all pinned")
     known = list(configured_indexes(settings))
     allowed = [index_of(settings, it).name for it in indexes] or known
+    called = called_indexes(settings, project)
     if live:
-        listings = served_listings(settings, project.lock_entries, known)
+        stages = stages_of_lock(settings, project, indexes)
+        listings = served_listings(settings, {it: stage for it, stage in stages.items() if stage})
+        unread = {(it.name, it.version) for it, stage in stages.items() if not stage}
     else:
         with migrated_stores(settings, graph=False) as stores:
             listings = recorded_listings(stores, project.lock_entries)
-    called = called_indexes(settings, project)
-    issues = check_lock(project, KnownIndexes(listings, allowed, called, places_of(settings)))
+        unread = {(it.name, it.version) for it in project.lock_entries}
+    served = KnownIndexes(listings, allowed, called, places_of(settings), unread)
+    issues = check_lock(project, served)
     if as_json:
         print_canonical_json([it.document() for it in issues])
     else:

@@ -15,6 +15,7 @@ from cli.options import (
     advice_request_of,
     as_json_option,
     dependencies,
+    index_from_project,
     project_path,
     request_options,
 )
@@ -34,6 +35,7 @@ Explanation = TypeVar("Explanation", "PackagePresence", "ForcedStack")
 @click.command()
 @click.argument("name")
 @project_path
+@index_from_project
 @request_options
 @as_json_option
 @click.pass_context
@@ -66,6 +68,7 @@ def why(
 @click.command("why-not")
 @click.argument("requirement")
 @project_path
+@index_from_project
 @request_options
 @as_json_option
 @click.pass_context

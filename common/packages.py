@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NewType
+from urllib.parse import urlsplit
 
 from packageurl import PackageURL
 from packaging.utils import canonicalize_name
@@ -39,6 +41,42 @@ def public_index_url() -> str:
     from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
     return PYPI_SIMPLE_ENDPOINT.rstrip("/")
+
+
+@lru_cache(maxsize=4096)
+def index_identity(url: str) -> str:
+    """The normalised URL of an index: indexes are the same if theirs are, whatever their names.
+
+    Credentials, the case of the host, the default port, the query and a slash at the end do not
+    matter. http counts as https. The former host of the public index redirects to its present host.
+
+    >>> index_identity("HTTP://me:secret@Index.example:80/simple/?token=1")
+    'https://index.example/simple'
+    """
+    try:
+        parts = urlsplit(url.strip())
+        port = parts.port
+    except ValueError:
+        return url
+    host, public = (parts.hostname or "").rstrip("."), urlsplit(public_index_url()).hostname or ""
+    name, _, domain = public.rpartition(".")
+    if host == f"{name}.python.{domain}":
+        host = public
+    is_web = parts.scheme in ("http", "https")
+    own_port = "" if port is None or (is_web and port in (80, 443)) else f":{port}"
+    scheme = "https" if is_web else parts.scheme
+    return f"{scheme}://{host}{own_port}{parts.path.rstrip('/')}"
+
+
+def name_of_index(url: str) -> str:
+    """A name for an index that is known by its URL only; the record keeps two of them apart.
+
+    >>> name_of_index("https://index.example/simple/")
+    'index.example-simple-c45692fc'
+    """
+    identity = index_identity(url)
+    slug = re.sub(r"[^A-Za-z0-9._]+", "-", identity.partition("://")[2]).strip("-")
+    return f"{slug[:100]}-{sha256(identity.encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
@@ -120,7 +120,8 @@ Listings = dict[tuple[str, str], list[ReleaseListing]]
 def recorded_listings(stores: Stores, locked: Iterable[LockEntry]) -> Listings:
     """Recorded listings of locked versions, on every index that has them.
 
-    The record has no URLs. If the lock of a package names URLs, cached index pages supply them.
+    Cached index pages list versions that are not recorded. The record has no URLs. If the lock of a
+    package names URLs, cached pages supply them.
     """
     locked = tuple(locked)
     listings: Listings = defaultdict(list)
@@ -137,6 +138,14 @@ def recorded_listings(stores: Stores, locked: Iterable[LockEntry]) -> Listings:
                     )
                 )  # fmt: skip
             left -= set(wanted.items())
+    unrecorded = {(it.name, it.version) for it in locked} - listings.keys()
+    names = {name for name, _ in unrecorded}
+    known = configured_indexes(stores.settings)
+    kept = kept_pages(stores.settings, ((index, name) for index in known for name in names))
+    for index, name in sorted(kept):
+        for version in sorted(version for other, version in unrecorded if other == name):
+            if (listed := _listing(index, kept[index, name], version)) is not None:
+                listings[name, version].append(listed)
     placed = {(it.name, it.version) for it in locked if any(file.url for file in it.files)}
     wanted_pages = {(it.index, key[0]) for key in placed for it in listings.get(key, ())}
     pages = kept_pages(stores.settings, wanted_pages)
@@ -151,20 +160,26 @@ def recorded_listings(stores: Stores, locked: Iterable[LockEntry]) -> Listings:
 
 
 def served_listings(
-    settings: Settings, locked: Iterable[LockEntry], indexes: Iterable[str]
+    settings: Settings, stages: Mapping[LockEntry, Sequence[Collection[str]]]
 ) -> Listings:
-    """Listings of locked versions, requested from these configured indexes now.
+    """Listings of locked versions, requested from configured indexes now.
 
+    :param stages: indexes to ask for each entry; later ones only if no earlier one has its package
     :raises IndexProblem: if an index does not answer
     """
-    versions: dict[str, set[str]] = defaultdict(set)
-    for it in locked:
-        versions[it.name].add(it.version)
-    wanted = {(index, name) for index in indexes for name in versions}
-    pages = pages_of(settings, wanted, max_age_s=0.0)
     listings: Listings = defaultdict(list)
+    pages: dict[tuple[str, str], ProjectPage] = {}
+    left = dict(stages)
+    while left:
+        wanted = {(index, it.name) for it, (first, *_) in left.items() for index in first}
+        pages |= pages_of(settings, wanted - pages.keys(), max_age_s=0.0)
+        left = {
+            it: rest
+            for it, (first, *rest) in left.items()
+            if rest and not any((index, it.name) in pages for index in first)
+        }
     for (index, name), page in sorted(pages.items()):
-        for version in versions[name]:
+        for version in sorted({it.version for it in stages if it.name == name}):
             if (listing := _listing(index, page, version)) is not None:
                 listings[name, version].append(listing)
     return listings

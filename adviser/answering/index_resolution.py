@@ -426,7 +426,7 @@ class IndexResolution:
         for place, index in enumerate(sources):
             reader = self._readers.get(index)
             if reader is None:
-                message = f"the index {index} is not configured on this machine (PACKAGE_INDEXES)"
+                message = f"the index {index} is not configured here (PACKAGE_INDEXES)"
                 if self._rules.owner_of(name) is not None:
                     message = f"only {index} may have it (INDEX_NAMESPACES), but {message}"
                 self.listed.absences[name] = Absence(AbsenceReason.NOT_CONFIGURED, message)
@@ -517,7 +517,7 @@ async def _over_indexes(
     indexes = configured_indexes(settings)
     async with AsyncExitStack() as stack:
         clients = {}
-        for name in (it.name for it in request.options.indexes):
+        for name in dict.fromkeys(it.name for it in request.options.indexes):
             if name in indexes:
                 helper = stack.enter_context(closing(IndexHelper())) if parse_elsewhere else None
                 client = IndexClient(settings, indexes[name], helper=helper)

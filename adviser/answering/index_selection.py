@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from urllib.parse import urlsplit
+from itertools import takewhile
 
 from adviser.projects.project import Project, ProjectFormat, ProjectIndex
 from adviser.reports.note_codes import NoteCode
 from adviser.stack_request import RequestIndex, StackRequest
+from common.formats.file_fields import value_text
+from common.formats.locks import LockEntry
 from common.formats.requirements_files import has_variable
 from common.index.configuration import (
     Index,
     configured_indexes,
     index_of,
 )
-from common.packages import DEFAULT_INDEX, package_version, public_index_url
-from common.redaction import without_secrets
+from common.packages import DEFAULT_INDEX, index_identity, name_of_index, public_index_url
 from common.settings import Settings
 
 
@@ -25,39 +26,38 @@ def indexes_to_search(
 ) -> tuple[RequestIndex, ...]:
     """The indexes that packages may come from, in search order.
 
-    ``names`` replace the indexes of the project. An index that is not configured on this machine
-    keeps the name that the project gives it, and the stores have no data about it.
+    The indexes of the project are matched by URL. ``names`` replace them, but a package that names
+    an index still comes from that one only. An index that is not configured on this machine has its
+    URL as its name, and the stores have no data about it.
 
     The public index is searched last, so that a foreign package there cannot replace one of the
     same name on a private index (dependency confusion). For ``pyproject.toml`` the order of the
     file is kept, since uv follows it.
     """
-    chosen = [index_of(settings, name) for name in names]
+    chosen = dict.fromkeys(index_of(settings, name) for name in names)
+    known = _by_identity(settings)
+    indexes = [_request_index(known.get(index_identity(it.url)), it) for it in project.indexes]
     if chosen:
-        ours = {it.name: it.url for it in chosen}
-        return _with_owners(settings, [RequestIndex(name, name, it) for name, it in ours.items()])
-    known = configured_indexes(settings)
-    indexes = []
-    for project_index in project.indexes:
-        same = _same(known, project_index.name, project_index.url)
-        name, url = (same.name, same.url) if same else (project_index.name, project_index.url)
-        indexes.append(
-            RequestIndex(
-                name,
-                project_index.name,
-                url,
-                project_index.verify_ssl,
-                project_index.explicit,
-                known=same is not None,
-            )
-        )
-    named = any(it.name == DEFAULT_INDEX for it in indexes)
-    if not named and not any(it.default for it in project.indexes):
-        default = known.get(DEFAULT_INDEX)
+        # A URL with a variable tells nothing, so there the name that the user gives decides.
+        ours = {it.name: it for it in chosen}
+        by_name = {it.name for it in project.indexes if has_variable(it.url)} & ours.keys()
+        named = [replace(it, explicit=True) for it in indexes if it.called not in by_name]
+        searched = [RequestIndex(it.name, it.name, it.url) for it in chosen]
+        return _with_owners(settings, [*named, *searched])
+    is_searched = any(it.name == DEFAULT_INDEX and not it.explicit for it in indexes)
+    if not is_searched and not any(it.default for it in project.indexes):
+        default = configured_indexes(settings).get(DEFAULT_INDEX)
         indexes.append(RequestIndex(url=default.url if default else ""))
     if project.format not in (ProjectFormat.PYPROJECT, ProjectFormat.SCRIPT):
         indexes.sort(key=lambda it: it.name == DEFAULT_INDEX)
     return _with_owners(settings, indexes)
+
+
+def _request_index(same: Index | None, index: ProjectIndex) -> RequestIndex:
+    name, url = (same.name, same.url) if same else (index.url, index.url)
+    return RequestIndex(
+        name, index.name, url, index.verify_ssl, index.explicit, known=same is not None
+    )
 
 
 def _with_owners(settings: Settings, indexes: Iterable[RequestIndex]) -> tuple[RequestIndex, ...]:
@@ -78,43 +78,91 @@ def _with_owners(settings: Settings, indexes: Iterable[RequestIndex]) -> tuple[R
 def called_indexes(settings: Settings, project: Project) -> dict[str, str]:
     """This machine's name for each index, by its name and its URL in a project and its lock.
 
-    Indexes are matched by URL, because anyone can choose a name. They are matched by name only if
-    the URL contains a variable. An index that is not configured maps to its URL.
+    Indexes are matched by URL, because anyone can choose a name. An index that is not configured
+    maps to its URL; a name without a URL maps to itself in quotes, which is no index's name.
     """
-    known = configured_indexes(settings)
-    places = {_place(public_index_url()): DEFAULT_INDEX} if DEFAULT_INDEX in known else {}
-    places |= {_place(it.url): name for name, it in known.items()}
-    names: dict[str, str] = {}
+    known = _by_identity(settings)
+    locked = {it.index for it in project.lock_entries if it.index is not None}
+    names = {it: it if "://" in it else value_text(it) for it in locked}
+    if not project.lock_indexes and not project.indexes and DEFAULT_INDEX in names:
+        names[DEFAULT_INDEX] = DEFAULT_INDEX  # pipenv's source where there is none
     for index in (*project.indexes, *project.lock_indexes):
-        name = places.get(_place(without_secrets(index.url)))
-        if (
-            name is None
-            and has_variable(index.url)
-            and (same := _same(known, index.name, index.url))
-        ):
-            name = same.name
-        names[index.url] = names[index.name] = name or index.url
+        same = known.get(index_identity(index.url))
+        names[index.url] = names[index.name] = same.name if same else index.url
     return names
 
 
-def _place(url: str) -> str:
-    """A URL normalised for comparison; http counts as https, which is reported separately."""
-    parts = urlsplit(url)
-    scheme = "https" if parts.scheme == "http" else parts.scheme
-    return f"{scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
+def stages_of_lock(
+    settings: Settings, project: Project, names: Iterable[str] = ()
+) -> dict[LockEntry, Sequence[Collection[str]]]:
+    """The indexes to ask for each entry of a lock; later ones only if no earlier has its package.
+
+    An entry that names an index is asked of that one only. Other entries are asked of the indexes
+    that the project and its lock name, in the order of advice, up to one that is not configured. If
+    they name none, every configured index is asked at once. ``names`` replace these indexes.
+    """
+    known, called = configured_indexes(settings), called_indexes(settings, project)
+    allowed = [index_of(settings, it).name for it in names]
+    listed = tuple(
+        it for it in (*project.lock_indexes, *project.indexes) if it not in project.places
+    )
+    searched = indexes_to_search(settings, replace(project, indexes=listed))
+    order = takewhile(lambda it: it.known, (it for it in searched if not it.explicit))
+    stages: list[Collection[str]] = [(it.name,) for it in order]
+    if allowed or not listed:
+        stages = [allowed or list(known)]
+    return {
+        it: stages
+        if it.index is None
+        else [(name,) for name in [called[it.index]] if name in (allowed or known)]
+        for it in project.lock_entries
+    }
+
+
+def _by_identity(settings: Settings) -> dict[str, Index]:
+    """The configured indexes by their normalised URL."""
+    known = configured_indexes(settings)
+    indexes = {index_identity(it.url): it for it in reversed(known.values())}
+    if DEFAULT_INDEX in known:
+        # This machine may read the public index through a mirror.
+        indexes.setdefault(index_identity(public_index_url()), known[DEFAULT_INDEX])
+    return indexes
 
 
 def foreign_indexes(settings: Settings, project: Project) -> tuple[ProjectIndex, ...]:
     """Indexes and file URLs that a project or its lock names and this machine does not configure.
 
-    Indexes are matched by URL; their names do not matter. Use this for untrusted requests: nothing
-    is read from the URLs that they give.
+    Indexes are matched by URL; their names do not matter, and http is not https. Use this for
+    untrusted requests: nothing is read from the URLs that they give.
     """
-    known = configured_indexes(settings)
+    known = _by_identity(settings)
     # Folders in a lock belong to the project; they are not read.
     locked = (it for it in project.lock_indexes if not it.url.startswith("file:"))
     indexes = dict.fromkeys((*project.indexes, *project.places, *locked))
-    return tuple(it for it in indexes if _at(known, it.url) is None)
+    return tuple(it for it in indexes if not _is_same(known.get(index_identity(it.url)), it.url))
+
+
+def _is_same(index: Index | None, url: str) -> bool:
+    return index is not None and not (
+        index.url.startswith("https:") and url.lower().startswith("http:")
+    )
+
+
+def with_project_indexes(
+    settings: Settings, project: Project
+) -> tuple[Settings, tuple[ProjectIndex, ...]]:
+    """Settings that also configure the indexes of a project and its lock, and these indexes.
+
+    The name of such an index comes from its URL, so that the record never mixes two of them.
+    """
+    known = _by_identity(settings)
+    new = {
+        name_of_index(it.url): it
+        for it in (*project.indexes, *project.lock_indexes)
+        if index_identity(it.url) not in known and not has_variable(it.url)
+    }
+    urls = dict(settings.package_indexes) | {name: it.url for name, it in new.items()}
+    return replace(settings, package_indexes=tuple(sorted(urls.items()))), tuple(new.values())
 
 
 def with_silent_indexes(request: StackRequest) -> StackRequest:
@@ -126,20 +174,3 @@ def with_silent_indexes(request: StackRequest) -> StackRequest:
     }
     options = replace(request.options, stack_info=(*request.options.stack_info, note))
     return replace(request, options=options)
-
-
-def _same(known: Mapping[str, Index], name: str, url: str) -> Index | None:
-    """The configured index that a project names: matched by URL, then by name."""
-    return _at(known, url) or known.get(package_version("any", "1", name).index)
-
-
-def _at(known: Mapping[str, Index], url: str) -> Index | None:
-    """The configured index with this URL."""
-    bare = url.rstrip("/")
-    for index in known.values():
-        if index.url == bare:
-            return index
-    if bare == public_index_url():
-        # This machine may read the public index through a mirror.
-        return known.get(DEFAULT_INDEX)
-    return None

@@ -118,7 +118,7 @@ def _configured(stores: Stores, request: StackRequest) -> list[str]:
     """The indexes of a request that may be asked for missing releases."""
     if not stores.settings.fetch_missing:
         return []
-    return [it.name for it in request.options.indexes if it.known]
+    return list(dict.fromkeys(it.name for it in request.options.indexes if it.known))
 
 
 _UNREAD = ExclusionReason.UNREAD

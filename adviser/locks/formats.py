@@ -36,7 +36,7 @@ from adviser.projects.project import KINDS_OF_REFERENCES, Project, ProjectRequir
 from adviser.projects.requirements_files import MADE_BY_THOTH
 from common.environments import Environment
 from common.old_specifiers import specifier_set
-from common.packages import DEFAULT_INDEX
+from common.packages import DEFAULT_INDEX, index_identity, name_of_index, public_index_url
 from common.releases import ReleaseFile
 
 _PIPFILE_LOCK_VERSION = 6
@@ -92,25 +92,25 @@ class _Sources:
         return self._names[chosen.index]
 
     def _search(self, index: str) -> str | None:
-        url = self._options.indexes.get(index, "").rstrip("/")
-        for source in self._sources:
-            if url and str(source.get("url", "")).rstrip("/") == url:
-                return source.get("name")
-        for source in self._sources:
-            if source.get("name") == index:
-                return index
-        if index == DEFAULT_INDEX:
-            return self._sources[0].get("name") if self._sources else None
+        public = public_index_url() if index == DEFAULT_INDEX else ""
+        url = (self._options.indexes.get(index) or public).rstrip("/")
+        # This machine may read the public index through a mirror.
+        places = {index_identity(it) for it in (url, public) if it}
+        for number, source in enumerate(self._sources, 1):
+            if index_identity(str(source.get("url", ""))) in places:
+                return str(source.setdefault("name", f"source-{number}"))
         if not url:
             raise _without_url(index)
+        names = {it.get("name") for it in self._sources}
+        name = index if index not in names else name_of_index(url)
         self._sources.append(
             {
-                "name": index,
+                "name": name,
                 "url": public_text(url),
                 "verify_ssl": url.startswith("https"),
             }
         )
-        return index
+        return name
 
 
 def _without_url(index: str) -> UnwritableLock:

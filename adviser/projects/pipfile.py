@@ -42,7 +42,7 @@ from common.formats.file_fields import (
     wrong_type,
 )
 from common.formats.requirements_files import SOURCE_KEYS, SourceKind, is_remote, local_path
-from common.packages import DEFAULT_INDEX, public_index_url
+from common.packages import DEFAULT_INDEX, index_identity, public_index_url
 from common.reasons import Reason
 
 #: Tables without packages; every other table is a category, as in pipenv.
@@ -344,7 +344,8 @@ def _index(
         return None
     if "://" in index:
         index = public_url(index, at, context)
-        index = next((it.name for it in indexes if _same(it.url, index)), index)
+        same = (it.name for it in indexes if index_identity(it.url) == index_identity(index))
+        index = next(same, index)
     if index not in {it.name for it in indexes}:
         context.warn(
             WarningCode.UNKNOWN_INDEX,
@@ -352,7 +353,3 @@ def _index(
             inside(at, "index"),
         )
     return index
-
-
-def _same(url: str, other: str) -> bool:
-    return url.rstrip("/") == other.rstrip("/")

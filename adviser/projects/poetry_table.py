@@ -31,7 +31,7 @@ from common.formats.file_fields import (
     value_text,
     wrong_type,
 )
-from common.packages import DEFAULT_INDEX
+from common.packages import DEFAULT_INDEX, public_index_url
 from common.reasons import Reason
 
 _Requirements = tuple[ProjectRequirement, ...]
@@ -100,7 +100,7 @@ def read_poetry(content: Mapping[str, Any], name: str, context: ParseContext) ->
             needed.append(requirement)
     extras = {} if in_project else table_in(table, "extras", at)
     sources = [
-        (canonicalize_name(package), text_in(entry, "source", here))
+        (canonicalize_name(package), _source(entry, here))
         for package, entry, here in _entries(main, main_at)
     ]
     python = None if in_project else text_in(main, "python", main_at)
@@ -191,7 +191,7 @@ def _requirement(
     return replace(
         requirement,
         excluded=gaps,
-        index=text_in(entry, "source", at),
+        index=_source(entry, at),
         prereleases=True if flag_in(entry, "allow-prereleases", at) else None,
     )
 
@@ -334,6 +334,12 @@ def _next(version: str, *, caret: bool) -> str:
     return ".".join(map(str, (*release[:last], release[last] + 1)))
 
 
+def _source(entry: Mapping[str, Any], at: str) -> str | None:
+    """The source of an entry; Poetry knows the public index by its name in any case."""
+    source = text_in(entry, "source", at)
+    return DEFAULT_INDEX if source and source.lower() == DEFAULT_INDEX else source
+
+
 def _marker(entry: Mapping[str, Any], at: str) -> str:
     parts = [f"({whole})"] if (whole := text_in(entry, "markers", at)) else []
     if python := text_in(entry, "python", at):
@@ -363,20 +369,19 @@ def _pythons(constraint: str, at: str) -> list[SpecifierSet]:
 
 
 def _indexes(table: Mapping[str, Any], at: str, context: ParseContext) -> tuple[ProjectIndex, ...]:
-    indexes = []
-    with_public = False
+    indexes: list[ProjectIndex] = []
+    public: list[ProjectIndex] = []  # searched last, as everywhere
     for number, source in enumerate(tables_in(table, "source", at)):
         here = f"{at}.source[{number}]"
         called = text_in(source, "name", here) or f"source-{number + 1}"
-        if "url" not in source and called.lower() == DEFAULT_INDEX:
-            with_public = True
-            continue
         priority = text_in(source, "priority", here) or "primary"
-        indexes.append(
-            index_named(
-                called, required_url(source, here), here, context,
-                default=priority in ("default", "primary"), explicit=priority == "explicit",
-            )
+        is_public = "url" not in source and called.lower() == DEFAULT_INDEX
+        url = public_index_url() if is_public else required_url(source, here)
+        # A primary source, or the public one with any priority, replaces the implicit public one.
+        index = index_named(
+            DEFAULT_INDEX if is_public else called, url, here, context,
+            default=is_public or priority in ("default", "primary"),
+            explicit=priority == "explicit",
         )  # fmt: skip
-    # A primary source replaces the public index, unless the project names that, too.
-    return tuple(replace(it, default=it.default and not with_public) for it in indexes)
+        (public if is_public else indexes).append(index)
+    return (*indexes, *public)

@@ -33,7 +33,6 @@ from adviser.scoring.criteria import SCALE, level_names
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.vulnerability_policy import AllowList
-from adviser.stack_request import RequestIndex
 from common.benchmark_results import ResultContext
 from common.counts import counted
 from common.old_specifiers import is_specifier, specifier_set
@@ -230,20 +229,26 @@ def _project(advice: Advice) -> Iterator[ReportNote]:
 
 
 def _indexes(advice: Advice) -> Iterator[ReportNote]:
-    indexes = {it.called: it for it in advice.request.options.indexes}
+    indexes = advice.request.options.indexes
     used = {it.index for it in advice.request.requirements if it.index is not None}
-    for name in sorted(used | indexes.keys()):
-        index = indexes.get(name, RequestIndex(known=False))
+    for index in indexes:
         if index.known:
             continue
-        unknown = f"the index {name!r} is not configured here (PACKAGE_INDEXES)"
-        message = f"{unknown}, so its packages are unknown; `--index` selects other indexes"
+        unknown = f"the index {index.called!r} ({index.url}) is not configured here"
         if index.owns:
             patterns = first_few(index.owns, _NAMED)
             message = (
-                f"{unknown}, but INDEX_NAMESPACES says that only this index may have {patterns}: "
-                "such packages cannot be chosen"
+                f"the index {index.called!r} is not configured here (PACKAGE_INDEXES), but "
+                f"INDEX_NAMESPACES says that only this index may have {patterns}: such packages "
+                "cannot be chosen"
             )
+        elif index.called in used or not index.explicit:
+            message = f"{unknown}, so it is not asked and its packages are unknown; {index.remedy}"
+        else:
+            continue
+        yield ReportNote(NoteCode.INDEX_UNKNOWN, NoteLevel.WARNING, message)
+    for name in sorted(used - {it.called for it in indexes}):
+        message = f"the project has no index {name!r}: list it with its URL, or select another"
         yield ReportNote(NoteCode.INDEX_UNKNOWN, NoteLevel.WARNING, message)
     rules = advice.request.resolver_request({})
     for name in sorted(advice.snapshot.revisions):

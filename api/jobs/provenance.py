@@ -34,7 +34,8 @@ def check_provenance(worker: WorkerContext, analysis: Analysis, document: dict[s
         listings = recorded_listings(stores, project.lock_entries)
     allowed = list(configured_indexes(worker.settings))
     called = called_indexes(worker.settings, project)
-    issues = check_lock(project, KnownIndexes(listings, allowed, called))
+    unread = {(it.name, it.version) for it in project.lock_entries}
+    issues = check_lock(project, KnownIndexes(listings, allowed, called, unread=unread))
     result = {
         "error": False,
         "error_msg": None,

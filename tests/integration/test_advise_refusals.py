@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from common.packages import public_index_url
 from graph.engine import Stores
 from tests.factories.releases import release
 from tests.services.commands import WHERE, thoth
@@ -159,7 +160,7 @@ def test_advisories_that_could_not_be_read_are_still_not_known(
 
 def test_a_lock_beside_its_pipfile_is_checked_against_it(known: Stores, tmp_path: Path) -> None:
     (tmp_path / "Pipfile").write_text(
-        '[[source]]\nname = "pypi"\nurl = "https://index.example/simple"\nverify_ssl = true\n'
+        f'[[source]]\nname = "pypi"\nurl = "{public_index_url()}"\nverify_ssl = true\n'
         '[packages]\ncore = "*"\n',
         encoding="utf-8",
     )

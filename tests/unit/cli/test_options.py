@@ -16,7 +16,7 @@ from adviser.locks.lock_model import LockFormat
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, ProjectFormat, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
-from adviser.stack_request import RequestIndex
+from adviser.stack_request import RequestIndex, RequestOptions, StackRequest
 from cli.advise import advise
 from cli.options import (
     advice_request_of,
@@ -31,8 +31,9 @@ from cli.project_files import (
     read_project,
     write_file,
 )
-from common.environments import host_environment
+from common.environments import environment, host_environment
 from common.errors import InvalidArgument, InvalidFile, InvalidSettings
+from common.packages import index_identity, public_index_url
 from common.settings import Settings
 from graph.candidates import Dependency
 from tests.factories.requests import (
@@ -40,6 +41,8 @@ from tests.factories.requests import (
 )
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+MOVED, ELSE = "https://moved.example/simple", "https://else.example/simple"
+LIB = "[project]\nname='me'\ndependencies=['lib']\n"
 
 
 @pytest.fixture
@@ -189,7 +192,7 @@ def test_a_label_without_a_value_is_refused() -> None:
         labels("team")
 
 
-def test_a_projects_index_is_found_by_address_then_by_name(settings: Settings) -> None:
+def test_a_projects_index_is_found_by_its_address_and_never_by_its_name(settings: Settings) -> None:
     project = Project(
         indexes=(
             ProjectIndex("main", "https://mirror.example/simple/", default=True),
@@ -198,10 +201,67 @@ def test_a_projects_index_is_found_by_address_then_by_name(settings: Settings) -
         )
     )
     assert indexes_to_search(settings, project) == (
-        RequestIndex("ours", "ours", "https://ours.example/simple", explicit=True),
-        RequestIndex("else", "else", "https://else.example/simple", known=False),
+        RequestIndex(MOVED, "ours", MOVED, explicit=True, known=False),
+        RequestIndex(ELSE, "else", ELSE, known=False),
         RequestIndex("pypi", "main", "https://mirror.example/simple"),
     )
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("Pipfile", "[[source]]\nname='pypi'\nurl='{}'\n[packages]\nlib='*'\n"),
+        ("requirements.in", "-i {}\nlib\n"),
+        ("requirements.in", "--extra-index-url {}\nlib\n"),
+        ("pyproject.toml", f"{LIB}[[tool.uv.index]]\nname='pypi'\nurl='{{}}'\n"),
+        ("pyproject.toml", f"{LIB}[[tool.uv.index]]\nname='pypi'\nurl='{{}}'\ndefault=true\n"),
+        ("pyproject.toml", f"{LIB}[tool.uv.sources]\nlib={{{{index='pypi'}}}}\n"
+         "[[tool.uv.index]]\nname='pypi'\nurl='{}'\nexplicit=true\n"),
+        ("pyproject.toml", f"{LIB}[[tool.poetry.source]]\nname='pypi'\nurl='{{}}'\n"),
+        ("pyproject.toml", f"{LIB}[[tool.poetry.source]]\nname='pypi'\nurl='{{}}'\n"
+         "priority='supplemental'\n"),
+        ("pylock.toml", "lock-version='1.0'\ncreated-by='me'\n[[packages]]\nname='lib'\n"
+         "version='1'\nindex='{}'\nwheels=[{{url='https://h.example/lib-1-py3-none-any.whl',"
+         f"hashes={{{{sha256='{'0' * 64}'}}}}}}}}]\n"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("names", [(), ("pypi",)])
+def test_a_package_of_an_index_that_is_not_configured_comes_from_no_other(
+    settings: Settings, file: str, text: str, names: tuple[str, ...]
+) -> None:
+    project = parse_project({file: text.format(MOVED).encode()})
+    options = RequestOptions(indexes=indexes_to_search(settings, project, names))
+    request = StackRequest(project, environment("3.11"), RecommendationType.LATEST, options)
+    first, *_ = request.resolver_request({}).indexes_of("lib")
+    named = any(it.index for it in project.requirements)
+    # Only a person may choose another index, and only for packages that name none.
+    assert first == ("pypi" if names and not named else MOVED)
+
+
+def test_a_name_that_no_source_has_means_no_index(settings: Settings) -> None:
+    text = f"[[source]]\nurl='{MOVED}'\n[packages]\nlib={{version='*',index='pypi'}}\n"
+    project = parse_project({"Pipfile": text.encode()})
+    options = RequestOptions(indexes=indexes_to_search(settings, project))
+    request = StackRequest(project, environment("3.11"), RecommendationType.LATEST, options)
+    assert request.resolver_request({}).indexes_of("lib") == ("'pypi'",)
+
+
+def test_two_entries_of_one_index_limit_only_packages_that_name_them(settings: Settings) -> None:
+    project = Project(
+        indexes=(ProjectIndex("again", "HTTPS://Mirror.example:443/simple/", explicit=True),)
+    )
+    indexes = indexes_to_search(settings, project)
+    assert [(it.name, it.called, it.explicit) for it in indexes] == [
+        ("pypi", "again", True), ("pypi", "pypi", False),
+    ]  # fmt: skip
+
+
+def test_the_former_address_of_the_public_index_is_the_public_index() -> None:
+    host = public_index_url().split("/")[2]
+    name, _, domain = host.rpartition(".")
+    old = public_index_url().replace(host, f"{name}.python.{domain}")
+    assert index_identity(f"{old}/") == index_identity(public_index_url())
+    assert index_identity(old.replace(domain, f"{domain}.example")) != index_identity(old)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +296,8 @@ def test_an_index_is_called_by_its_address_whatever_its_name(settings: Settings)
     )
     assert called_indexes(settings, project) == {
         "HTTP://Mirror.example/simple/": "pypi", "main": "pypi",
-        "https://${TOKEN}.example/simple": "ours", "ours": "ours",
+        "https://${TOKEN}.example/simple": "https://${TOKEN}.example/simple",
+        "ours": "https://${TOKEN}.example/simple",
         "https://else.example/simple": "https://else.example/simple",
         "pypi": "https://else.example/simple",
     }  # fmt: skip
@@ -311,9 +372,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert sorted(it.name for it in tmp_path.iterdir()) == ["folder", "lock.txt"]
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--type", "fastest", "."], [".", "--count", "0"], ["check"]]
-)
+@pytest.mark.parametrize("arguments", [["--type", "fastest", "."], [".", "--count", "0"]])
 def test_what_cannot_be_asked_needs_no_store_to_say_so(
     arguments: list[str], settings: Settings
 ) -> None:
@@ -323,8 +382,6 @@ def test_what_cannot_be_asked_needs_no_store_to_say_so(
 
 def test_help_shows_the_options() -> None:
     assert "--older-than" in CliRunner().invoke(advise, ["--help"]).output
-    assert "--older-than" in CliRunner().invoke(advise, ["project", "--help"]).output
-    assert "--evidence" in CliRunner().invoke(advise, ["check", "--help"]).output
 
 
 @pytest.mark.parametrize(

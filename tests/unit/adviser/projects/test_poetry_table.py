@@ -134,20 +134,31 @@ def test_requirements_that_poetry_lists_are_not_computed_by_the_build() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sources", "defaults"),
+    ("sources", "names"),
     [
-        ("", [True]),
-        ("[[tool.poetry.source]]\nname = 'PyPI'\n", [False]),
+        ("", ["own"]),
+        ("[[tool.poetry.source]]\nname = 'PyPI'\n", ["own", "pypi"]),
     ],
 )
 def test_a_primary_source_replaces_the_public_index_unless_that_is_named(
-    sources: str, defaults: list[bool]
+    sources: str, names: list[str]
 ) -> None:
     project = read(
         "[tool.poetry.dependencies]\nflask = '*'\n"
         f"[[tool.poetry.source]]\nname = 'own'\nurl = 'https://example.org/own'\n{sources}"
     )
-    assert [it.default for it in project.indexes] == defaults
+    assert [it.name for it in project.indexes if not it.explicit] == names
+    assert all(it.default for it in project.indexes)
+
+
+def test_the_public_index_has_its_name_in_any_case_and_may_be_explicit() -> None:
+    project = read(
+        "[tool.poetry.dependencies]\nflask = {version = '*', source = 'PyPI'}\n"
+        "[[tool.poetry.source]]\nname = 'PyPI'\npriority = 'explicit'\n"
+    )
+    (index,) = project.indexes
+    assert (index.name, index.explicit, index.default) == ("pypi", True, True)
+    assert project.requirements[0].index == "pypi"
 
 
 def test_what_comes_from_elsewhere_is_left_out() -> None:
