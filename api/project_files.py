@@ -8,6 +8,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields
 
+from adviser.projects.foreign_files import FOREIGN_FILES
 from adviser.projects.locks import is_pylock
 from adviser.projects.parsing import CONSTRAINTS, PIPFILE_LOCK, PROJECT_FILES
 
@@ -127,6 +128,9 @@ def check_name(name: Any) -> None:
     if "\\" in name or ":" in name or any(it in ("", ".", "..") for it in folders):
         raise ValidationError(f"{name[:_SHOWN]!r}: not a path within the project's folder")
     if base not in PROJECT_FILES and not is_pylock(base) and not _is_list(base):
+        if base in FOREIGN_FILES:
+            tool, hint = FOREIGN_FILES[base]
+            raise ValidationError(f"{name!r}: a file of {tool}, which is not read: {hint}")
         known = ", ".join(PROJECT_FILES[:7])
         raise ValidationError(
             f"{name[:_SHOWN]!r}: not a file of a project, which is one of {known}, "
