@@ -15,6 +15,8 @@ from pathlib import Path
 
 import psutil
 
+from common.private_folders import private_folder
+
 _VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 _LOG = logging.getLogger(__name__)
@@ -44,7 +46,7 @@ def metrics_folder(root: Path, role: str) -> Iterator[Path | None]:
 
 def _folder(root: Path, role: str) -> Path:
     host = socket.gethostname()
-    root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(root)
     for left in root.glob(f"*@{host}@*"):
         pid = left.name.rpartition("@")[2]
         if pid.isdigit() and not psutil.pid_exists(int(pid)):

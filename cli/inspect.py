@@ -17,6 +17,7 @@ import click
 from cli.inspect_view import print_wait
 from cli.options import as_json_option, key_and_value
 from common.errors import InvalidArgument, InvalidSettings
+from common.private_folders import private_folder
 from common.settings import Settings
 
 if TYPE_CHECKING:
@@ -267,7 +268,7 @@ def _require_folders(out: Path | None, settings: Settings, launcher: str) -> Non
     needed += ["environments"] if launcher == "local" else []
     for name in needed:
         try:
-            _try_to_write(settings.home / name)
+            _try_to_write(private_folder(settings.home / name))
         except OSError as error:
             reason = error.strerror or error
             raise InvalidSettings(

@@ -13,6 +13,7 @@ from adviser.scoring.comparisons import compare_candidates
 from adviser.scoring.samples import JobPlace, Sample, job_log_rate
 from common.errors import AlreadyRunning, StoreUnavailable
 from common.formats.json_documents import finite_or_none
+from common.private_folders import private_folder
 from common.settings import Settings
 from graph.engine import Stores, relational_errors
 from graph.record.loop import BatchState, LoopBatch, batches_in, count_jobs, set_batch_state
@@ -107,8 +108,8 @@ def _measured(
     indexes = dict(settings.package_indexes)
     specifications = [load_specification(it["specification"], indexes) for it in batch.stacks]
     options = InspectOptions(
-        _folder(settings, batch).absolute(), batch.blocks, submission=batch.batch_id,
-        reference_jobs=1,
+        private_folder(_folder(settings, batch).absolute()), batch.blocks,
+        submission=batch.batch_id, reference_jobs=1,
     )  # fmt: skip
     launcher = loop_launcher(settings)
     progress = _BatchProgress(stores, batch, on_job, deadline)

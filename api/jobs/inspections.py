@@ -13,6 +13,7 @@ from api.jobs.uploads import take_in
 from api.jobs.worker_context import WorkerContext
 from common.counts import counted
 from common.errors import AlreadyRunning
+from common.private_folders import private_folder
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.analyses import Analysis, AnalysisKind, NewAnalysis, accept, analysis_of
@@ -39,7 +40,7 @@ def options_of(settings: Settings, submission: str) -> InspectOptions:
 
     :param submission: random, so that the same specification can be measured again
     """
-    return InspectOptions(folder_of(settings).absolute(), submission=submission)
+    return InspectOptions(private_folder(folder_of(settings)).absolute(), submission=submission)
 
 
 def enqueue_inspection(

@@ -13,6 +13,7 @@ from api.jobs.request_run import store_result
 from api.jobs.worker_context import WorkerContext
 from common.errors import AlreadyRunning, DamagedDocument, InvalidArgument, InvalidDocument
 from common.formats.json_documents import digest, digest_bytes
+from common.private_folders import private_folder
 from common.reasons import Reason
 from common.settings import Settings
 from graph.record.analyses import Analysis
@@ -58,9 +59,9 @@ def ingest_upload(worker: WorkerContext, analysis: Analysis, request: Mapping[st
         raise DamagedDocument(request["document_id"], "its body has another SHA-256")
     # Named by its digest, so that a second ingest of the same content replaces its quarantine.
     name = request["document_id"].removeprefix("sha256:")
-    path = worker.settings.home / "uploads" / f"{name}{request['suffix']}"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = private_folder(worker.settings.home / "uploads") / f"{name}{request['suffix']}"
     with _upload_lock(worker.settings, request["document_id"]):
+        path.touch(0o600)
         path.write_bytes(body)
         try:
             result = take_in(worker, str(path))

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from filelock import FileLock
 
+from common.private_folders import private_folder
 from graph.embedded.home import write_private
 
 #: Browsers refuse certificates with a longer validity.
@@ -45,7 +46,7 @@ def self_signed(folder: Path, more_names: Iterable[str] = ()) -> Certificate:
     :param folder: made if missing, for its owner alone
     :param more_names: names or addresses beside this machine's own
     """
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(folder)
     path, key_path = folder / "certificate.pem", folder / "key.pem"
     names = _names(more_names)
     with FileLock(folder / "lock", mode=0o600):

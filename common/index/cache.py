@@ -35,6 +35,7 @@ from common.index.file_metadata import MetadataRead
 from common.index.html_links import plain
 from common.index.page_parsing import JsonPage, PackedPage, listed_page, parse_page
 from common.index.project_pages import ListedVersion, ProjectPage, ProjectState, ProjectStatus
+from common.private_folders import private_folder
 from common.redaction import holds_user, without_secrets
 
 logger = logging.getLogger(__name__)
@@ -276,11 +277,8 @@ def _make_private(folder: Path, below: Path) -> None:
     if str(folder) in _MADE_FOLDERS and folder.is_dir():
         return
     parents = [it for it in (folder, *folder.parents) if it != below and it.is_relative_to(below)]
-    below.mkdir(parents=True, exist_ok=True)
     for parent in reversed(parents):
-        parent.mkdir(exist_ok=True, mode=0o700)
-        if parent.stat().st_mode & 0o077:
-            parent.chmod(0o700)
+        private_folder(parent)
     _MADE_FOLDERS.add(str(folder))
 
 

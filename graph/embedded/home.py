@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import ServiceFailed
+from common.private_folders import private_folder
 
 #: PostgreSQL writes its log in files of this size, and ends if it cannot create the next one.
 _LOG_FILE_BYTES = 16 * 2**20
@@ -63,12 +64,10 @@ class Home:
 
         :raises OSError: if a folder cannot be created
         """
-        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not any(self.root.iterdir()):
-            self.root.chmod(0o700)
+        if not self.root.exists() or not any(self.root.iterdir()):
+            private_folder(self.root)
         for folder in (self.graph, self.logs, self.run):
-            folder.mkdir(exist_ok=True, mode=0o700)
-            folder.chmod(0o700)
+            private_folder(folder)
 
 
 def free_bytes(folder: Path) -> int:

@@ -11,12 +11,14 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import Connection, select, update
 
 from common.errors import DocumentStoreMismatch, StoreUnavailable
+from common.private_folders import private_folder
 from common.settings import Settings
 from graph.tables import Document, DocumentStoreRow
 
@@ -152,8 +154,12 @@ def write_object(url: str, content: bytes) -> None:
     """
     with _store_errors():
         filesystem, path = file_system_of(url)
-        filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
         temporary = f"{path}.{uuid4().hex}{_PART}"
+        if "file" in filesystem.protocol:
+            private_folder(Path(path).parent)
+            Path(temporary).touch(0o600)
+        else:
+            filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
         filesystem.pipe_file(temporary, content)
         filesystem.mv(temporary, path)
 

@@ -28,6 +28,7 @@ from packaging.version import InvalidVersion, Version
 from common.formats.json_documents import digest
 from common.host_problems import reason_of
 from common.packages import DEFAULT_INDEX
+from common.private_folders import private_folder
 from common.settings import Settings
 from pis.amun.indexes import installer_environment
 from pis.amun.installer import TIMEOUT_S, BuildLog, LineCallback, build_failure, run_installer
@@ -174,7 +175,7 @@ def build_environment(
     log = BuildLog(on_line)
     home = settings.home / "environments"
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        private_folder(home)
         _sweep(home)
         interpreter = find_interpreter(python_version or lock.python_version, log)
         name = environment_digest(lock, interpreter)

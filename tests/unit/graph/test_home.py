@@ -13,12 +13,14 @@ import psutil
 import pytest
 
 from common.errors import ServiceFailed
+from common.private_folders import private_folder
 from common.settings import Settings
 from graph.embedded import processes
 from graph.embedded.arcadedb import groups_of
 from graph.embedded.home import Home, Passwords, read_json, write_private
 from graph.embedded.service import RunRecord, living, read_record
 from graph.embedded.start_stop import EmbeddedStores
+from graph.record.document_store import write_object
 from tests.services.waiting import DEADLINE_S, wait_until
 
 
@@ -136,3 +138,22 @@ def test_importing_the_engine_does_not_load_a_java_machine() -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     answer = subprocess.check_output([sys.executable, "-c", program], text=True, env=env)
     assert answer.strip() == "False"
+
+
+def test_folders_and_documents_are_private_whatever_the_umask(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir(mode=0o755)
+    mask = os.umask(0)
+    try:
+        private_folder(old)
+        write_object((tmp_path / "home/documents/ab/body").as_uri(), b"body")
+    finally:
+        os.umask(mask)
+    assert mode_of(old) == 0o700
+    for folder in ("home", "home/documents", "home/documents/ab"):
+        assert mode_of(tmp_path / folder) == 0o700
+    assert mode_of(tmp_path / "home/documents/ab/body") == 0o600
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    write_object((shared / "ab/body").as_uri(), b"body")
+    assert mode_of(shared) == 0o755
