@@ -2,12 +2,14 @@
 
 A random value is in a cookie and in every form. Another site can make a browser send a form, but
 can read neither value (OWASP: double submit cookie). The cookie is also ``SameSite=Strict``.
+Beside that, the browser states the origin of a form; other clients state none.
 """
 
 from __future__ import annotations
 
 import hmac
 import secrets
+from urllib.parse import urlsplit
 
 from flask import after_this_request, g, request
 from werkzeug.datastructures import FileStorage
@@ -34,14 +36,25 @@ def form_token() -> str:
 def check_form() -> None:
     """Refuse a form that does not come from a page of this service.
 
-    :raises ApiError: 403 if the field and the cookie differ
+    :raises ApiError: 403 if the field and the cookie differ, or the browser names another origin
     """
     if request.method != "POST":
         return
     sent, cookie = request.form.get(FORM_TOKEN, ""), request.cookies.get(FORM_TOKEN, "")
-    if not cookie or not hmac.compare_digest(sent, cookie):
+    if not cookie or not _has_own_origin() or not hmac.compare_digest(sent, cookie):
         detail = "the form is too old or comes from another site: load the page again"
         raise ApiError(403, ProblemType.FORBIDDEN, detail)
+
+
+def _has_own_origin() -> bool:
+    """Whether the browser says that this request comes from this origin, or says nothing.
+
+    Behind a proxy ``Sec-Fetch-Site`` is more reliable, because the proxy may change the host.
+    """
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if site is not None:
+        return site in ("same-origin", "none")
+    return origin is None or urlsplit(origin).netloc == request.host
 
 
 def uploaded_text(upload: FileStorage) -> str:

@@ -61,7 +61,10 @@ def sign_out() -> BaseResponse:
 def _target(text: str | None) -> str:
     """A path of this service; the home page for anything else."""
     home = url_for("pages-home.home")
-    if not text or not text.startswith("/") or text.startswith(("//", "/\\")):
+    # Browsers skip control characters: "/\t/host" is another server.
+    if not text or not text.isprintable() or not text.startswith("/"):
+        return home
+    if text.startswith(("//", "/\\")):
         return home
     parts = urlsplit(text)
     return home if parts.scheme or parts.netloc else text

@@ -351,7 +351,7 @@ class TestHeaders:
         assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["X-Frame-Options"] == "DENY"
-        assert headers["Referrer-Policy"] == "no-referrer"
+        assert headers["Referrer-Policy"] == "same-origin"
         assert "Access-Control-Allow-Origin" not in headers
         assert headers["X-Request-Id"]
 

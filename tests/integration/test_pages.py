@@ -763,9 +763,14 @@ def test_a_session_has_the_scopes_of_its_token_until_it_is_closed(
         refused = empty.post("/sign-in", data={"form_token": form, "token": "thoth_wrong"})
         assert refused.status_code == 401
         assert empty.get_cookie(SESSION_COOKIE) is None
-        data = {"form_token": form, "token": secret, "next": "//elsewhere.example/"}
-        opened = empty.post("/sign-in", data=data)
-        assert (opened.status_code, opened.location) == (303, "/")
+        data = {"form_token": form, "token": secret}
+        for target in ("//elsewhere.example/", "/\t/elsewhere.example/", "/a\r\nSet-Cookie: b=c"):
+            opened = empty.post("/sign-in", data={**data, "next": target})
+            assert (opened.status_code, opened.location) == (303, "/")
+        for headers in ({"Origin": "https://elsewhere.example"}, {"Sec-Fetch-Site": "same-site"}):
+            assert empty.post("/sign-in", data=data, headers=headers).status_code == 403
+        own = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
+        assert empty.post("/sign-in", data=data, headers=own).status_code == 303
         cookie = opened.headers.getlist("Set-Cookie")[-1]
         assert "HttpOnly" in cookie
         assert "SameSite=Strict" in cookie
