@@ -23,6 +23,8 @@ from itertools import groupby
 from typing import Any, BinaryIO
 
 import zstandard
+from cattrs import Converter
+from cattrs.errors import ForbiddenExtraKeysError
 
 from common.errors import InvalidArgument
 from graph.backup.backup_files import open_for_reading, size_of
@@ -38,6 +40,7 @@ _LONGEST_MANIFEST = 4 * 2**20
 _ROWS = re.compile(r"record/(?P<name>[a-z_]+)/\d{6,}\.copy\.zst")
 _DOCUMENT = re.compile(r"document-store/(?P<name>[0-9a-f]{2}/[\w-]+\.json\.zst)")
 _DOCUMENTS = "document-store"
+_converter = Converter(forbid_extra_keys=True, detailed_validation=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +199,7 @@ class Archive:
         self.path = path
         total = size_of(path)
         digests: dict[str, _Digest] = {}
-        manifest = None
+        manifest, unreadable = None, []
         for name, content, offset in self._members():
             if manifest is not None:
                 raise self._refused(f"{name!r} follows the manifest")
@@ -209,6 +212,8 @@ class Archive:
                 digests.setdefault(_DOCUMENTS, _Digest()).add(location, content)
             else:
                 raise self._refused(f"unknown member {name!r}")
+            if name != MANIFEST and not _can_be_decompressed(content):
+                unreadable.append(name)
             progress(offset, total)
         if manifest is None:
             raise self._refused("it ends before its manifest: the backup was interrupted")
@@ -217,6 +222,8 @@ class Archive:
         parts[_DOCUMENTS] = manifest.documents
         for name in sorted(digests.keys() | parts.keys()):
             self._compare(name, digests.get(name, _Digest()).part, parts.get(name))
+        if unreadable:
+            raise self._refused(f"{unreadable[0]}: cannot be decompressed")
         progress(total, total)
 
     def contents(self) -> Iterator[tuple[str, bytes] | tuple[str, RowsFile]]:
@@ -253,13 +260,8 @@ class Archive:
             values = json.loads(content[:_LONGEST_MANIFEST])
             if values.get("format") != FORMAT:
                 raise self._refused(f"format {values.get('format')!r}: this code reads {FORMAT}")
-            tables = {
-                name: TablePart(**{**part, "columns": tuple(part["columns"])})
-                for name, part in values.pop("tables").items()
-            }
-            documents = DocumentsPart(**values.pop("documents"))
-            return Manifest(**values, tables=tables, documents=documents)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            return _converter.structure(values, Manifest)
+        except (ValueError, TypeError, KeyError, AttributeError, ForbiddenExtraKeysError) as error:
             raise self._refused(f"its manifest cannot be read: {error}") from error
 
     def _compare(
@@ -272,6 +274,14 @@ class Archive:
 
     def _refused(self, message: str) -> InvalidArgument:
         return InvalidArgument(f"{self.path}: {message}", hint="restore another backup")
+
+
+def _can_be_decompressed(packed: bytes) -> bool:
+    try:
+        zstandard.decompress(packed)
+    except zstandard.ZstdError:
+        return False
+    return True
 
 
 def _kind_of(name: str) -> str:

@@ -274,7 +274,8 @@ def test_a_broken_archive_is_refused_before_anything_is_written(
     assert "ends before its manifest" in refusal(target, changed(saved, without_manifest))
     assert "unknown member '../stacks/" in refusal(target, changed(saved, with_escape))
     assert "format 99: this code reads 1" in refusal(target, with_manifest(saved, format=99))
-    assert "manifest cannot be read" in refusal(target, with_manifest(saved, tables=[]))
+    for wrong in ({"tables": []}, {"sequences": [1]}, {"documents": 1}, {"more": 1}):
+        assert "manifest cannot be read" in refusal(target, with_manifest(saved, **wrong))
     half = saved.with_name("half.tar")
     half.write_bytes(saved.read_bytes()[: saved.stat().st_size // 2])
     assert "half.tar: it" in refusal(target, half)
@@ -302,6 +303,13 @@ def test_a_restore_that_fails_leaves_the_record_empty(saved: Path, target: Setti
     without_rows = {**tables, "documents": {**tables["documents"], **empty_part}}
     broken = with_manifest(changed(saved, without_documents), tables=without_rows)
     assert "violates foreign key constraint" in refusal(target, broken)
+    rows = b"no rows"
+    part = {"rows": 1, "size_bytes": len(rows), "sha256": hashlib.sha256(rows).hexdigest()}
+    garbage = with_manifest(
+        changed(saved, lambda name, data: (name, rows if "/stacks/" in name else data)),
+        tables={**tables, "stacks": {**tables["stacks"], **part}},
+    )
+    assert "record/stacks/000001.copy.zst: cannot be decompressed" in refusal(target, garbage)
     unknown = {**tables, "tokens": {**tables["tokens"], "columns": ["secret"]}}
     message = "tokens: not a table of this schema"
     assert message in refusal(target, with_manifest(saved, tables=unknown))
