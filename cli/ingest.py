@@ -314,6 +314,10 @@ def _print_nightly_parts(report: NightlyReport) -> None:
 
     for crawl in report.packages or ():
         print_crawl(crawl)
+    if report.unfollowed_packages:
+        number = counted(report.unfollowed_packages, "package")
+        print_field("packages", f"no new releases read of {number} that no index was asked for")
+        print_field("", "`thoth packages add NAME` reads them, also later")
     if report.advisories is not None:
         advisories = report.advisories
         print_field(

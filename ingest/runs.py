@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from common.errors import InvalidArgument, ProjectError
 from common.settings import Settings
 from graph.engine import relational_errors
-from graph.record.crawls import is_following
+from graph.record.crawls import is_following, unfollowed_packages
 from graph.record.documents import delete_unreferenced_bodies, find_unreferenced_bodies
 from graph.record.events import EventKind, night_problems, record_problem, record_solution
 from graph.record.postgresql_helpers import as_named
@@ -68,6 +68,7 @@ class NightlyReport:
     :param packages: one report for each index
     :param record: comparison of a part of the record with its documents
     :param export: report of the export
+    :param unfollowed_packages: packages whose new releases no run reads
     :param skipped: names of failed parts with their errors
     """
 
@@ -76,6 +77,7 @@ class NightlyReport:
     advisories: AdvisoryReport | None = None
     record: RecordReport | None = None
     export: Mapping[str, Any] | None = None
+    unfollowed_packages: int = 0
     skipped: tuple[tuple[str, ProjectError], ...] = ()
 
     @property
@@ -109,6 +111,7 @@ class NightlyReport:
             "advisory": self.advisories.as_json() if self.advisories else None,
             "record": self.record.as_json() if self.record else None,
             "export": self.export,
+            "unfollowed_packages": self.unfollowed_packages,
             "skipped": {name: str(error) for name, error in self.skipped},
         }
 
@@ -212,8 +215,10 @@ def run_nightly(
                 delete_unreferenced_bodies(settings, engine)
             with _skipping("export", skipped):
                 exported = export(settings, engine)
+            with engine.connect() as reading:
+                unfollowed = unfollowed_packages(reading)
             report = NightlyReport(
-                inspections, packages, advisories, record, exported, tuple(skipped)
+                inspections, packages, advisories, record, exported, unfollowed, tuple(skipped)
             )
             _note_successes(settings, engine, sources, report)
             return report

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, func, not_, select, tuple_, update
+from sqlalchemy import Connection, and_, delete, exists, func, not_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
 from common.index.project_pages import ProjectState, ProjectStatus
 from graph.record.packages import refresh_revisions
 from graph.record.postgresql_helpers import current_time
-from graph.tables import IndexProject, PackageEvent, QueuedRelease, WatchedPackage
+from graph.tables import IndexProject, PackageEvent, PackageRow, QueuedRelease, WatchedPackage
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,13 @@ def known_projects(connection: Connection) -> dict[str, list[str]]:
 def is_following(connection: Connection) -> bool:
     """Whether any package was ever requested from an index."""
     return connection.scalar(select(IndexProject.name).limit(1)) is not None
+
+
+def unfollowed_packages(connection: Connection) -> int:
+    """Number of packages with releases that no index was asked for, such as imported ones."""
+    requested = exists().where(IndexProject.name == PackageRow.name)
+    packages = select(func.count()).where(PackageRow.revision.is_not(None), not_(requested))
+    return connection.scalar(packages) or 0
 
 
 def record_page(

@@ -54,7 +54,12 @@ def test_every_source_is_read_and_projected(stores: Stores, nightly: Settings) -
     assert report["inspection"]["new"] == report["inspection"]["read"] == 20
     assert report["graph"] == {"lag": 0, "error": None}
     assert verify(stores.engine, stores.driver, database=stores.database).equal
+    dump = str(ROOT / "samples/packages.jsonl.gz")
+    assert thoth(nightly, "packages", "import", dump).returncode == 0
     again = thoth_json(nightly, "ingest", "nightly")
+    # Only indexes have news, and none was asked: the run says of how many packages it read nothing.
+    assert again["packages"] is None
+    assert again["unfollowed_packages"] > report["unfollowed_packages"]
     assert (again["inspection"]["new"], again["inspection"]["known"]) == (0, 20)
 
 
