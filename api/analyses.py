@@ -136,12 +136,7 @@ def result(analysis: Analysis, wait_s: float = 0.0) -> bytes:
     """
     # Clients of the original service expect the state in `status`; in RFC 9457 that is a number.
     name = "status" if request.path.startswith(COMPATIBLE) else "analysis"
-    waiters = service().waiters
-    if wait_s > 0 and not analysis.state.is_terminal and waiters.acquire(blocking=False):
-        try:
-            analysis = _awaited(analysis, wait_s)
-        finally:
-            waiters.release()
+    analysis = awaited(analysis, wait_s)
     status = {name: status_document(analysis)}
     if not analysis.state.is_terminal:
         message = "the analysis is not finished: try again"
@@ -186,6 +181,20 @@ def log_document(analysis: Analysis) -> dict[str, Any]:
     with stores.glancing() as connection:
         log = analyses.log_of(connection, analysis.analysis_id)
     return {"parameters": {"analysis_id": analysis.analysis_id}, "log": log or None}
+
+
+def awaited(analysis: Analysis, wait_s: float) -> Analysis:
+    """The analysis once it has ended, or after ``wait_s``.
+
+    It does not wait at all if as many clients as may wait do.
+    """
+    waiters = service().waiters
+    if wait_s > 0 and not analysis.state.is_terminal and waiters.acquire(blocking=False):
+        try:
+            return _awaited(analysis, wait_s)
+        finally:
+            waiters.release()
+    return analysis
 
 
 def _awaited(analysis: Analysis, wait_s: float, before: int = 0) -> Analysis:

@@ -155,6 +155,7 @@ def _watch_summary(
         where = watch.request.get("hardware_name")
         measured = f"{jobs} of {indicators}{f' on {where}' if where else ''}"
     waits = [it.reason for it in own if it.state is BatchState.PLANNED and it.reason]
+    waits += [] if watch.advice_id else ["a night computes the first advice: `thoth loop run`"]
     return [
         f"{watch.name}: {advice}",
         f"  why           {_reason(connection, settings, watch)}",
@@ -169,7 +170,7 @@ def _reason(connection: Connection, settings: Settings, watch: AdviceWatch) -> s
     document = watch.advice_id and report_document_of(connection, watch.advice_id)
     body = body_of(connection, settings, document) if document else None
     if body is None:
-        return "a night computes it: `thoth loop run`"
+        return "not known yet"
     result = orjson.loads(body)["result"]
     return result["report"].get("summary") or result["error_msg"] or "no stack is better"
 

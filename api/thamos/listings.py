@@ -8,16 +8,19 @@ from typing import Any, NoReturn
 
 from flask import current_app, redirect
 from marshmallow import Schema, fields, validate
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, is_normalized_name
 
+from api import analyses
 from api.authentication import needs
 from api.errors import ApiError, ProblemType
 from api.index_policy import public_indexes
 from api.request_context import reading
 from api.routes import Routes
 from api.schema_fields import LAST_PAGE, LenientSchema
+from api.schema_state import refuse_writes
 from api.service import service
 from common.packages import DEFAULT_INDEX
+from graph.record.analyses import AnalysisKind
 from graph.record.hardware import KnownSystem, known_systems
 from graph.record.modules import providers_of
 from graph.record.native import ImageFilter, KnownImage, known_images
@@ -161,13 +164,21 @@ def imports(query: dict[str, str]) -> dict[str, Any]:
     """List the releases that provide a module, according to the file names in their wheels.
 
     A release that contains the module `a` also provides `a.b`, unless `a` is a namespace of
-    several projects.
+    several projects. If none provides it and the client may have packages fetched, the package with
+    its name is fetched first, for up to ten seconds.
     """
     import_name = query["import_name"]
+    module = canonicalize_name(import_name.partition(".")[0])
     with reading() as (connection, _):
         providers = providers_of(connection, import_name)
+    if not providers and is_normalized_name(module) and analyses.may_fetch():
+        refuse_writes()
+        wanted = {"index": DEFAULT_INDEX, "requirements": [module], "prereleases": False}
+        analysis, _ = analyses.submit(AnalysisKind.FETCH, wanted)
+        analyses.awaited(analysis, analyses.LONGEST_WAIT_S)
+    with reading() as (connection, _):
+        providers = providers or providers_of(connection, import_name)
         if not providers:
-            module = canonicalize_name(import_name.partition(".")[0])
             namesakes = browse_versions(connection, module, limit=1)
             raise _no_provider(import_name, namesakes)
     urls = public_indexes(service().settings)

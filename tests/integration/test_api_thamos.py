@@ -14,6 +14,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import select, update
 from werkzeug.test import TestResponse
 
+from api import analyses
 from api.thamos.requests import AdviceQuerySchema
 from common import __version__
 from graph.engine import Stores
@@ -469,6 +470,25 @@ def test_a_request_is_stored_without_what_it_may_not_hold(
         )
     assert parameters is not None
     assert parameters.keys() == {"recommendation_type", "dev", "debug", "force"}
+
+
+def test_a_module_that_nobody_read_is_fetched_for_whom_may_fetch(
+    known: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analyses, "LONGEST_WAIT_S", 0.1)  # no worker runs meanwhile
+    with package_index(protected=False, json=True) as index:
+        index.add_wheel("app", "1.0")
+        settings = replace(known.settings, package_indexes=(("pypi", index.url),))
+        address = "/api/v1/python/imports?import_name=app.part"
+        with client_of(settings, Scope.READ) as client:
+            assert client.get(address).status_code == 404
+            run_jobs(settings)
+        assert index.seen == []
+        with client_of(settings, Scope.READ, Scope.INGEST) as client:
+            assert client.get(address).status_code == 404
+            run_jobs(settings)
+            (provider,) = client.get(address).get_json()["package_names"]
+    assert (provider["package_name"], provider["package_version"]) == ("app", "1.0")
 
 
 def test_the_system_of_the_service_is_listed_before_anything_was_measured(stores: Stores) -> None:
