@@ -119,7 +119,9 @@ class VersionRationales:
             return self._unusable(choice) or Rationale(
                 RationaleCode.NOT_INVITED, text, passed[0].version, passed[0].purl
             )
-        newest = plain[0]
+        # Requirements of the stack on the package leave out further versions, which is seldom news.
+        requirers = list(self.requirers(choice.name))
+        newest = next((it for it in plain if self._admit(requirers, it)), plain[0])
         return (
             self._held(choice, newest)
             or self._scored(choice, newest)

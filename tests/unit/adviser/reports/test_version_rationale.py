@@ -99,6 +99,13 @@ def test_a_requirement_that_really_conflicts_is_named_and_not_a_package_that_can
     assert reason.message == "3.0 requires model>=2, but old 1.0 requires model<2"
 
 
+def test_the_newest_version_within_the_requirements_on_a_package_is_explained() -> None:
+    index = {**API, "api": {"4.0": {}, **API["api"]}, "added": {"1.0": {}}}
+    reason = rationale(advice_for(request_for("api<4,!=2.0\nold\n"), index), "api")
+    assert (reason.newer, reason.place) == ("3.0", RationaleCode.NEEDS_OTHERS)
+    assert reason.message == "3.0 requires model>=2, but old 1.0 requires model<2"
+
+
 def test_a_package_that_cannot_be_added_is_named_with_the_reason() -> None:
     index = {**API, "api": {it: API["api"][it] for it in ("2.0", "1.0")}}
     reason = rationale(advice_for(request_for("api\nold\n"), index), "api")
