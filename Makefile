@@ -11,12 +11,12 @@ ROOMS  := adviser api cli common graph ingest loop pis
 comma  := ,
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
-# Install Thoth, editable, so that a change of the code needs no new install. pip shows its progress.
-# $(1): extras, $(2): size of the download, $(3): size on disk
+# Install Thoth, editable, so that a change of the code needs no new install.
+# $(1): extras, $(2): size of the download, $(3): size on disk, $(4): options
 define install
 	@echo "Installing Thoth [$(1)] into $(VENV), once: about $(2) to download, $(3) on disk."
 	@began=$$(date +%s) && \
-	$(PIP) install --constraint constraints.txt --editable '.[$(1)]' && \
+	$(PIP) install $(4) --constraint constraints.txt --editable '.[$(1)]' && \
 	$(BIN)/python -m compileall -q $(ROOMS) && \
 	echo "Installed $$($(PIP) list --format freeze | wc -l) packages into $(VENV) in $$(($$(date +%s) - began)) s."
 	@touch $@
@@ -31,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.embedded ## the main job, from nothing: samples in, knowledge out
+demo: $(VENV)/.embedded ## one question, from nothing: what should a project run on?
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh samples/demo.sh
 
 night: $(VENV)/.embedded ## nights of the loop, on real releases of NumPy
@@ -83,7 +83,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.embedded: setup.cfg constraints.txt | $(VENV)/bin/python
-	$(call install,embedded,240 MB,0.8 GB)
+	$(call install,embedded,240 MB,0.8 GB,--quiet)
 
 $(VENV)/.dev: setup.cfg constraints.txt | $(VENV)/bin/python
 	$(call install,$(DEV),535 MB,2.0 GB)

@@ -58,8 +58,8 @@ def test_from_documents_to_verdicts(fresh: Installation) -> None:
 def test_the_demo_runs_from_nothing(fresh: Installation) -> None:
     done = fresh.run("sh", "samples/demo.sh")
     assert done.returncode == 0, done.stderr
-    for said in ("22 new", "slower", "undetermined", "no-wheel", "PiMatmul", "Where to go next"):
-        assert said in done.stdout, said
+    assert "Use numpy 2.4.6: it is 18 % faster than your 2.0.2 in PiConv2D" in done.stdout
+    assert len(done.stdout.splitlines()) <= 35
 
 
 def comparisons(document: dict[str, Any]) -> list[dict[str, Any]]:
