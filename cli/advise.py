@@ -164,6 +164,8 @@ def _answered(
         catch_up_graph(stores)
     reader = None if known is None else lambda *_: known
     answered = answer(stores, request, resolver, threads=threads, urls=urls, reader=reader)
+    if fetch is False and options["fetch"] is None and answered.known.other_wheels:
+        return _answered(stores, request, resolver, {**options, "fetch": True}, urls=urls)
     if answered.advice.best is None:
         require_projected(stores, answered.advice.snapshot.revisions)
     return answered, fetch

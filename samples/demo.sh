@@ -13,7 +13,7 @@ thoth ingest inspections "$samples/inspections.tar.gz" >/dev/null
 thoth packages import "$samples/packages.jsonl.gz" --as-of 2026-11-21 >/dev/null
 
 say "A project runs on NumPy 2.0.2. What should it run on, on that machine?"
-run thoth advise "$samples/project" --python 3.11 --platform manylinux_2_28_x86_64 --hardware fa9f8e70
+run thoth advise "$samples/project" --python 3.11 --platform manylinux_2_28_x86_64 --hardware fa9f8e70 --offline
 
 say "And for your own project:"
 activate=""

@@ -6,10 +6,11 @@ import platform
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 from sqlalchemy import Connection
@@ -24,6 +25,7 @@ from adviser.reports.documents import (
     report_document,
     result_document,
 )
+from adviser.reports.manifests import Files
 from adviser.reports.record_links import head_of, links_of
 from adviser.reports.serialization import dataclass_to_json
 from adviser.reports.unfetched_versions import ListedVersions, unfetched_in
@@ -32,6 +34,8 @@ from common.benchmark_results import ResultContext
 from common.environments import Environment
 from common.errors import StoreUnavailable
 from common.formats.json_documents import digest_bytes
+from common.index.release_metadata import installed_rank
+from common.packages import Purl
 from graph.advice import StoredAdvice
 from graph.candidates import Dependency
 from graph.engine import GRAPH, Stores
@@ -40,7 +44,7 @@ from graph.record.advice import add_advice
 from graph.record.benchmark_links import context_of
 from graph.record.evidence import evidence_for
 from graph.record.freshness import FEW_ENTRIES, lag_of
-from graph.record.release_queries import files_of, unread_of
+from graph.record.release_queries import files_of, metadata_files_of, unread_of
 from graph.snapshot import Snapshot
 from graph.snapshot_reader import load_snapshot
 from graph.watchdog import watchdog
@@ -174,11 +178,33 @@ def files_known(stores: Stores, advice: Advice, *, all_listed: bool = False) -> 
         known = ReleaseKnowledge(
             files=files_of(connection, purls), benchmarks=_context(connection, advice.request)
         )
+        if not all_listed:
+            read = metadata_files_of(connection, purls)
+            known = replace(known, other_wheels=_read_of_others(advice, known.files, read))
     conflict = advice.resolution.conflict
     if conflict is None or all_listed:
         return known
     listed = listed_unread(stores, advice.snapshot)
     return replace(known, unread=unfetched_in(conflict, advice.request, advice.snapshot, listed))
+
+
+def _read_of_others(advice: Advice, files: Files, read: Mapping[Purl, str]) -> tuple[str, ...]:
+    """Names of advised packages whose metadata is of another wheel than would be installed.
+
+    Wheels with the same metadata file count as one.
+    """
+    environment, names = advice.request.environment, set()
+    for choice in (it for stack in advice.resolution.stacks for it in stack.choices):
+        wheels = [it for it in files.get(choice.purl, ()) if it.kind == "wheel"]
+        ranks = {it.filename: installed_rank(it.filename, environment) for it in wheels}
+        first = min(wheels, key=lambda it: ranks[it.filename], default=None)
+        one = next((it for it in wheels if it.filename == read.get(choice.purl)), None)
+        if first is None or one is None or ranks[first.filename][0] == inf:
+            continue
+        same = first.metadata_sha256 is not None and first.metadata_sha256 == one.metadata_sha256
+        if not same and ranks[one.filename] != ranks[first.filename]:
+            names.add(choice.name)
+    return tuple(sorted(names))
 
 
 def _context(connection: Connection, request: StackRequest) -> tuple[ResultContext, ...]:

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -34,7 +35,7 @@ from common.index.earlier_reads import EarlierReads, PackageReads
 from common.index.file_metadata import MetadataRead
 from common.index.helper import IndexHelper
 from common.index.project_pages import IndexFile, ProjectPage
-from common.index.release_metadata import read_release
+from common.index.release_metadata import installed_rank, metadata_files, read_release
 from common.settings import Settings
 from graph.candidates import (
     Absence,
@@ -130,6 +131,8 @@ class IndexResolution:
         self._locked = request.locked or {}
         #: What a person should know about the indexes, although there is an answer.
         self.warnings: tuple[str, ...] = ()
+        #: Releases whose requirements are those of another file than would be installed.
+        self.other_files: dict[tuple[str, str], str] = {}
         #: Why nothing more is read; ``None`` before that.
         self._ended: ReadingEnded | None = None
 
@@ -465,7 +468,9 @@ class IndexResolution:
         reader = self._readers[package.index]
         files = package.page.files_of(version)
         try:
-            read = built = await read_release(reader.metadata, name, version, files)
+            environment = self._request.environment
+            read = built = await read_release(reader.metadata, name, version, files, environment)
+            self._note_other_file(name, version, files, read.metadata_file)
             if self._builder is not None:
                 built = await self._builder.improved(
                     name, version, read, files, package.index, reader
@@ -476,6 +481,19 @@ class IndexResolution:
             self._ended = problem if isinstance(problem, ReadingEnded) else self._ended
             package.drop(version, problem.message)
         self._on_progress(self.progress)
+
+    def _note_other_file(
+        self, name: str, version: str, files: Sequence[IndexFile], read: str | None
+    ) -> None:
+        """Note a release whose wheel for this environment could not be read, but another one."""
+        chosen = next(iter(metadata_files(files, self._request.environment)), None)
+        if read is None or chosen is None or read == chosen.filename:
+            return
+        if installed_rank(chosen.filename, self._request.environment)[0] < inf:
+            self.other_files[name, version] = (
+                f"{chosen.filename}, which would be installed, was not read: the requirements of"
+                f" {name} {version} are those of {read}"
+            )
 
 
 def _is_last_resort(candidate: Candidate) -> bool:
@@ -540,7 +558,7 @@ async def _over_indexes(
         result = await use(resolution)
         count(resolution.progress)
         warnings = (warning for it in readers.values() for warning in it.warnings())
-        resolution.warnings = tuple(dict.fromkeys(warnings))
+        resolution.warnings = (*dict.fromkeys(warnings), *resolution.other_files.values())
         return result, resolution
 
 

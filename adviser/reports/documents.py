@@ -23,6 +23,7 @@ from adviser.reports.notes import (
     ReportNote,
     context_notes,
     gap_notes,
+    other_wheels_notes,
     product_notes,
     rationales_of,
     shortfall_notes,
@@ -113,18 +114,22 @@ class ReleaseKnowledge:
     :param urls: URLs of files by name, if an index was queried for them
     :param unread: versions of a conflict's packages that indexes list but that were not read
     :param benchmarks: results of other systems about the required packages and the machine
+    :param other_wheels: packages whose requirements were read from another wheel than would be
+        installed
     """
 
     files: Files = field(default_factory=dict)
     urls: Mapping[str, str] = field(default_factory=dict)
     unread: tuple[UnfetchedVersions, ...] = ()
     benchmarks: tuple[ResultContext, ...] = ()
+    other_wheels: tuple[str, ...] = ()
 
 
 def result_document(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
     """The part of a report that depends only on its inputs."""
     written = [locks_of(advice, stack, known) for stack in advice.resolution.stacks]
     notes = [*stack_notes(advice), *gap_notes(advice), *map(unfetched_note, known.unread)]
+    notes += other_wheels_notes(known.other_wheels)
     certificate = _certificate(advice)
     notes += _invitation_notes(certificate)
     notes += _missing_lock_notes(written)

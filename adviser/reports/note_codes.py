@@ -44,6 +44,7 @@ class NoteCode(StrEnum):
     UNREAD_INVITATIONS = "unread_invitations"
     #: The store has no advisories.
     NO_ADVISORIES = "no_advisories"
+    OTHER_WHEELS = "other_wheels"
     #: Observations that do not count, because their documents were changed.
     REFUSED_EVIDENCE = "refused_evidence"
     #: An option of the request that matches nothing.

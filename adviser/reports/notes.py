@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -453,6 +453,16 @@ def _builds(advice: Advice) -> Iterator[ReportNote]:
 def unfetched_note(versions: UnfetchedVersions) -> ReportNote:
     """A note that a conflict only covers the versions that were read."""
     return ReportNote(NoteCode.UNREAD, NoteLevel.WARNING, versions.message, versions.name)
+
+
+def other_wheels_notes(names: Sequence[str]) -> Iterator[ReportNote]:
+    """A note about requirements that were read for another Python or platform."""
+    if names:
+        message = (
+            f"the requirements of {first_few(names, 5)} are those of wheels for another Python or"
+            " platform, which the record has: a reading of the index reads those for this one"
+        )
+        yield ReportNote(NoteCode.OTHER_WHEELS, NoteLevel.INFO, message)
 
 
 def _advisories(advice: Advice) -> Iterator[ReportNote]:

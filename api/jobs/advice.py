@@ -88,14 +88,16 @@ def _answered(
     request: StackRequest,
     *,
     may_fetch: bool,
+    fetch: bool = False,
 ) -> Answer:
     """Answer a request from all listed versions or from the graph.
 
     :param may_fetch: whether releases that the store lacks are read from the indexes
+    :param fetch: whether the graph is known not to suffice
     """
     known: tuple[Snapshot, Evidence] | None = None
     # Reading the graph would be in vain.
-    fetch = may_fetch and lacks_releases_of_roots(stores, request)
+    fetch = fetch or (may_fetch and lacks_releases_of_roots(stores, request))
     if not fetch:
         known = _kept_knowledge(worker, stores, request)
         fetch = may_fetch and lacks_releases(stores, request, known[0])
@@ -112,10 +114,13 @@ def _answered(
     snapshot, evidence = known or _kept_knowledge(worker, stores, request)
     if fetch:
         snapshot = with_absences(snapshot, absences)
-    return answer(
+    answered = answer(
         stores, request, worker.resolver.resolve,
         reader=lambda *_: (snapshot, evidence), advice_id=analysis.analysis_id,
     )  # fmt: skip
+    if may_fetch and not fetch and answered.known.other_wheels:
+        return _answered(worker, stores, analysis, request, may_fetch=True, fetch=True)
+    return answered
 
 
 def _kept_knowledge(

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from packaging.utils import canonicalize_name
 
-from common.errors import IndexFault, IndexProblem
+from common.environments import Environment
+from common.errors import IndexFault, IndexProblem, InvalidArgument
 from common.formats.core_metadata import CoreMetadata, parse_core_metadata
 from common.import_names import ImportNames, declared_names
 from common.index.file_metadata import UNKNOWN, MetadataRead
 from common.index.project_pages import IndexFile
 from common.packages import version_of
 from common.releases import ReleaseProblem
+from common.wheels import compatibility, parse_wheel
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,26 +114,47 @@ _PLATFORMS = (
 _ARCHIVES = (".tar.gz", ".zip")
 
 
-def metadata_files(files: Iterable[IndexFile]) -> list[IndexFile]:
+def metadata_files(
+    files: Iterable[IndexFile], environment: Environment | None = None
+) -> list[IndexFile]:
     """Return the files to read metadata from, in the order in which to try them.
 
     Wheels come first, because their requirements are final. The order prefers wheels that are not
-    yanked, then wheels for Linux on x86-64, then wheels with a metadata file, and then small
-    wheels.
+    yanked, then the wheel that an installer would choose in the environment, then wheels for Linux
+    on x86-64, then wheels with a metadata file, and then small wheels.
+
+    :param environment: ``None`` if the release is read for all environments
     """
     listed = list(files)
-    wheels = sorted((it for it in listed if it.kind == "wheel"), key=_wheel_rank)
+    wheels = sorted(
+        (it for it in listed if it.kind == "wheel"), key=lambda it: _wheel_rank(it, environment)
+    )
     sdists = sorted((it for it in listed if it.kind == "sdist"), key=_sdist_rank)
     return [*wheels[:_WHEELS], *sdists[:_SDISTS]]
 
 
-def _wheel_rank(file: IndexFile) -> tuple[object, ...]:
+def installed_rank(filename: str, environment: Environment) -> tuple[float, int]:
+    """Place of a wheel among those of a release that an installer would choose; the least is first.
+
+    The first number is infinite for a wheel that does not fit.
+    """
+    try:
+        wheel = parse_wheel(filename)
+    except InvalidArgument:
+        return inf, 0
+    rank = compatibility((wheel.tags,), has_sdist=False, files_complete=True,
+                         environment=environment).rank  # fmt: skip
+    return inf if rank is None else rank, -wheel.build[0] if wheel.build else 0
+
+
+def _wheel_rank(file: IndexFile, environment: Environment | None) -> tuple[object, ...]:
     platform = file.filename.removesuffix(".whl").rpartition("-")[2]
+    fit = installed_rank(file.filename, environment) if environment else ()
     rank = next(
         (at for at, known in enumerate(_PLATFORMS) if known.fullmatch(platform)), len(_PLATFORMS)
     )
     offered = file.metadata_sha256 is not None
-    return file.yanked, rank, not offered, file.size_bytes or 0, file.filename
+    return file.yanked, fit, rank, not offered, file.size_bytes or 0, file.filename
 
 
 def _sdist_rank(file: IndexFile) -> tuple[object, ...]:
@@ -156,13 +180,15 @@ async def read_release(
     name: str,
     version: str,
     files: Sequence[IndexFile],
+    environment: Environment | None = None,
 ) -> ReleaseMetadata:
     """Read the metadata of a release, or return the problem that prevents reading it.
 
     :param read: such as :meth:`common.index.client.IndexClient.metadata`
+    :param environment: in which the release would be installed
     :raises IndexProblem: if the index did not serve the files; try again later
     """
-    candidates = metadata_files(files)
+    candidates = metadata_files(files, environment)
     if not candidates:
         return NO_FILES
     first_problem: ReleaseMetadata | None = None

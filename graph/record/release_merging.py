@@ -339,7 +339,11 @@ def _note_changes(known: KnownRelease, after: KnownRelease, findings: Findings) 
     if added and known.files_complete:
         findings.events.append(("new_files", after, {"files": added}))
     known_before = known.requirements_known and not known.from_solver
-    if known_before and _requirements(known) != _requirements(after):
+    # Wheels of one release may differ in what they require: another file is no change.
+    same_file = known.metadata_file not in after.files or after.metadata_file in (
+        None, known.metadata_file
+    )  # fmt: skip
+    if known_before and same_file and _requirements(known) != _requirements(after):
         findings.events.append(("changed_requirements", after, _difference(known, after)))
 
 

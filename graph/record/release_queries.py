@@ -208,6 +208,13 @@ def files_of(connection: Connection, purls: Iterable[Purl]) -> dict[Purl, tuple[
     return {Purl(purl): tuple(ReleaseFile(*row[1:]) for row in files) for purl, files in rows}
 
 
+def metadata_files_of(connection: Connection, purls: Iterable[Purl]) -> dict[Purl, str]:
+    """The file whose metadata was read, by release; releases without one are left out."""
+    row = PackageVersionRow
+    query = select(row.purl, row.metadata_file).where(row.purl == any_(texts(purls)))
+    return {Purl(purl): file for purl, file in connection.execute(query) if file is not None}
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedListing:
     """A release on an index with its files.

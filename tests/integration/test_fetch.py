@@ -381,3 +381,24 @@ def test_a_conflict_covers_everything_that_is_listed(
     assert done.returncode == 1
     assert "no stack meets the request over 3 listed versions of 2 packages" in done.stdout
     assert "packages add" not in done.stdout
+
+
+def test_another_python_reads_its_own_wheels_and_offline_says_which_it_lacks(
+    stores: Stores, index: Index, tmp_path: Path
+) -> None:
+    for python, requires in (("cp310", "lib>=1"), ("cp311", "app>=1")):
+        file = f"native-1.0-{python}-{python}-manylinux_2_17_x86_64.whl"
+        index.add_file("native", file, f"{file} is never read".encode())
+        metadata = f"Metadata-Version: 2.1\nName: native\nVersion: 1.0\nRequires-Dist: {requires}\n"
+        index.offer_metadata(file, metadata.encode())
+    advise = ("advise", str(asking(tmp_path, "native\n")), *WHERE[2:], "--json", "--python")
+    for python, stack in (("3.10", {"native", "lib"}), ("3.11", {"native", "app", "lib"})):
+        done = thoth(stores.settings, *advise, python, **at(index))
+        assert versions(done.stdout).keys() == stack
+        assert "for another Python" not in done.stdout
+    offline = thoth(stores.settings, *advise, "3.11", "--offline", **at(index))
+    assert versions(offline.stdout).keys() == {"native", "lib"}
+    assert "the requirements of native are those of wheels for another Python" in offline.stdout
+    assert not thoth(stores.settings, "packages", "events", "native", "--json").stdout.count(
+        "changed_requirements"
+    )

@@ -21,7 +21,8 @@ def serve(index: Index, releases: Mapping[str, Mapping[str, Mapping[str, Any]]])
     """Offer releases as wheels, with their metadata beside them.
 
     ``hidden_requires_python`` is in the metadata, but not on the page. ``source`` holds what a
-    source distribution requires.
+    source distribution requires. ``wheels`` has tags, or what the wheel of each tag requires
+    besides; ``null`` is a wheel that cannot be read.
     """
     for name, versions in releases.items():
         for version, release in versions.items():
@@ -42,10 +43,13 @@ def _serve_release(index: Index, name: str, version: str, release: Mapping[str, 
         static = [*lines, *(f"Requires-Dist: {it}" for it in release["source"]), "", ""]
         static[0] = "Metadata-Version: 2.2"
         index.add_source(name, version, information="\n".join(static))
-    for tag in release.get("wheels", ["py3-none-any"]):
+    wheels = release.get("wheels", ["py3-none-any"])
+    for tag, own in wheels.items() if isinstance(wheels, dict) else ((it, ()) for it in wheels):
         file = f"{name.replace('-', '_')}-{version}-{tag}.whl"
         index.add_file(name, file, f"{file} is never read".encode(), **facts)
-        index.offer_metadata(file, "\n".join([*lines, "", ""]).encode())
+        if own is not None:
+            more = [f"Requires-Dist: {it}" for it in own]
+            index.offer_metadata(file, "\n".join([*lines, *more, "", ""]).encode())
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda it: it.stem)
@@ -68,6 +72,7 @@ def test_the_advice_is_what_an_engineer_would_choose(
     assert report["certificate"]["status"] == "optimal"
     notes = " ".join(it["message"] for it in report["stack_info"])
     assert [it for it in expected.get("notes", ()) if it not in notes] == []
+    assert [it for it in expected.get("warnings", ()) if it not in done.stderr] == []
     counts = re.search(r"read (\d+) of .* in (\d+) rounds?", done.stderr)
     assert counts is not None, done.stderr
     assert int(counts[1]) <= expected.get("read", len(expected["stack"]) * 10)
