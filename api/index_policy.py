@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from adviser.answering.index_selection import foreign_indexes
 from adviser.projects.project import Project
+from api.authentication import token
 from api.errors import ApiError, ProblemType
 from common.index.configuration import configured_indexes
+from common.packages import DEFAULT_INDEX
 from common.settings import Settings
 
 
-def public_indexes(settings: Settings) -> dict[str, str]:
-    """URLs of the configured indexes by name, without local folders, which are private."""
-    indexes = configured_indexes(settings).items()
-    return {name: index.url for name, index in indexes if not index.is_local}
+def public_indexes(settings: Settings, *, anonymous: bool) -> dict[str, str]:
+    """URLs of the configured indexes by name, without local folders, which are private.
+
+    :param anonymous: only the default index, which is part of locks; others may be internal
+    """
+    return {
+        name: index.url
+        for name, index in configured_indexes(settings).items()
+        if not index.is_local and (name == DEFAULT_INDEX or not anonymous)
+    }
 
 
 def refuse_foreign_indexes(settings: Settings, project: Project) -> None:
@@ -23,7 +31,7 @@ def refuse_foreign_indexes(settings: Settings, project: Project) -> None:
     foreign = foreign_indexes(settings, project)
     if not foreign:
         return
-    known = public_indexes(settings)
+    known = public_indexes(settings, anonymous=token() is None)
     names = ", ".join(repr(it.name) for it in foreign)
     raise ApiError(
         400,

@@ -32,6 +32,8 @@ class NoteCode(StrEnum):
     FEW_STACKS = "few_stacks"
     #: Another index has a package of the same name, which is ignored.
     OTHER_INDEX = "other_index"
+    #: Packages come from an index because it is searched first.
+    INDEX_ORDER = "index_order"
     #: A package comes from the index that owns its name.
     INDEX_OWNER = "index_owner"
     #: An index that is not configured on this machine.

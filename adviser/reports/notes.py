@@ -18,6 +18,7 @@ from adviser.reports.version_rationale import (
     candidates_of,
     lacking_text,
 )
+from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.results import Choice, ResolutionStatus, ResolvedStack
 from adviser.resolver.specifiers import admits, names_prerelease
 from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
@@ -259,8 +260,29 @@ def _indexes(advice: Advice) -> Iterator[ReportNote]:
         # If no index in use has the package, the conflict reports that.
         others = {it.message for it in refused if _is_elsewhere(it)}
         for message in sorted(others):
-            text = f"{name}: {message}; packages of this name on other indexes are ignored"
+            text = f"{name}: two indexes offer this name: {message}; the other one is ignored"
             yield ReportNote(NoteCode.OTHER_INDEX, NoteLevel.WARNING, text, name)
+    yield from _decided_by_order(advice, rules)
+
+
+def _decided_by_order(advice: Advice, rules: ResolverRequest) -> Iterator[ReportNote]:
+    """Packages of the stack that a later index may offer, too.
+
+    Later indexes are not asked: that would tell them the names of private packages.
+    """
+    chosen = candidates_of(advice.universe, advice.best) if advice.best else {}
+    by_index: dict[str, list[str]] = {}
+    for name, candidate in sorted(chosen.items()):
+        if rules.only_index_of(name) is None and candidate.index in rules.indexes[:-1]:
+            by_index.setdefault(candidate.index, []).append(name)
+    for index, names in by_index.items():
+        later = " and ".join(rules.indexes[rules.indexes.index(index) + 1 :])
+        text = (
+            f"two indexes may offer the same name: {index} is searched first and decides, and "
+            f"{later} was not asked for {first_few(names, _NAMED)}; INDEX_NAMESPACES says which "
+            "names an index owns"
+        )
+        yield ReportNote(NoteCode.INDEX_ORDER, NoteLevel.INFO, text)
 
 
 def _is_elsewhere(refused: RefusedVersion) -> bool:

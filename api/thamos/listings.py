@@ -11,7 +11,7 @@ from marshmallow import Schema, fields, validate
 from packaging.utils import canonicalize_name, is_normalized_name
 
 from api import analyses
-from api.authentication import needs
+from api.authentication import needs, token
 from api.errors import ApiError, ProblemType
 from api.index_policy import public_indexes
 from api.request_context import reading
@@ -147,7 +147,7 @@ def environments() -> dict[str, Any]:
 @blueprint.response(200, IndexesSchema)
 def indexes() -> dict[str, Any]:
     """List the package indexes that this service reads."""
-    urls = public_indexes(service().settings).values()
+    urls = public_indexes(service().settings, anonymous=token() is None).values()
     return {
         "indexes": [
             {"url": url, "verify_ssl": url.startswith("https:"), "only_if_package_seen": True}
@@ -181,7 +181,7 @@ def imports(query: dict[str, str]) -> dict[str, Any]:
         if not providers:
             namesakes = browse_versions(connection, module, limit=1)
             raise _no_provider(import_name, namesakes)
-    urls = public_indexes(service().settings)
+    urls = public_indexes(service().settings, anonymous=token() is None)
     return {
         "parameters": query,
         "package_names": [

@@ -379,6 +379,18 @@ class TestProvenance:
 
 
 class TestListings:
+    def test_only_the_default_index_is_shown_to_anonymous_clients(self, known: Stores) -> None:
+        indexes = (("pypi", INDEX), ("own", "https://internal.example/simple"))
+        settings = replace(known.settings, package_indexes=indexes)
+        foreign = PIPFILE + "[[source]]\nname = 'x'\nurl = 'https://x.example/simple'\n"
+        for scopes, shown in (((), False), ((Scope.READ, Scope.ADVISE), True)):
+            with client_of(settings, *scopes) as client:
+                listed = client.get("/api/v1/python-package-index").text
+                refused = submit(client, body(foreign)).text
+                assert ("internal.example" in listed, "internal.example" in refused) == (
+                    shown, shown,
+                )  # fmt: skip
+
     def test_an_index_says_whether_its_certificate_is_verified(self, client: FlaskClient) -> None:
         listed = client.get("/api/v1/python-package-index").get_json()["indexes"]
         assert {

@@ -35,7 +35,20 @@ def test_the_same_name_elsewhere_is_told() -> None:
     notes = stack_notes(advice_for(request_for("core\n"), index))
     (note,) = [it for it in notes if it.code == NoteCode.OTHER_INDEX]
     assert note.package == "core"
-    assert "it is on other, and the package comes from pypi" in note.message
+    assert "two indexes offer this name: it is on other, and" in note.message
+
+
+def test_an_index_that_decides_because_it_is_searched_first_is_told() -> None:
+    first = RequestIndex("ours", "ours", "https://ours.example/simple")
+    index: Index = {"core": {"1.0 ours": {}}}
+    request = request_for("core\n", indexes=(first, MAIN))
+    (note,) = [
+        it for it in stack_notes(advice_for(request, index)) if it.code == NoteCode.INDEX_ORDER
+    ]
+    assert "ours is searched first and decides, and pypi was not asked for core" in note.message
+    owner = request_for("core\n", indexes=(replace(first, owns=("core",)), MAIN))
+    for quiet in (advice_for(owner, index), advice_for(request, {"core": {"1.0": {}}})):
+        assert NoteCode.INDEX_ORDER not in [it.code for it in stack_notes(quiet)]
 
 
 def test_an_index_that_nobody_configured_is_told_once() -> None:
