@@ -198,11 +198,11 @@ def _read_of_others(advice: Advice, files: Files, read: Mapping[Purl, str]) -> t
         wheels = [it for it in files.get(choice.purl, ()) if it.kind == "wheel"]
         ranks = {it.filename: installed_rank(it.filename, environment) for it in wheels}
         first = min(wheels, key=lambda it: ranks[it.filename], default=None)
-        one = next((it for it in wheels if it.filename == read.get(choice.purl)), None)
-        if first is None or one is None or ranks[first.filename][0] == inf:
+        source = next((it for it in wheels if it.filename == read.get(choice.purl)), None)
+        if first is None or source is None or ranks[first.filename][0] == inf:
             continue
-        same = first.metadata_sha256 is not None and first.metadata_sha256 == one.metadata_sha256
-        if not same and ranks[one.filename] != ranks[first.filename]:
+        same = first.metadata_sha256 is not None and first.metadata_sha256 == source.metadata_sha256
+        if not same and ranks[source.filename] != ranks[first.filename]:
             names.add(choice.name)
     return tuple(sorted(names))
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from common.formats.installer_configuration import has_uv_file, pip_options
-from common.packages import DEFAULT_INDEX, package_version
+from common.packages import DEFAULT_INDEX, index_identity, package_version, public_index_url
 from common.redaction import without_credentials
 
 __all__ = ["index_name", "installer_environment", "without_credentials"]
@@ -50,7 +50,9 @@ _INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_IN
 
 
 def index_name(name_or_url: str | None, indexes: Mapping[str, str]) -> str:
-    """Return the name of an index; for a URL, the name that it has in the settings.
+    """Return the name of an index; a URL that neither the settings nor the machine has stays one.
+
+    :raises ValueError: if a URL cannot be split
 
     >>> index_name("pypi-org", {}), index_name("https://a.example/simple/", {"a": "https://a.example/simple"})
     ('pypi', 'a')
@@ -58,8 +60,13 @@ def index_name(name_or_url: str | None, indexes: Mapping[str, str]) -> str:
     if not name_or_url:
         return DEFAULT_INDEX
     if "://" in name_or_url:
-        bare = _bare(name_or_url)
-        return next((name for name, url in indexes.items() if _bare(url) == bare), DEFAULT_INDEX)
+        variables = [os.environ.get(it) for it in ("UV_DEFAULT_INDEX", "UV_INDEX_URL")]
+        defaults = (public_index_url(), *variables, pip_options(os.environ).get("index-url"))
+        known = {index_identity(url): DEFAULT_INDEX for url in defaults if url}
+        known |= {index_identity(url): name for name, url in indexes.items()}
+        urlsplit(name_or_url)
+        identity = index_identity(name_or_url)
+        return known.get(identity, identity)
     return package_version("any", "1", name_or_url).index
 
 
@@ -96,10 +103,3 @@ def _pip_variables(environ: Mapping[str, str]) -> dict[str, str]:
     if "find-links" in options:
         options["find-links"] = ",".join(options["find-links"].split())
     return {_UV_VARIABLES[key]: value for key, value in options.items() if key in _UV_VARIABLES}
-
-
-def _bare(url: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit(
-        (parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", "")
-    )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from common.packages import public_index_url
 from common.redaction import without_credentials
 from pis.amun.indexes import index_name, installer_environment
 
@@ -93,8 +94,14 @@ def test_a_password_is_taken_out_whole(credentials: str) -> None:
     assert without_credentials(text) == "'https://…@host/simple' and https://…@h/x, of c@d.example"
 
 
-def test_an_index_is_known_by_its_address_without_credentials() -> None:
+def test_an_index_is_known_by_its_address_without_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     indexes = {"own": "https://me:pass@own.example/simple"}
     assert index_name("https://own.example/simple/", indexes) == "own"
-    assert index_name("https://other.example/simple/", indexes) == "pypi"
+    other = "https://other.example/simple"
+    assert index_name("https://me:pass@other.example/simple", indexes) == other
+    assert index_name(f"{public_index_url()}/", indexes) == "pypi"
+    monkeypatch.setenv("UV_DEFAULT_INDEX", other)
+    assert index_name(f"{other}/", indexes) == "pypi"
     assert index_name(None, indexes) == "pypi"

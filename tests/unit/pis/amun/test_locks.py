@@ -194,7 +194,7 @@ def test_a_pylock_is_read_by_the_hashes_of_its_wheels() -> None:
 
 def test_an_index_that_is_not_configured_is_no_address_to_fetch_from() -> None:
     lock, _ = read_pylock(PYLOCK, "pylock", {})
-    assert [package.index for package in lock.packages] == ["pypi"]
+    assert [package.index for package in lock.packages] == ["https://own.example/simple"]
 
 
 def test_groups_of_a_pylock_count_as_its_default_groups_say() -> None:
