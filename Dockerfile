@@ -1,5 +1,6 @@
 # The command `thoth` against external stores; the embedded ones stay out of the image.
 # By itself it serves over HTTPS: DATABASE_URL and GRAPH_URL say where the stores are.
+# `.ci/pin-images` adds the digests of base images here and wherever else one is named.
 FROM python:3.12-slim
 
 RUN useradd --system --uid 10001 --create-home thoth \
@@ -7,7 +8,8 @@ RUN useradd --system --uid 10001 --create-home thoth \
 
 WORKDIR /src
 COPY . .
-RUN pip install --no-cache-dir --constraint constraints.txt '.[server,export,kubernetes,notify,otel]' \
+RUN pip install --no-cache-dir --no-deps --require-hashes --requirement locks/service.txt \
+    && pip install --no-cache-dir --no-deps --no-build-isolation . \
     && rm --recursive --force /src/*
 
 USER thoth

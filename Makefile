@@ -4,19 +4,19 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # Processes that share the tests; each takes about 2 GiB of memory for its own stores.
 WORKERS ?= 2
-DEV    := embedded,server,ray,kubernetes,export,dev
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # Compiled at installation, since some systems keep Python from doing so when a command starts.
 ROOMS  := adviser api cli common graph ingest loop pis
-comma  := ,
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
-# Install Thoth, editable, so that a change of the code needs no new install.
-# $(1): extras, $(2): size of the download, $(3): size on disk, $(4): options
+# Install a set of locks/, each file compared with its SHA-256, then Thoth, editable, so that a change of
+# the code needs no new install.
+# $(1): set, $(2): size of the download, $(3): size on disk, $(4): options
 define install
-	@echo "Installing Thoth [$(1)] into $(VENV), once: about $(2) to download, $(3) on disk."
+	@echo "Installing Thoth and locks/$(1).txt into $(VENV), once: about $(2) to download, $(3) on disk."
 	@began=$$(date +%s) && \
-	$(PIP) install $(4) --constraint constraints.txt --editable '.[$(1)]' && \
+	$(PIP) install $(4) --no-deps --require-hashes --requirement locks/$(1).txt && \
+	$(PIP) install $(4) --no-deps --no-build-isolation --editable . && \
 	$(BIN)/python -m compileall -q $(ROOMS) && \
 	echo "Installed $$($(PIP) list --format freeze | wc -l) packages into $(VENV) in $$(($$(date +%s) - began)) s."
 	@touch $@
@@ -26,7 +26,7 @@ endef
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo night notebooks setup test test-rest test-all test-bare lint bench screenshots vendor up down clean
+.PHONY: help demo night notebooks setup test test-rest test-all test-bare lint bench screenshots vendor lock release up down clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,12 @@ screenshots: $(VENV)/.dev ## pictures of every page in ~/.cache/thoth-screenshot
 vendor: ## copy the scripts of pages from their npm packages again
 	$(PYTHON) .ci/vendor.py
 
+lock: $(VENV)/.embedded ## write locks/ again, from setup.cfg and constraints.txt
+	sh .ci/lock
+
+release: $(VENV)/.dev ## sdist, wheel and list of components in dist/, checked
+	sh .ci/release
+
 up: $(VENV)/.embedded ## start the embedded stores
 	$(BIN)/thoth up
 
@@ -77,18 +83,18 @@ down: $(VENV)/.embedded ## stop the embedded stores
 	$(BIN)/thoth down
 
 clean: ## remove the environment (data stays where `thoth status` says)
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) build dist *.egg-info
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.embedded: setup.cfg constraints.txt | $(VENV)/bin/python
+$(VENV)/.embedded: setup.cfg locks/embedded.txt | $(VENV)/bin/python
 	$(call install,embedded,240 MB,0.8 GB,--quiet)
 
-$(VENV)/.dev: setup.cfg constraints.txt | $(VENV)/bin/python
-	$(call install,$(DEV),535 MB,2.0 GB)
+$(VENV)/.dev: setup.cfg locks/dev.txt | $(VENV)/bin/python
+	$(call install,dev,535 MB,2.0 GB)
 	@touch $(VENV)/.embedded
 
-$(VENV)/.notebooks: setup.cfg constraints.txt | $(VENV)/bin/python
-	$(call install,embedded$(comma)notebooks,360 MB,1.2 GB)
+$(VENV)/.notebooks: setup.cfg locks/notebooks.txt | $(VENV)/bin/python
+	$(call install,notebooks,360 MB,1.2 GB)
 	@touch $(VENV)/.embedded
