@@ -20,9 +20,13 @@ class ClientShares:
     The shares are those of the queue (:func:`api.jobs.queue.room_for`).
     """
 
-    def __init__(self, places: int) -> None:
-        """:param places: maximum number of requests at a time"""
+    def __init__(self, places: int, each: int | None = None) -> None:
+        """:param places: maximum number of requests at a time
+
+        :param each: maximum of one client; by default, one with a token may take all places
+        """
         self._places = max(1, places)
+        self._each = self._places if each is None else max(1, each)
         self._lock = Lock()
         self._running: Counter[QueueClient] = Counter()
 
@@ -47,8 +51,8 @@ class ClientShares:
         room, own_room = room_for(client, self._places)
         if running >= room:
             _refuse(f"{running} such requests run")
-        if self._running[client] >= own_room:
-            _refuse(f"{self._running[client]} such requests of this address run")
+        if self._running[client] >= min(own_room, self._each):
+            _refuse(f"{self._running[client]} such requests of this client run")
 
 
 def _refuse(message: str) -> None:

@@ -1,7 +1,7 @@
 """Liveness and readiness, for load balancers and people.
 
-The service needs PostgreSQL. Without the graph or a worker, the service is degraded: it still
-returns recorded data and accepts requests.
+The service needs PostgreSQL. Without the graph or a worker, or if requests or the projection stand
+still, the service is degraded: it still returns recorded data and accepts requests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from graph.engine import server_agent
 from graph.migrate import graph_state, relational_state
 from graph.record.document_store import identify_store
 from graph.record.freshness import COUNTED, lag_of, progress
-from graph.record.waiting_requests import waiting_requests
+from graph.record.waiting_requests import UNATTENDED_AFTER, waiting_requests
 
 #: A store that does not answer within this time counts as down, s.
 PROBE_TIMEOUT_S = 2.0
@@ -268,7 +268,10 @@ def _disk() -> dict[str, Any]:
 
 def _graph_lag(connection: Connection) -> dict[str, Any]:
     lag = lag_of(connection, COUNTED)
+    stands = lag.oldest_s > UNATTENDED_AFTER.total_seconds()
+    problem = f"it has been behind the record for {lag.oldest_s:.0f} s: see `thoth queue list`"
     return {
+        **({"problem": problem} if stands else {}),
         "revision": progress(connection).revision,
         "waiting": lag.count,
         "lag_s": round(lag.oldest_s, 3),

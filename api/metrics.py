@@ -22,7 +22,7 @@ from sqlalchemy import Connection, text
 
 from api.authentication import METRICS, PAGE_TOKEN, require
 from api.health import readiness
-from api.jobs.queue import QueueName, attending_workers, oldest_waits
+from api.jobs.queue import ALIVE_S, QueueName, attending_workers, oldest_waits
 from api.metrics_files import files
 from api.metrics_values import use_allocated_values
 from api.rate_limits import UNLIMITED
@@ -41,8 +41,6 @@ from graph.record.releases import recent_hash_alarms
 from graph.record.source_successes import source_successes
 from graph.record.tokens import Scope
 
-#: A worker without a heartbeat for this long is not counted.
-_ALIVE = timedelta(seconds=20)
 #: How long metrics are reused whose queries count many rows, s.
 _KEPT_S = 300.0
 #: Key of these metrics in ``app.extensions``.
@@ -106,7 +104,7 @@ class StoreMetrics(Collector):
             "queue", oldest_waits(connection),
         )  # fmt: skip
         yield _gauges(
-            "thoth_queue_workers", "Workers that take jobs from a queue.",
+            "thoth_queue_workers", "Workers with a heartbeat that take jobs from a queue.",
             "queue", attending_workers(connection),
         )  # fmt: skip
         behind = lag_of(connection, COUNTED)
@@ -141,7 +139,7 @@ class StoreMetrics(Collector):
         yield _gauge(
             "thoth_workers",
             "Workers with a heartbeat within 20 seconds.",
-            workers(connection, _ALIVE),
+            workers(connection, timedelta(seconds=ALIVE_S)),
         )
 
 

@@ -75,6 +75,8 @@ class ServiceStores:
         #: Limits clients that compare locks, which takes seconds if the locks are large. More would
         #: wait for each other's readings until their time is over.
         self.lock_readers = ClientShares(min(MAX_READINGS, (connections or 0) // 2))
+        #: Limits queries of analysts, which may take as long as ``QUERY_TIMEOUT_S``.
+        self.analysts = ClientShares((connections or 0) // 4, each=(connections or 0) // 8)
         self._lock = Lock()
         self._opened: _Opened | None = None
 

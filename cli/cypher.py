@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -13,15 +14,15 @@ import click
 
 from cli.console import Column, Table
 from cli.options import key_and_value
-from common.errors import GraphMismatch, InvalidArgument, QueryRefused
+from common.errors import InvalidArgument
 from common.settings import Settings
 
 if TYPE_CHECKING:
     from graph.query_results import QueryResult
 
 FORMATS = ("table", "json", "csv")
-#: Maximum length of a query, in characters.
-_LONGEST_QUERY = 1_000_000
+#: More than the longest query has.
+_MOST_INPUT_BYTES = 1_000_000
 
 
 @click.command()
@@ -83,16 +84,19 @@ def cypher(
     from graph.checkpoints import is_own_graph
     from graph.embedded.start_stop import EmbeddedStores
     from graph.engine import GRAPH, graph_database, to_stderr
+    from graph.migrate import migrated_stores
     from graph.query_results import Cut
     from graph.watchdog import watchdog
 
-    EmbeddedStores(settings).start(to_stderr, relational=False)
+    EmbeddedStores(settings).start(to_stderr)
     # The store itself enforces the limit; this one is for a store that does not answer.
     longest_s = timeout_s + 4 * settings.connect_timeout_s
     with watchdog(GRAPH, longest_s), open_reader(settings) as driver:
-        if not is_own_graph(settings, driver):
-            error = GraphMismatch()
-            to_stderr(f"warning: {error}: {error.hint}")
+        own = is_own_graph(settings, driver)
+    if own is False:
+        with migrated_stores(settings):
+            pass  # the graph is built again, or cannot be used
+    with watchdog(GRAPH, longest_s), open_reader(settings) as driver:
         result = run_query(
             driver,
             text,
@@ -102,6 +106,9 @@ def cypher(
             byte_limit=settings.query_byte_limit,
             database=graph_database(settings),
         )
+    if own is None:
+        unknown = "PostgreSQL does not say whether the graph was projected from this record"
+        result = replace(result, warnings=(*result.warnings, unknown))
     render(result, form, sys.stdout)
     for warning in result.warnings:
         to_stderr(f"warning: {warning}")
@@ -122,15 +129,13 @@ def _query_of(query: str | None, file: Path | None) -> str:
     if file is not None:
         text = _decoded(file.read_bytes(), str(file))
     elif query == "-":
-        text = _decoded(sys.stdin.buffer.read(_LONGEST_QUERY + 1), "standard input")
+        text = _decoded(sys.stdin.buffer.read(_MOST_INPUT_BYTES), "standard input")
     else:
         text = query or ""
     # Both stores take one statement; ArcadeDB accepts nothing after its semicolon.
     text = text.strip().removesuffix(";").rstrip()
     if not text:
         raise click.UsageError("the query is empty")
-    if len(text) > _LONGEST_QUERY:
-        raise QueryRefused(f"the query is longer than {_LONGEST_QUERY} characters")
     return text
 
 

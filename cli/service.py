@@ -134,7 +134,7 @@ def serve_with_workers(
     log_service(ctx.obj, is_verbose(ctx))
     ensure_stores(ctx.obj)
     server = ChildProcess("serve", command("serve", *arguments), essential=True)
-    return supervise(ctx.obj, [server, *workers_of(queue_sets(PROCESSES))], metrics_dir)
+    return supervise(ctx.obj, [server], queue_sets(PROCESSES), metrics_dir)
 
 
 def is_verbose(ctx: click.Context) -> bool:
@@ -225,6 +225,7 @@ def _address(host: str, listener: socket.socket, tls: bool) -> str:
 @click.option("--metrics-dir", type=click.Path(file_okay=False, path_type=Path),
               help="Folder in which the processes share values for /metrics.")  # fmt: skip
 @click.option("--alone", is_flag=True, hidden=True, help="Run as a child of another worker.")
+@click.option("--heartbeat", type=click.Path(path_type=Path), hidden=True, help="File to touch.")
 @click.pass_context
 def worker(
     ctx: click.Context,
@@ -232,6 +233,7 @@ def worker(
     queues: tuple[str, ...],
     metrics_dir: Path | None,
     alone: bool,
+    heartbeat: Path | None,
 ) -> int:
     """Process the jobs of the service.
 
@@ -246,11 +248,12 @@ def worker(
     if alone:
         from api.jobs.worker import run_worker
 
-        run_worker(settings, wanted, f"{socket.gethostname()}-{'-'.join(wanted)}-{os.getpid()}")
+        name = f"{socket.gethostname()}-{'-'.join(wanted)}-{os.getpid()}"
+        run_worker(settings, wanted, name, heartbeat)
         return 0
     ensure_stores(settings)
     sets = [wanted] * (processes or 1) if queues else queue_sets(processes or PROCESSES)
-    return supervise(settings, workers_of(sets), metrics_dir)
+    return supervise(settings, [], sets, metrics_dir)
 
 
 def queue_sets(processes: int) -> list[list[QueueName]]:
@@ -270,33 +273,44 @@ def queue_sets(processes: int) -> list[list[QueueName]]:
     return [*[people] * (processes - 2), bulk, inspections]
 
 
-def workers_of(sets: Sequence[Sequence[QueueName]]) -> list[ChildProcess]:
-    """A worker process for each set of queues."""
+def workers_of(sets: Sequence[Sequence[QueueName]], folder: Path | None) -> list[ChildProcess]:
+    """A worker process for each set of queues, with its heartbeats in a file of ``folder``."""
     from api.server.supervisor import ChildProcess
 
     children = []
     for number, queues in enumerate(sets, 1):
         options = [text for queue in queues for text in ("--queue", queue.value)]
         name = f"worker-{'-'.join(queues)}-{number}"
-        children.append(ChildProcess(name, command("worker", "--alone", *options)))
+        heartbeat = None if folder is None else folder / f"heartbeat-{name}"
+        if heartbeat is not None:
+            options += ["--heartbeat", str(heartbeat)]
+        started = command("worker", "--alone", *options)
+        children.append(ChildProcess(name, started, heartbeat=heartbeat))
     return children
 
 
 def supervise(
-    settings: Settings, children: Sequence[ChildProcess], metrics_dir: Path | None
+    settings: Settings,
+    children: Sequence[ChildProcess],
+    sets: Sequence[Sequence[QueueName]],
+    metrics_dir: Path | None,
 ) -> int:
-    """Keep ``children`` and embedded stores running until a signal arrives, and count restarts."""
+    """Keep processes and embedded stores running until a signal arrives, and count restarts.
+
+    :param children: further processes beside a worker for each of ``sets``
+    """
     from api.metrics_files import metrics_folder
     from api.server.supervisor import Supervisor, keeping_stores
 
     with (
-        metrics_folder(metrics_root(settings, metrics_dir), "worker"),
+        metrics_folder(metrics_root(settings, metrics_dir), "worker") as folder,
         keeping_stores(settings),
     ):
         # prometheus_client looks for the folder when it is imported.
         from api.metrics import RESTARTS
 
-        return Supervisor(children, lambda _child: RESTARTS.inc()).run()
+        workers = workers_of(sets, folder)
+        return Supervisor([*children, *workers], lambda _child: RESTARTS.inc()).run()
 
 
 def log_service(settings: Settings, verbose: bool) -> None:

@@ -267,7 +267,7 @@ def _query_graph(settings: Settings, status: StoreStatus) -> StoreStatus:
         url = graph_url(settings)
         current = replace(status, up=True, url=url, version=agent, size_bytes=size)
         current = _with_schema(current, lambda: graph_state(driver, database))
-        if current.problem or is_own_graph(settings, driver):
+        if current.problem or is_own_graph(settings, driver) is not False:
             return current
         error = GraphMismatch()
         return replace(current, problem=str(error), hint=error.hint)

@@ -27,7 +27,7 @@ from common.errors import GraphOutOfMemory, InvalidSettings, QueryRefused
 from common.settings import Settings
 from graph.engine import graph_errors, reader_driver
 from graph.query_results import Cut, QueryResult, size_bytes
-from graph.query_text import called_procedures, name_warnings
+from graph.query_text import called_procedures, name_warnings, refuse_hostile_text
 
 #: Procedures that analysts may call: they list labels, types and keys, with equal results on Neo4j
 #: and ArcadeDB. Procedures that run algorithms or concern the server are not allowed.
@@ -99,6 +99,7 @@ def run_query(
     :param byte_limit: limit of the rows' :func:`~graph.query_results.size_bytes`
     :raises QueryRefused: with the store's reason, or the limit that was reached
     """
+    refuse_hostile_text(query)
     mark = uuid4().hex
     # The mark gets its own line, so that column numbers in the store's messages stay correct.
     marked = f"/* {mark} */\n{query}"

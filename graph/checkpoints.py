@@ -157,15 +157,15 @@ def stores_agree(stores: Stores) -> bool:
         return _agree(lambda: record_checkpoint(connection), session)
 
 
-def is_own_graph(settings: Settings, driver: neo4j.Driver) -> bool:
-    """As :func:`stores_agree`, without SQLAlchemy; true if PostgreSQL cannot tell."""
+def is_own_graph(settings: Settings, driver: neo4j.Driver) -> bool | None:
+    """As :func:`stores_agree`, without SQLAlchemy; ``None`` if PostgreSQL cannot tell."""
     with (
         suppress(StoreUnavailable, SchemaMismatch),
         driver_connection(settings) as record,
         driver.session(database=graph_database(settings)) as session,
     ):
         return _agree(lambda: RecordCheckpoint(*record.row(RECORD_CHECKPOINT)), session)
-    return True
+    return None
 
 
 def _agree(read_record: Callable[[], RecordCheckpoint], session: neo4j.Session) -> bool:

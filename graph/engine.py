@@ -138,7 +138,7 @@ def _connect_arguments(settings: Settings, statement_timeout_s: float) -> dict[s
         "keepalives_count": 4,
         "tcp_user_timeout": _ANSWER_TIMEOUT_S * 1000,
         "options": f"-c statement_timeout={math.ceil(statement_timeout_s * 1000)}"
-        " -c idle_in_transaction_session_timeout=1h",
+        f" -c idle_in_transaction_session_timeout={STATEMENT_TIMEOUT_S}s",
     }
 
 

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
+from common.errors import QueryRefused
 from common.suggestions import suggestion
 
 #: Maximum number of warnings about a query.
@@ -35,6 +36,10 @@ _ACCESS = re.compile(r"(?<![\w.$])(\w+) ?\. ?([^\W\d]\w*)")
 #: Matches variables that get a value other than that of a pattern.
 _REBOUND = re.compile(r"\bAS (\w+)|\b(\w+) IN\b", re.IGNORECASE)
 
+#: Longest query in characters, and most brackets within each other. Neo4j plans deeper maps and
+#: lists for minutes, and its time limit does not end that.
+LONGEST_QUERY, MOST_NESTED = 20_000, 50
+
 #: Properties by label or type.
 _Properties = Mapping[str, frozenset[str]]
 
@@ -50,6 +55,18 @@ def called_procedures(query: str) -> list[str]:
     """
     plain = _QUOTED.sub(_without_quoted, query)
     return [re.sub(r"[`\s]", "", match[1]) for match in _CALL.finditer(plain)]
+
+
+def refuse_hostile_text(query: str) -> None:
+    """:raises QueryRefused: if the text alone could keep a store busy for minutes"""
+    if len(query) > LONGEST_QUERY:
+        hint = "send data as parameters"
+        raise QueryRefused(f"the query is longer than {LONGEST_QUERY} characters", hint)
+    depth = 0
+    for bracket in re.findall(r"[][(){}]", _QUOTED.sub(_without_quoted, query)):
+        depth = depth + 1 if bracket in "([{" else max(0, depth - 1)
+        if depth > MOST_NESTED:
+            raise QueryRefused(f"the query nests brackets more than {MOST_NESTED} deep")
 
 
 def name_warnings(query: str) -> tuple[str, ...]:

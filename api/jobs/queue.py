@@ -54,6 +54,8 @@ _OLDEST = text(
     ORDER BY id LIMIT 1
     """
 )
+#: A worker without a heartbeat for this long is not counted, s.
+ALIVE_S = 20.0
 #: Start of the name by which a connection of a worker is known to PostgreSQL.
 _WORKER = "thoth-worker"
 _ATTENDING = text(
@@ -61,6 +63,7 @@ _ATTENDING = text(
     SELECT queue, count(DISTINCT application_name)
     FROM pg_stat_activity, unnest(string_to_array(split_part(application_name, ':', 2), ',')) queue
     WHERE datname = current_database() AND starts_with(application_name, :worker)
+        AND state_change > now() - make_interval(secs => :alive_s)
     GROUP BY queue
     """
 )
@@ -332,11 +335,13 @@ def connection_name(queues: Sequence[QueueName], worker: str) -> str:
 
 
 def attending_workers(connection: Connection) -> dict[QueueName, int]:
-    """Number of workers that are connected and take jobs from each queue.
+    """Number of workers that take jobs from each queue and asked PostgreSQL a moment ago.
+
+    Workers send heartbeats, so the connection of one that stands still falls silent.
 
     PostgreSQL shows the connections of other users to superusers only, so server and workers must
     be the same user.
     """
-    rows = connection.execute(_ATTENDING, {"worker": f"{_WORKER}:"})
+    rows = connection.execute(_ATTENDING, {"worker": f"{_WORKER}:", "alive_s": ALIVE_S})
     numbers = {str(queue): int(number) for queue, number in rows}
     return {it: numbers.get(it.value, 0) for it in QueueName}

@@ -28,6 +28,7 @@ from common.errors import (
     StoreUnavailable,
 )
 from common.formats.json_documents import canonical_json, digest_bytes
+from graph.embedded.home import disk_errors
 from graph.record.analyses import (
     Analysis,
     AnalysisState,
@@ -107,7 +108,8 @@ def run(worker: WorkerContext, analysis_id: str, work: Work, attempt: Attempt) -
         try:
             with worker.service.reading() as connection:
                 request = orjson.loads(request_of(connection, worker.settings, analysis))
-            result = work(worker, analysis, request)
+            with disk_errors():
+                result = work(worker, analysis, request)
         except StoreUnavailable as error:
             _private("store_away", analysis, error)
             message = public_message(error)

@@ -7,13 +7,14 @@ could wait for a year, and, by its key, prevent any other job of its kind.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
 import procrastinate
 from procrastinate import utils
+from procrastinate.jobs import Job
 from procrastinate.manager import JobManager
 from procrastinate.periodic import PeriodicDeferrer, PeriodicRegistry
 
@@ -78,7 +79,14 @@ async def keep_scheduling(app: procrastinate.App, registry: PeriodicRegistry) ->
 
 
 class DatabaseClockManager(JobManager):
-    """Puts jobs off by the clock of PostgreSQL."""
+    """Puts jobs off by the clock of PostgreSQL, and tells when a worker looks for a job."""
+
+    before_fetch: Callable[[], None] = staticmethod(lambda: None)
+
+    async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
+        """The next job, if there is one."""
+        self.before_fetch()
+        return await super().fetch_job(queues, worker_id)
 
     async def retry_job_by_id_async(
         self,

@@ -29,6 +29,7 @@ from api.tracing import job_span
 from common.errors import InvalidSettings, StoreUnavailable
 from common.redaction import absolute_source
 from common.tracing import TRACEPARENT
+from graph.embedded.home import disk_errors
 from graph.projection import sync
 
 P = ParamSpec("P")
@@ -75,7 +76,8 @@ def _task(name: str, limit_s: float) -> Callable[[Task[P]], Task[P]]:
             queue = context.job.queue
             with _worker(context).watch.over(name, limit_s), job_span(name, queue, trace):
                 try:
-                    work(context, *args, **kwargs)
+                    with disk_errors():
+                        work(context, *args, **kwargs)
                 except (Postponed, *PASSING):
                     if not _another_waits(context):
                         raise
@@ -148,7 +150,8 @@ def run_inspection(context: JobContext, analysis_id: str) -> None:
 
 def _run(context: JobContext, analysis_id: str, work: Work) -> None:
     try:
-        run(_worker(context), analysis_id, work, _attempt(context))
+        with disk_errors():
+            run(_worker(context), analysis_id, work, _attempt(context))
     except StoreUnavailable as error:  # while the state of the analysis was read or written
         raise _postponed(context, error, SHORTEST_PAUSE_S) from error
 
@@ -163,14 +166,20 @@ def fetch_packages(context: JobContext, analysis_id: str) -> None:
 
 @_task("graph.project", _BULK_S)
 def project_graph(context: JobContext) -> None:
-    """Project the record into the graph; if the graph is unavailable, wait without a time limit."""
+    """Project the record into the graph; if the graph is unavailable, wait without a time limit.
+
+    It does not wait for another projector, so that this worker can do other jobs.
+    """
     service = _worker(context).service
     try:
-        with service.stores() as stores:
-            may_rebuild = service.settings.graph_rebuild
-            sync(stores.engine, stores.driver, database=stores.database, may_rebuild=may_rebuild)
+        with disk_errors(), service.stores() as stores:
+            sync(
+                stores.engine, stores.driver, database=stores.database,
+                wait_s=0.0, may_rebuild=service.settings.graph_rebuild,
+            )  # fmt: skip
     except StoreUnavailable as error:
-        raise _postponed(context, error, LONGEST_PAUSE_S) from error
+        pause_s = SHORTEST_PAUSE_S if error.transient else LONGEST_PAUSE_S
+        raise _postponed(context, error, pause_s) from error
 
 
 @_task("cron.refresh", _NIGHT_S)

@@ -13,10 +13,12 @@ import logging
 import os
 import signal
 import socket
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import procrastinate
 import psycopg
@@ -82,8 +84,13 @@ async def _commit_quickly(connection: psycopg.AsyncConnection[Any]) -> None:
     await connection.execute("SET synchronous_commit TO off")
 
 
-def run_worker(settings: Settings, queues: Sequence[QueueName], name: str) -> None:
-    """Run jobs of ``queues``, one at a time, until a signal to stop."""
+def run_worker(
+    settings: Settings, queues: Sequence[QueueName], name: str, heartbeat: Path | None = None
+) -> None:
+    """Run jobs of ``queues``, one at a time, until a signal to stop.
+
+    :param heartbeat: file that is touched while this process takes or runs jobs
+    """
     trace_process()
     process = f"{os.getpid()}@{socket.gethostname()}"
     app = queue_app(settings, connection_name(queues, process))
@@ -91,7 +98,7 @@ def run_worker(settings: Settings, queues: Sequence[QueueName], name: str) -> No
     if QueueName.PEOPLE in queues:
         worker.resolver.start()
     try:
-        asyncio.run(_work(_RunningWorker(app, worker, queues, name)))
+        asyncio.run(_work(_RunningWorker(app, worker, queues, name, heartbeat)))
     finally:
         worker.close()
         stop_tracing()
@@ -108,6 +115,8 @@ class _RunningWorker:
     worker: WorkerContext
     queues: Sequence[QueueName]
     name: str
+    heartbeat: Path | None = None
+    is_busy: bool = False
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     worker_id: int | None = None
     jobs: list[tuple[int | None, Job]] = field(default_factory=list)
@@ -118,12 +127,24 @@ class _RunningWorker:
             await asyncio.to_thread(self.put_back)
         self.worker_id = by.worker_id
         self.jobs.append((by.worker_id, context.job))
-        return await work()
+        self.is_busy = True
+        try:
+            return await work()
+        finally:
+            self.is_busy = False
+
+    def beat(self) -> None:
+        """Touch the file of heartbeats, which needs no space on the disk once the file exists."""
+        if self.heartbeat is not None:
+            with suppress(OSError):
+                self.heartbeat.touch(0o600)
 
     async def show_life(self) -> None:
         """Send heartbeats, which show that the worker of the running job is alive."""
         while True:
             await asyncio.sleep(HEARTBEAT_S)
+            if self.is_busy:
+                self.beat()
             if self.worker_id is not None:
                 with suppress(ConnectorException):
                     await self.app.job_manager.update_heartbeat(self.worker_id)
@@ -152,7 +173,9 @@ async def _work(running: _RunningWorker) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     guarding = asyncio.create_task(guard(running.worker.watch))
+    cast(DatabaseClockManager, running.app.job_manager).before_fetch = running.beat
     while not stopping.is_set():
+        running.beat()
         try:
             # The end of a job could not be stored while the queue was unavailable.
             await asyncio.to_thread(running.put_back)
@@ -198,9 +221,24 @@ async def _work_once(running: _RunningWorker) -> None:
             with suppress(asyncio.CancelledError):
                 await working
         finally:
-            for it in beside:
-                it.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await end_tasks(beside)
+
+
+async def end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they end, or end the process after :data:`GRACE_S`.
+
+    A query that fails while it is cancelled raises its own error, and the task goes on.
+    """
+    until = time.monotonic() + GRACE_S
+    running = set(tasks)
+    while running:
+        for task in running:
+            task.cancel()
+        _, running = await asyncio.wait(running, timeout=PAUSE_S)
+        if running and time.monotonic() > until:
+            _LOG.error("worker_stalled", extra={"tasks": len(running)})
+            leave()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _keep_scheduling(app: procrastinate.App, settings: Settings) -> None:

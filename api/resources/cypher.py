@@ -8,8 +8,9 @@ from flask import Response
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
+from api.analyses import sender
 from api.audit import wrote_nothing
-from api.authentication import needs
+from api.authentication import needs, token
 from api.errors import ApiError, ProblemType
 from api.graph_timeout import answer_within
 from api.request_context import from_data
@@ -21,6 +22,7 @@ from graph.analyst_queries import open_reader, run_query
 from graph.checkpoints import stores_agree
 from graph.engine import graph_database
 from graph.query_results import Cut, QueryResult, json_parts
+from graph.query_text import LONGEST_QUERY
 from graph.record.freshness import progress
 from graph.record.tokens import Scope
 from graph.snapshot_reader import CheckTime
@@ -31,7 +33,7 @@ class CypherSchema(StrictSchema):
 
     query = fields.String(
         required=True,
-        validate=validate.Length(1, 100_000),
+        validate=validate.Length(1, LONGEST_QUERY),
         metadata=described("One read-only statement.", "MATCH (p:Package) RETURN p.name LIMIT 3"),
     )
     parameters = fields.Dict(
@@ -106,7 +108,8 @@ class CypherResource(MethodView):
                 )  # fmt: skip
 
         # Encoded while it is sent: the rows and their JSON are never both in memory.
-        parts = json_parts(answer_within(longest_s, ask))
+        with stores.analysts.taken(sender(token())):
+            parts = json_parts(answer_within(longest_s, ask))
         return Response(parts, mimetype="application/json")
 
 

@@ -12,7 +12,7 @@ import selectors
 import socket
 import ssl
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Semaphore
@@ -33,6 +33,8 @@ HEAD_BYTES = 65_536
 EMPTY_LINES = 4
 #: Time limit for a client to close a connection, or to finish a head during shutdown, s.
 CLOSE_TIMEOUT_S = 2.0
+#: Requests that get a thread of their own, since all others may be in use.
+_PROBES = (b"GET /livez", b"GET /liveness")
 _EMPTY_LINE = b"\r\n"
 _HEAD_ENDS = b"\r\n\r\n"
 
@@ -69,6 +71,7 @@ class ConnectionWorker(ThreadWorker):
         self._watched: dict[TConn, _Watched] = {}
         self._slow = Semaphore(max(1, self.cfg.threads * 3 // 4))
         self._swept = 0.0
+        self._probes = ThreadPoolExecutor(1, "liveness")
 
     def enqueue_req(self, conn: TConn) -> None:
         """Run the next request of a new or kept connection once its head is complete."""
@@ -151,7 +154,11 @@ class ConnectionWorker(ThreadWorker):
         elif _has_ended(head):
             self._forget(conn)
             conn.parser.unreader.begin(bytes(head[_begin(head) :]))
-            super().enqueue_req(conn)
+            pool = self._probes if head.startswith(_PROBES, _begin(head)) else self.tpool
+            answered = pool.submit(self.handle, conn)
+            answered.add_done_callback(
+                lambda done: self.method_queue.defer(self.finish_request, conn, done)
+            )
         elif len(head) > HEAD_BYTES:
             self._refuse(conn, 431, "Request Header Fields Too Large", "the head is too large")
         else:

@@ -30,6 +30,8 @@ _BACKOFF_S, _LONGEST_S = 0.5, 30.0
 #: A child that lived longer did not fail at its start, s.
 _START_S = 60.0
 _CHECK_INTERVAL_S = 0.1
+#: A child without a heartbeat for this long is killed, s.
+SILENT_S = 60.0
 #: Pause between two checks of the stores, s.
 _STORES_CHECK_INTERVAL_S = 1.0
 #: A store that is stopped on purpose is marked as such within this time after its end, s.
@@ -44,11 +46,13 @@ class ChildProcess:
     """A child process.
 
     :param essential: when it ends, the supervisor ends with its exit code
+    :param heartbeat: file that the child touches; if it stops doing so, it is killed and restarted
     """
 
     name: str
     command: tuple[str, ...]
     essential: bool = False
+    heartbeat: Path | None = None
 
 
 def backoff_s(deaths: int) -> float:
@@ -67,6 +71,17 @@ class _SupervisedChild:
     started: float = 0.0
     due: float = 0.0
     deaths: int = 0
+    touched_ns: int = 0
+    silent_checks: int = 0
+
+    def is_silent(self) -> bool:
+        """Whether heartbeats have ceased, by the number of checks: this process may stop, too."""
+        if self.child.heartbeat is None or not self.child.heartbeat.exists():
+            return False
+        touched_ns = self.child.heartbeat.stat().st_mtime_ns
+        self.silent_checks = 0 if touched_ns != self.touched_ns else self.silent_checks + 1
+        self.touched_ns = touched_ns
+        return self.silent_checks * _CHECK_INTERVAL_S > SILENT_S
 
 
 @dataclass(slots=True)
@@ -111,10 +126,16 @@ class Supervisor:
         now = time.monotonic()
         if supervised.process is None:
             if now >= supervised.due:
+                if supervised.child.heartbeat is not None:
+                    supervised.child.heartbeat.unlink(missing_ok=True)
                 supervised.process, supervised.started = _start(supervised.child), now
             return None
         code = supervised.process.poll()
         if code is None:
+            if supervised.is_silent():
+                _LOG.error("child_silent", extra={"child": supervised.child.name})
+                supervised.silent_checks = 0
+                supervised.process.kill()
             return None
         supervised.process = None
         if supervised.child.essential:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from common.errors import ServiceFailed
+from common.errors import ServiceFailed, StoreUnavailable
 from common.private_folders import private_folder
 
 #: PostgreSQL writes its log in files of this size, and ends if it cannot create the next one.
 _LOG_FILE_BYTES = 16 * 2**20
 
 FREE_SPACE = "free space on the disk, then run the command again"
+
+#: Errors of a disk that is full, fails, or was mounted read-only.
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,24 @@ def free_bytes(folder: Path) -> int:
 def has_full_disk(folder: Path) -> bool:
     """Whether the disk of ``folder`` has too little free space for the stores to continue."""
     return folder.exists() and free_bytes(folder) < _LOG_FILE_BYTES
+
+
+@contextmanager
+def disk_errors() -> Iterator[None]:
+    """Treat a disk that cannot be written like a store that does not answer.
+
+    :raises StoreUnavailable: if an error in the block was caused by the disk
+    """
+    try:
+        yield
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, StoreUnavailable):
+            if isinstance(cause, OSError) and cause.errno in _DISK_ERRORS:
+                text = os.strerror(cause.errno).lower()
+                raise StoreUnavailable("the disk", text, FREE_SPACE) from error
+            cause = cause.__cause__ or cause.__context__
+        raise
 
 
 def space_left(folder: Path) -> float:

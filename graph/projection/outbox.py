@@ -83,8 +83,9 @@ def only_projector(engine: Engine, wait_s: float) -> Iterator[Connection]:
     """
     with session_lock(engine, AdvisoryLock.PROJECTION, wait_s) as connection:
         if connection is None:
-            cause = f"another process has been projecting for {wait_s:.0f} s"
-            raise StoreUnavailable("the graph", cause, "wait for it to end, then try again")
+            cause = f"another process projects into it, after a wait of {wait_s:.0f} s"
+            hint = "wait for it to end, then try again"
+            raise StoreUnavailable("the graph", cause, hint, transient=True)
         yield connection
 
 

@@ -6,7 +6,7 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from enum import IntEnum, unique
 from typing import Any, TypeVar
@@ -141,8 +141,11 @@ def session_lock(
     :param wait_s: how long to wait; ``None`` waits without limit
     :returns: the connection, or ``None`` if another process holds the lock after ``wait_s``
     """
-    with engine.connect() as connection:
-        # Not handed back to the pool: closing the connection releases the lock.
+    with ExitStack() as last, engine.connect() as connection:
+        # Not handed back to the pool: closing the connection releases the lock. SQLAlchemy leaves
+        # the connection open if it cannot roll back, so the driver closes it.
+        driver: Any = connection.connection.driver_connection
+        last.callback(driver.close)
         connection.detach()
         deadline = None if wait_s is None else time.monotonic() + wait_s
         while not connection.scalar(select(func.pg_try_advisory_lock(int(lock)))):

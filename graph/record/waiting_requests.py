@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-#: After this time without a sign of life from any worker, waiting requests count as unattended.
+#: Requests that wait for longer are a problem. So is a worker without a heartbeat for this long.
 UNATTENDED_AFTER = timedelta(minutes=1)
 #: Counting of waiting jobs stops here.
 MOST_JOBS = 1000
@@ -32,7 +32,9 @@ WAITING_REQUESTS = f"""
         (
             SELECT count(*) FROM procrastinate_workers
             WHERE last_heartbeat > now() - interval '{UNATTENDED_AFTER.total_seconds()} s'
-        )
+        ),
+        coalesce(extract(epoch FROM now() - min(coalesce(postponed_at, accepted_at))
+            FILTER (WHERE kind <> 'inspection')), 0)::float8
     FROM analyses WHERE state = 'pending'
 """
 
@@ -44,28 +46,36 @@ class WaitingRequests:
     :param jobs: due jobs: those of the requests, and others, such as projection; at most
         :data:`MOST_JOBS`
     :param longest_s: how long the oldest of them has waited, in seconds; 0 if none waits
-    :param workers: number of workers with a sign of life within :data:`UNATTENDED_AFTER`
+    :param workers: number of workers with a heartbeat within :data:`UNATTENDED_AFTER`
+    :param late_s: how long the oldest request has waited, in seconds; without inspections, which
+        wait for a machine for hours
     """
 
     requests: int
     jobs: int
     longest_s: float
     workers: int
+    late_s: float = 0.0
 
     @property
     def problem(self) -> str | None:
-        """The problem and its remedy, if jobs wait and no worker runs; otherwise ``None``.
+        """The problem and its remedy, if requests stand still, or jobs wait and no worker runs.
 
         >>> WaitingRequests(requests=3, jobs=4, longest_s=75.2, workers=0).problem
         '3 requests have waited for up to 75 s and no worker is running: start `thoth worker`'
         >>> WaitingRequests(requests=0, jobs=1, longest_s=75.2, workers=0).problem
         '1 job has waited for up to 75 s and no worker is running: start `thoth worker`'
+        >>> WaitingRequests(requests=3, jobs=4, longest_s=75.2, workers=1, late_s=75.2).problem
+        '3 requests have waited for up to 75 s: see `thoth queue list`'
         >>> WaitingRequests(requests=3, jobs=4, longest_s=75.2, workers=1).problem
         """
-        if self.workers or self.longest_s <= UNATTENDED_AFTER.total_seconds():
+        limit_s = UNATTENDED_AFTER.total_seconds()
+        if (self.late_s if self.workers else self.longest_s) <= limit_s:
             return None
         count, noun = (self.requests, "request") if self.requests else (self.jobs, "job")
         waiting = f"1 {noun} has" if count == 1 else f"{count} {noun}s have"
+        if self.workers:
+            return f"{waiting} waited for up to {self.late_s:.0f} s: see `thoth queue list`"
         return (
             f"{waiting} waited for up to {self.longest_s:.0f} s and no worker is running:"
             " start `thoth worker`"

@@ -22,6 +22,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import text
 
 from api.app import create_app
+from api.jobs import queue
 from api.jobs.queue import Queue, QueueJob, QueueName, connection_name
 from api.jobs.worker import queue_app
 from api.server.certificates import self_signed
@@ -118,9 +119,31 @@ class TestHealth:
         assert "`thoth worker`" in workers["problem"]
         with relational.begin() as connection:
             connection.execute(text("INSERT INTO procrastinate_workers DEFAULT VALUES"))
+        late = client.get("/readyz").json
+        assert (late["status"], late["checks"]["workers"]["status"]) == ("degraded", "up")
+        assert "`thoth queue list`" in late["checks"]["workers"]["problem"]
+        with relational.begin() as connection:
+            connection.execute(text("UPDATE analyses SET kind = 'inspection'"))
         busy = client.get("/readyz").json
         assert (busy["status"], busy["checks"]["workers"]["status"]) == ("ready", "up")
         assert "problem" not in busy["checks"]["workers"]
+
+    def test_a_projection_that_stands_still_is_a_problem(
+        self, client: FlaskClient, relational: sqlalchemy.Engine
+    ) -> None:
+        entry = "INSERT INTO outbox (kind, key, created_at) VALUES ('stack', 'a', now() - interval "
+        with relational.begin() as connection:
+            connection.execute(text(f"{entry} '10 s')"))
+        assert client.get("/readyz").json["status"] == "ready"
+        with relational.begin() as connection:
+            connection.execute(text(f"{entry} '90 s')"))
+            connection.execute(
+                text("DELETE FROM outbox WHERE entry_id = (SELECT min(entry_id) FROM outbox)")
+            )
+        answer = client.get("/readyz")
+        assert (answer.status_code, answer.json["status"]) == (200, "degraded")
+        assert answer.json["checks"]["graph"]["status"] == "up"
+        assert "`thoth queue list`" in answer.json["checks"]["graph"]["problem"]
 
     def test_jobs_that_wait_while_no_worker_runs_are_a_problem(
         self, client: FlaskClient, settings: Settings, relational: sqlalchemy.Engine
@@ -242,12 +265,16 @@ class TestFigures:
         assert figure(client, 'thoth_quarantine_entries{reason="tampered"}') == 0
 
     def test_the_oldest_job_of_a_queue_and_its_workers(
-        self, client: FlaskClient, settings: Settings, relational: sqlalchemy.Engine
+        self,
+        client: FlaskClient,
+        settings: Settings,
+        relational: sqlalchemy.Engine,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         with relational.begin() as connection:
-            queue = Queue(relational, 10)
-            queue.enqueue(connection, QueueJob("graph.project", QueueName.BULK))
-            queue.enqueue(connection, QueueJob("graph.project", QueueName.PEOPLE, delay_s=600))
+            jobs = Queue(relational, 10)
+            jobs.enqueue(connection, QueueJob("graph.project", QueueName.BULK))
+            jobs.enqueue(connection, QueueJob("graph.project", QueueName.PEOPLE, delay_s=600))
         with relational.begin() as connection:
             connection.execute(text("UPDATE procrastinate_events SET at = now() - interval '90 s'"))
         assert figure(client, 'thoth_queue_age_seconds{queue="bulk"}') >= 90
@@ -264,6 +291,9 @@ class TestFigures:
         assert attended == {
             QueueName.PEOPLE: 1, QueueName.BULK: 1, QueueName.INSPECTIONS: 0
         }  # fmt: skip
+        # A connection on which nothing was asked for a while is no sign of life.
+        monkeypatch.setattr(queue, "ALIVE_S", 0.0)
+        assert set(asyncio.run(connected()).values()) == {0}
 
     def test_the_state_of_the_service(
         self, settings: Settings, stores: Stores, tmp_path: Path

@@ -13,9 +13,16 @@ import pytest
 from api.app import create_app
 from api.service import EXTENSION
 from common.settings import Settings
+from graph.engine import Stores
+from graph.record.tokens import Scope
+from tests.factories.inspections import inspection_files
 from tests.services.commands import ROOT
 from tests.services.disks import fill, mounted_disk
+from tests.services.index import zip_of
+from tests.services.jobs import client_of, run_jobs
+from tests.services.waiting import wait_until
 
+UPLOADS = "/api/v2/inspections"
 #: Counts requests of more and more routes; between them, waits for a line.
 COUNTING = """
 import os, sys
@@ -59,6 +66,26 @@ def test_counting_survives_a_full_disk_and_nothing_is_lost(disk: Path) -> None:
         process.stdin.close()
         assert process.wait() == 0
     assert (counts[0], counts[2]) == (3000.0, 9000.0)
+
+
+def test_an_accepted_upload_waits_for_space(disk: Path, stores: Stores) -> None:
+    full = replace(stores.settings, home=disk)
+    archive = zip_of({f"inspection-a/{it}": data for it, data in inspection_files().items()})
+    with client_of(full, Scope.INGEST) as client:
+        accepted = client.post(UPLOADS, data=archive, content_type="application/zip")
+        assert accepted.status_code == 202
+        filler = fill(disk)
+        run_jobs(full)
+        waiting = client.get(accepted.headers["Location"]).get_json()
+        assert waiting["state"] == "pending"
+        assert waiting["reason"] == "the disk is unavailable; trying again"
+        filler.unlink()
+
+        def succeeded() -> bool:
+            run_jobs(full)
+            return bool(client.get(accepted.headers["Location"]).get_json()["state"] == "succeeded")
+
+        wait_until(succeeded, "the upload is ingested")
 
 
 def test_a_service_without_space_is_not_ready_and_says_why(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ import sqlalchemy
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
+from cli.cypher import cypher
 from cli.service import ensure_stores
 from common.errors import GraphMismatch, SchemaMismatch
 from common.settings import Settings
@@ -23,10 +25,11 @@ from graph.projection.registry import PROJECTED, ProjectedKind
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.record.tokens import Scope
 from tests.factories.releases import release
-from tests.services.commands import thoth, thoth_json
+from tests.services.commands import run_here, thoth, thoth_json
 from tests.services.databases import new_database
 from tests.services.fixtures import EMPTY, embedded_only
 from tests.services.jobs import client_of, jobs_in, run_jobs
+from tests.services.ports import closed_port
 from tests.services.projection import DELIVERED, answer, project, verified
 
 
@@ -94,6 +97,25 @@ def test_a_graph_that_is_newer_than_a_restored_record_is_refused(
         assert verified(older).equal
         # Now the graph belongs to the restored record, and not to the other one.
         assert not stores_agree(stores)
+
+
+def test_a_query_is_not_answered_from_another_graph(
+    stores: Stores, postgresql: sqlalchemy.Engine
+) -> None:
+    count = ("MATCH (p:Package) RETURN count(p) AS n", "--format", "json")
+    with restored(stores, postgresql) as older:
+        refused = run_here(cypher, replace(older.settings, graph_rebuild=False), *count)
+        assert (refused.exit_code, refused.stdout) == (3, "")
+        assert "not projected from this record" in refused.stderr
+        answered = run_here(cypher, replace(older.settings, graph_rebuild=True), *count)
+        assert answered.exit_code == 0, answered.stderr
+        document = json.loads(answered.stdout)
+        assert (document["rows"], document["warnings"]) == ([{"n": 1}], [])
+    away = replace(stores.settings, database_url=f"postgresql://127.0.0.1:{closed_port()}/none")
+    unknown = run_here(cypher, away, *count)
+    (warning,) = json.loads(unknown.stdout)["warnings"]
+    assert "PostgreSQL" in warning
+    assert warning in unknown.stderr
 
 
 def test_it_is_built_again_where_the_settings_allow_it(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -13,15 +13,25 @@ from flask.testing import FlaskClient
 from sqlalchemy import make_url
 
 from api.app import create_app
-from api.service import EXTENSION
+from api.jobs.queue import PROJECT, Queue
+from api.service import EXTENSION, ServiceStores
 from common.errors import StoreUnavailable
 from common.settings import Settings
 from graph import statement_watch
+from graph.engine import Stores
+from graph.projection import lag, sync
+from graph.projection.outbox import only_projector
 from graph.record.tokens import Scope, create_token
+from tests.factories.inspections import inspection_files, stack_jobs
+from tests.factories.rows import inspection_rows, store
+from tests.services.index import zip_of
+from tests.services.jobs import client_of as uploading_client
+from tests.services.jobs import ended, jobs_in, run_jobs
 from tests.services.proxy import Proxy, proxy_to
 from tests.services.waiting import DEADLINE_S, wait_until
 
-LIST = "/api/v2/packages"
+LIST, UPLOADS = "/api/v2/packages", "/api/v2/inspections"
+JOBS = stack_jobs([100.0, 101.0], "inspection-a")
 #: Errors of a request that waited for a new connection, and of one that failed at once.
 WAITED, REFUSED = "no answer to a new connection", "the server hangs"
 
@@ -147,6 +157,55 @@ def test_requests_that_wait_already_are_given_up(
     for thread in threads:
         thread.join(DEADLINE_S)
     assert len(ended) == 3
+
+
+def test_a_stall_during_a_projection_stops_neither_projection_nor_uploads(
+    stores: Stores, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = make_url(stores.settings.database_url or "").set(host="127.0.0.1", port=proxy.port)
+    through = replace(stores.settings, database_url=url.render_as_string(hide_password=False))
+    store(stores.engine, inspection_rows(30))
+    service = ServiceStores(through)
+    try:
+        with service.stores() as opened, pytest.raises(StoreUnavailable) as ended_by:
+            sync(
+                opened.engine, opened.driver, database=opened.database, batch=1,
+                progress=lambda _done, _total: hang(proxy, monkeypatch),
+            )  # fmt: skip
+        proxy.go_on()
+
+        def answers() -> bool:
+            with suppress(StoreUnavailable), service.glancing() as connection:
+                return connection.exec_driver_sql("SELECT true").scalar() is True
+            return False
+
+        wait_until(answers, "PostgreSQL answers again")
+        # The error, which is still known, holds the connection of the lock.
+        assert ended_by.value.store == "PostgreSQL"
+        with uploading_client(stores.settings, Scope.INGEST) as client:
+            archive = zip_of(
+                {f"inspection-a/{it}": data for it, data in inspection_files(JOBS).items()}
+            )
+            accepted = client.post(UPLOADS, data=archive, content_type="application/zip")
+            run_jobs(stores.settings)
+            assert ended(client, accepted.headers["Location"])["state"] == "succeeded"
+        assert lag(stores.engine).count == 0
+    finally:
+        service.close()
+
+
+def test_a_projection_that_waits_for_another_lets_uploads_run(stores: Stores) -> None:
+    with uploading_client(stores.settings, Scope.INGEST) as client:
+        with only_projector(stores.engine, 0.0):
+            with stores.engine.begin() as connection:
+                Queue(stores.engine, 10).enqueue(connection, PROJECT)
+            archive = zip_of(
+                {f"inspection-a/{it}": data for it, data in inspection_files(JOBS).items()}
+            )
+            accepted = client.post(UPLOADS, data=archive, content_type="application/zip")
+            run_jobs(stores.settings)
+            assert ended(client, accepted.headers["Location"])["state"] == "succeeded"
+        assert ("graph.project", "todo") in jobs_in(stores.engine)
 
 
 def test_a_statement_that_takes_long_is_left_alone(client: FlaskClient) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import click
-import psutil
 import pytest
 import yaml
 
+from api.metrics_files import metrics_folder
 from api.server.http_server import GRACE_S
 from api.server.supervisor import GRACE_S as SUPERVISORS_GRACE_S
 from cli import main as cli
@@ -69,23 +69,28 @@ def test_each_container_has_limits_and_a_log_that_does_not_grow_for_ever(
     assert (limits["memory"], memory["NEO4J_server_memory_heap_max__size"]) == ("3G", "1G")
 
 
-def test_a_worker_is_healthy_while_each_queue_has_a_process(
-    compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_a_worker_is_healthy_while_each_queue_has_a_heartbeat(
+    compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     check = compose["services"]["worker"]["healthcheck"]["test"]
     assert check[:3] == ["CMD", "python", "-c"]
-    lines = [list(it.command) for it in workers_of(queue_sets(PROCESSES))]
+    monkeypatch.setenv("THOTH_HOME", str(tmp_path))
 
-    def status(running: list[list[str]]) -> object:
-        processes = [SimpleNamespace(info={"cmdline": line}) for line in running]
-        monkeypatch.setattr(psutil, "process_iter", lambda _names: processes)
+    def status() -> object:
         with pytest.raises(SystemExit) as ended:
-            exec(check[-1])  # noqa: S102 - the program of the health check
+            exec(check[-1], {})  # noqa: S102 - the program of the health check
         return ended.value.code
 
-    assert not status(lines)
-    for number in range(len(lines)):
-        assert status([*lines[:number], *lines[number + 1 :], ["thoth", "worker"]])
+    with metrics_folder(tmp_path / "run" / "metrics", "worker") as folder:
+        beats = [it.heartbeat for it in workers_of(queue_sets(PROCESSES), folder)]
+        for beat in filter(None, beats):
+            assert status()
+            beat.touch()
+        assert not status()
+        for beat in filter(None, beats):
+            os.utime(beat, (0, 0))
+            assert status()
+            beat.touch()
 
 
 def test_what_runs_for_ever_is_started_again_and_given_time_to_end(compose: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from sqlalchemy import text
 
 from graph.engine import relational_engine
 from tests.services.served import Served, end
-from tests.services.waiting import wait_until
+from tests.services.waiting import wait_until, waiting_for_locks
 
 # What is tested here are times that run out.
 pytestmark = pytest.mark.slow
@@ -126,6 +126,29 @@ def secured(served: Served) -> Iterator[Small]:
 def server(request: pytest.FixtureRequest) -> Small:
     found: Small = request.getfixturevalue(request.param)
     return found
+
+
+def test_it_is_alive_while_all_its_threads_wait(server: Small) -> None:
+    engine = relational_engine(server.served.settings)
+    headers = {"Authorization": "Bearer unknown"}
+    try:
+        with engine.connect() as holder, server.client() as client:
+            holder.execute(text("LOCK TABLE tokens"))  # whoever shows a token waits for it
+            threads = [
+                threading.Thread(target=lambda: client.get(ADVISE, headers=headers))
+                for _ in range(4)
+            ]
+            for thread in threads:
+                thread.start()
+            wait_until(lambda: waiting_for_locks(engine) == 2, "both threads wait")
+            for path in ("/livez", "/liveness"):
+                assert client.get(path).status_code == 200
+            assert waiting_for_locks(engine) == 2
+            holder.rollback()
+            for thread in threads:
+                thread.join()
+    finally:
+        engine.dispose()
 
 
 @contextmanager

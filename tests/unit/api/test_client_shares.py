@@ -25,7 +25,7 @@ def test_an_address_has_a_quarter_and_all_addresses_three_quarters() -> None:
     shares = ClientShares(4)
     with ExitStack() as running:
         running.enter_context(shares.taken(NEAR))
-        assert refused(shares, NEAR) == "1 such requests of this address run: try again later"
+        assert refused(shares, NEAR) == "1 such requests of this client run: try again later"
         for client in (FAR, OTHER):
             running.enter_context(shares.taken(client))
         assert refused(shares, QueueClient("198.51.100.7", anonymous=True)).startswith("3 such")

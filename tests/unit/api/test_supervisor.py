@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 
+from api.server import supervisor
 from api.server.supervisor import ChildProcess, Supervisor
 from tests.services.waiting import wait_until
 
@@ -58,6 +60,40 @@ def test_a_child_that_died_is_started_again_and_counted() -> None:
     restarted: list[str] = []
     thread = signal_when(lambda: len(restarted) == 2)
     children = [ChildProcess("fragile", dies(7)), ChildProcess("steady", SLEEPS)]
+    assert Supervisor(children, lambda child: restarted.append(child.name)).run() == 0
+    thread.join()
+    assert set(restarted) == {"fragile"}
+
+
+def test_a_child_whose_heartbeats_cease_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "SILENT_S", 0.3)
+    restarted: list[str] = []
+    beats = (
+        "import pathlib, sys, time\nwhile True: pathlib.Path(sys.argv[1]).touch(); time.sleep(0.01)"
+    )
+    once = "import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
+    children = [
+        ChildProcess(
+            name, (sys.executable, "-c", script, str(tmp_path / name)), heartbeat=tmp_path / name
+        )
+        for name, script in (("alive", beats), ("silent", once))
+    ]
+    thread = signal_when(lambda: restarted.count("silent") == 2)
+    assert Supervisor(children, lambda child: restarted.append(child.name)).run() == 0
+    thread.join()
+    assert "alive" not in restarted
+
+
+def test_a_child_that_has_not_begun_to_send_heartbeats_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "SILENT_S", 0.0)
+    restarted: list[str] = []
+    slow, fragile = ChildProcess("slow", SLEEPS, heartbeat=tmp_path / "slow"), dies(7)
+    thread = signal_when(lambda: len(restarted) == 2)
+    children = [slow, ChildProcess("fragile", fragile)]
     assert Supervisor(children, lambda child: restarted.append(child.name)).run() == 0
     thread.join()
     assert set(restarted) == {"fragile"}

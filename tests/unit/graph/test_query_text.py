@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from graph.query_text import called_procedures, name_warnings
+from common.errors import QueryRefused
+from graph.query_text import called_procedures, name_warnings, refuse_hostile_text
 
 COOKBOOK = (Path(__file__).parents[3] / "docs" / "cookbook.md").read_text(encoding="utf-8")
 QUERIES = re.findall(r"```cypher\n(.+?)\n```", COOKBOOK, re.DOTALL)
@@ -93,3 +94,22 @@ def test_names_that_may_be_right_have_no_warning(query: str) -> None:
 
 def test_a_query_has_at_most_ten_warnings() -> None:
     assert len(name_warnings("".join(f"(:Packge{number})" for number in range(50)))) == 10
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "RETURN " + "[" * 51 + "]" * 51,
+        "RETURN '(' + " + "{a: " * 51 + "1" + "}" * 51,
+        "RETURN ']' /* ] */ // ]\n" + "([{" * 17 + "1",
+        "RETURN " + "1 + " * 5_000 + "1",
+    ],
+)
+def test_text_that_would_keep_a_store_busy_is_refused(query: str) -> None:
+    with pytest.raises(QueryRefused):
+        refuse_hostile_text(query)
+
+
+def test_brackets_beside_each_other_and_in_strings_are_not_nested() -> None:
+    refuse_hostile_text("RETURN " + "[" * 50 + "]" * 50 + " + [1]" * 100)
+    refuse_hostile_text("RETURN '" + "(" * 100 + "' AS `" + "{" * 100 + "`")
