@@ -159,13 +159,16 @@ def stores_agree(stores: Stores) -> bool:
 
 def is_own_graph(settings: Settings, driver: neo4j.Driver) -> bool | None:
     """As :func:`stores_agree`, without SQLAlchemy; ``None`` if PostgreSQL cannot tell."""
-    with (
-        suppress(StoreUnavailable, SchemaMismatch),
-        driver_connection(settings) as record,
-        driver.session(database=graph_database(settings)) as session,
-    ):
-        return _agree(lambda: RecordCheckpoint(*record.row(RECORD_CHECKPOINT)), session)
-    return None
+    try:
+        with (
+            suppress(SchemaMismatch),  # nothing was recorded yet
+            driver_connection(settings) as record,
+            driver.session(database=graph_database(settings)) as session,
+        ):
+            return _agree(lambda: RecordCheckpoint(*record.row(RECORD_CHECKPOINT)), session)
+    except StoreUnavailable:
+        return None
+    return True
 
 
 def _agree(read_record: Callable[[], RecordCheckpoint], session: neo4j.Session) -> bool:

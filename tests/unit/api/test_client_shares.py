@@ -40,3 +40,16 @@ def test_places_are_given_back_after_an_error_and_one_client_always_has_one() ->
     for _ in range(2):
         with pytest.raises(ValueError, match="broken"), shares.taken(NEAR):
             raise ValueError("broken")
+
+
+def test_each_client_has_a_few_places_also_with_a_token() -> None:
+    shares = ClientShares(4, each=2)
+    token, other = (QueueClient(name, anonymous=False) for name in "ab")
+    with ExitStack() as running:
+        for client in (token, token, other, other):
+            running.enter_context(shares.taken(client))
+            if client is token:
+                continue
+            assert refused(shares, token).startswith(("2 such", "3 such", "4 such"))
+    with shares.taken(token):
+        pass
