@@ -166,11 +166,18 @@ def test_a_stall_during_a_projection_stops_neither_projection_nor_uploads(
     through = replace(stores.settings, database_url=url.render_as_string(hide_password=False))
     store(stores.engine, inspection_rows(30))
     service = ServiceStores(through)
+
+    def stall(_done: int, _total: int) -> None:
+        """Another statement notices it, so the connection of the projector stays open."""
+        hang(proxy, monkeypatch)
+        with suppress(StoreUnavailable), service.reading() as connection:
+            connection.exec_driver_sql("SELECT 1")
+
     try:
         with service.stores() as opened, pytest.raises(StoreUnavailable) as ended_by:
             sync(
                 opened.engine, opened.driver, database=opened.database, batch=1,
-                progress=lambda _done, _total: hang(proxy, monkeypatch),
+                progress=stall,
             )  # fmt: skip
         proxy.go_on()
 
