@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from adviser.harm import FoundStacks, PremiseSearch, harmful_versions, pins_of
 from adviser.premises import Premises
 from adviser.resolver.admission import AdmittedPackage, choosable, universe_of
 from adviser.resolver.relaxation import NeededReads, UniverseResolver, resolve_listed
 from adviser.resolver.resolver_request import Budget
-from adviser.resolver.results import Conflict, Resolution, ResolutionStatus, ResolvedStack
+from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.universe import Universe
 from adviser.reused_results import ReusedResults
 from adviser.scoring.assess import PackageScores, assess
@@ -26,7 +26,7 @@ from adviser.scoring.target import Target
 from adviser.stack_request import StackRequest
 from common.errors import ProjectError
 from common.packages import Purl
-from graph.candidates import Candidate, Dependency
+from graph.candidates import Candidate, Dependency, ExclusionReason
 from graph.evidence import Evidence
 from graph.snapshot import Snapshot
 
@@ -179,11 +179,10 @@ def advise_listed(
     premises = Premises(request.locked)
     # Without measurements there is nothing to compare.
     if premises.baseline is None and evidence.readings:
-        _, _, known, _, newest = yield from _resolved(
-            known, partial(newest_universe, request), resolve
-        )
-        versions = newest.stacks[0].versions() if newest.stacks else None
-        premises = Premises(versions, is_settled(newest))
+        newest = yield from resolved(known, partial(newest_universe, request), resolve)
+        known, stacks = newest.known, newest.resolution.stacks
+        versions = stacks[0].versions() if stacks else None
+        premises = Premises(versions, is_settled(newest.resolution))
     assessment: Assessment
     measured = MeasuredStacks(*known)
     shared = reuse or AdviceReuse()
@@ -202,7 +201,7 @@ def advise_listed(
     search = PremiseSearch(request, premises)
     while True:
         premises = search.premises
-        bounds, old_sdists, known, universe, resolution = yield from _resolved(
+        bounds, old_sdists, known, universe, resolution = yield from resolved(
             known, assessed_universe, resolve, search.count
         )
         counted = _counted(known, old_sdists)
@@ -228,74 +227,106 @@ def _with_forcing_versions(
 
 #: A universe, and all candidates by name.
 UniverseAndCandidates = tuple[Universe, Mapping[str, Sequence[Candidate]]]
-#: Whether inferred bounds count, whether source distributions count that are older than this
-#: Python, what was known in the last round, and its result.
-_Resolved = tuple[bool, bool, SnapshotAndEvidence, Universe, Resolution]
 
 
-def _resolved(
+class RelaxedResolution(NamedTuple):
+    """A resolution, and the rules of this project that it does without.
+
+    :param bounds: whether inferred bounds count
+    :param old_sdists: packages whose source distributions count that are older than this Python
+    :param known: what was known in the last round
+    """
+
+    bounds: bool
+    old_sdists: frozenset[str]
+    known: SnapshotAndEvidence
+    universe: Universe
+    resolution: Resolution
+
+    @property
+    def is_infeasible(self) -> bool:
+        """Whether it is proven that there is no stack."""
+        return self.resolution.status is ResolutionStatus.INFEASIBLE
+
+    @property
+    def relevant_old_sdists(self) -> frozenset[str]:
+        """Packages whose old source distributions may make a stack possible.
+
+        A minimal conflict stays a conflict if the packages of its steps have no further versions.
+        """
+        conflict, packages = self.resolution.conflict, self.known[0].old_sdists
+        if conflict is None or not conflict.minimal:
+            return packages
+        return packages & {name for it in conflict.steps for name in (it.name, it.required)}
+
+    @property
+    def chosen_old_sdists(self) -> frozenset[str]:
+        """Those of :attr:`old_sdists` whose chosen version is such a source distribution."""
+        choices = self.resolution.stacks[0].choices if self.resolution.stacks else ()
+        candidates = (self.universe.packages[it.name][it.place] for it in choices)
+        too_old = ExclusionReason.SDIST_TOO_OLD
+        return self.old_sdists & {it.name for it in candidates if it.wheel_mismatch is too_old}
+
+
+def resolved(
     known: SnapshotAndEvidence,
     universe_with: Callable[[bool, SnapshotAndEvidence], UniverseAndCandidates],
     resolve: UniverseResolver,
     count: int = 1,
-) -> Generator[NeededReads, SnapshotAndEvidence, _Resolved]:
+) -> Generator[NeededReads, SnapshotAndEvidence, RelaxedResolution]:
     """Resolve with inferred bounds; if no stack satisfies them, resolve without them.
 
     If no stack is left, source distributions that are older than this Python count, too, again
-    with inferred bounds first. If none is left then either, the result is the one without them,
-    unless they still may be needed; so it depends on what was read, and not on the order.
+    with inferred bounds first, but only those of packages that no stack can do without. If none is
+    left then either, the result is the one without them, unless they still may be needed; so it
+    depends on what was read, and not on the order.
 
     :param universe_with: the universe of what is known, with or without inferred bounds
     """
-    old_sdists = False
-    while True:
-        known_before = known
+
+    def search(
+        old_sdists: frozenset[str], known: SnapshotAndEvidence
+    ) -> Generator[NeededReads, SnapshotAndEvidence, RelaxedResolution]:
         for bounds in (True, False):
+            universe_of = partial(_universe, universe_with, bounds, old_sdists)
             known, universe, resolution = yield from resolve_listed(
-                known, partial(_universe, universe_with, bounds, old_sdists), resolve, count=count
+                known, universe_of, resolve, count=count
             )
-            if resolution.status is not ResolutionStatus.INFEASIBLE or not universe.inferred:
+            result = RelaxedResolution(bounds, old_sdists, known, universe, resolution)
+            if not result.is_infeasible or not universe.inferred:
                 break
-        if resolution.status is not ResolutionStatus.INFEASIBLE:
-            break
-        if old_sdists:
-            if known is known_before:
+        return result
+
+    result = yield from search(frozenset(), known)
+    while result.is_infeasible:
+        old_sdists = result.old_sdists | result.relevant_old_sdists
+        if old_sdists == result.old_sdists:
+            if not old_sdists or result.known is known:
                 break
             # What was read may show that old source distributions cannot help either.
-            old_sdists = False
-        elif _may_need_old_sdists(known[0], resolution.conflict):
-            old_sdists = True
-        else:
-            break
-    return bounds, old_sdists, known, universe, resolution
+            old_sdists, known = frozenset(), result.known
+        result = yield from search(old_sdists, result.known)
+    needed = result.chosen_old_sdists
+    for name in sorted(needed):
+        if name in needed and len(needed) > 1:
+            result = yield from search(needed - {name}, result.known)
+            needed = result.chosen_old_sdists if result.resolution.stacks else needed
+    if needed and needed != result.old_sdists:
+        result = yield from search(needed, result.known)
+    return result
 
 
 def _universe(
     universe_with: Callable[[bool, SnapshotAndEvidence], UniverseAndCandidates],
     bounds: bool,
-    old_sdists: bool,
+    old_sdists: frozenset[str],
     known: SnapshotAndEvidence,
 ) -> UniverseAndCandidates:
     return universe_with(bounds, _counted(known, old_sdists))
 
 
-def _counted(known: SnapshotAndEvidence, old_sdists: bool) -> SnapshotAndEvidence:
-    snapshot, evidence = known
-    return (snapshot.with_old_sdists(), evidence) if old_sdists else known
-
-
-def _may_need_old_sdists(snapshot: Snapshot, conflict: Conflict | None) -> bool:
-    """Whether a stack is possible if source distributions count that are older than this Python.
-
-    A minimal conflict stays a conflict if the packages of its steps have no further versions.
-    """
-    minimal = conflict is not None and conflict.minimal
-    named = {name for it in conflict.steps for name in (it.name, it.required)} if conflict else ()
-    wider = snapshot.with_old_sdists()
-    return any(
-        wider.packages[name] is not candidates and (name in named or not minimal)
-        for name, candidates in snapshot.packages.items()
-    )
+def _counted(known: SnapshotAndEvidence, old_sdists: frozenset[str]) -> SnapshotAndEvidence:
+    return (known[0].with_old_sdists(old_sdists), known[1]) if old_sdists else known
 
 
 def newest_universe(

@@ -11,8 +11,20 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
-from adviser.advise import Advice, Resolver, in_this_process, universe_for
+from adviser.advise import (
+    Advice,
+    RelaxedResolution,
+    Resolver,
+    SnapshotAndEvidence,
+    UniverseAndCandidates,
+    UnreadVersions,
+    assess_candidates,
+    in_this_process,
+    resolved,
+    universe_for,
+)
 from adviser.reports.choice_texts import measured_differences
+from adviser.reports.unfetched_versions import unread_texts
 from adviser.reports.version_rationale import (
     Rationale,
     VersionRationales,
@@ -22,12 +34,11 @@ from adviser.reports.version_rationale import (
 from adviser.resolver.results import (
     Conflict,
     Resolution,
-    ResolutionStatus,
     ResolvedStack,
     VersionChange,
 )
-from adviser.resolver.universe import Universe
 from adviser.scoring.criteria import SCALE, level_names
+from adviser.stack_request import StackRequest
 from graph.candidates import Dependency
 
 
@@ -40,7 +51,7 @@ class ForcedOutcome(StrEnum):
     POSSIBLE = "possible"
     #: No stack can have the version.
     CONFLICT = "conflict"
-    #: The search reached its limit before it had an answer.
+    #: The search reached its limit before it had an answer, or a version could not be read.
     UNKNOWN = "unknown"
 
 
@@ -108,12 +119,11 @@ def why_not(
     """Find the best stack that also meets the requirement ``wanted``.
 
     :param advice: advice on a snapshot that has ``wanted`` among its roots
+    :raises UnreadVersions: if versions must be read before the answer is proven
     """
     extras = f"[{','.join(wanted.extras)}]" if wanted.extras else ""
     what = f"{wanted.name}{extras}{wanted.specifier}"
-    # Not a direct requirement: its newness has no level of its own.
-    forced = replace(advice.universe, roots=(*advice.universe.roots, wanted))
-    return _forced(advice, what, forced, resolver, threads, wanted)
+    return _forced(advice, what, advice.request, resolver, threads, wanted)
 
 
 def why(
@@ -160,29 +170,49 @@ def _without(
     options = advice.request.options
     narrower = replace(options, exclusions=(*options.exclusions, excluded))
     request = replace(advice.request, options=narrower)
-    universe = universe_for(request, advice.snapshot, advice.assessment, not advice.bounds_dropped)
-    return _forced(advice, what, universe, resolver, threads)
+    return _forced(advice, what, request, resolver, threads)
 
 
 def _forced(
     advice: Advice,
     what: str,
-    universe: Universe,
+    request: StackRequest,
     resolver: Resolver,
     threads: int,
     wanted: Dependency | None = None,
 ) -> ForcedStack:
-    resolution = resolver(universe, advice.request.options.budget(threads))
+    """The best stack of a changed request, with the last resorts of advice."""
+
+    def universe_with(bounds: bool, known: SnapshotAndEvidence) -> UniverseAndCandidates:
+        assessment = advice.assessment
+        if known[0] is not advice.snapshot:
+            assessment = assess_candidates(advice.request, *known, advice.premises)
+        universe = universe_for(request, known[0], assessment, bounds, premises=advice.premises)
+        # Not a direct requirement: its newness has no level of its own.
+        roots = universe.roots if wanted is None else (*universe.roots, wanted)
+        return replace(universe, roots=roots), known[0].packages
+
+    resolve = partial(resolver, budget=request.options.budget(threads))
+    try:
+        raise UnreadVersions(
+            next(resolved((advice.snapshot, advice.evidence), universe_with, resolve))
+        )
+    except StopIteration as end:
+        result: RelaxedResolution = end.value
+    resolution = result.resolution
     if not resolution.stacks:
-        infeasible = resolution.status is ResolutionStatus.INFEASIBLE
-        outcome = ForcedOutcome.CONFLICT if infeasible else ForcedOutcome.UNKNOWN
+        proven = result.is_infeasible and not unread_texts(advice.snapshot)
+        outcome = ForcedOutcome.CONFLICT if proven else ForcedOutcome.UNKNOWN
         return ForcedStack(what, outcome, conflict=resolution.conflict)
-    compared = _compared(advice, what, resolution)
-    if wanted is None:
-        return compared
-    candidate = candidates_of(universe, resolution.stacks[0])[wanted.name]
-    lacking = [text for it in wanted.extras if (text := lacking_text(candidate, it))]
-    return replace(compared, problem="; ".join(lacking) or None)
+    candidates = candidates_of(result.universe, resolution.stacks[0])
+    problems = [
+        f"{name} {candidates[name].version} must be built, and is older than this Python"
+        for name in sorted(result.chosen_old_sdists)
+    ]
+    if wanted is not None:
+        lacking = (lacking_text(candidates[wanted.name], it) for it in wanted.extras)
+        problems += filter(None, lacking)
+    return replace(_compared(advice, what, resolution), problem="; ".join(problems) or None)
 
 
 def _compared(advice: Advice, what: str, resolution: Resolution) -> ForcedStack:

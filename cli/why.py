@@ -208,7 +208,9 @@ def forced_lines(forced: ForcedStack) -> Iterator[str]:
     if forced.outcome is ForcedOutcome.ADVISED:
         yield f"{forced.what}: the advised stack has it"
     elif forced.outcome is ForcedOutcome.UNKNOWN:
-        yield f"{forced.what}: unknown, the search ended at its limit"
+        why = "a version could not be read" if forced.conflict else "the search ended at its limit"
+        yield f"{forced.what}: unknown, {why}"
+        yield from (f"  {line}" for line in (forced.conflict.lines() if forced.conflict else ()))
     elif forced.outcome is ForcedOutcome.CONFLICT and forced.problem is not None:
         yield f"{forced.what}: impossible: {forced.problem}"
     elif forced.outcome is ForcedOutcome.CONFLICT:

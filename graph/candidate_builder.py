@@ -140,8 +140,8 @@ class CandidateBuilder:
         :param compiled: :func:`has_compiled_wheels` of the package
         """
         try:
-            candidate = self._candidate(name, record, extras)
-            if self._is_too_old_to_build(candidate, compiled):
+            candidate = self._candidate(name, record, extras, compiled)
+            if self._is_too_old_to_build(candidate):
                 return self._too_old_to_build(candidate)
             return candidate
         except NotACandidate as error:
@@ -163,7 +163,9 @@ class CandidateBuilder:
             self._holds[marker, extra] = known
         return known
 
-    def _candidate(self, name: str, record: VersionRecord, extras: tuple[str, ...]) -> Candidate:
+    def _candidate(
+        self, name: str, record: VersionRecord, extras: tuple[str, ...], compiled: bool
+    ) -> Candidate:
         version = self._solved_version(record)
         self._refuse_other_python(record.requires_python)
         self._refuse_newer_cuda(name, record.version)
@@ -171,6 +173,8 @@ class CandidateBuilder:
         sdist_only = not fit.installable and bool(record.has_sdist)
         if not fit.installable and not sdist_only:
             raise NotACandidate(ExclusionReason(fit.reason.value), fit.message)
+        pure = _is_pure(record.wheels or ())
+        own = has_compiled_wheels([record]) if record.wheels else compiled
         return Candidate(
             purl=Purl(record.purl),
             name=name,
@@ -187,9 +191,10 @@ class CandidateBuilder:
             sdist_only=sdist_only,
             wheel_mismatch=(
                 ExclusionReason(fit.reason.value)
-                if sdist_only and fit.reason is not Fit.SDIST_ONLY
+                if sdist_only and fit.reason is not Fit.SDIST_ONLY and not pure
                 else None
             ),
+            compiled=sdist_only and own and not pure,
             requirements_likely=record.metadata_source == SDIST_LIKELY,
             requirements_built=record.metadata_source == SDIST_BUILT,
             read=record.requires is not None,
@@ -210,6 +215,8 @@ class CandidateBuilder:
             message = _PROBLEMS.get(record.problem or "", _STATES[state])
             if record.problem == ReleaseProblem.NO_FILES:
                 raise NotACandidate(ExclusionReason.NO_FILES, message)
+            if record.problem == ReleaseProblem.TOO_LARGE:
+                raise NotACandidate(ExclusionReason.UNAVAILABLE, message)
             raise NotACandidate(ExclusionReason(state.value), message)
         version = version_of(record.version)
         if version is None:
@@ -228,7 +235,7 @@ class CandidateBuilder:
             message = f"requires Python {text}, this environment has {self._python}"
             raise NotACandidate(ExclusionReason.REQUIRES_PYTHON, message)
 
-    def _is_too_old_to_build(self, version: Candidate, compiled: bool) -> bool:
+    def _is_too_old_to_build(self, version: Candidate) -> bool:
         """Whether a version must be built and is older than this Python, unless it is pure Python.
 
         Compiled code of that age rarely builds. A version whose wheels are for other Pythons
@@ -239,7 +246,7 @@ class CandidateBuilder:
             return False
         if version.wheel_mismatch in _FOR_THIS_PYTHON:
             return False
-        return version.wheel_mismatch is not None or compiled
+        return version.wheel_mismatch is not None or version.compiled
 
     def _too_old_to_build(self, version: Candidate) -> Excluded:
         python = f"Python {self._python.major}.{self._python.minor}"
@@ -321,6 +328,11 @@ class CandidateBuilder:
 def has_compiled_wheels(records: Iterable[VersionRecord]) -> bool:
     """Whether a package has a wheel for a particular binary interface of Python."""
     return any(tags.split("-")[1:2] != ["none"] for it in records for tags in it.wheels or ())
+
+
+def _is_pure(wheels: Iterable[str]) -> bool:
+    """Whether a wheel proves that a release is pure Python, whatever Python the wheel names."""
+    return any(it.endswith("-none-any") for it in wheels)
 
 
 @lru_cache(maxsize=16_384)

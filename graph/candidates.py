@@ -96,7 +96,10 @@ class Candidate:
     :param wheel_rank: position of its best wheel in ``Environment.tags``, 0 is best; ``None`` if
         no known wheel fits and not all files are known
     :param sdist_only: whether no wheel fits, so that its source distribution has to be built
-    :param wheel_mismatch: why none of its wheels fits; ``None`` if one fits, or it has none
+    :param wheel_mismatch: why none of its wheels fits; ``None`` if one fits, if it has none, or if
+        one proves that it is pure Python
+    :param compiled: whether its build compiles code, as its wheels show, or those of other versions
+        if it has none
     :param requirements_likely: whether a build of its source distribution may change its
         requirements (:data:`common.releases.SDIST_LIKELY`)
     :param requirements_built: whether its requirements come from a build in this environment
@@ -122,6 +125,7 @@ class Candidate:
     vulnerabilities: tuple[KnownVulnerability, ...] = ()
     sdist_only: bool = False
     wheel_mismatch: ExclusionReason | None = None
+    compiled: bool = False
     requirements_likely: bool = False
     requirements_built: bool = False
     read: bool = True

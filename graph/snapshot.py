@@ -9,7 +9,7 @@ lists each requirement once in a table, and versions refer to the rows of this t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -56,6 +56,7 @@ _PLAIN = (
     "yanked_reason",
     "sdist_only",
     "wheel_mismatch",
+    "compiled",
     "requirements_likely",
     "requirements_built",
 )
@@ -84,6 +85,7 @@ _MISMATCHES = (
     ExclusionReason.SDIST_TOO_OLD,
 )
 _MISMATCH = 8
+_COMPILED = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -153,23 +155,29 @@ class Snapshot:
         """Number of candidates that are listed but unread."""
         return sum(not it.read for candidates in self.packages.values() for it in candidates)
 
-    def with_old_sdists(self) -> Snapshot:
-        """The snapshot in which source distributions that are older than this Python count, too.
+    @property
+    def old_sdists(self) -> frozenset[str]:
+        """Packages with source distributions that are older than this Python, the last resort.
 
-        Only those count of which the snapshot lists everything that they require. The snapshot
-        itself if there are none.
+        Only those count of which the snapshot lists everything that they require.
         """
-        admitted = {
-            name: [it.last_resort for it in excluded if self._is_last_resort(it)]
-            for name, excluded in self.excluded.items()
-        }
+        return frozenset(
+            name for name, them in self.excluded.items() if any(map(self._is_last_resort, them))
+        )
+
+    def with_old_sdists(self, names: Iterable[str]) -> Snapshot:
+        """The snapshot in which the :attr:`old_sdists` of these packages count, too.
+
+        The snapshot itself if there are none.
+        """
         packages, excluded = dict(self.packages), dict(self.excluded)
-        for name, old in admitted.items():
-            if old:
-                packages[name] = tuple(newest_first([*packages[name], *filter(None, old)]))
-                excluded[name] = tuple(it for it in excluded[name] if not self._is_last_resort(it))
-        if not any(admitted.values()):
+        admitted = self.old_sdists.intersection(names)
+        if not admitted:
             return self
+        for name in admitted:
+            old = [it.last_resort for it in excluded[name] if self._is_last_resort(it)]
+            packages[name] = tuple(newest_first([*packages[name], *filter(None, old)]))
+            excluded[name] = tuple(it for it in excluded[name] if not self._is_last_resort(it))
         snapshot = replace(
             self, packages=MappingProxyType(packages), excluded=MappingProxyType(excluded)
         )
@@ -343,6 +351,7 @@ def _flags(candidate: Candidate) -> int:
         _PRERELEASE * candidate.prerelease
         + _YANKED * candidate.yanked
         + _SDIST_ONLY * candidate.sdist_only
+        + _COMPILED * candidate.compiled
     )
     return flags + _MISMATCH * _MISMATCHES.index(candidate.wheel_mismatch)
 
@@ -360,7 +369,8 @@ def _read_listed(name: str, row: Sequence[Any]) -> Candidate:
         prerelease=bool(flags & _PRERELEASE),
         yanked=bool(flags & _YANKED),
         sdist_only=bool(flags & _SDIST_ONLY),
-        wheel_mismatch=_MISMATCHES[flags // _MISMATCH],
+        wheel_mismatch=_MISMATCHES[flags % _COMPILED // _MISMATCH],
+        compiled=bool(flags & _COMPILED),
         yanked_reason=reason,
         uploaded_at=None if moment is None else _EPOCH + moment * _MICROSECOND,
         vulnerabilities=tuple(KnownVulnerability(**known) for known in vulnerabilities or ()),

@@ -17,7 +17,13 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from adviser.advise import Advice, Resolver, SnapshotAndEvidence, advise_listed
+from adviser.advise import (
+    Advice,
+    Resolver,
+    SnapshotAndEvidence,
+    UnreadVersions,
+    advise_listed,
+)
 from adviser.answering.answers import text_of
 from adviser.answering.index_memory import IndexMemory, RequestMemory
 from adviser.answering.index_snapshot import IndexSnapshot, ListedPackage
@@ -35,7 +41,13 @@ from common.index.earlier_reads import EarlierReads, PackageReads
 from common.index.file_metadata import MetadataRead
 from common.index.helper import IndexHelper
 from common.index.project_pages import IndexFile, ProjectPage
-from common.index.release_metadata import installed_rank, metadata_files, read_release
+from common.index.release_metadata import (
+    ReleaseMetadata,
+    installed_rank,
+    metadata_files,
+    read_release,
+)
+from common.releases import ReleaseProblem
 from common.settings import Settings
 from graph.candidates import (
     Absence,
@@ -183,9 +195,14 @@ class IndexResolution:
         await asyncio.gather(*(read(name, it) for name, it in self._earlier().items()))
 
     def reads(self) -> dict[str, PackageReads]:
-        """What was read, by package."""
+        """What was read, by package, without files above a limit, which may be raised."""
+
+        def lasting(package: ListedPackage) -> dict[str, ReleaseMetadata]:
+            too_large = ReleaseProblem.TOO_LARGE
+            return {at: it for at, it in package.metadata.items() if it.problem is not too_large}
+
         return {
-            name: PackageReads(it.index, it.page.source.fingerprint, it.metadata)
+            name: PackageReads(it.index, it.page.source.fingerprint, lasting(it))
             for name, it in sorted(self.listed.packages.items())
         }
 
@@ -208,9 +225,12 @@ class IndexResolution:
                 needed.append(reading.needed(universe, resolution, advice.snapshot.packages))
                 return resolution
 
-            result = explain(advice, noting)
-            if not any(needed):
-                return result
+            try:
+                result = explain(advice, noting)
+                if not any(needed):
+                    return result
+            except UnreadVersions as unread:
+                needed.append(unread.reads)
             for reads in needed:
                 await self._read_all(reads)
 

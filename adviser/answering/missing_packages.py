@@ -73,7 +73,9 @@ def _lack(
     reasons = set(known.values())
     if reasons <= _UNKNOWN and (_UNREAD in reasons or states.get(index) != "known"):
         return MissingPackage(name, sources[: place + 1])
-    read = [it for it, reason in known.items() if reason is not _UNREAD]
+    read = [
+        it for it, reason in known.items() if reason not in (_UNREAD, ExclusionReason.UNAVAILABLE)
+    ]
     if not _meets_request(snapshot, request, name, read):
         return MissingPackage(name, sources[: place + 1])
     if any(states.get(it) in (None, "failed") for it in sources[:place]):

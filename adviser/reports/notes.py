@@ -564,7 +564,9 @@ def _without_wheel(candidate: Candidate) -> Iterator[ReportNote]:
     if candidate.sdist_only:
         known = candidate.wheel_mismatch is not None
         why = (
-            MISMATCHES[candidate.wheel_mismatch] if candidate.wheel_mismatch else "it has no wheel"
+            MISMATCHES[candidate.wheel_mismatch]
+            if candidate.wheel_mismatch
+            else "it has no wheel for this environment"
         )
         message = f"it is built from its source distribution, because {why}"
         if candidate.requirements_built:

@@ -6,7 +6,8 @@ does not work with jinja2 3 either. A series is all versions that differ only in
 the release number, as in the criterion ``maintenance``.
 
 *NumPy's binary interface.* NumPy 2 changed it. A wheel with compiled code that is older than the
-first pre-release of NumPy 2 was built for NumPy 1, and cannot be imported with NumPy 2.
+first pre-release of NumPy 2 was built for NumPy 1, and cannot be imported with NumPy 2. Compiled
+code of that age in a source distribution was written for the interface of NumPy 1.
 
 If no stack honours all inferred bounds, none of them counts.
 """
@@ -155,11 +156,12 @@ def compiled_ranks(environment: Environment) -> frozenset[int]:
 
 def _numpy_1(candidate: Candidate, compiled: Container[int | None]) -> Iterator[Dependency]:
     old = candidate.uploaded_at is not None and candidate.uploaded_at < NUMPY_2_BEGAN
-    if not old or candidate.wheel_rank not in compiled:
+    if not old or not (candidate.compiled or candidate.wheel_rank in compiled):
         return
     if ("numpy", None) in _upper_bounds(candidate):
         return
     if any(one.name == "numpy" and one.extra is None for one in candidate.requires):
         what = f"{candidate.name} {candidate.version}"
-        reason = f"{what} was compiled before NumPy 2, for the interface of NumPy 1"
+        made = "written" if candidate.compiled else "compiled"
+        reason = f"{what} was {made} before NumPy 2, for the interface of NumPy 1"
         yield Dependency("numpy", "<2", reason=reason)

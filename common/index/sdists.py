@@ -2,7 +2,8 @@
 
 Requirements in ``PKG-INFO`` are certain if that file says so (PEP 643). Otherwise, the requirements
 in ``PKG-INFO``, or in ``*.egg-info/requires.txt`` of setuptools, are only likely: a build on
-another machine may give other requirements.
+another machine may give other requirements. If neither names one, they are unknown where
+``setup.py`` decides, unless an ``*.egg-info`` shows that setuptools had none to list.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import lzma
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO, Protocol, cast
@@ -114,6 +115,7 @@ class SdistReader:
         self._is_ended = self._is_told = False
         self._pkg_info: bytes | None = None
         self._requires: bytes | None = None
+        self._marks: set[str | None] = set()
         return 0
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -160,7 +162,7 @@ class SdistReader:
         if not self._is_enough() and not (is_whole and not self._buffer and not self._skipped):
             message = f"{self._filename} is broken: it ends early"
             raise IndexProblem(IndexFault.MALFORMED, message)
-        return merged_metadata(self._pkg_info, self._requires)
+        return merged_metadata(self._pkg_info, self._requires, _is_open(self._marks))
 
     def _decompressed(self, part: bytes) -> Iterator[bytes]:
         if self._decompressor is None:
@@ -223,6 +225,7 @@ class SdistReader:
 
     def _count(self, name: str) -> None:
         self._members += 1
+        self._marks.add(_mark_of(name, self._project))
         if self._members > _MOST_MEMBERS:
             raise ValueError(f"more than {_MOST_MEMBERS:,} members")
         if len(name) > _LONGEST_PATH:
@@ -270,6 +273,7 @@ def _from_zip(file: BinaryIO, filename: str, most_bytes: int) -> SdistMetadata |
     project = canonicalize_name(filename.rpartition("-")[0])
     with zipfile.ZipFile(file) as archive:
         members: dict[str, bytes] = {}
+        marks = {_mark_of(it.filename, project) for it in archive.infolist()}
         for info in archive.infolist():
             parts = info.filename.removeprefix("./").split("/")
             is_info = len(parts) == 2 and parts[1] == "PKG-INFO"
@@ -283,11 +287,28 @@ def _from_zip(file: BinaryIO, filename: str, most_bytes: int) -> SdistMetadata |
                 if info.file_size > most_bytes:
                     raise too_large(f"{parts[-1]} of {filename}", most_bytes)
                 members[parts[-1]] = archive.read(info)
-    return merged_metadata(members.get("PKG-INFO"), members.get("requires.txt"))
+    return merged_metadata(members.get("PKG-INFO"), members.get("requires.txt"), _is_open(marks))
 
 
-def merged_metadata(pkg_info: bytes | None, requires: bytes | None) -> SdistMetadata | None:
+def _mark_of(path: str, project: str) -> str | None:
+    """``setup.py``, or ``egg-info`` for a file of setuptools about the project."""
+    *folders, file = path.removeprefix("./").rstrip("/").split("/")
+    if file == "setup.py" and len(folders) == 1:
+        return file
+    names = (it for it in (*folders, file) if it.endswith(".egg-info"))
+    return "egg-info" if any(_is_of(it, project) for it in names) else None
+
+
+def _is_open(marks: Container[str | None]) -> bool:
+    return "setup.py" in marks and "egg-info" not in marks
+
+
+def merged_metadata(
+    pkg_info: bytes | None, requires: bytes | None, setup_decides: bool = False
+) -> SdistMetadata | None:
     """Metadata from ``PKG-INFO`` and ``requires.txt``; ``None`` without ``PKG-INFO``.
+
+    :param setup_decides: whether only ``setup.py`` says what both do not list
 
     >>> read = merged_metadata(b"Metadata-Version: 1.2\\nName: a\\n", b"b>1\\n[x]\\nc\\n")
     >>> parse_core_metadata(read.text).requires_dist, read.certainty.value
@@ -300,7 +321,8 @@ def merged_metadata(pkg_info: bytes | None, requires: bytes | None) -> SdistMeta
     if core.is_static:
         return SdistMetadata(text, Certainty.CERTAIN)
     if core.requires_dist or requires is None:
-        is_told = bool(core.requires_dist) or "requires-dist" not in core.dynamic
+        open_ones = setup_decides or "requires-dist" in core.dynamic
+        is_told = bool(core.requires_dist) or not open_ones
         return SdistMetadata(text, Certainty.LIKELY if is_told else Certainty.UNKNOWN)
     header, blank, rest = text.lstrip("\ufeff\r\n").replace("\r\n", "\n").partition("\n\n")
     lines = [header.rstrip("\n"), *_as_core_metadata(text_of(requires).splitlines())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import shutil
 import subprocess
 import sys
@@ -111,7 +112,8 @@ def test_requirements_are_certain_or_likely_and_the_report_says_which(
     versions, notes = stack(advise(stores, index, tmp_path, "certain\n", "--json"))
     assert versions == {"certain": "1.0", "lib": "1.0"}
     (message,) = notes["certain"]
-    assert message.endswith("because it has no wheel; its requirements are certain")
+    text = "because it has no wheel for this environment; its requirements are certain"
+    assert message.endswith(text)
     versions, notes = stack(advise(stores, index, tmp_path, "likely\n", "--json"))
     assert versions == {"likely": "1.0", "lib": "2.0"}
     assert "its requirements are likely, not certain" in notes["likely"][1]
@@ -177,6 +179,41 @@ def test_what_only_a_build_tells_is_no_candidate_without_one(
     assert "`thoth advise --build` builds its metadata in a sandbox" in done.stdout.replace(
         "\n", " "
     )
+
+
+def test_what_lists_no_requirement_and_has_a_setup_py_is_no_candidate_without_a_build(
+    stores: Stores, index: Index, tmp_path: Path
+) -> None:
+    text = "Metadata-Version: 2.1\nName: silent\nVersion: 1.0\n"
+    index.add_source("silent", "1.0", "from setuptools import setup\n", information=text)
+    done = advise(stores, index, tmp_path, "silent\n")
+    assert done.returncode == 1
+    assert "`thoth advise --build` builds" in done.stdout.replace("\n", " ")
+
+
+def test_a_file_above_the_size_limit_proves_nothing(
+    stores: Stores, index: Index, tmp_path: Path
+) -> None:
+    """Commands say so; with a higher limit, the file is read."""
+    text = f"{STATIC.format(name='huge', version='1.0')}Requires-Dist: lib<2\n"
+    index.add_source("huge", "1.0", random.Random(1).randbytes(1 << 20).hex(), information=text)
+    (tmp_path / "requirements.in").write_text("huge\n", encoding="utf-8")
+
+    def run(*arguments: str, limit: str = "1") -> subprocess.CompletedProcess[str]:
+        more = {"PACKAGE_INDEXES": f"pypi={index.url}", "INDEX_ARCHIVE_MB": limit}
+        return thoth(stores.settings, *arguments, *HERE, **more)
+
+    for options in ((), ("--offline",)):
+        done = run("advise", str(tmp_path), *options)
+        assert done.returncode == 3, done.stderr
+        assert "huge 1.0 does not count: its metadata was not read" in done.stdout
+        done = run("why-not", "huge>0", str(tmp_path), *options)
+        assert done.returncode == 3, done.stderr
+        assert "huge>0: unknown, a version could not be read" in done.stdout
+    assert stack(run("advise", str(tmp_path), "--json", limit="64"))[0] == {
+        "huge": "1.0",
+        "lib": "1.0",
+    }
 
 
 @needs("bwrap")

@@ -52,6 +52,27 @@ def test_a_package_that_nothing_needs_can_be_had_as_well() -> None:
     assert answer.changes == (VersionChange("old", None, "1.0"),)
 
 
+@pytest.mark.parametrize("name", ["bounded", "built"])
+def test_what_advice_has_as_a_last_resort_is_possible(name: str) -> None:
+    old = {"uploaded_at": "2020-01-01T00:00:00Z"}
+    index: Index = {
+        "app": {"1": {"requires": ["numpy>=2"]}},
+        "bounded": {
+            "2": {},
+            "1": {**old, "requires": ["numpy"], "wheels": ["cp311-cp311-linux_x86_64"]},
+        },
+        "built": {"2": {}, "1": {**old, "wheels": ["cp37-cp37m-win_amd64"], "sdist": True}},
+        "numpy": {"2": {}, "1": {}},
+    }
+    advice = advice_for(request_for(f"app\n{name}\n"), index)
+    assert advice.best is not None
+    answer = why_not(advice, Dependency(name, "<2"))
+    assert answer.outcome is ForcedOutcome.POSSIBLE
+    assert answer.changes == (VersionChange(name, "2", "1"),)
+    assert answer.points is not None
+    assert answer.points > 0
+
+
 def test_an_extra_that_nothing_has_is_noted_and_conflicts_with_nothing() -> None:
     answer = why_not(advice_for(), Dependency("core", extras=("nope",)))
     assert list(forced_lines(answer)) == [

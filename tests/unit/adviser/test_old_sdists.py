@@ -104,7 +104,40 @@ def test_without_builds_there_is_still_no_stack() -> None:
 def test_only_versions_count_whose_requirements_the_snapshot_lists() -> None:
     lists: Index = {"lib": {"2": NEW, "1": {**OLD, "requires": ["far"]}}, "far": {"1": NEW}}
     alone = snapshot_for(request_for("lib<2\n"), lists)
-    assert alone.with_old_sdists() is alone
-    both = snapshot_for(request_for("lib<2\nfar\n"), lists).with_old_sdists()
+    assert alone.with_old_sdists(["lib"]) is alone
+    both = snapshot_for(request_for("lib<2\nfar\n"), lists).with_old_sdists(["lib"])
     assert [it.version for it in both.packages["lib"]] == ["2", "1"]
     assert both.excluded["lib"] == ()
+
+
+#: Its source distribution is newer than its wheel that fits, and both are older than this Python.
+EARLIER: dict[str, Any] = {"2": OLD, "1": {"uploaded_at": "2013-01-01T00:00:00Z"}}
+
+
+def test_the_rule_is_lifted_only_for_packages_that_no_stack_can_do_without() -> None:
+    index: Index = {
+        "one": {"1": OLD},
+        "two": {"1": OLD},
+        "lib": EARLIER,
+        "app": {"2": {"requires": ["lib", "one>1"], **NEW}, "1": {"requires": ["lib"], **NEW}},
+    }
+    for manifest in ("one\nlib\n", "one\ntwo\nlib\n", "app\none\nlib\n", "two\napp\n"):
+        advice = advice_for(request_for(manifest), index)
+        assert versions(advice)["lib"] == "1", manifest
+        assert check_resolution(advice.universe, advice.resolution) == []
+    request = request_for("one\nlib\n")
+    for_all = snapshot_for(request, index).with_old_sdists(index)
+    assert versions(advise(request, for_all, NOTHING)) == {"one": "1", "lib": "2"}
+
+
+def test_of_packages_that_can_stand_in_for_each_other_only_one_is_built_although_it_is_old() -> (
+    None
+):
+    index: Index = {
+        "app": {"1": {"requires": ["one<2", "two"], **NEW}},
+        "one": {"2": NEW, "1.1": OLD, "1": {"requires": ["two<2"], **NEW}},
+        "two": {**EARLIER, "3": {"requires": ["one>1"], **NEW}, "1": {"requires": ["one>1"]}},
+    }
+    advice = advice_for(request_for("app\n"), index)
+    assert versions(advice) == {"app": "1", "one": "1.1", "two": "3"}
+    assert advice.snapshot.old_sdists == {"two"}

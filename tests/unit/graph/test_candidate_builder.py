@@ -103,7 +103,10 @@ def test_a_source_distribution_is_a_candidate_and_says_why_no_wheel_fits() -> No
         ("3.10", "2022-09-30", ("cp39-cp39-win_amd64",), False),
         # Wheels for this Python show that it is supported; only the platform differs.
         ("3.11", "2022-09-30", ("cp311-cp311-win_amd64",), False),
-        ("3.11", "2022-09-30", ("py2-none-any",), True),
+        # One wheel proves that the release is pure Python, although the package is compiled.
+        ("3.11", "2022-09-30", ("py2-none-any",), False),
+        ("3.11", "2022-09-30", ("cp27-none-any", "cp39-cp39-win_amd64"), False),
+        ("3.11", "2022-09-30", ("py2-none-win_amd64",), True),
         # Its later release shows that the package is compiled.
         ("3.11", "2014-01-01", (), True),
     ],

@@ -143,3 +143,21 @@ def test_compiled_wheels_from_before_numpy_2_need_numpy_1(
     assert bounds.get(app.purl) == (
         (Dependency("numpy", "<2", reason=reason),) if bounded else None
     )
+
+
+@pytest.mark.parametrize(
+    ("wheels", "others", "numpy"),
+    [
+        (["cp310-cp310-manylinux_2_17_x86_64"], [], "1.26.4"),
+        (["cp311-cp311-win_amd64"], [], "1.26.4"),
+        ([], ["cp312-cp312-win_amd64"], "1.26.4"),
+        (["cp310-cp310-win_amd64", "py2-none-any"], [], "2.4.6"),
+        ([], ["py3-none-any"], "2.4.6"),
+    ],
+)
+def test_the_bound_holds_for_builds_of_compiled_code(
+    wheels: list[str], others: list[str], numpy: str
+) -> None:
+    old = {"requires": ["numpy"], "wheels": wheels, "sdist": True, **OLD}
+    index: Index = {**PANDAS, "fast": {"2": {"wheels": others, **NEW}, "1": old}}
+    assert versions("fast<2\nnumpy\n", index) == {"fast": "1", "numpy": numpy}

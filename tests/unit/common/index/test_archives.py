@@ -119,6 +119,28 @@ OLD = b"Metadata-Version: 2.1\nName: parrot\nVersion: 1.0\n"
 REQUIRES = b"seed>=1\n\n[fly:os_name == 'nt']\nwing\n\n[:python_version < '3']\nsix\n"
 
 
+@pytest.mark.parametrize(
+    ("others", "certainty"),
+    [
+        (["setup.py"], "unknown"),
+        (["setup.py", "parrot/setup.py", "other.egg-info/PKG-INFO"], "unknown"),
+        (["setup.py", "src/parrot.egg-info/SOURCES.txt"], "likely"),
+        (["parrot/setup.py", "pyproject.toml"], "likely"),
+    ],
+)
+def test_no_listed_requirement_is_not_none_where_setup_py_decides(
+    others: list[str], certainty: str
+) -> None:
+    files = [("parrot-1.0/PKG-INFO", OLD), *((f"parrot-1.0/{it}", b"") for it in others)]
+    for data, name in (
+        (gzip.compress(tar(*files)), "parrot-1.0.tar.gz"),
+        (wheel(*files), "parrot-1.0.zip"),
+    ):
+        read = read_sdist(io.BytesIO(data), name, LIMIT)
+        assert read is not None
+        assert read.certainty == certainty
+
+
 def test_requirements_that_setuptools_left_are_likely() -> None:
     files = (
         ("parrot-1.0/PKG-INFO", OLD + b"\nText\n"),
