@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -144,6 +145,7 @@ __all__ = [
     "cuda_runs",
     "glibc_floor",
     "parse_wheel",
+    "pythons_of",
 ]
 
 #: The longest file name that common file systems can hold.
@@ -303,6 +305,24 @@ def _refused(
             False, None, Fit.SDIST_ONLY, "only a source distribution, which would have to be built"
         )
     return Compatibility(False, None, Fit.NO_FILES, "no file that could be installed")
+
+
+def pythons_of(wheels: Iterable[str], environment: Environment) -> frozenset[int]:
+    """Minor versions of CPython 3 for which wheels on the platform of an environment are built.
+
+    >>> from common.environments import environment
+    >>> here = environment("3.11", "manylinux_2_28_x86_64")
+    >>> sorted(pythons_of(["cp38-cp38-manylinux1_x86_64", "cp39-cp39-win_amd64"], here))
+    [8]
+    """
+    platforms = {tag.platform for tag in environment.tags}
+    with suppress(InvalidTag, ValueError):
+        tags = [tag for tag_set in wheels for tag in parse_tag(tag_set)]
+        minors = (
+            re.fullmatch(r"cp3(\d+)", it.interpreter) for it in tags if it.platform in platforms
+        )
+        return frozenset(int(it[1]) for it in minors if it)
+    return frozenset()
 
 
 @lru_cache(maxsize=32)

@@ -17,6 +17,7 @@ from adviser.advise import Advice
 from adviser.locks.formats import render_lock
 from adviser.locks.lock_model import LockFile, LockFormat, UnwritableLock
 from adviser.premises import Premises
+from adviser.reports.file_notes import file_notes
 from adviser.reports.manifests import Files, chosen_of, graph_of, lock_options, manifest_of
 from adviser.reports.note_codes import NoteCode
 from adviser.reports.notes import (
@@ -130,6 +131,7 @@ def result_document(advice: Advice, known: ReleaseKnowledge) -> dict[str, Any]:
     written = [locks_of(advice, stack, known) for stack in advice.resolution.stacks]
     notes = [*stack_notes(advice), *gap_notes(advice), *map(unfetched_note, known.unread)]
     notes += other_wheels_notes(known.other_wheels)
+    notes += file_notes(advice, known.files)
     certificate = _certificate(advice)
     notes += _invitation_notes(certificate)
     notes += _missing_lock_notes(written)

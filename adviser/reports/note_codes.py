@@ -61,6 +61,10 @@ class NoteCode(StrEnum):
     BUILT_FROM_SDIST = "built_from_sdist"
     #: A version whose requirements only a build tells could resolve a conflict.
     BUILD = "build"
+    #: Packages have wheels for another Python, and none for this one.
+    OTHER_PYTHON = "other_python"
+    #: A build of PyTorch for GPUs, where there is none.
+    CUDA_BUILD = "cuda_build"
     #: Requirements that a build of the source distribution may change.
     REQUIREMENTS_LIKELY = "requirements_likely"
     #: A bound that no package declares, and that holds a package of the stack back.

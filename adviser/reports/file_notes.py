@@ -1,0 +1,126 @@
+"""Notes that follow from the files of the advised stack: other Pythons, and builds for GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from adviser.advise import Advice
+from adviser.reports.manifests import Files
+from adviser.reports.note_codes import NoteCode
+from adviser.reports.notes import ReportNote
+from adviser.reports.version_rationale import candidates_of
+from adviser.resolver.specifiers import admits
+from adviser.scoring.assessment_types import NoteLevel
+from common.counts import counted
+from common.index.release_metadata import installed_rank
+from common.packages import version_of
+from common.releases import wheel_tags
+from common.terminal import first_few
+from common.wheels import pythons_of
+from graph.candidates import Candidate, ExclusionReason
+
+#: Why a version must be built or cannot be installed, although it has wheels for other Pythons.
+_OTHER_PYTHON = frozenset(
+    {ExclusionReason.PYTHON_TAG, ExclusionReason.ABI_TAG, ExclusionReason.SDIST_TOO_OLD}
+)
+#: Packages that only builds of PyTorch for GPUs require.
+_CUDA_PARTS = re.compile(r"(?:nvidia|cuda)-.+|triton")
+_NAMED = 5
+
+
+def file_notes(advice: Advice, files: Files) -> Iterator[ReportNote]:
+    """All notes about files.
+
+    :param files: of the releases of the advised stacks
+    """
+    yield from _other_python(advice, files)
+    yield from _cuda_build(advice, files)
+
+
+def _other_python(advice: Advice, files: Files) -> Iterator[ReportNote]:
+    """A note about the nearest Python for which most of the packages without a wheel have one."""
+    environment, stack = advice.request.environment, advice.best
+    chosen = candidates_of(advice.universe, stack) if stack else {}
+    pythons = _of_stack(advice, chosen, files) if stack else _of_conflict(advice)
+    specifiers = [it.requires_python or "" for it in chosen.values()]
+    project = (advice.request.project.requires_python or "").split("||")
+    counts = Counter(
+        minor
+        for minors in pythons.values()
+        for minor in minors
+        if all(admits(it, f"3.{minor}") for it in specifiers)
+        and any(admits(it, f"3.{minor}") for it in project)
+    )
+    own = version_of(environment.python_version)
+    if not counts or own is None:
+        return
+    minor = max(counts, key=lambda it: (counts[it], -abs(it - own.minor), it))
+    names = sorted(name for name, minors in pythons.items() if minor in minors)
+    packages = counted(len(names), "package has", "packages have")
+    message = (
+        f"{packages} wheels for Python 3.{minor}, but not for {environment.python_version}:"
+        f" add `--python 3.{minor}` ({first_few(names, _NAMED)})"
+    )
+    yield ReportNote(NoteCode.OTHER_PYTHON, NoteLevel.WARNING, message)
+
+
+def _of_stack(
+    advice: Advice, chosen: Mapping[str, Candidate], files: Files
+) -> dict[str, frozenset[int]]:
+    """Minor versions of Python 3 that the wheels of versions without a fitting wheel are for."""
+    return {
+        name: pythons_of(wheel_tags(files.get(it.purl, ())), advice.request.environment)
+        for name, it in chosen.items()
+        if it.wheel_mismatch in _OTHER_PYTHON
+    }
+
+
+def _of_conflict(advice: Advice) -> dict[str, frozenset[int]]:
+    """The same for versions that only the environment excludes from a conflict's packages."""
+    conflict, pythons = advice.resolution.conflict, dict[str, frozenset[int]]()
+    for account in conflict.accounts if conflict else ():
+        messages = [
+            it.message.partition(", this ")[0]
+            for it in advice.snapshot.excluded.get(account.name, ())
+            if it.version in account.versions and it.reason in _OTHER_PYTHON
+        ]
+        minors = {int(it) for text in messages for it in re.findall(r"\bcp3(\d+)\b", text)}
+        pythons[account.name] = pythons.get(account.name, frozenset()) | minors
+    return pythons
+
+
+def _cuda_build(advice: Advice, files: Files) -> Iterator[ReportNote]:
+    """A note about the download that a build of PyTorch for CPUs saves where there is no GPU."""
+    environment, stack = advice.request.environment, advice.best
+    if stack is None or environment.cuda is not None:
+        return
+    candidates = candidates_of(advice.universe, stack)
+    extras = {it.name: it.extras for it in stack.choices}
+    pending = [it.name for it in advice.universe.roots]
+    kept: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in kept or name not in candidates:
+            continue
+        kept.add(name)
+        required = (it.name for it in candidates[name].requirements(extras[name]))
+        pending += (it for it in required if name != "torch" or not _CUDA_PARTS.fullmatch(it))
+    sizes = {}
+    for name in candidates.keys() - kept:
+        wheels = [it for it in files.get(candidates[name].purl, ()) if it.kind == "wheel"]
+        ranked = min(wheels, key=lambda it: installed_rank(it.filename, environment), default=None)
+        if ranked is not None and ranked.size_bytes is not None:
+            sizes[name] = ranked.size_bytes
+    if sizes:
+        packages = counted(len(sizes), "package")
+        message = (
+            f"there is no GPU here, and torch is a build for CUDA: its build for CPUs saves the"
+            f" download of {packages} ({sum(sizes.values()) / 1e9:.1f} GB). To take it, let torch"
+            " come from PyTorch's index of builds for CPUs (INDEX_NAMESPACES); for a machine with"
+            " a GPU, add `--cuda`"
+        )
+        link = "docs/guides/advise.md#pytorch-without-a-gpu"
+        version = candidates["torch"].version
+        yield ReportNote(NoteCode.CUDA_BUILD, NoteLevel.INFO, message, "torch", version, link)
