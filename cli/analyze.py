@@ -99,7 +99,7 @@ def host(context: click.Context, name: str | None, as_json: bool, ingest: bool) 
 
 
 @analyze.command()
-@click.argument("image", metavar="PATH|NAME")
+@click.argument("image", metavar="PATH")
 @_NAME
 @as_json_option
 @_INGEST
@@ -110,13 +110,11 @@ def image(
     """Show the native libraries that an image provides.
 
     PATH is a root folder, an OCI layout (folder or tar), or a file that podman or docker wrote with
-    `save` or `export`, compressed or not. NAME is an image that podman or docker has on this
-    machine. Nothing is downloaded, and no program of the image is run.
+    `save` or `export`, compressed or not. Nothing is downloaded, and no program in it is run.
     """
     from ingest.native.environments import analyze_image
-    from ingest.native.file_trees import is_there
 
-    source = str(Path(image).absolute()) if is_there(image) else image
+    source = str(Path(image).absolute())
     _finish(context, analyze_image(image, name), source, as_json=as_json, ingest=ingest)
 
 

@@ -186,16 +186,16 @@ def analyze_host(name: str | None = None, root: Path = Path("/")) -> Environment
     return _analyzed(EnvironmentKind.HOST, name, FolderTree(root), platform.machine(), os.environ)
 
 
-def analyze_image(wanted: str, name: str | None = None) -> EnvironmentAnalysis:
-    """Analyse an image, given by its path or its name.
+def analyze_image(path: str, name: str | None = None) -> EnvironmentAnalysis:
+    """Analyse an image in a folder or a file.
 
     :param name: name of the environment; by default the name in the image, or the last part of its
         path
     :raises InvalidArgument: if there is no such image
     :raises InvalidDocument: if the image is broken
     """
-    with open_image(wanted) as image:
-        label = name or image.name or Path(wanted).name or "root"
+    with open_image(path) as image:
+        label = name or image.name or Path(path).name or "root"
         return _analyzed(
             EnvironmentKind.IMAGE, label, image.tree, image.architecture, image.environ
         )

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import platform
 import re
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,7 +33,6 @@ from ingest.native.image_layers import Layer, LayeredTree
 _ARCHITECTURES = {
     "amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l", "loong64": "loongarch64",
 }  # fmt: skip
-_SAVE_S = 1_800
 _MOST_LAYERS = 1_000
 _DEEPEST_INDEX = 4
 _INDEXES = re.compile(
@@ -45,8 +41,6 @@ _INDEXES = re.compile(
 _SHA256 = re.compile(r"sha256:([0-9a-f]{64})")
 #: Annotations with the name of an index entry: the full name by containerd, or the tag only.
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
-#: Longer than any name of an image, and shorter than the limit of file systems.
-_LONGEST_NAME = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +60,18 @@ class OpenedImage:
 
 @contextmanager
 def open_image(wanted: str) -> Iterator[OpenedImage]:
-    """Open an image on this machine, given by its path or its name; nothing is downloaded.
+    """Open an image in a folder or a file.
 
-    :raises InvalidArgument: if there is no such image
+    :raises InvalidArgument: if there is none
     :raises InvalidDocument: if it is not an image, is broken, or contains several images
     """
-    if is_there(wanted):
-        with _image_at(Path(wanted)) as image:
-            yield image
-        return
-    with tempfile.TemporaryDirectory(prefix="thoth-image-") as folder:
-        saved = Path(folder) / "image.tar"
-        _save(wanted, saved)
-        with _image_at(saved) as image:
-            yield image
+    if not is_there(wanted):
+        raise InvalidArgument(
+            f"no file or folder {wanted[:80]!r}: write the image to a file first, such as with"
+            f" `podman save -o image.tar {wanted[:80]}`"
+        )
+    with _image_at(Path(wanted)) as image:
+        yield image
 
 
 @contextmanager
@@ -253,27 +245,3 @@ def _text(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise InvalidDocument(Reason.WRONG_TYPE, "not a text", place=where)
     return value
-
-
-def _save(name: str, target: Path) -> None:
-    """Write an image of podman or docker to a file."""
-    if not name or "\0" in name or len(name) > _LONGEST_NAME:
-        raise InvalidArgument(f"{name[:80]!r} cannot be the name of an image")
-    engines = [path for path in map(shutil.which, ("podman", "docker")) if path]
-    causes = []
-    for engine in engines if not name.startswith("-") else ():
-        try:
-            done = subprocess.run(
-                [engine, "save", "-o", str(target), name],
-                capture_output=True, text=True, errors="replace", timeout=_SAVE_S, check=False,
-                stdin=subprocess.DEVNULL,
-            )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
-            causes.append(f"{Path(engine).name}: {type(error).__name__}")
-            continue
-        if done.returncode == 0:
-            return
-        lines = done.stderr.strip().splitlines()
-        causes.append(f"{Path(engine).name}: {printable(lines[-1][:200]) if lines else 'failed'}")
-    cause = "; ".join(causes) or "neither podman nor docker is installed"
-    raise InvalidArgument(f"no file or folder {name!r}, and no image of that name: {cause}")

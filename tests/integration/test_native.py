@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -33,7 +32,6 @@ from ingest.native.environments import analyze_host, analyze_image
 from ingest.native.recorded_analyses import differences, record_analysis
 from ingest.native.wheels import analyze_wheel
 from tests.factories.native import AARCH64, elf, layer, write_wheel
-from tests.requirements import needs
 from tests.services.commands import ROOT, thoth, thoth_json
 from tests.services.projection import answer, project, verified
 
@@ -247,29 +245,3 @@ def test_a_broken_library_ends_in_exit_code_1(settings: Settings, tmp_path: Path
     done = thoth(settings, "analyze", "wheel", str(path))
     assert done.returncode == 1
     assert "archive_broken" in done.stderr
-
-
-@pytest.fixture
-def podman_image(image: Path) -> str:
-    """An image that podman has, made of ``image``."""
-    name = "localhost/thoth-native-test:1"
-    done = subprocess.run(
-        ["podman", "import", str(image), name],  # noqa: S607
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        pytest.skip(f"podman cannot import here: {done.stderr.strip()[-200:]}")
-    return name
-
-
-@needs("podman")
-def test_an_image_of_podmans_is_analysed_by_name(podman_image: str, image: Path) -> None:
-    try:
-        found = analyze_image(podman_image)
-        assert found.name == podman_image
-        assert found.provides == analyze_image(str(image)).provides
-    finally:
-        subprocess.run(
-            ["podman", "rmi", "-f", podman_image],  # noqa: S607
-            capture_output=True, timeout=60, check=False,
-        )  # fmt: skip

@@ -112,14 +112,13 @@ def test_several_images_in_one_file_are_refused(tmp_path: Path) -> None:
         analyze_image(str(saved(tmp_path, [layer(ROOT)], images=2)))
 
 
-def test_what_is_no_image_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_image_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     for data in (b"", b"hello" * 1000):
         path.write_bytes(data)
         with pytest.raises(InvalidDocument):
             analyze_image(str(path))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InvalidArgument, match="neither podman nor docker"):
+    with pytest.raises(InvalidArgument, match="write the image to a file first"):
         analyze_image("nobody/nothing:1")
     with pytest.raises(InvalidArgument):
         analyze_image("--help")
@@ -139,8 +138,8 @@ def test_headers_upon_headers_are_refused(tmp_path: Path, kind: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a" * 5_000, "x\0y"])
-def test_what_no_file_and_no_image_can_be_called_is_refused(name: str) -> None:
-    with pytest.raises(InvalidArgument, match="cannot be the name of an image"):
+def test_what_no_file_can_be_called_is_refused(name: str) -> None:
+    with pytest.raises(InvalidArgument, match="no file or folder"):
         analyze_image(name)
     for kind in ("image", "wheel"):
         done = run_here(analyze, Settings.from_env({}), kind, name)
