@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from adviser.advise import Advice
 from adviser.reports.manifests import Files
@@ -44,15 +44,8 @@ def _other_python(advice: Advice, files: Files) -> Iterator[ReportNote]:
     environment, stack = advice.request.environment, advice.best
     chosen = candidates_of(advice.universe, stack) if stack else {}
     pythons = _of_stack(advice, chosen, files) if stack else _of_conflict(advice)
-    specifiers = [it.requires_python or "" for it in chosen.values()]
-    project = (advice.request.project.requires_python or "").split("||")
-    counts = Counter(
-        minor
-        for minors in pythons.values()
-        for minor in minors
-        if all(admits(it, f"3.{minor}") for it in specifiers)
-        and any(admits(it, f"3.{minor}") for it in project)
-    )
+    counts = Counter(minor for minors in pythons.values() for minor in minors)
+    counts = Counter({it: n for it, n in counts.items() if _may_run(advice, chosen, f"3.{it}")})
     own = version_of(environment.python_version)
     if not counts or own is None:
         return
@@ -64,6 +57,23 @@ def _other_python(advice: Advice, files: Files) -> Iterator[ReportNote]:
         f" add `--python 3.{minor}` ({first_few(names, _NAMED)})"
     )
     yield ReportNote(NoteCode.OTHER_PYTHON, NoteLevel.WARNING, message)
+
+
+def _may_run(advice: Advice, names: Iterable[str], python: str) -> bool:
+    """Whether the project supports a Python, and a suitable version of each package does."""
+    project = (advice.request.project.requires_python or "").split("||")
+    universe = advice.universe
+    wanted: dict[str, list[str]] = {}
+    for root in universe.roots:
+        wanted.setdefault(root.name, []).append(universe.specifier_of(root))
+    return any(admits(it, python) for it in project) and all(
+        any(
+            admits(it.requires_python or "", python)
+            and all(admits(text, it.version) for text in wanted.get(name, ()))
+            for it in universe.packages[name]
+        )
+        for name in names
+    )
 
 
 def _of_stack(
@@ -80,14 +90,16 @@ def _of_stack(
 def _of_conflict(advice: Advice) -> dict[str, frozenset[int]]:
     """The same for versions that only the environment excludes from a conflict's packages."""
     conflict, pythons = advice.resolution.conflict, dict[str, frozenset[int]]()
-    for account in conflict.accounts if conflict else ():
+    steps = [it for it in conflict.steps if it.kind in ("asked", "requires")] if conflict else []
+    for name in dict.fromkeys(it.required for it in steps if it.required):
+        wanted = [it.specifier for it in steps if it.required == name]
         messages = [
             it.message.partition(", this ")[0]
-            for it in advice.snapshot.excluded.get(account.name, ())
-            if it.version in account.versions and it.reason in _OTHER_PYTHON
+            for it in advice.snapshot.excluded.get(name, ())
+            if it.reason in _OTHER_PYTHON and all(admits(text, it.version) for text in wanted)
         ]
-        minors = {int(it) for text in messages for it in re.findall(r"\bcp3(\d+)\b", text)}
-        pythons[account.name] = pythons.get(account.name, frozenset()) | minors
+        minors = (int(it) for text in messages for it in re.findall(r"\bcp3(\d+)\b", text))
+        pythons[name] = frozenset(minors)
     return pythons
 
 
@@ -117,9 +129,9 @@ def _cuda_build(advice: Advice, files: Files) -> Iterator[ReportNote]:
         packages = counted(len(sizes), "package")
         message = (
             f"there is no GPU here, and torch is a build for CUDA: its build for CPUs saves the"
-            f" download of {packages} ({sum(sizes.values()) / 1e9:.1f} GB). To take it, let torch"
-            " come from PyTorch's index of builds for CPUs (INDEX_NAMESPACES); for a machine with"
-            " a GPU, add `--cuda`"
+            f" download of {packages} ({sum(sizes.values()) / 1e9:.1f} GB). To take it, make"
+            " PyTorch's index of builds for CPUs the owner of torch (INDEX_NAMESPACES), as"
+            " docs/guides/advise.md shows; for a machine with a GPU, add `--cuda`"
         )
         link = "docs/guides/advise.md#pytorch-without-a-gpu"
         version = candidates["torch"].version

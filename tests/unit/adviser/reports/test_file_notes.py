@@ -45,7 +45,9 @@ def notes(
         ("one\ntwo\nthree\n", "3 packages have wheels for Python 3.9"),
         ("one\ntwo\nelsewhere\n", "2 packages have wheels for Python 3.9"),
         ("one\nmodern\n", "1 package has wheels for Python 3.10"),
-        ("unbuilt\n", "1 package has wheels for Python 3.8"),
+        ("three\nhelper\n", "1 package has wheels for Python 3.9"),
+        ("three\nhelper>1\n", None),
+        ("unbuilt<2\n", "1 package has wheels for Python 3.8"),
         ("elsewhere\nmodern\n", None),
     ],
 )
@@ -58,7 +60,8 @@ def test_the_nearest_python_for_which_most_packages_have_wheels_is_named(
         "three": {"1": {**OLD, "wheels": wheels(9)}},
         "elsewhere": {"1": {**OLD, "wheels": wheels(9, platform="win_amd64")}},
         "modern": {"1": {"requires_python": ">=3.10"}},
-        "unbuilt": {"1": {"wheels": wheels(7, 8)}},
+        "helper": {"2": {"requires_python": ">=3.10"}, "1": {}},
+        "unbuilt": {"2": {"wheels": wheels(10)}, "1": {"wheels": wheels(7, 8)}},
     }
     advice = advice_for(request_for(manifest), index)
     found = notes(advice, index, "other_python")
