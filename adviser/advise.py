@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from adviser.harm import FoundStacks, PremiseSearch, harmful_versions, pins_of
@@ -16,6 +17,7 @@ from adviser.resolver.admission import AdmittedPackage, choosable, universe_of
 from adviser.resolver.relaxation import NeededReads, UniverseResolver, resolve_listed
 from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
+from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import Universe
 from adviser.reused_results import ReusedResults
 from adviser.scoring.assess import PackageScores, assess
@@ -55,7 +57,7 @@ class Advice:
     :param premises: what the assessment started from
     :param snapshot: with source distributions that are older than this Python, if only they
         make a stack possible
-    :param bounds_dropped: whether inferred bounds do not count, because no stack honours them
+    :param unbounded: packages whose inferred bounds do not count, because no stack honours them
     """
 
     request: StackRequest
@@ -65,7 +67,7 @@ class Advice:
     assessment: Assessment
     universe: Universe
     resolution: Resolution
-    bounds_dropped: bool = False
+    unbounded: frozenset[str] = frozenset()
 
     @property
     def baseline(self) -> Mapping[str, str] | None:
@@ -187,7 +189,9 @@ def advise_listed(
     measured = MeasuredStacks(*known)
     shared = reuse or AdviceReuse()
 
-    def assessed_universe(bounds: bool, known: SnapshotAndEvidence) -> UniverseAndCandidates:
+    def assessed_universe(
+        unbounded: frozenset[str], known: SnapshotAndEvidence
+    ) -> UniverseAndCandidates:
         nonlocal assessment, measured
         snapshot, evidence = known
         if measured.snapshot is not snapshot or measured.evidence is not evidence:
@@ -195,20 +199,20 @@ def advise_listed(
         assessment = assess_candidates(
             request, snapshot, evidence, premises, shared.scores, measured
         )
-        universe = universe_for(request, snapshot, assessment, bounds, shared.admitted, premises)
+        universe = universe_for(request, snapshot, assessment, unbounded, shared.admitted, premises)
         return universe, snapshot.packages
 
     search = PremiseSearch(request, premises)
     while True:
         premises = search.premises
-        bounds, old_sdists, known, universe, resolution = yield from resolved(
+        unbounded, old_sdists, known, universe, resolution = yield from resolved(
             known, assessed_universe, resolve, search.count
         )
         counted = _counted(known, old_sdists)
         resolution = search.harmless(resolution)
         if not search.continues(*counted, FoundStacks(assessment, universe, resolution)):
             break
-    return Advice(request, *counted, premises, assessment, universe, resolution, not bounds)
+    return Advice(request, *counted, premises, assessment, universe, resolution, unbounded)
 
 
 def _with_forcing_versions(
@@ -230,14 +234,14 @@ UniverseAndCandidates = tuple[Universe, Mapping[str, Sequence[Candidate]]]
 
 
 class RelaxedResolution(NamedTuple):
-    """A resolution, and the rules of this project that it does without.
+    """A resolution, and the packages for which rules do not count that installers do not have.
 
-    :param bounds: whether inferred bounds count
+    :param unbounded: packages whose inferred bounds do not count
     :param old_sdists: packages whose source distributions count that are older than this Python
     :param known: what was known in the last round
     """
 
-    bounds: bool
+    unbounded: frozenset[str]
     old_sdists: frozenset[str]
     known: SnapshotAndEvidence
     universe: Universe
@@ -249,15 +253,29 @@ class RelaxedResolution(NamedTuple):
         return self.resolution.status is ResolutionStatus.INFEASIBLE
 
     @property
-    def relevant_old_sdists(self) -> frozenset[str]:
-        """Packages whose old source distributions may make a stack possible.
+    def relevant_bounds(self) -> frozenset[str]:
+        """Packages without whose inferred bounds a stack may be possible."""
+        packages, inferred = self.universe.packages, self.universe.inferred
+        return self._in_conflict(
+            name for name, them in packages.items() if any(it.purl in inferred for it in them)
+        )
 
-        A minimal conflict stays a conflict if the packages of its steps have no further versions.
-        """
-        conflict, packages = self.resolution.conflict, self.known[0].old_sdists
+    @property
+    def relevant_old_sdists(self) -> frozenset[str]:
+        """Packages whose old source distributions may make a stack possible."""
+        return self._in_conflict(self.known[0].old_sdists)
+
+    def _in_conflict(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of ``names`` that matter: a minimal conflict depends on no others."""
+        conflict = self.resolution.conflict
         if conflict is None or not conflict.minimal:
-            return packages
-        return packages & {name for it in conflict.steps for name in (it.name, it.required)}
+            return frozenset(names)
+        return frozenset(names) & {name for it in conflict.steps for name in (it.name, it.required)}
+
+    @property
+    def needed_bounds(self) -> frozenset[str]:
+        """The packages in :attr:`unbounded`; none without a stack."""
+        return self.unbounded if self.resolution.stacks else frozenset()
 
     @property
     def chosen_old_sdists(self) -> frozenset[str]:
@@ -267,35 +285,93 @@ class RelaxedResolution(NamedTuple):
         too_old = ExclusionReason.SDIST_TOO_OLD
         return self.old_sdists & {it.name for it in candidates if it.wheel_mismatch is too_old}
 
+    @property
+    def replaceable_old_sdists(self) -> frozenset[str]:
+        """Those of :attr:`chosen_old_sdists` of which the request admits other versions, too."""
+        wanted: dict[str, list[str]] = {}
+        for root in self.universe.roots:
+            wanted.setdefault(root.name, []).append(self.universe.specifier_of(root))
+        return frozenset(
+            name
+            for name in self.chosen_old_sdists
+            if any(
+                all(admits(text, it.version) for text in wanted.get(name, ()))
+                for it in self.known[0].packages[name]
+            )
+        )
+
+
+#: Maximum number of packages that are tried to be left out, each by a search.
+_MOST_LEFT_OUT = 12
+#: The relaxed resolution of what is known, for packages that a rule does not count for.
+Search = Callable[
+    [frozenset[str], SnapshotAndEvidence],
+    Generator[NeededReads, SnapshotAndEvidence, RelaxedResolution],
+]
+
+
+def _fewest(
+    result: RelaxedResolution,
+    search: Search,
+    needed_in: Callable[[RelaxedResolution], frozenset[str]],
+    lifted_in: Callable[[RelaxedResolution], frozenset[str]],
+    tried: frozenset[str],
+) -> Generator[NeededReads, SnapshotAndEvidence, RelaxedResolution]:
+    """Leave out each package for which a rule need not be lifted, in the order of names.
+
+    :param tried: packages that may be left out
+    """
+    needed = needed_in(result)
+    for name in sorted(tried)[:_MOST_LEFT_OUT]:
+        if name in needed and len(needed) > 1:
+            result = yield from search(needed - {name}, result.known)
+            needed = needed_in(result) if result.resolution.stacks else needed
+    if needed and needed != lifted_in(result):
+        result = yield from search(needed, result.known)
+    return result
+
 
 def resolved(
     known: SnapshotAndEvidence,
-    universe_with: Callable[[bool, SnapshotAndEvidence], UniverseAndCandidates],
+    universe_with: Callable[[frozenset[str], SnapshotAndEvidence], UniverseAndCandidates],
     resolve: UniverseResolver,
     count: int = 1,
 ) -> Generator[NeededReads, SnapshotAndEvidence, RelaxedResolution]:
-    """Resolve with inferred bounds; if no stack satisfies them, resolve without them.
+    """Resolve with inferred bounds; if no stack satisfies them, resolve without some of them.
 
     If no stack is left, source distributions that are older than this Python count, too, again
-    with inferred bounds first, but only those of packages that no stack can do without. If none is
-    left then either, the result is the one without them, unless they still may be needed; so it
-    depends on what was read, and not on the order.
+    with inferred bounds first. Both rules are lifted only for packages that no stack can do
+    without. If no stack is left then either, the result is the one without old source
+    distributions, unless they still may be needed; so it depends on what was read, and not on the
+    order.
 
-    :param universe_with: the universe of what is known, with or without inferred bounds
+    :param universe_with: the universe of what is known, without the inferred bounds of packages
     """
 
     def search(
         old_sdists: frozenset[str], known: SnapshotAndEvidence
     ) -> Generator[NeededReads, SnapshotAndEvidence, RelaxedResolution]:
-        for bounds in (True, False):
-            universe_of = partial(_universe, universe_with, bounds, old_sdists)
+        def unbounded_search(
+            unbounded: frozenset[str], known: SnapshotAndEvidence
+        ) -> Generator[NeededReads, SnapshotAndEvidence, RelaxedResolution]:
+            universe_of = partial(_universe, universe_with, unbounded, old_sdists)
             known, universe, resolution = yield from resolve_listed(
                 known, universe_of, resolve, count=count
             )
-            result = RelaxedResolution(bounds, old_sdists, known, universe, resolution)
-            if not result.is_infeasible or not universe.inferred:
-                break
-        return result
+            return RelaxedResolution(unbounded, old_sdists, known, universe, resolution)
+
+        while True:
+            result = yield from unbounded_search(frozenset(), known)
+            while result.is_infeasible and (more := result.relevant_bounds):
+                result = yield from unbounded_search(result.unbounded | more, result.known)
+            result = yield from _fewest(
+                result, unbounded_search, attrgetter("needed_bounds"), attrgetter("unbounded"),
+                result.needed_bounds,
+            )  # fmt: skip
+            if not result.unbounded or result.known is known:
+                return result
+            # With what was read, the conflicts may name other packages.
+            known = result.known
 
     result = yield from search(frozenset(), known)
     while result.is_infeasible:
@@ -306,23 +382,20 @@ def resolved(
             # What was read may show that old source distributions cannot help either.
             old_sdists, known = frozenset(), result.known
         result = yield from search(old_sdists, result.known)
-    needed = result.chosen_old_sdists
-    for name in sorted(needed):
-        if name in needed and len(needed) > 1:
-            result = yield from search(needed - {name}, result.known)
-            needed = result.chosen_old_sdists if result.resolution.stacks else needed
-    if needed and needed != result.old_sdists:
-        result = yield from search(needed, result.known)
+    result = yield from _fewest(
+        result, search, attrgetter("chosen_old_sdists"), attrgetter("old_sdists"),
+        result.replaceable_old_sdists,
+    )  # fmt: skip
     return result
 
 
 def _universe(
-    universe_with: Callable[[bool, SnapshotAndEvidence], UniverseAndCandidates],
-    bounds: bool,
+    universe_with: Callable[[frozenset[str], SnapshotAndEvidence], UniverseAndCandidates],
+    unbounded: frozenset[str],
     old_sdists: frozenset[str],
     known: SnapshotAndEvidence,
 ) -> UniverseAndCandidates:
-    return universe_with(bounds, _counted(known, old_sdists))
+    return universe_with(unbounded, _counted(known, old_sdists))
 
 
 def _counted(known: SnapshotAndEvidence, old_sdists: frozenset[str]) -> SnapshotAndEvidence:
@@ -330,13 +403,13 @@ def _counted(known: SnapshotAndEvidence, old_sdists: frozenset[str]) -> Snapshot
 
 
 def newest_universe(
-    request: StackRequest, bounds: bool, known: SnapshotAndEvidence
+    request: StackRequest, unbounded: frozenset[str], known: SnapshotAndEvidence
 ) -> UniverseAndCandidates:
     """A universe in which the first version of each package scores highest.
 
     Versions whose wheels are all for other environments come last: nobody measures them here.
     """
-    rules = request.resolver_request({}, inferred_bounds=bounds)
+    rules = replace(request.resolver_request({}), unbounded=unbounded)
     packages = known[0].packages
     places = {
         it.purl: (-n - len(candidates) * (it.wheel_mismatch is not None),)
@@ -350,13 +423,13 @@ def universe_for(
     request: StackRequest,
     snapshot: Snapshot,
     assessment: Assessment,
-    inferred_bounds: bool = True,
+    unbounded: frozenset[str] = frozenset(),
     reused: ReusedResults[AdmittedPackage] | None = None,
     premises: Premises | None = None,
 ) -> Universe:
     """The versions that the request may choose from, with their scores.
 
-    :param inferred_bounds: whether bounds count that no package declares
+    :param unbounded: packages whose inferred bounds do not count
     :param reused: packages of a universe of the same request before
     :param premises: those of the assessment; they may keep the project's versions
     """
@@ -365,7 +438,7 @@ def universe_for(
         options = replace(request.options, constraints=constraints)
         # What is reused was found without these constraints.
         request, reused = replace(request, options=options), None
-    rules = request.resolver_request(assessment.refused, inferred_bounds=inferred_bounds)
+    rules = replace(request.resolver_request(assessment.refused), unbounded=unbounded)
     criteria = assessment.criteria
     penalties, newness = penalties_of(criteria), newness_of(criteria)
     return universe_of(snapshot, rules, assessment.scores, penalties, newness, reused)

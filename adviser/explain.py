@@ -183,11 +183,13 @@ def _forced(
 ) -> ForcedStack:
     """The best stack of a changed request, with the last resorts of advice."""
 
-    def universe_with(bounds: bool, known: SnapshotAndEvidence) -> UniverseAndCandidates:
+    def universe_with(
+        unbounded: frozenset[str], known: SnapshotAndEvidence
+    ) -> UniverseAndCandidates:
         assessment = advice.assessment
         if known[0] is not advice.snapshot:
             assessment = assess_candidates(advice.request, *known, advice.premises)
-        universe = universe_for(request, known[0], assessment, bounds, premises=advice.premises)
+        universe = universe_for(request, known[0], assessment, unbounded, premises=advice.premises)
         # Not a direct requirement: its newness has no level of its own.
         roots = universe.roots if wanted is None else (*universe.roots, wanted)
         return replace(universe, roots=roots), known[0].packages

@@ -266,13 +266,10 @@ class StackRequest:
         names = (it.name for it in self.options.indexes if it.called == called)
         return next(names, value_text(called))
 
-    def resolver_request(
-        self, refused: Mapping[Purl, str], *, inferred_bounds: bool = True
-    ) -> ResolverRequest:
+    def resolver_request(self, refused: Mapping[Purl, str]) -> ResolverRequest:
         """The rules for the resolver.
 
         :param refused: versions that the recommendation type excludes, with the reason as text
-        :param inferred_bounds: whether to apply bounds that no package declares
         """
         project, options = self.project, self.options
         markers = self.environment.markers
@@ -307,7 +304,7 @@ class StackRequest:
             index_of={it.name: self.index_named(it.index) for it in held if it.index is not None},
             owners=tuple((pattern, it.name) for it in options.indexes for pattern in it.owns),
             refused=refused,
-            inferred_bounds=inferred_bounds,
+            inferred_bounds=True,
             only_wheels=options.only_wheels or ":all:" in project.wheels_of,
             wheels_of=project.wheels_of,
             builds_of=frozenset() if options.only_wheels else project.builds_of,

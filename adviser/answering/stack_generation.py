@@ -53,23 +53,18 @@ def stack_knowledge(
 
     Inferred bounds count unless no stack meets them, as for advice.
     """
-    universe = _universe(request, snapshot, evidence, bounds=True)
+    known = snapshot, evidence
+    universe, _ = newest_universe(request, frozenset(), known)
     if universe.inferred:
         newest = resolve(closed_universe(universe), request.options.budget())
         if newest.status is ResolutionStatus.INFEASIBLE:
-            universe = _universe(request, snapshot, evidence, bounds=False)
+            universe, _ = newest_universe(request, frozenset(snapshot.packages), known)
     unread = {
         name: count
         for name, candidates in snapshot.packages.items()
         if (count := sum(not it.read for it in candidates))
     }
     return StackKnowledge(universe, snapshot, evidence, unread)
-
-
-def _universe(
-    request: StackRequest, snapshot: Snapshot, evidence: Evidence, *, bounds: bool
-) -> Universe:
-    return newest_universe(request, bounds, (snapshot, evidence))[0]
 
 
 async def read_varied(

@@ -21,7 +21,12 @@ import orjson
 from adviser.advise import Advice, assess_candidates, universe_for
 from adviser.premises import Premises
 from adviser.reports.code_version import code_version
-from adviser.reports.documents import SCHEMA_VERSION, ReleaseKnowledge, result_document
+from adviser.reports.documents import (
+    SCHEMA_VERSION,
+    ReleaseKnowledge,
+    result_document,
+    unbounded_in,
+)
 from adviser.reports.serialization import dataclass_from_json
 from adviser.resolver.checker import check_resolution
 from adviser.resolver.problem import ProblemSizes
@@ -168,9 +173,9 @@ def _problems(report: Mapping[str, Any], inputs: AdviceInputs) -> Iterator[str]:
     assessment = assess_candidates(
         inputs.request, inputs.snapshot, inputs.evidence, inputs.premises
     )
-    dropped = bool(certificate["bounds_dropped"])
+    dropped = unbounded_in(certificate, inputs.snapshot.packages)
     universe = universe_for(
-        inputs.request, inputs.snapshot, assessment, not dropped, premises=inputs.premises
+        inputs.request, inputs.snapshot, assessment, dropped, premises=inputs.premises
     )
     resolution = resolution_in(inner)
     wrong = check_resolution(universe, resolution)

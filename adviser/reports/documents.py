@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -377,7 +377,8 @@ def _certificate(advice: Advice) -> dict[str, Any]:
         "bound": _listed(resolution.bound),
         "gap": _listed(resolution.gap),
         "scale": SCALE,
-        "bounds_dropped": advice.bounds_dropped,
+        "bounds_dropped": bool(advice.unbounded),
+        "unbounded": sorted(advice.unbounded),
         "unread_invitations_ignored": may_invite_better(advice.universe, resolution),
         "settled": resolution.settled,
         "complete": resolution.complete,
@@ -387,6 +388,15 @@ def _certificate(advice: Advice) -> dict[str, Any]:
         "snapshot": advice.snapshot.revision,
         "evidence": advice.evidence.revision,
     }
+
+
+def unbounded_in(certificate: Mapping[str, Any], packages: Iterable[str]) -> frozenset[str]:
+    """The packages whose inferred bounds a report does without; once these were all or none.
+
+    :param packages: of the snapshot
+    """
+    every = packages if certificate["bounds_dropped"] else ()
+    return frozenset(certificate.get("unbounded", every))
 
 
 def _invitation_notes(certificate: Mapping[str, Any]) -> Iterator[ReportNote]:

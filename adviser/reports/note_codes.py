@@ -69,7 +69,7 @@ class NoteCode(StrEnum):
     REQUIREMENTS_LIKELY = "requirements_likely"
     #: A bound that no package declares, and that holds a package of the stack back.
     INFERRED_BOUND = "inferred_bound"
-    #: No stack honours the inferred bounds, so they do not count.
+    #: No stack honours the inferred bounds of some packages, so they do not count.
     BOUNDS_DROPPED = "bounds_dropped"
     #: Results of another benchmark system, which decide nothing.
     BENCHMARKS = "benchmarks"

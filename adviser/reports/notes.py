@@ -636,8 +636,9 @@ def _old_specifiers(advice: Advice) -> Iterator[ReportNote]:
 
 def _inferred_bounds(advice: Advice) -> Iterator[ReportNote]:
     """Notes about inferred bounds that limit the best stack, or that were ignored."""
-    if advice.bounds_dropped and advice.best is not None:
-        message = "no stack meets the bounds that were inferred from other releases; none counts"
+    if advice.unbounded and advice.best is not None:
+        names = first_few(sorted(advice.unbounded), _NAMED)
+        message = f"no stack meets the bounds that were inferred for {names}; they do not count"
         yield ReportNote(NoteCode.BOUNDS_DROPPED, NoteLevel.WARNING, message)
     for choice in advice.best.choices if advice.best else ():
         for bound in advice.universe.inferred.get(choice.purl, ()):

@@ -25,7 +25,7 @@ from adviser.reports.checking import (
     other_version,
     resolution_in,
 )
-from adviser.reports.documents import premises_in
+from adviser.reports.documents import premises_in, unbounded_in
 from adviser.reports.serialization import dataclass_from_json
 from adviser.resolver.admission import choosable, universe_of
 from adviser.resolver.checker import check_resolution, check_stack
@@ -84,7 +84,9 @@ def _checked(
         return ReportCheck(tuple(problems), tuple(verified), (*unverified, _RECORD))
     parameters = report["result"]["parameters"]
     rules = dataclass_from_json(orjson.dumps(parameters["rules"]), ResolverRequest)
-    rules = replace(rules, inferred_bounds=not certificate["bounds_dropped"])
+    rules = replace(
+        rules, inferred_bounds=True, unbounded=unbounded_in(certificate, snapshot.packages)
+    )
     resolution = resolution_in(inner)
     author = other_version(report)
     if evidence is None or author is not None:

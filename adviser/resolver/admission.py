@@ -131,7 +131,8 @@ def universe_of(
     named = {it.name for it in roots}
 
     def admitted(name: str, candidates: Sequence[Candidate]) -> AdmittedPackage:
-        bounds = {} if compiled is None else bounds_in(candidates, compiled)
+        unbounded = compiled is None or name in request.unbounded
+        bounds = {} if unbounded else bounds_in(candidates, compiled or ())
         excluded = snapshot.excluded.get(name, ())
         source = _index_of(name, candidates, excluded, request)
         usable, out = screen.screened(name, candidates, source)
@@ -151,7 +152,8 @@ def universe_of(
 
     for name, candidates in snapshot.packages.items():
         inputs = (
-            candidates, snapshot.excluded.get(name, ()), request.inferred_bounds, request.refused,
+            candidates, snapshot.excluded.get(name, ()),
+            request.inferred_bounds and name not in request.unbounded, request.refused,
             [scores.get(it.purl) for it in candidates] if scores else (),
         )  # fmt: skip
         package = reused.get(name, inputs, partial(admitted, name, candidates))

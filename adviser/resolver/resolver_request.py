@@ -42,6 +42,7 @@ class ResolverRequest:
     :param builds_of: exceptions from ``only_wheels``
     :param inferred_bounds: whether bounds count that no package declares
         (:mod:`adviser.resolver.inferred_bounds`)
+    :param unbounded: packages for whose versions they do not count
     """
 
     roots: tuple[Dependency, ...] | None = None
@@ -60,6 +61,7 @@ class ResolverRequest:
     owners: tuple[tuple[str, str], ...] = ()
     refused: Mapping[Purl, str] = field(default_factory=dict)
     inferred_bounds: bool = False
+    unbounded: frozenset[str] = frozenset()
     only_wheels: bool = False
     wheels_of: frozenset[str] = frozenset()
     builds_of: frozenset[str] = frozenset()

@@ -55,7 +55,7 @@ def test_an_old_source_distribution_counts_only_if_there_is_no_other_stack() -> 
     assert versions(advice) == {"app": "2", "lib": "1.1"}
     assert advice.resolution.status is ResolutionStatus.OPTIMAL
     assert check_resolution(advice.universe, advice.resolution) == []
-    assert not advice.bounds_dropped
+    assert advice.unbounded == frozenset()
 
 
 def test_the_report_warns_that_the_build_may_fail() -> None:

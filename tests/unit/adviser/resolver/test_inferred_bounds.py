@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from adviser.advise import Advice
+from adviser.reports.offline_check import check_offline
 from adviser.resolver.inferred_bounds import inferred_bounds
 from graph.candidates import Dependency
 from tests.factories.reports import report_of
@@ -49,6 +50,10 @@ def notes(advice: Advice, code: str) -> list[str]:
     return [it["message"] for it in inner["stack_info"] if it["code"] == code]
 
 
+def report_problems(advice: Advice) -> tuple[str, ...]:
+    return check_offline(report_of(advice), advice.snapshot, advice.evidence).problems
+
+
 @pytest.mark.parametrize("manifest", ["flask<2\njinja2\nmarkupsafe\n", "flask<2\n"])
 def test_an_old_flask_gets_the_jinja_that_works_with_it(manifest: str) -> None:
     assert versions(manifest, FLASK) == {"flask": "1.1.4", "jinja2": "2.11.3", "markupsafe": "3.0"}
@@ -88,8 +93,23 @@ def test_bounds_that_no_stack_meets_do_not_count_and_the_report_says_so() -> Non
     advice = advice_for(request_for("pandas<2\nnumpy>=2\n"), PANDAS)
     assert advice.best is not None
     assert advice.best.versions() == {"pandas": "1.5.3", "numpy": "2.4.6"}
-    assert advice.bounds_dropped
+    assert advice.unbounded == {"pandas"}
     assert len(notes(advice, "bounds_dropped")) == 1
+
+
+def test_the_bounds_of_other_packages_still_count() -> None:
+    index: Index = {**PANDAS, **FLASK}
+    manifest = "pandas<2\nnumpy>=2\nflask==1.1.2\n"
+    advice = advice_for(request_for(manifest), index)
+    assert advice.best is not None
+    assert advice.best.versions()["jinja2"] == "2.11.3"
+    assert advice.unbounded == {"pandas"}
+    assert report_problems(advice) == ()
+    advice = advice_for(request_for(f"{manifest}jinja2>2\n"), index)
+    assert advice.unbounded == {"pandas"}
+    advice = advice_for(request_for(f"{manifest}jinja2>3\n"), index)
+    assert advice.unbounded == {"flask", "pandas"}
+    assert report_problems(advice) == ()
 
 
 @pytest.mark.parametrize(
