@@ -195,8 +195,8 @@ def test_a_version_that_cannot_be_read_gives_way_and_the_reason_names_file_and_c
         assert name in told.removeprefix("2.0: "), told
     passing = {it["package_name"] for it in report["stack_info"] if it["code"] == "unread"
                and "package_name" in it}  # fmt: skip
-    assert passing <= {"otherhash", "changed", "deleted", "forbidden", "typed"}
-    assert report["search"]["unavailable"] == 5
+    assert passing <= {"otherhash", "changed", "deleted", "forbidden", "typed", "bomb", "huge"}
+    assert report["search"]["unavailable"] == 7
     assert intact(stores, index)
     again = thoth(stores.settings, "advise", str(project), *WHERE, "--offline", "--json")
     assert versions(json.loads(again.stdout)["result"]["report"]) == dict.fromkeys(FILES, "1.0")
