@@ -5,16 +5,32 @@ from __future__ import annotations
 import re
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\))")
-#: Times of CI services, containers and loggers, and what logcat writes before a message.
+_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+#: Times of CI services and containers, and what logcat writes before a message.
 _PREFIX = re.compile(
     r"^(?:"
     r"(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} +\d+ +\d+ [VDIWEF] [^:\n]{1,80}?: "
     r"|(?:\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} )?[VDIWEF]/[^(\n]{1,80}\( *\d+\): "
-    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-    r" (?:std(?:out|err) [FP] )?"
-    r"|\[\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\] "
+    rf"|{_TIME} (?:std(?:out|err) [FP] )?"
+    rf"|\[{_TIME}\] "
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:[\w.-]{1,100} [\w./-]{1,100}\[\d+\]: )?"
     r")+",
+    re.MULTILINE,
+)
+_LEVEL = r"(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL|FATAL)(?![\w/])"
+_LINE = r"\[?[A-Za-z_<][\w./<>:-]{0,200}:\d+(?:\]| -)(?!\S)"
+#: Loggers: of absl and glog, and of Python by level, with time, name and line in the usual orders.
+#: A name before a colon may be the title of a value instead, and a name with a number a host.
+_LOGGER = re.compile(
+    r"^(?P<head>"
+    r"[IWEF]\d{4,8} \d\d:\d\d:\d\d\.\d{1,9} +\d+ [^\s\]]{1,200}:\d+\](?!\S)"
+    rf"|(?:{_TIME} (?:std(?:out|err) [FP] )?|\[{_TIME}\] ?)+(?:- |(?P<bar>\| ))?"
+    rf"(?:\[[\w.]{{1,100}}\] ?|[\w.]{{1,100}}(?: [-|])? )?(?:\[{_LEVEL} *\]|{_LEVEL})"
+    rf"(?(bar) *\||(?::| -(?!\S)|(?!\S)))(?: +{_LINE})?"
+    rf"|{_LEVEL} (?:\d{{4}}-)?\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{{1,9}})? {_LINE}"
+    rf"|\[{_LEVEL} *\](?: -)?(?!\S)"
+    rf"|{_LEVEL}(?: -(?!\S)|:(?:(?:root|tensorflow|absl|__main__):)?)"
+    r")(?P<name> ?(?:[A-Za-z_][A-Za-z_.]{0,100}:|\[[A-Za-z_.]{1,100}\](?!:)))?(?P<space> *)",
     re.MULTILINE,
 )
 #: Names of processes before their lines: ranks of ``mpirun`` and ``torchrun``, and pods.
@@ -39,7 +55,7 @@ _MARKDOWN = re.compile(r"^[ :-]+\|[ :|-]*$", re.MULTILINE)
 
 
 def without_captures(text: str) -> str:
-    """``text`` without colours, prefixes of launchers, and spaces at the ends of lines.
+    """``text`` without colours, prefixes of launchers and loggers, and spaces at ends of lines.
 
     Lines of several processes are put together by process, because a result of one process must not
     have values of another. Task numbers, containers and hosts are removed if most lines have one,
@@ -52,6 +68,8 @@ def without_captures(text: str) -> str:
     ('a\\nb\\nc\\nd\\n', '0: a\\nb\\n')
     >>> without_captures("node1: [rank1]: b\\nnode1: [rank0]: a\\nnode2: [rank0]: c\\nnode2: d\\n")
     'a\\nb\\nc\\nd\\n'
+    >>> without_captures("INFO:bench:a: 1\\nINFO:bench:b: 2\\n"), without_captures("INFO: a: 1\\n")
+    ('a: 1\\nb: 2\\n', 'a: 1\\n')
     """
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
@@ -63,9 +81,37 @@ def without_captures(text: str) -> str:
 
 def _without_prefixes(text: str, most: int) -> str:
     """``text`` without at most ``most`` prefixes in a row."""
-    text = _PREFIX.sub("", text)
+    text = _PREFIX.sub("", _without_loggers(text))
     mark = next((it for it in (_PROCESS, _TASK, _CONTAINER, _HOST) if _is_prefix(text, it)), None)
     return text if mark is None or not most else _by_process(text, mark, most - 1)
+
+
+def _without_loggers(text: str) -> str:
+    """``text`` without prefixes of loggers.
+
+    Most lines of a logger with a name have one, and few names. A level may be padded, so the spaces
+    that all lines of a form share are removed, and other spaces indent the message.
+    """
+    lines = list(_LOGGER.finditer(text))
+    names = [it["name"] for it in lines if it["name"]]
+    named = 4 * len(names) > 3 * len(lines) and len(names) >= _LINES_OF_A_NAME * len(set(names))
+    padding: dict[str, int] = {}
+    for line in lines:
+        if text[line.end() : line.end() + 1] not in ("", "\n") and (named or not line["name"]):
+            form, width = _form(line), len(line["space"])
+            padding[form] = min(width, padding.get(form, width))
+
+    def message(line: re.Match[str]) -> str:
+        if named or not line["name"]:
+            return line["space"][padding.get(_form(line), 0) :]
+        return line["name"].lstrip() + line["space"]
+
+    return _LOGGER.sub(message, text) if lines else text
+
+
+def _form(line: re.Match[str]) -> str:
+    """Levels and punctuation of a logger's prefix, without its numbers and names."""
+    return re.sub(r"[^A-Z\[\]|-]", "", line["head"])
 
 
 def _is_prefix(text: str, mark: re.Pattern[str]) -> bool:

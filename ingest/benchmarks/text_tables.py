@@ -106,21 +106,23 @@ def _markdown(heading: str, lines: Sequence[str]) -> Iterator[TextTable]:
 
 
 def _with_whole_separator(lines: Sequence[str]) -> Sequence[str]:
-    """``lines`` with a cell of the separator for each column that header and rows agree on.
+    """``lines`` with a cell of the separator for each column of the header.
 
     The separator only says that a table follows; with another number of cells, Markdown has none.
+    Rows may be shorter than the header. If one is longer, or all are shorter, the columns are not
+    known.
 
-    >>> _with_whole_separator(["|a|b|", "|-|", "|1|2|"])
-    ['|a|b|', '|-|-|', '|1|2|']
+    >>> _with_whole_separator(["|a|b|", "|-|", "|1|2|", "|3|"])
+    ['|a|b|', '|-|-|', '|1|2|', '|3|']
     """
     at = next((number for number, it in enumerate(lines) if number and _SEPARATOR.fullmatch(it)), 0)
-    columns = {
+    columns, *rows = (
         len(_CELL_END.split(it.removeprefix("|").removesuffix("|")))
-        for it in (*lines[at - 1 : at], *lines[at + 1 :])
-    }
-    if not at or len(columns) != 1:
+        for it in (lines[max(at, 1) - 1], *lines[at + 1 :])
+    )
+    if not at or max(rows, default=columns) != columns:
         return lines
-    return [*lines[:at], "|" + "-|" * columns.pop(), *lines[at + 1 :]]
+    return [*lines[:at], "|" + "-|" * columns, *lines[at + 1 :]]
 
 
 def _boxes(heading: str, lines: Sequence[str]) -> Iterator[TextTable]:

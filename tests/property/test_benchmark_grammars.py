@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.benchmark_results import BenchmarkResult, Validity
+from ingest.sources.content_detection import system_of
 from tests.factories import benchmark_files as files
 from tests.factories import benchmark_tables as tables
 
@@ -69,7 +70,10 @@ SAMPLES: dict[str, Mapping[str, str]] = {
     "deepbench": {"a.txt": files.DEEPBENCH_CONSOLE},
     "deepbench-convolution": {"a.txt": files.DEEPBENCH_CONVOLUTIONS},
     "deepbench-layers": {"a.txt": files.DEEPBENCH_LAYERS},
-    "deepbench-intel": {"a.txt": "SGEMM(N,T,512,32,512) 24.6 usec 682.47345 GFlop/sec\n"},
+    "deepbench-intel": {
+        "a.txt": "SGEMM(N,T,512,32,512) 24.6 usec 682.47345 GFlop/sec\n"
+        "SGEMM(N,T,512,64,512) 49.2 usec 682.47345 GFlop/sec\n"
+    },
     "dawnbench": {
         "CIFAR10/train/a.json": files.DAWNBENCH_ENTRY,
         "CIFAR10/train/a.tsv": files.DAWNBENCH_TABLE,
@@ -253,6 +257,42 @@ def test_spellings_of_a_text_give_the_same_results(sample: str, spelling: str) -
     # Without a description, Ianvs takes the digest of the file as the name of the scenario.
     assert [it.value for it in actual] == [it.value for it in expected]
     assert [it.benchmark for it in actual] == [it.benchmark for it in expected]
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "I1101 10:00:00.123456 140123 run.py:12] ", "INFO:", "INFO: ", "INFO - ", "INFO:root:",
+        "INFO:bench:", "INFO:bench.run: ", "[INFO] ", "INFO 11-01 10:00:00 [run.py:12] ",
+        "2026-11-01 10:00:00,123 - INFO - ", "2026-11-01 10:00:00,123 - bench - INFO - ",
+        "2026-11-01 10:00:00,123 INFO bench: ", "2026-11-01 10:00:00,123 INFO [bench] ",
+        "2026-11-01 10:00:00,123 INFO ", "2026-11-01 10:00:00 INFO     run.py:12] ",
+        "2026-11-01 10:00:00,123 [INFO    ] ", "2026-11-01 10:00:00 INFO     ",
+        "[2026-11-01 10:00:00,123][bench][INFO] - ", "[2026-11-01 10:00:00,123][INFO] - ",
+        "2026-11-01 10:00:00.123 | INFO     | bench:run:12 - ", "INFO:root:[rank0]: ",
+        "[rank0]:[INFO] ", "[rank0]: 2026-11-01 10:00:00,123 - INFO - ",
+    ],
+)  # fmt: skip
+def test_prefixes_of_loggers_change_no_result(sample: str, prefix: str) -> None:
+    key = system_of_sample(sample)
+    plain = encoded(sample)
+    logged = {
+        place: "".join(f"{prefix}{line}\n" for line in text.splitlines()).encode()
+        for place, text in SAMPLES[sample].items()
+        if (system := system_of(plain[place])) is not None and system.key == key
+        if not place.endswith((".csv", ".json", ".tsv")) and text[0] not in "{["
+    }
+    for text in logged.values():
+        system = system_of(text)
+        assert system is not None
+        assert system.key == key
+    actual, expected = (read(sample, {**plain, **it}) for it in (logged, {}))
+    assert [(it.benchmark, it.metric.name, it.value) for it in actual] == [
+        (it.benchmark, it.metric.name, it.value) for it in expected
+    ]
+    # Without a description, Ianvs takes the digest of the file as the name of the scenario.
+    assert {it for it in facts(actual) ^ facts(expected) if it[0] != "scenario"} == set()
 
 
 @cache

@@ -115,8 +115,15 @@ def test_the_separator_of_a_table_may_have_any_number_of_cells(
     assert len(tables[0][0]) > 0
 
 
-def test_rows_that_disagree_with_the_header_make_no_table() -> None:
-    assert [*tables_with_bars("|a|b|\n|-|\n|1|\n")] == []
+@pytest.mark.parametrize("separator", ["|-|", "|-|-|", "|-|-|-|"])
+def test_a_row_may_be_shorter_than_the_header(separator: str) -> None:
+    (table,) = tables_with_bars(f"|a|b|\n{separator}\n|1|2|\n|3|\n")
+    assert [*table.rows] == [["1", "2"], ["3", ""]]
+
+
+@pytest.mark.parametrize("rows", ["|1|", "|1|2|\n|1|2|3|"])
+def test_rows_that_disagree_with_the_header_make_no_table(rows: str) -> None:
+    assert [*tables_with_bars(f"|a|b|\n|-|\n{rows}\n")] == []
 
 
 def test_the_console_gives_each_model_once_and_no_rate_of_a_failed_build(tmp_path: Path) -> None:

@@ -239,7 +239,8 @@ def test_a_table_of_dawnbench_may_have_another_order_and_a_byte_order_mark(tmp_p
         "[pod/worker-0/main] {}", "worker_1  | {}", "0: {}", " 3: {}", "[0] {}",
         "[2023-01-01 00:00:00] {}", "2023-01-01 00:00:00,123 {}", "Jan  1 00:00:00 {}",
         "Jan 01 00:00:00 build-17 run[12]: {}", "01-01 00:00:00.123  1234  1250 I bench: {}",
-        "I/bench ( 1234): {}", "0: 2023-01-01T00:00:00Z {}",
+        "I/bench ( 1234): {}", "0: 2023-01-01T00:00:00Z {}", "INFO:tensorflow:{}",
+        "2023-01-01 00:00:00,123 WARNING __main__: {}", "[2023-01-01 00:00:00,1][a.b][INFO] - {}",
     ],
 )  # fmt: skip
 def test_launchers_and_terminals_mark_the_lines_of_a_run(line: str, tmp_path: Path) -> None:
