@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from math import inf
 
 from packaging.tags import InvalidTag, Tag, TooManyTagsError, parse_tag
 from packaging.utils import (
@@ -144,6 +145,7 @@ __all__ = [
     "cuda_of",
     "cuda_runs",
     "glibc_floor",
+    "installed_rank",
     "parse_wheel",
     "pythons_of",
 ]
@@ -343,3 +345,17 @@ def _judged(tag_set: str, environment: Environment) -> int | frozenset[Miss]:
     if compatible:
         return min(compatible)
     return frozenset(miss_of(tag, environment) for tag in tags)
+
+
+def installed_rank(filename: str, environment: Environment) -> tuple[float, int]:
+    """Place of a wheel among those of a release that an installer would choose; the least is first.
+
+    The first number is infinite for a wheel that does not fit.
+    """
+    try:
+        wheel = parse_wheel(filename)
+    except InvalidArgument:
+        return inf, 0
+    rank = compatibility((wheel.tags,), has_sdist=False, files_complete=True,
+                         environment=environment).rank  # fmt: skip
+    return inf if rank is None else rank, -wheel.build[0] if wheel.build else 0

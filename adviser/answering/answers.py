@@ -34,8 +34,8 @@ from common.benchmark_results import ResultContext
 from common.environments import Environment
 from common.errors import StoreUnavailable
 from common.formats.json_documents import digest_bytes
-from common.index.release_metadata import installed_rank
 from common.packages import Purl
+from common.wheels import installed_rank
 from graph.advice import StoredAdvice
 from graph.candidates import Dependency
 from graph.engine import GRAPH, Stores

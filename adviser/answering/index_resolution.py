@@ -43,12 +43,12 @@ from common.index.helper import IndexHelper
 from common.index.project_pages import IndexFile, ProjectPage
 from common.index.release_metadata import (
     ReleaseMetadata,
-    installed_rank,
     metadata_files,
     read_release,
 )
 from common.releases import ReleaseProblem
 from common.settings import Settings
+from common.wheels import installed_rank
 from graph.candidates import (
     Absence,
     AbsenceReason,

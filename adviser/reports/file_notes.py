@@ -14,11 +14,10 @@ from adviser.reports.version_rationale import candidates_of
 from adviser.resolver.specifiers import admits
 from adviser.scoring.assessment_types import NoteLevel
 from common.counts import counted
-from common.index.release_metadata import installed_rank
 from common.packages import version_of
 from common.releases import wheel_tags
 from common.terminal import first_few
-from common.wheels import pythons_of
+from common.wheels import installed_rank, pythons_of
 from graph.candidates import Candidate, ExclusionReason
 
 #: Why a version must be built or cannot be installed, although it has wheels for other Pythons.

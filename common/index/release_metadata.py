@@ -5,19 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 
 from packaging.utils import canonicalize_name
 
 from common.environments import Environment
-from common.errors import IndexFault, IndexProblem, InvalidArgument
+from common.errors import IndexFault, IndexProblem
 from common.formats.core_metadata import CoreMetadata, parse_core_metadata
 from common.import_names import ImportNames, declared_names
 from common.index.file_metadata import UNKNOWN, MetadataRead
 from common.index.project_pages import IndexFile
 from common.packages import version_of
 from common.releases import ReleaseProblem
-from common.wheels import compatibility, parse_wheel
+from common.wheels import installed_rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,20 +130,6 @@ def metadata_files(
     )
     sdists = sorted((it for it in listed if it.kind == "sdist"), key=_sdist_rank)
     return [*wheels[:_WHEELS], *sdists[:_SDISTS]]
-
-
-def installed_rank(filename: str, environment: Environment) -> tuple[float, int]:
-    """Place of a wheel among those of a release that an installer would choose; the least is first.
-
-    The first number is infinite for a wheel that does not fit.
-    """
-    try:
-        wheel = parse_wheel(filename)
-    except InvalidArgument:
-        return inf, 0
-    rank = compatibility((wheel.tags,), has_sdist=False, files_complete=True,
-                         environment=environment).rank  # fmt: skip
-    return inf if rank is None else rank, -wheel.build[0] if wheel.build else 0
 
 
 def _wheel_rank(file: IndexFile, environment: Environment | None) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ from common.packages import package_version
 from graph.tables import (
     AdvisoryPackage,
     AdvisoryRow,
+    AdvisorySource,
     AffectedVersion,
     RequirementRow,
     StackPackage,
@@ -42,6 +43,7 @@ def add_affected_stack(connection: Connection, text: str = "") -> None:
          "specifier": "", "extras": [], "for_extras": extras}
         for position, (release, name, raw, extras) in enumerate(_REQUIREMENTS)
     ])  # fmt: skip
+    connection.execute(insert(AdvisorySource).values(source="all.zip", advisories=2, as_of=NOW))
     connection.execute(insert(StackRow).values(
         digest=AFFECTED_STACK, package_count=len(purls), document_id="sha256:none"
     ))  # fmt: skip

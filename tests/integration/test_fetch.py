@@ -295,7 +295,7 @@ mine = {{version = "*", index = "own"}}
     fetch = ("advise", str(tmp_path), *WHERE, "--fetch", "--json")
     unknown = thoth(stores.settings, *fetch, **at(index))
     assert unknown.returncode == 1
-    assert "still missing: mine: the index own is not configured on this machine" in unknown.stderr
+    assert f"still missing: mine: the index {other.url} is not configured" in unknown.stderr
     missing = thoth(stores.settings, *fetch, **at(index, own=other))
     assert missing.returncode == 1
     assert "still missing: mine: own does not have it" in missing.stderr

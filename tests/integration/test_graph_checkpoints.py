@@ -212,8 +212,8 @@ def test_commands_tell_it_and_mend_it(stores: Stores, postgresql: sqlalchemy.Eng
         asked = thoth(
             older.settings, "cypher", "MATCH (s:Stack) RETURN count(s)", GRAPH_REBUILD="0"
         )
-        assert asked.returncode == 0
-        assert "warning: the graph is unavailable: it was not projected" in asked.stderr
+        assert asked.returncode == 3
+        assert "not projected from this record" in asked.stderr
         synced = thoth(older.settings, "graph", "sync", GRAPH_REBUILD="0")
         assert synced.returncode == 3
         assert "`thoth graph rebuild`" in synced.stderr

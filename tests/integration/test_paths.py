@@ -50,11 +50,10 @@ def test_a_release_that_nothing_requires_without_an_extra_is_a_start(client: Fla
     assert [it["vulnerability_id"] for it in from_lib["chains"]] == ["CVE-2026-1"]
 
 
-def test_the_page_lists_the_chains_beside_a_drawing(client: FlaskClient) -> None:
+def test_the_page_lists_the_chains(client: FlaskClient) -> None:
     content = client.get(f"/stacks/{AFFECTED_STACK}/path").get_data(as_text=True)
     assert "2 known vulnerabilities affect it" in content
     assert "<code>a-lib&lt;2</code>" in content
-    assert content.count("<rect") == 4 + 2
     from_web = client.get(f"/stacks/{AFFECTED_STACK}/path?package=a-web").get_data(as_text=True)
     assert "CVE-2026-2" not in from_web
     assert "CVE-2026-1" in client.get("/packages/a-lib").get_data(as_text=True)
