@@ -35,7 +35,6 @@ from cli.inspect_view import print_wait
 from cli.options import NamedPath, as_json_option, key_and_value
 from common.errors import InvalidArgument
 from common.formats.json_documents import digest
-from common.private_folders import private_folder
 from common.settings import Settings
 from common.terminal import printable
 
@@ -146,7 +145,7 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     question = question_of(subjects, measured, parameters, others, python_version, index)
     dips = _dip_goal(dip_width, dip_size)
     short = digest(question).removeprefix("sha256:")[:8]
-    folder = SearchFolder((out or private_folder(settings.home / "bisect") / short).absolute())
+    folder = SearchFolder((out or settings.home / "bisect" / short).absolute())
     index = index or DEFAULT_INDEX
     state = folder.state(question)
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes

@@ -17,6 +17,7 @@ from adviser.bisect.posterior import MeasuredRate
 from adviser.bisect.search import SearchStopped, StackUnavailable, StopReason
 from common.errors import InvalidArgument
 from common.formats.json_documents import digest
+from common.private_folders import private_folder
 
 if TYPE_CHECKING:
     from adviser.answering.index_stacks import IndexStacks
@@ -87,7 +88,8 @@ class SearchFolder:
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.exists():
+        private_folder(path.parent)
     part = path.with_suffix(".part")
     part.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     part.replace(path)

@@ -253,7 +253,8 @@ def test_rows_that_are_gone_and_rows_that_were_added_are_named(
     last = "repeat('x', 3)" if not isinstance(table.c[keys[-1]].type, Integer) else "77"
     names = ", ".join(it.name for it in table.c)
     values = ", ".join(last if it.name == keys[-1] else it.name for it in table.c)
-    change(record, f"INSERT INTO {table.name} ({names}) SELECT {values} FROM {table.name} LIMIT 1")
+    first = f"SELECT {values} FROM {table.name} ORDER BY {', '.join(keys)} LIMIT 1"
+    change(record, f"INSERT INTO {table.name} ({names}) {first}")
     (added,) = [it for it in compare(record).differences if it.table == table.name]
     assert (added.stored, added.expected) == ("a row", "no row")
     change(
