@@ -194,6 +194,7 @@ class KnownIndexes:
         not configured on this machine are never allowed
     :param places: location of each configured index, by name
     :param unread: names and versions for which not every index that may have them was read
+    :param barrier: the index that is not configured, so that no later one was asked
     """
 
     listings: Mapping[tuple[str, str], Sequence[ReleaseListing]]
@@ -201,6 +202,7 @@ class KnownIndexes:
     called: Mapping[str, str] | None = None
     places: Mapping[str, IndexLocation] = field(default_factory=dict)
     unread: Collection[tuple[str, str]] = ()
+    barrier: ProjectIndex | None = None
 
     def is_unread(self, locked: LockEntry) -> bool:
         """Whether the index that the lock names, or any index, may have the version unread."""
@@ -292,9 +294,7 @@ def _package_issues(
         if not listings:
             return
     if served.is_unread(locked):
-        where = "any index" if named is None else served.as_locked(locked)
-        message = f"this version was not read from {where}, so its files are unknown"
-        yield issue(IssueId.FILES_UNKNOWN, message, level=NoteLevel.ERROR)
+        yield _unread_issue(locked, served)
         return
     if not listings:
         yield issue(IssueId.MISSING_PACKAGE, "no configured index has this version")
@@ -323,6 +323,20 @@ def _package_issues(
         message = "indexes serve different files of this version, and the lock names no index"
         at = tuple(sorted(it.index for it in listings))
         yield issue(IssueId.DIFFERENT_ARTIFACTS_ON_SOURCES, message, indexes=at)
+
+
+def _unread_issue(locked: LockEntry, served: KnownIndexes) -> ProvenanceIssue:
+    where = "any index" if locked.index is None else served.as_locked(locked)
+    message = f"this version was not read from {where}, so its files are unknown"
+    remedy, barrier = None, served.barrier
+    if barrier is not None:
+        message += f": the index {barrier.name} ({barrier.url}) comes first and is not configured"
+        remedy = "configure it in PACKAGE_INDEXES, or allow it with --index-from-project"
+    issue = issue_of(
+        IssueId.FILES_UNKNOWN, message,
+        package=locked.name, version=locked.version, level=NoteLevel.ERROR,
+    )  # fmt: skip
+    return replace(issue, remedy=remedy or issue.remedy)
 
 
 def _hash_issues(

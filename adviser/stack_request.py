@@ -235,7 +235,8 @@ class StackRequest:
             project, dev=options.dev, extras=options.extras, groups=options.groups
         )
         kept = (it for it in requirements if it.name not in project.removed)
-        return overridden(kept, self._overrides, markers)
+        needed = overridden(kept, self._overrides, markers)
+        return tuple(replace(it, index=it.index_in(markers)) for it in needed)
 
     @property
     def _overrides(self) -> tuple[ProjectRequirement, ...]:
@@ -301,7 +302,11 @@ class StackRequest:
             published_before=options.published_before,
             published_after=options.published_after,
             indexes=tuple(dict.fromkeys(it.name for it in options.indexes if not it.explicit)),
-            index_of={it.name: self.index_named(it.index) for it in held if it.index is not None},
+            index_of={
+                it.name: self.index_named(index)
+                for it in (*(o for listed in overrides.values() for o in listed), *held)
+                if (index := it.index_in(markers)) is not None
+            },
             owners=tuple((pattern, it.name) for it in options.indexes for pattern in it.owns),
             refused=refused,
             inferred_bounds=True,

@@ -36,7 +36,7 @@ def provenance(
     store does not answer.
     """
     from adviser.answering.file_listings import places_of, recorded_listings, served_listings
-    from adviser.answering.index_selection import called_indexes, stages_of_lock
+    from adviser.answering.index_selection import called_indexes, foreign_indexes, stages_of_lock
     from adviser.provenance import KnownIndexes, check_lock
     from adviser.scoring.assessment_types import NoteLevel
     from common.index.configuration import configured_indexes, index_of
@@ -58,7 +58,9 @@ def provenance(
         with migrated_stores(settings, graph=False) as stores:
             listings = recorded_listings(stores, project.lock_entries)
         unread = {(it.name, it.version) for it in project.lock_entries}
-    served = KnownIndexes(listings, allowed, called, places_of(settings), unread)
+    foreign = (it for it in foreign_indexes(settings, project) if not it.explicit)
+    barrier = next(foreign, None) if live else None
+    served = KnownIndexes(listings, allowed, called, places_of(settings), unread, barrier)
     issues = check_lock(project, served)
     if as_json:
         print_canonical_json([it.document() for it in issues])

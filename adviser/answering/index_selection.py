@@ -32,7 +32,7 @@ def indexes_to_search(
 
     The public index is searched last, so that a foreign package there cannot replace one of the
     same name on a private index (dependency confusion). For ``pyproject.toml`` the order of the
-    file is kept, since uv follows it.
+    file is kept, since uv follows it. pipenv searches the first source of a Pipfile only.
     """
     chosen = dict.fromkeys(index_of(settings, name) for name in names)
     known = _by_identity(settings)

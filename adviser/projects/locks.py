@@ -175,7 +175,10 @@ def _pipfile_indexes(
         if url is not None:
             index = text_in(source, "name", at) or f"source-{number + 1}"
             verified = flag_in(source, "verify_ssl", at, True)
-            yield index_named(index, url, at, context, verify_ssl=verified, default=number == 0)
+            yield index_named(
+                index, url, at, context,
+                verify_ssl=verified, default=number == 0, explicit=number > 0,
+            )  # fmt: skip
 
 
 def _sections(

@@ -16,6 +16,7 @@ from adviser.projects.pyproject import has_requirements, read_pyproject, unread_
 from adviser.projects.requirement_parsing import ParseContext, PathExists
 from adviser.projects.requirements_files import RequirementList, included, read_requirements
 from adviser.projects.scripts import read_script
+from common.counts import counted
 from common.formats.file_fields import refuse, value_text
 from common.formats.locks import NEVER
 from common.formats.requirements_files import exact_version, lines_of
@@ -186,10 +187,11 @@ def _project_of_lock(lock: ProjectLock, context: ParseContext) -> Project:
     required = {name for it in lock.entries for name in it.dependencies}
     installed = [it for it in lock.entries if it.marker != NEVER]
     roots = [it for it in installed if it.name not in required] or installed
+    number = len({it.name for it in roots})
     context.warn(
         WarningCode.LOCK_ONLY,
-        f"no manifest was given: {len({it.name for it in roots})} packages of the lock are "
-        "required in any version; add the manifest for exact requirements",
+        f"no manifest was given: any version of {counted(number, 'package')} of the lock counts; "
+        "add the manifest for exact requirements",
         f"{lock.source}:$",
     )
     always = {(it.name, it.marker) for it in roots if not it.dev}

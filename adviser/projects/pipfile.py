@@ -191,7 +191,7 @@ def _entries(requirements: tuple[ProjectRequirement, ...]) -> dict[str, Any]:
             "version": requirement.specifier or "*",
             "extras": list(requirement.extras),
             "markers": requirement.marker,
-            "index": requirement.index,
+            "index": requirement.index or next((it for _, it in requirement.indexes_where), None),
         }
         entry = {key: value for key, value in entry.items() if value}
         name = requirement.name
@@ -235,7 +235,9 @@ def _indexes(
             )
         indexes[index] = index_named(
             index, url, at, context,
-            verify_ssl=flag_in(source, "verify_ssl", at, True), default=number == 0,
+            verify_ssl=flag_in(source, "verify_ssl", at, True),
+            # pipenv takes packages that name no index from the first source only.
+            default=number == 0, explicit=number > 0,
         )  # fmt: skip
     return tuple(indexes.values())
 

@@ -53,7 +53,7 @@ class PoetryTable:
 
     :param requirements: of the project itself; optional ones only in :attr:`extras`
     :param groups: requirements by group; ``dev-dependencies`` are the group ``dev``
-    :param index_of: by package, the only index that it may come from
+    :param sources: by package, markers (``None`` for everywhere) and the only index there
     :param prereleases: packages of the project whose pre-releases are admitted
     """
 
@@ -61,7 +61,7 @@ class PoetryTable:
     extras: Mapping[str, _Requirements] = field(default_factory=dict)
     groups: Mapping[str, _Requirements] = field(default_factory=dict)
     indexes: tuple[ProjectIndex, ...] = ()
-    index_of: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, Sequence[tuple[str | None, str]]] = field(default_factory=dict)
     prereleases: frozenset[str] = frozenset()
     requires_python: str | None = None
 
@@ -99,10 +99,12 @@ def read_poetry(content: Mapping[str, Any], name: str, context: ParseContext) ->
         else:
             needed.append(requirement)
     extras = {} if in_project else table_in(table, "extras", at)
-    sources = [
-        (canonicalize_name(package), _source(entry, here))
-        for package, entry, here in _entries(main, main_at)
-    ]
+    sources: dict[str, list[tuple[str | None, str]]] = {}
+    for package, entry, here in _entries(main, main_at):
+        if source := _source(entry, here):
+            text = _marker(entry, here)
+            marker = parse_marker(text, here) if text else None
+            sources.setdefault(canonicalize_name(package), []).append((marker, source))
     python = None if in_project else text_in(main, "python", main_at)
     with context.optional():
         groups = _groups(table, at, context)
@@ -118,7 +120,7 @@ def read_poetry(content: Mapping[str, Any], name: str, context: ParseContext) ->
         },
         groups=groups,
         indexes=_indexes(table, at, context),
-        index_of={package: index for package, index in sources if index is not None},
+        sources=sources,
         prereleases=frozenset(
             canonicalize_name(package)
             for package, entry, here in _entries(main, main_at)
@@ -370,11 +372,13 @@ def _pythons(constraint: str, at: str) -> list[SpecifierSet]:
 
 def _indexes(table: Mapping[str, Any], at: str, context: ParseContext) -> tuple[ProjectIndex, ...]:
     indexes: list[ProjectIndex] = []
-    public: list[ProjectIndex] = []  # searched last, as everywhere
+    public: list[ProjectIndex] = []  # searched after the primary sources
+    supplemental: list[ProjectIndex] = []
     for number, source in enumerate(tables_in(table, "source", at)):
         here = f"{at}.source[{number}]"
         called = text_in(source, "name", here) or f"source-{number + 1}"
-        priority = text_in(source, "priority", here) or "primary"
+        is_secondary = flag_in(source, "secondary", here)
+        priority = text_in(source, "priority", here) or ("secondary" if is_secondary else "primary")
         is_public = "url" not in source and called.lower() == DEFAULT_INDEX
         url = public_index_url() if is_public else required_url(source, here)
         # A primary source, or the public one with any priority, replaces the implicit public one.
@@ -383,5 +387,10 @@ def _indexes(table: Mapping[str, Any], at: str, context: ParseContext) -> tuple[
             default=is_public or priority in ("default", "primary"),
             explicit=priority == "explicit",
         )  # fmt: skip
-        (public if is_public else indexes).append(index)
-    return (*indexes, *public)
+        if priority in ("supplemental", "secondary"):
+            supplemental.append(index)
+        else:
+            (public if is_public else indexes).append(index)
+    if supplemental and not any(it.default for it in (*indexes, *public, *supplemental)):
+        public.append(ProjectIndex(DEFAULT_INDEX, public_index_url(), default=True))
+    return (*indexes, *public, *supplemental)

@@ -98,6 +98,7 @@ class ProjectRequirement:
     :param extras: normalised and sorted
     :param marker: canonical text (PEP 508), ``None`` for everywhere
     :param index: the project's name of the only index that it may come from
+    :param indexes_where: markers, each with the index that it comes from instead where it holds
     :param prereleases: whether pre-releases count like other versions; ``None`` if unspecified
     :param origin: file and place, such as ``Pipfile:packages.flask`` or ``requirements.in:3``
     :param excluded: specifiers of versions within ``specifier`` that it does not admit
@@ -111,6 +112,7 @@ class ProjectRequirement:
     prereleases: bool | None = None
     origin: str = ""
     excluded: tuple[str, ...] = ()
+    indexes_where: tuple[tuple[str, str], ...] = ()
 
     @property
     def dependency(self) -> Dependency:
@@ -131,6 +133,11 @@ class ProjectRequirement:
     def holds(self, markers: Mapping[str, str]) -> bool:
         """Whether the marker is true for these values of the PEP 508 variables."""
         return marker_holds(self.marker, markers)
+
+    def index_in(self, markers: Mapping[str, str]) -> str | None:
+        """The only index that it may come from, for these values of the PEP 508 variables."""
+        where = (index for marker, index in self.indexes_where if marker_holds(marker, markers))
+        return next(where, self.index)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from adviser.projects.requirement_parsing import (
     parse_project_requirement,
     parse_requirement_list,
 )
-from adviser.projects.uv_table import read_uv
+from adviser.projects.uv_table import IndexSource, read_uv
 from common.formats.file_fields import (
     inside,
     refuse,
@@ -74,11 +74,13 @@ def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext)
     poetry = read_poetry(content, name, context)
     pdm = read_pdm(content, name, context)
     uv = read_uv(content, name, context)
-    uv = replace(uv, index_of={**pdm.index_of, **uv.index_of})
+    of_pdm = {name: [IndexSource(index)] for name, index in pdm.index_of.items()}
+    uv = replace(uv, sources=of_pdm | dict(uv.sources))
     for path in unread_tables(content):
         message = "not read: list its requirements in [project] or [dependency-groups]"
         context.warn(WarningCode.OPTION_IGNORED, message, f"{name}:{path}")
-    for override in (overrides := (*uv.overrides, *pdm.overrides)):
+    overrides = uv.with_indexes((*uv.overrides, *pdm.overrides))
+    for override in overrides:
         message = f"{override.text} replaces every other requirement on {override.name}"
         context.warn(WarningCode.OVERRIDDEN, message, override.origin)
     _warn_of_dynamic(project, name, context, poetry)
@@ -98,25 +100,34 @@ def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext)
         groups[key] = (*groups.get(key, ()), *members)
     if uv.dev:
         groups[DEVELOPMENT] = (*groups.get(DEVELOPMENT, ()), *uv.dev)
-    extras = {**poetry.extras, **extras}
+    groups = {key: uv.with_indexes(members, group=key) for key, members in groups.items()}
+    extras = {
+        key: uv.with_indexes(members, extra=key)
+        for key, members in {**poetry.extras, **extras}.items()
+    }
     listed = parse_requirement_list(project, "dependencies", at, context)
     listed = tuple(
         replace(
             requirement,
-            index=poetry.index_of.get(requirement.name),
+            index=dict(poetry.sources.get(requirement.name, ())).get(None),
+            indexes_where=tuple(
+                (marker, index)
+                for marker, index in poetry.sources.get(requirement.name, ())
+                if marker is not None
+            ),
             prereleases=True if requirement.name in poetry.prereleases else None,
         )
         for requirement in listed
     )
-    base = (*listed, *poetry.requirements)
+    base = uv.with_indexes((*listed, *poetry.requirements))
     expansion = _ExtraExpansion(own, extras, base, f"{at}.optional-dependencies")
-    requirements = uv.with_indexes(expansion.expand(base), context)
+    requirements = uv.of_indexes(expansion.expand(base), context)
     with context.optional():
         expanded = {
-            key: uv.with_indexes(expansion.expand(group), context) for key, group in groups.items()
+            key: uv.of_indexes(expansion.expand(group), context) for key, group in groups.items()
         }
         extras = {
-            key: uv.with_indexes(expansion.expand(extra, key), context)
+            key: uv.of_indexes(expansion.expand(extra, key), context)
             for key, extra in extras.items()
         }
     default = groups if uv.default_groups == ["all"] else uv.default_groups

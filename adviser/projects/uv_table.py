@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
@@ -11,7 +11,11 @@ from packaging.utils import canonicalize_name
 
 from adviser.projects.indexes import index_named, required_url
 from adviser.projects.project import ProjectIndex, ProjectRequirement, WarningCode
-from adviser.projects.requirement_parsing import ParseContext, parse_requirement_list
+from adviser.projects.requirement_parsing import (
+    ParseContext,
+    parse_marker,
+    parse_requirement_list,
+)
 from common.formats.file_fields import (
     flag_in,
     inside,
@@ -21,6 +25,7 @@ from common.formats.file_fields import (
     texts_in,
     value_text,
 )
+from common.packages import DEFAULT_INDEX
 
 _Requirements = tuple[ProjectRequirement, ...]
 _Source = tuple[WarningCode, str, str, str | None]
@@ -40,12 +45,26 @@ _UNSUPPORTED = (
 
 
 @dataclass(frozen=True, slots=True)
+class IndexSource:
+    """An index in ``tool.uv.sources``, and the conditions under which it is used.
+
+    :param extra: the extra whose requirements it is for; ``None`` for all
+    :param group: the same for dependency groups
+    """
+
+    index: str
+    marker: str | None = None
+    extra: str | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class UvTable:
     """The content of ``[tool.uv]``.
 
     :param group_settings: settings of dependency groups by name
     :param default_groups: groups that uv installs by default, or only ``all``
-    :param index_of: index by package
+    :param sources: indexes by package, the first that fits counts
     :param elsewhere: packages that do not come from an index, each with the kind of its source, a
         description, the place in the file, and the path if it is beside the project
     """
@@ -59,21 +78,40 @@ class UvTable:
     all_prereleases: bool = False
     group_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     default_groups: Sequence[str] = ()
-    index_of: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, Sequence[IndexSource]] = field(default_factory=dict)
     elsewhere: Mapping[str, _Source] = field(default_factory=dict)
 
     def with_indexes(
+        self,
+        requirements: Iterable[ProjectRequirement],
+        extra: str | None = None,
+        group: str | None = None,
+    ) -> _Requirements:
+        """Add the indexes to the requirements of a project, of an extra or of a group."""
+        placed = []
+        for requirement in requirements:
+            fitting = [
+                it
+                for it in self.sources.get(requirement.name, ())
+                if it.extra in (None, extra) and it.group in (None, group)
+            ]
+            always = next((it.index for it in fitting if it.marker is None), requirement.index)
+            where = tuple((it.marker, it.index) for it in fitting if it.marker is not None)
+            where = where or requirement.indexes_where
+            placed.append(replace(requirement, index=always, indexes_where=where))
+        return tuple(placed)
+
+    def of_indexes(
         self, requirements: Iterable[ProjectRequirement], context: ParseContext
     ) -> _Requirements:
-        """Add the index to each requirement; leave out those without an index, with a warning."""
+        """Leave out the requirements that come from no index, with a warning."""
         kept = []
         for requirement in requirements:
             if requirement.name in self.elsewhere:
                 code, what, at, path = self.elsewhere[requirement.name]
                 context.leave_out(code, what, at, path=path, marker=requirement.marker)
             else:
-                index = self.index_of.get(requirement.name, requirement.index)
-                kept.append(replace(requirement, index=index))
+                kept.append(requirement)
         return tuple(kept)
 
 
@@ -85,7 +123,11 @@ def read_uv(content: Mapping[str, Any], name: str, context: ParseContext) -> UvT
     at = f"{name}:tool.uv"
     table = table_in(table_in(content, "tool", name), "uv", f"{name}:tool")
     _warn_of_unsupported(table, at, context)
-    index_of, elsewhere = _sources(table_in(table, "sources", at), f"{at}.sources", context)
+    indexes = _indexes(table, at, context)
+    declared = {it.name for it in indexes}
+    sources, elsewhere = _sources(
+        table_in(table, "sources", at), f"{at}.sources", declared, context
+    )
     with context.optional():
         dev, constraints = (
             parse_requirement_list(table, f"{key}-dependencies", at, context)
@@ -101,14 +143,14 @@ def read_uv(content: Mapping[str, Any], name: str, context: ParseContext) -> UvT
             it.name for it in parse_requirement_list(table, "exclude-dependencies", at, context)
         ),
         published_before=_published_before(table, at, context),
-        indexes=_indexes(table, at, context),
+        indexes=indexes,
         all_prereleases=text_in(table, "prerelease", at) == "allow",
         group_settings={
             canonicalize_name(key): table_in(groups, key, f"{at}.dependency-groups")
             for key in groups
         },
         default_groups=_default_groups(table, at, context),
-        index_of=index_of,
+        sources=sources,
         elsewhere=elsewhere,
     )
 
@@ -196,26 +238,40 @@ def _warn_of_unsupported(table: Mapping[str, Any], at: str, context: ParseContex
 
 
 def _sources(
-    table: Mapping[str, Any], at: str, context: ParseContext
-) -> tuple[dict[str, str], dict[str, _Source]]:
-    index_of: dict[str, str] = {}
+    table: Mapping[str, Any], at: str, declared: Collection[str], context: ParseContext
+) -> tuple[dict[str, list[IndexSource]], dict[str, _Source]]:
+    sources: dict[str, list[IndexSource]] = {}
     elsewhere: dict[str, _Source] = {}
     for key in table:
         name, here = canonicalize_name(key), inside(at, key)
         several = isinstance(table[key], list)
-        entries = tables_in(table, key, at) if several else [table_in(table, key, at)]
-        for entry in entries:
+        for entry in tables_in(table, key, at) if several else [table_in(table, key, at)]:
             code = next((it for it in _SOURCE_CODES if entry.get(it)), None)
-            if "marker" in entry or len(entries) > 1:
-                context.warn(
-                    WarningCode.OPTION_IGNORED,
-                    "a source for some environments only is not supported: the package is taken "
-                    "from the other indexes",
-                    here,
-                )
-            elif code is not None:
+            index = text_in(entry, "index", here)
+            marker, extra, group = (text_in(entry, it, here) for it in ("marker", "extra", "group"))
+            if code is not None and marker is extra is group is None:
                 path = text_in(entry, "path", here) if code == "path" else None
                 elsewhere[name] = (_SOURCE_CODES[code], f"{key} ({code})", here, path)
-            elif index := text_in(entry, "index", here):
-                index_of[name] = index
-    return index_of, elsewhere
+                continue
+            if code is not None:
+                message = (
+                    f"a source ({code}) under a condition is not supported: where the condition "
+                    "holds, there is no advice, because no index may replace the source"
+                )
+                context.warn(WarningCode.OPTION_IGNORED, message, here)
+                index = f"{here.partition(':')[2]} ({code})"
+            elif index is not None and index not in declared:
+                message = f"references an undeclared index: {value_text(index)}"
+                context.warn(WarningCode.UNKNOWN_INDEX, message, here)
+                if index == DEFAULT_INDEX:  # The public index must not match by its name.
+                    index = f"tool.uv.index.{index}"
+            if index is not None:
+                sources.setdefault(name, []).append(
+                    IndexSource(
+                        index,
+                        parse_marker(marker, here) if marker else None,
+                        canonicalize_name(extra) if extra else None,
+                        canonicalize_name(group) if group else None,
+                    )
+                )
+    return sources, elsewhere

@@ -232,6 +232,7 @@ def _project(advice: Advice) -> Iterator[ReportNote]:
 def _indexes(advice: Advice) -> Iterator[ReportNote]:
     indexes = advice.request.options.indexes
     used = {it.index for it in advice.request.requirements if it.index is not None}
+    rules = advice.request.resolver_request({})
     for index in indexes:
         if index.known:
             continue
@@ -243,7 +244,7 @@ def _indexes(advice: Advice) -> Iterator[ReportNote]:
                 f"INDEX_NAMESPACES says that only this index may have {patterns}: such packages "
                 "cannot be chosen"
             )
-        elif index.called in used or not index.explicit:
+        elif index.called in used or _is_wanted(index.name, advice, rules):
             message = f"{unknown}, so it is not asked and its packages are unknown; {index.remedy}"
         else:
             continue
@@ -251,7 +252,6 @@ def _indexes(advice: Advice) -> Iterator[ReportNote]:
     for name in sorted(used - {it.called for it in indexes}):
         message = f"the project has no index {name!r}: list it with its URL, or select another"
         yield ReportNote(NoteCode.INDEX_UNKNOWN, NoteLevel.WARNING, message)
-    rules = advice.request.resolver_request({})
     for name in sorted(advice.snapshot.revisions):
         if (owner := rules.owner_of(name)) is not None:
             text = f"{name}: the index {owner} owns this name, so no other index is used for it"
@@ -263,6 +263,19 @@ def _indexes(advice: Advice) -> Iterator[ReportNote]:
             text = f"{name}: two indexes offer this name: {message}; the other one is ignored"
             yield ReportNote(NoteCode.OTHER_INDEX, NoteLevel.WARNING, text, name)
     yield from _decided_by_order(advice, rules)
+
+
+def _is_wanted(index: str, advice: Advice, rules: ResolverRequest) -> bool:
+    """Whether no earlier index has a package that may come from this one."""
+    snapshot = advice.snapshot
+    for name in snapshot.revisions:
+        sources = rules.indexes_of(name)
+        earlier = sources[: sources.index(index)] if index in sources else sources
+        has = {it.index for it in snapshot.packages.get(name, ())}
+        has |= {it.index for it in snapshot.excluded.get(name, ())}
+        if index in sources and has.isdisjoint(earlier):
+            return True
+    return False
 
 
 def _decided_by_order(advice: Advice, rules: ResolverRequest) -> Iterator[ReportNote]:

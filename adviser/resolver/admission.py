@@ -363,6 +363,8 @@ class _Screen:
         return not candidate.yanked
 
 
+#: Start of a rule about an index that has a package and is not asked for it.
+NOT_ON = "not on "
 _Why = tuple[RequestRule, str, str]  # rule, message, the rule in full
 
 
@@ -372,8 +374,8 @@ def _other_index(candidate: Candidate, source: str | None) -> _Why | None:
     if source is None:
         return (
             RequestRule.OTHER_INDEX,
-            f"it is on {candidate.index}, which is not asked",
-            f"not on {candidate.index}",
+            f"it is on {candidate.index}, which is not asked for it",
+            f"{NOT_ON}{candidate.index}",
         )
     text = f"from {source}"
     return (

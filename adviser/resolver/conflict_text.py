@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
+from adviser.resolver.admission import NOT_ON
 from adviser.resolver.results import Conflict, ConflictStep, VersionExplanation, spans
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
@@ -126,6 +127,8 @@ def _message(universe: Universe, fact: Fact, versions: tuple[str, ...]) -> str:
             return f"{fact.name} {fact.text} is a pre-release, and nothing asks for one"
         case FactKind.YANKED:
             return f"{fact.name} {fact.text} is yanked, and nothing pins it exactly"
+        case FactKind.RULE if fact.text.startswith(NOT_ON):
+            return f"{fact.text.removeprefix(NOT_ON)} is not asked for {fact.name}"
         case FactKind.RULE:
             return _RULES[RequestRule(fact.source)].format(name=fact.name, text=fact.text)
 

@@ -360,7 +360,9 @@ def with_suggestions(
         similar_length = func.length(row.name).between(len(name) - 2, len(name) + 2)
         query = select(row.name).where(row.state == "known", similar_length).distinct()
         known = sorted(connection.scalars(query))
-        suggested[name] += suggestion(name, known, _SIMILARITY)
+        # Another index may have this very name; then no other one is meant.
+        if name not in known:
+            suggested[name] += suggestion(name, known, _SIMILARITY)
     return suggested
 
 

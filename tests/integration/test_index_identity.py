@@ -105,3 +105,19 @@ def test_live_provenance_asks_the_first_index_that_has_the_package(
     assert "INVALID-ARTIFACT-HASH" in done.stdout
     assert private.paths
     assert default.paths == []
+
+
+def test_live_provenance_names_the_index_that_it_may_not_ask(
+    stores: Stores, indexes: tuple[Index, Index], tmp_path: Path
+) -> None:
+    default, private = indexes
+    locked = tmp_path / "requirements.txt"
+    text = f"--extra-index-url {private.url}\nlib==2.0 --hash=sha256:{'0' * 64}\n"
+    locked.write_text(text, encoding="utf-8")
+    at = {"PACKAGE_INDEXES": f"pypi={default.url}"}
+    done = thoth(stores.settings, "provenance", str(locked), "--live", **at)
+    (line,) = [it for it in done.stdout.splitlines() if "FILES-UNKNOWN" in it]
+    assert f"({private.url}) comes first and is not configured" in line
+    assert "PACKAGE_INDEXES" in line
+    assert "--live" not in line
+    assert (default.paths, private.paths) == ([], [])

@@ -22,6 +22,7 @@ from sqlalchemy import Engine, text
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import verify
+from graph.record.indexes import with_suggestions
 from graph.record.releases import ReleaseDelivery, add_releases
 from tests.factories.releases import release
 from tests.services.commands import ROOT, THOTH, row_counts, thoth, thoth_json, variables
@@ -256,6 +257,10 @@ def test_a_misspelt_package_is_told_with_the_similar_name(
     shown = thoth(settings, "packages", "closure", "appp", "unheard").stdout
     assert f"missing: {message.replace(':', ',')}\n" in shown
     assert "missing: unheard, and nothing is known about it\n" in shown
+    with stores.engine.connect() as connection:
+        reasons = {"app": "again does not have it", "appp": "again does not have it"}
+        suggested = with_suggestions(connection, reasons, {"app", "appp"})
+    assert suggested == {**reasons, "appp": f"{reasons['appp']} (did you mean app?)"}
 
 
 def test_releases_that_are_not_in_the_graph_yet_are_not_denied(

@@ -218,8 +218,15 @@ def test_a_projects_index_is_found_by_its_address_and_never_by_its_name(settings
         ("pyproject.toml", f"{LIB}[tool.uv.sources]\nlib={{{{index='pypi'}}}}\n"
          "[[tool.uv.index]]\nname='pypi'\nurl='{}'\nexplicit=true\n"),
         ("pyproject.toml", f"{LIB}[[tool.poetry.source]]\nname='pypi'\nurl='{{}}'\n"),
-        ("pyproject.toml", f"{LIB}[[tool.poetry.source]]\nname='pypi'\nurl='{{}}'\n"
-         "priority='supplemental'\n"),
+        ("pyproject.toml", f"{LIB}[tool.uv.sources]\n"
+         "lib={{index='own', marker='os_name != \"nt\"'}}\n"
+         "[[tool.uv.index]]\nname='own'\nurl='{}'\nexplicit=true\n"),
+        ("pyproject.toml", f"{LIB}[tool.uv]\noverride-dependencies=['lib==1']\n[tool.uv.sources]\n"
+         "lib=[{{index='none', marker='os_name == \"nt\"'}}, "
+         "{{index='own', marker='os_name == \"posix\"'}}]\n"
+         "[[tool.uv.index]]\nname='own'\nurl='{}'\nexplicit=true\n"),
+        ("Pipfile", "[[source]]\nname='pypi'\nurl='{}'\n[[source]]\nname='public'\n"
+         f"url='{public_index_url()}'\n[packages]\nlib='*'\n"),
         ("pylock.toml", "lock-version='1.0'\ncreated-by='me'\n[[packages]]\nname='lib'\n"
          "version='1'\nindex='{}'\nwheels=[{{url='https://h.example/lib-1-py3-none-any.whl',"
          f"hashes={{{{sha256='{'0' * 64}'}}}}}}}}]\n"),
@@ -233,9 +240,48 @@ def test_a_package_of_an_index_that_is_not_configured_comes_from_no_other(
     options = RequestOptions(indexes=indexes_to_search(settings, project, names))
     request = StackRequest(project, environment("3.11"), RecommendationType.LATEST, options)
     first, *_ = request.resolver_request({}).indexes_of("lib")
-    named = any(it.index for it in project.requirements)
+    named = any(it.index for it in request.requirements)
     # Only a person may choose another index, and only for packages that name none.
     assert first == ("pypi" if names and not named else MOVED)
+
+
+POETRY = "[[tool.poetry.source]]\nname='own'\nurl='https://moved.example/simple'\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "expected"),
+    [
+        ("pyproject.toml", f"{LIB}{POETRY}priority='supplemental'\n", ["pypi", MOVED]),
+        ("pyproject.toml", f"{LIB}{POETRY}priority='secondary'\n", ["pypi", MOVED]),
+        ("pyproject.toml", f"{LIB}{POETRY}secondary=true\n", ["pypi", MOVED]),
+        ("pyproject.toml", f"{LIB}{POETRY}[[tool.poetry.source]]\nname='PyPI'\n"
+         "priority='supplemental'\n", [MOVED, "pypi"]),
+        ("pyproject.toml", f"{LIB}{POETRY}priority='supplemental'\n[[tool.poetry.source]]\n"
+         "name='else'\nurl='https://else.example/simple'\n", [ELSE, MOVED]),
+        ("Pipfile", f"[[source]]\nname='public'\nurl='{public_index_url()}'\n"
+         f"[[source]]\nname='own'\nurl='{MOVED}'\n[packages]\nlib='*'\n", ["pypi"]),
+        ("pyproject.toml", f"{LIB}[tool.uv.sources]\n"
+         "lib={index='own', marker='os_name == \"nt\"'}\n"
+         f"[[tool.uv.index]]\nname='own'\nurl='{MOVED}'\nexplicit=true\n", ["pypi"]),
+        ("pyproject.toml", f"{LIB}[tool.uv.sources]\nlib={{index='own', extra='gpu'}}\n"
+         f"[[tool.uv.index]]\nname='own'\nurl='{MOVED}'\nexplicit=true\n", ["pypi"]),
+        ("pyproject.toml", f"{LIB}[tool.poetry.dependencies]\nlib=["
+         "{source='own', markers='os_name == \"posix\"'}, "
+         "{source='pypi', markers='os_name == \"nt\"'}]\n"
+         f"{POETRY}priority='explicit'\n", [MOVED]),
+        ("pyproject.toml", f"{LIB}[tool.uv.sources]\nlib={{index='pypi'}}\n",
+         ["'tool.uv.index.pypi'"]),
+        ("pyproject.toml", f"{LIB}[tool.uv.sources]\nlib={{git='https://h.example/l', "
+         "marker='os_name != \"nt\"'}\n", ["'tool.uv.sources.lib (git)'"]),
+    ],
+)  # fmt: skip
+def test_a_package_comes_from_the_indexes_of_its_tool(
+    settings: Settings, file: str, text: str, expected: list[str]
+) -> None:
+    project = parse_project({file: text.encode()})
+    options = RequestOptions(indexes=indexes_to_search(settings, project))
+    request = StackRequest(project, environment("3.11"), RecommendationType.LATEST, options)
+    assert list(request.resolver_request({}).indexes_of("lib")) == expected
 
 
 def test_a_name_that_no_source_has_means_no_index(settings: Settings) -> None:

@@ -233,6 +233,7 @@ LISTED = b"python=3.9.7=h12debd9_1\n"
         ("requirements.txt", b"# $ conda create --name x --file y\n", "conda"),
         ("requirements.txt", b"@EXPLICIT\nhttps://h.example/a.conda\n", "conda"),
         ("requirements.txt", LISTED, "conda"),
+        ("requirements.txt", b"numpy=1.26\n", "conda"),
         ("requirements.in", b"# packages in environment at /opt/x:\n", "conda"),
         ("sub/pixi.toml", b"[project]\nname = 'a'\n[dependencies]\npython = '*'\n", "pixi"),
         ("setup.cfg", b"[options]\ninstall_requires =\n    flask\n", "setuptools"),

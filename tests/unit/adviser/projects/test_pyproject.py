@@ -204,9 +204,9 @@ def test_uv_says_where_packages_come_from_and_bounds_them() -> None:
     assert [(it.name, it.index) for it in project.requirements] == [
         ("torch", "gpu"), ("many", None), ("plain", None)
     ]  # fmt: skip
+    assert [it.index_in({"os_name": "nt"}) for it in project.requirements] == ["gpu", "gpu", None]
     assert [it.code for it in project.warnings] == [
-        WarningCode.OPTION_IGNORED, WarningCode.OVERRIDDEN, WarningCode.LOCAL_PATH,
-        WarningCode.REPOSITORY,
+        WarningCode.OVERRIDDEN, WarningCode.LOCAL_PATH, WarningCode.REPOSITORY,
     ]  # fmt: skip
     assert texts(project.constraints) == ["numpy<2"]
     assert texts(project.overrides) == ["six==1.0"]
@@ -215,6 +215,26 @@ def test_uv_says_where_packages_come_from_and_bounds_them() -> None:
         ("gpu", False, True), ("main", True, False)
     ]  # fmt: skip
     assert project.all_prereleases
+
+
+def test_sources_of_extras_and_groups_of_uv_are_for_their_requirements_only() -> None:
+    project = read(
+        "[project]\nname='me'\ndependencies=['torch', 'me[gpu]']\n"
+        "[project.optional-dependencies]\ncpu=['torch']\ngpu=['torch>=2']\n"
+        "[dependency-groups]\ntest=['torch']\n[tool.uv.sources]\n"
+        "torch=[{index='a', extra='cpu'}, {index='b', extra='GPU'}, {index='c', group='test'}]\n"
+        + "".join(f"[[tool.uv.index]]\nname='{it}'\nurl='https://{it}.example'\n" for it in "abc")
+    )
+    assert [it.index for it in project.requirements] == [None, "b"]
+    assert [it.index for it in project.extras["cpu"]] == ["a"]
+    assert [it.index for it in project.groups["test"]] == ["c"]
+
+
+def test_an_index_that_uv_does_not_know_is_told() -> None:
+    project = read("[project]\ndependencies=['a']\n[tool.uv.sources]\na={index='pypi'}\n")
+    (warning,) = project.warnings
+    assert warning.code is WarningCode.UNKNOWN_INDEX
+    assert warning.text.endswith("sources.a: references an undeclared index: 'pypi'")
 
 
 @pytest.mark.parametrize(

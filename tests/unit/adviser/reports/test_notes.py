@@ -57,6 +57,16 @@ def test_an_index_that_nobody_configured_is_told_once() -> None:
     assert note_codes.count(NoteCode.INDEX_UNKNOWN) == 1
     assert NoteCode.OTHER_INDEX not in note_codes
     assert NoteCode.INDEX_UNKNOWN not in codes(INDEX, MAIN)
+    assert NoteCode.INDEX_UNKNOWN not in codes({"core": {"1.0": {}}}, MAIN, unknown)
+    assert NoteCode.INDEX_UNKNOWN in codes({"core": {"1.0": {}}}, unknown, MAIN)
+
+
+def test_an_index_that_is_not_asked_is_told_in_a_sentence() -> None:
+    ours = RequestIndex("ours", "ours", "https://ours.example/simple")
+    advice = advice_for(request_for("core\n", indexes=(ours,)), {"core": {"1.0": {}}})
+    messages = " ".join(it.message for it in stack_notes(advice))
+    assert "pypi is not asked for core" in messages
+    assert "comes not" not in messages
 
 
 def test_a_search_without_time_says_so() -> None:
