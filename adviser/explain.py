@@ -6,7 +6,7 @@ This is the part of ``thoth why`` and ``thoth why-not`` that does no I/O.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -31,15 +31,17 @@ from adviser.reports.version_rationale import (
     candidates_of,
     lacking_text,
 )
+from adviser.resolver.inferred_bounds import bounds_in, compiled_ranks
 from adviser.resolver.results import (
     Conflict,
     Resolution,
     ResolvedStack,
     VersionChange,
 )
+from adviser.resolver.specifiers import admits
 from adviser.scoring.criteria import SCALE, level_names
 from adviser.stack_request import StackRequest
-from graph.candidates import Dependency
+from graph.candidates import Candidate, Dependency
 
 
 class ForcedOutcome(StrEnum):
@@ -72,8 +74,8 @@ class ForcedStack:
     :param level: the first level of the score in which the stacks differ; ``None`` if none does
     :param changes: by name
     :param conflict: why there is no such stack
-    :param problem: why there is no such stack, if the reason is not a conflict; or which of the
-        wanted extras its version does not have
+    :param problem: why there is no such stack, if the reason is not a conflict; or what is wrong
+        with it: inferred bounds that it breaks, old source distributions, extras that are missing
     :param measured: what was measured of the versions that differ
     """
 
@@ -211,10 +213,26 @@ def _forced(
         f"{name} {candidates[name].version} must be built, and is older than this Python"
         for name in sorted(result.chosen_old_sdists)
     ]
+    problems += _broken_bounds(result, candidates)
     if wanted is not None:
         lacking = (lacking_text(candidates[wanted.name], it) for it in wanted.extras)
         problems += filter(None, lacking)
     return replace(_compared(advice, what, resolution), problem="; ".join(problems) or None)
+
+
+def _broken_bounds(result: RelaxedResolution, chosen: Mapping[str, Candidate]) -> Iterator[str]:
+    """The inferred bounds that a stack breaks, with their evidence: no release declares them."""
+    snapshot = result.known[0].with_old_sdists(result.old_sdists)
+    compiled = compiled_ranks(snapshot.environment)
+    for name in sorted(result.needed_bounds & chosen.keys()):
+        version = chosen[name]
+        for bound in bounds_in(snapshot.packages[name], compiled).get(version.purl, ()):
+            other = chosen.get(bound.name)
+            if other is not None and not admits(bound.specifier, other.version):
+                yield (
+                    f"{name} {version.version} does not declare {bound.name}{bound.specifier}, "
+                    f"which is inferred and does not count here: {bound.reason}"
+                )
 
 
 def _compared(advice: Advice, what: str, resolution: Resolution) -> ForcedStack:

@@ -120,8 +120,12 @@ def _message(universe: Universe, fact: Fact, versions: tuple[str, ...]) -> str:
             return f"you ask for {fact.wanted}{over}" + _unknown(universe, fact)
         case FactKind.REQUIRES:
             by = f"[{fact.extra}]" if fact.extra else ""
-            verb = "requires" if len(versions) == 1 else "require"
-            what = f"{fact.source}{by} {spans(versions)} {verb} {fact.wanted}"
+            reasons = _reasons(universe, fact)
+            verb = "need" if reasons else "require"
+            what = f"{fact.source}{by} {spans(versions)} {verb}{'s' * (len(versions) == 1)}"
+            what += f" {fact.wanted}"
+            if reasons:
+                what += f" ({spans(tuple(reasons))}: {next(iter(reasons.values()))})"
             return what + _unknown(universe, fact)
         case FactKind.PRERELEASE:
             return f"{fact.name} {fact.text} is a pre-release, and nothing asks for one"
@@ -170,6 +174,15 @@ def _askers(universe: Universe, fact: Fact) -> tuple[str, ...]:
             if _states(universe, it, fact)
         )
     )
+
+
+def _reasons(universe: Universe, fact: Fact) -> dict[str, str]:
+    """By version, why it has a requirement that it does not declare in this form."""
+    return {
+        candidate.version: it.reason
+        for candidate, it in _requirements(universe, fact.source)
+        if it.reason and _states(universe, it, fact)
+    }
 
 
 def _states(universe: Universe, dependency: Dependency, fact: Fact) -> bool:
@@ -251,7 +264,8 @@ def _ruled_out(
 ) -> str | None:
     requires = fact.kind is FactKind.REQUIRES and fact.source == candidate.name
     if requires and any(_states(universe, needed, fact) for needed in candidate.requires):
-        return f"requires {fact.wanted}"
+        verb = "needs" if candidate.version in _reasons(universe, fact) else "requires"
+        return f"{verb} {fact.wanted}"
     return _barred(version, candidate, fact) if fact.name == candidate.name else None
 
 

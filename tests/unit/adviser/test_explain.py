@@ -73,6 +73,36 @@ def test_what_advice_has_as_a_last_resort_is_possible(name: str) -> None:
     assert answer.points > 0
 
 
+@pytest.mark.parametrize(
+    ("requires", "reason"),
+    [
+        (["lib>=1"], "app 1.0.2 restricts lib to <2; 1.0.1 declared no bound"),
+        (["lib<2"], None),
+    ],
+)
+def test_only_what_a_release_declares_makes_a_version_impossible(
+    requires: list[str], reason: str | None
+) -> None:
+    index: Index = {
+        "app": {"2": {}, "1.0.2": {"requires": ["lib<2"]}, "1.0.1": {"requires": requires}},
+        "lib": {"2": {}, "1": {}},
+    }
+    advice = advice_for(request_for("app==1.0.1\n"), index)
+    answer = why_not(advice, Dependency("lib", ">=2"))
+    if reason is None:
+        assert answer.outcome is ForcedOutcome.CONFLICT
+        return
+    assert (answer.outcome, answer.changes) == (
+        ForcedOutcome.POSSIBLE, (VersionChange("lib", "1", "2"),),
+    )  # fmt: skip
+    note = f"app 1.0.1 does not declare lib<2, which is inferred and does not count here: {reason}"
+    assert answer.problem == note
+    assert f"  {note}" in forced_lines(answer)
+    constrained = advice_for(request_for("app==1.0.1\nlib>=2\n"), index)
+    assert constrained.best is not None
+    assert constrained.best.versions() == {"app": "1.0.1", "lib": "2"}
+
+
 def test_an_extra_that_nothing_has_is_noted_and_conflicts_with_nothing() -> None:
     answer = why_not(advice_for(), Dependency("core", extras=("nope",)))
     assert list(forced_lines(answer)) == [

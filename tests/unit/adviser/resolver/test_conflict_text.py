@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from adviser.resolver.admission import universe_of
+from adviser.resolver.resolve import resolve
+from adviser.resolver.resolver_request import ResolverRequest
 from tests.factories.requests import advice_for, request_for
-from tests.factories.universes import Index
+from tests.factories.universes import Index, dependency, snapshot_of
 
 DATED: Index = {
     "core": {f"{n}.0": {"uploaded_at": f"2025-0{n}-01T00:00:00Z"} for n in (9, 8, 7)},
@@ -50,3 +53,19 @@ def test_what_a_step_says_is_not_said_again() -> None:
         "   core 2.0: outside core<2 (step 3)",
         "   core 1.1 and 1.0: outside core>=2 (step 4)",
     ]
+
+
+def test_an_inferred_bound_is_not_said_to_be_required() -> None:
+    index: Index = {
+        "app": {"1.0.2": {"requires": ["core<2"]}, "1.0.1": {"requires": ["core"]}},
+        "core": {"2": {}, "1": {}},
+    }
+    roots = ("app==1.0.1", "core>=2")
+    rules = ResolverRequest(tuple(map(dependency, roots)), inferred_bounds=True)
+    conflict = resolve(universe_of(snapshot_of(index, roots), rules, {})).conflict
+    assert conflict is not None
+    assert conflict.lines()[2] == (
+        "3. app 1.0.2 and 1.0.1 need core<2"
+        " (1.0.1: app 1.0.2 restricts core to <2; 1.0.1 declared no bound)"
+    )
+    assert "requires" not in "".join(conflict.lines())
