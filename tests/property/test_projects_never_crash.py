@@ -188,6 +188,8 @@ def test_what_is_read_of_a_line_is_what_pip_reads(text: str) -> None:
     for number, line in requirements_files.preprocess(text):
         requirement, options = parse(line)
         hashes = [it for found in (options.hashes or {}).values() for it in found]
+        if not requirement.strip() and not options.editables:
+            hashes = []  # of nothing: pip ignores them, too
         included = (options.requirements or [])[:1]
         theirs.append((number, requirement.strip(), hashes, included, options.index_url))
     assert theirs == [
