@@ -69,7 +69,8 @@ WHOLE: dict[str, Any] = {
                     "optional-dependencies": {"x": ["b", "me[x]"]}, "dynamic": ["version"]},
         "dependency-groups": {"dev": ["c", {"include-group": "t"}], "t": ["d"]},
         "tool": {"uv": {"index": [{"name": "m", "url": "https://h.example/s", "default": True}],
-                        "sources": {"a": {"index": "m"}, "b": [{"git": "x", "marker": "y"}]},
+                        "sources": {"a": {"index": "m"},
+                                    "b": [{"git": "x", "marker": "os_name=='a'"}]},
                         "constraint-dependencies": ["e<2"], "prerelease": "allow"}},
     },
     "Pipfile.lock": {
@@ -187,11 +188,17 @@ def test_what_is_read_of_a_line_is_what_pip_reads(text: str) -> None:
     theirs, parse = [], requirements_files.get_line_parser(None)
     for number, line in requirements_files.preprocess(text):
         requirement, options = parse(line)
-        hashes = [it for found in (options.hashes or {}).values() for it in found]
-        if not requirement.strip() and not options.editables:
-            hashes = []  # of nothing: pip ignores them, too
-        included = (options.requirements or [])[:1]
-        theirs.append((number, requirement.strip(), hashes, included, options.index_url))
+        # A semicolon that touches a value begins a marker, which pip takes for a part of the value.
+        values = (it for found in (options.hashes or {}).values() for it in found)
+        hashes = [it.removesuffix(";") for it in values]
+        included = [it.removesuffix(";") for it in (options.requirements or [])[:1]]
+        url = options.index_url and options.index_url.removesuffix(";")
+        # pip ignores options of a requirement without one, and other options behind one.
+        if requirement.strip():
+            included, url = [], None
+        elif not options.editables:
+            hashes = []
+        theirs.append((number, requirement.strip(), hashes, included, url))
     assert theirs == [
         (
             it.number,
