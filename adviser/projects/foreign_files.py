@@ -34,7 +34,7 @@ FOREIGN_FILES = {
 #: Environments of conda in any file: the output of `conda list`, or a list in YAML.
 _OF_CONDA = re.compile(
     r"^(?:# \$ (?:conda|mamba|micromamba) create |# packages in environment at |@EXPLICIT\b"
-    r"|[\w.-]+=[\w.!+*]+(?:=\w+)?[ \t\r]*$"
+    r"|\w[\w.-]*=[\w.!+*]+(?:=\w+)?[ \t\r]*$"
     r"|dependencies:[ \t\r]*(?:#.*)?\n(?:[ \t\r]*(?:#.*)?\n)*+[ \t]*- )",
     re.MULTILINE,
 )

@@ -149,7 +149,7 @@ def test_a_requirement_that_is_not_valid_is_read_with_a_warning() -> None:
     ]
     older = advice_for(request_for("sde\ncore<1.19\n"), index).resolution.conflict
     assert older is not None
-    assert "sde 1.0 requires core>=1.19" in "\n".join(older.lines())
+    assert "sde 1.0 needs core>=1.19" in "\n".join(older.lines())
 
 
 def test_a_cooldown_holds_for_the_files_of_a_lock() -> None:
