@@ -28,6 +28,9 @@ from graph.record.release_queries import VersionHead, browse_versions
 from graph.record.tokens import Scope
 from pis.amun.hardware import runtime_environment
 
+#: How long a client waits for a package that is fetched: less than clients wait for an answer.
+_FETCH_WAIT_S = 5.0
+
 
 class SystemSchema(Schema):
     """An operating system and a Python version."""
@@ -165,7 +168,7 @@ def imports(query: dict[str, str]) -> dict[str, Any]:
 
     A release that contains the module `a` also provides `a.b`, unless `a` is a namespace of
     several projects. If none provides it and the client may have packages fetched, the package with
-    its name is fetched first, for up to ten seconds.
+    its name is fetched first, for up to five seconds.
     """
     import_name = query["import_name"]
     module = canonicalize_name(import_name.partition(".")[0])
@@ -175,7 +178,7 @@ def imports(query: dict[str, str]) -> dict[str, Any]:
         refuse_writes()
         wanted = {"index": DEFAULT_INDEX, "requirements": [module], "prereleases": False}
         analysis, _ = analyses.submit(AnalysisKind.FETCH, wanted)
-        analyses.awaited(analysis, analyses.LONGEST_WAIT_S)
+        analyses.awaited(analysis, _FETCH_WAIT_S)
     with reading() as (connection, _):
         providers = providers or providers_of(connection, import_name)
         if not providers:
