@@ -33,8 +33,9 @@ HEAD_BYTES = 65_536
 EMPTY_LINES = 4
 #: Time limit for a client to close a connection, or to finish a head during shutdown, s.
 CLOSE_TIMEOUT_S = 2.0
-#: Requests that get a thread of their own, since all others may be in use.
+#: Requests that get threads of their own, as long as one is free: all others may be in use.
 _PROBES = (b"GET /livez", b"GET /liveness")
+_PROBE_THREADS = 4
 _EMPTY_LINE = b"\r\n"
 _HEAD_ENDS = b"\r\n\r\n"
 
@@ -71,7 +72,8 @@ class ConnectionWorker(ThreadWorker):
         self._watched: dict[TConn, _Watched] = {}
         self._slow = Semaphore(max(1, self.cfg.threads * 3 // 4))
         self._swept = 0.0
-        self._probes = ThreadPoolExecutor(1, "liveness")
+        self._probes = ThreadPoolExecutor(_PROBE_THREADS, "liveness")
+        self._free_probes = Semaphore(_PROBE_THREADS)
 
     def enqueue_req(self, conn: TConn) -> None:
         """Run the next request of a new or kept connection once its head is complete."""
@@ -154,8 +156,13 @@ class ConnectionWorker(ThreadWorker):
         elif _has_ended(head):
             self._forget(conn)
             conn.parser.unreader.begin(bytes(head[_begin(head) :]))
-            pool = self._probes if head.startswith(_PROBES, _begin(head)) else self.tpool
-            answered = pool.submit(self.handle, conn)
+            probes = head.startswith(_PROBES, _begin(head))
+            # Clients that do not read may hold them; then a probe waits like all other requests.
+            if probes and self._free_probes.acquire(blocking=False):
+                answered = self._probes.submit(self.handle, conn)
+                answered.add_done_callback(lambda _done: self._free_probes.release())
+            else:
+                answered = self.tpool.submit(self.handle, conn)
             answered.add_done_callback(
                 lambda done: self.method_queue.defer(self.finish_request, conn, done)
             )
