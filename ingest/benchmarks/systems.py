@@ -98,13 +98,14 @@ SYSTEMS = (
         rb'"config_name": *"[\w.-]+_(?:SingleStream|MultiStream|Server|Offline)"',
         reader="mlperf_inference",
     ),
+    # Its summaries may have keys of the programs that it runs, such as tf_cnn_benchmarks.
+    _system("perfzero", "PerfZero", rb'"ml_framework_info":', reader="perfzero"),
     _system(
         "tf_cnn_benchmarks", "tf_cnn_benchmarks",
         rb"images/sec: [\d.]+ \+/- ", rb"^total[ \t]+images/sec:", rb'"machine_config":',
         rb'"\w*examples_per_sec"', rb'"eval_top_[15]_accuracy"', rb"^name_gpu,num_gpu,",
         reader="tf_cnn",
     ),
-    _system("perfzero", "PerfZero", rb'"ml_framework_info":', reader="perfzero"),
     _system(
         "pytorch-benchmark", "pytorch-benchmark", rb"^machine_info:$", end=rb"^timing:$",
         reader="pytorch_benchmark",
