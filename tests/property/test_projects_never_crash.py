@@ -188,6 +188,8 @@ def test_what_is_read_of_a_line_is_what_pip_reads(text: str) -> None:
     theirs, parse = [], requirements_files.get_line_parser(None)
     for number, line in requirements_files.preprocess(text):
         requirement, options = parse(line)
+        if options.editables and options.hashes:
+            return  # pip refuses them together when it installs
         # A semicolon that touches a value begins a marker, which pip takes for a part of the value.
         values = (it for found in (options.hashes or {}).values() for it in found)
         hashes = [it.removesuffix(";") for it in values]
