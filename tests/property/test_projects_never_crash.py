@@ -187,7 +187,10 @@ def test_what_is_read_of_a_line_is_what_pip_reads(text: str) -> None:
         return  # stricter than pip about options that stand where they mean nothing
     theirs, parse = [], requirements_files.get_line_parser(None)
     for number, line in requirements_files.preprocess(text):
-        requirement, options = parse(line)
+        try:
+            requirement, options = parse(line)
+        except requirements_files.OptionParsingError:
+            return  # pip refuses it
         if options.editables and options.hashes:
             return  # pip refuses them together when it installs
         # A semicolon that touches a value begins a marker, which pip takes for a part of the value.
