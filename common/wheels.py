@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from math import inf
+from typing import Protocol, TypeVar
 
 from packaging.tags import InvalidTag, Tag, TooManyTagsError, parse_tag
 from packaging.utils import (
@@ -146,6 +147,7 @@ __all__ = [
     "cuda_runs",
     "glibc_floor",
     "installed_rank",
+    "installed_wheel",
     "parse_wheel",
     "pythons_of",
 ]
@@ -347,6 +349,7 @@ def _judged(tag_set: str, environment: Environment) -> int | frozenset[Miss]:
     return frozenset(miss_of(tag, environment) for tag in tags)
 
 
+@lru_cache(maxsize=4096)
 def installed_rank(filename: str, environment: Environment) -> tuple[float, int]:
     """Place of a wheel among those of a release that an installer would choose; the least is first.
 
@@ -359,3 +362,19 @@ def installed_rank(filename: str, environment: Environment) -> tuple[float, int]
     rank = compatibility((wheel.tags,), has_sdist=False, files_complete=True,
                          environment=environment).rank  # fmt: skip
     return inf if rank is None else rank, -wheel.build[0] if wheel.build else 0
+
+
+class _Wheel(Protocol):
+    @property
+    def filename(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+
+
+W = TypeVar("W", bound=_Wheel)
+
+
+def installed_wheel(files: Iterable[W], environment: Environment) -> W | None:
+    """The wheel that an installer would choose, or the first if none fits; ``None`` without one."""
+    wheels = (it for it in files if it.kind == "wheel")
+    return min(wheels, key=lambda it: installed_rank(it.filename, environment), default=None)

@@ -35,7 +35,7 @@ from common.environments import Environment
 from common.errors import StoreUnavailable
 from common.formats.json_documents import digest_bytes
 from common.packages import Purl
-from common.wheels import installed_rank
+from common.wheels import installed_rank, installed_wheel
 from graph.advice import StoredAdvice
 from graph.candidates import Dependency
 from graph.engine import GRAPH, Stores
@@ -195,14 +195,15 @@ def _read_of_others(advice: Advice, files: Files, read: Mapping[Purl, str]) -> t
     """
     environment, names = advice.request.environment, set()
     for choice in (it for stack in advice.resolution.stacks for it in stack.choices):
-        wheels = [it for it in files.get(choice.purl, ()) if it.kind == "wheel"]
-        ranks = {it.filename: installed_rank(it.filename, environment) for it in wheels}
-        first = min(wheels, key=lambda it: ranks[it.filename], default=None)
+        listed = files.get(choice.purl, ())
+        first = installed_wheel(listed, environment)
+        wheels = (it for it in listed if it.kind == "wheel")
         source = next((it for it in wheels if it.filename == read.get(choice.purl)), None)
-        if first is None or source is None or ranks[first.filename][0] == inf:
+        if first is None or source is None:
             continue
+        rank = installed_rank(first.filename, environment)
         same = first.metadata_sha256 is not None and first.metadata_sha256 == source.metadata_sha256
-        if not same and ranks[source.filename] != ranks[first.filename]:
+        if rank[0] < inf and not same and installed_rank(source.filename, environment) != rank:
             names.add(choice.name)
     return tuple(sorted(names))
 

@@ -17,7 +17,7 @@ from common.counts import counted
 from common.packages import version_of
 from common.releases import wheel_tags
 from common.terminal import first_few
-from common.wheels import installed_rank, pythons_of
+from common.wheels import installed_wheel, pythons_of
 from graph.candidates import Candidate, ExclusionReason
 
 #: Why a version must be built or cannot be installed, although it has wheels for other Pythons.
@@ -120,10 +120,9 @@ def _cuda_build(advice: Advice, files: Files) -> Iterator[ReportNote]:
         pending += (it for it in required if name != "torch" or not _CUDA_PARTS.fullmatch(it))
     sizes = {}
     for name in candidates.keys() - kept:
-        wheels = [it for it in files.get(candidates[name].purl, ()) if it.kind == "wheel"]
-        ranked = min(wheels, key=lambda it: installed_rank(it.filename, environment), default=None)
-        if ranked is not None and ranked.size_bytes is not None:
-            sizes[name] = ranked.size_bytes
+        wheel = installed_wheel(files.get(candidates[name].purl, ()), environment)
+        if wheel is not None and wheel.size_bytes is not None:
+            sizes[name] = wheel.size_bytes
     if sizes:
         packages = counted(len(sizes), "package")
         message = (
