@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # Compiled at installation, since some systems keep Python from doing so when a command starts.
-ROOMS  := adviser api cli common graph ingest loop pis
+ROOMS  := adviser api cli common graph ingest loop model pis
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 # Install a set of locks/, each file compared with its SHA-256, then Thoth, editable, so that a change of

@@ -26,11 +26,11 @@ from adviser.scoring.criteria import newness_of, penalties_of
 from adviser.scoring.measured_stacks import MeasuredStacks
 from adviser.scoring.target import Target
 from adviser.stack_request import StackRequest
-from common.errors import ProjectError
-from common.packages import Purl
-from graph.candidates import Candidate, Dependency, ExclusionReason
-from graph.evidence import Evidence
-from graph.snapshot import Snapshot
+from model.errors import ProjectError
+from model.measurements.evidence import Evidence
+from model.packages.candidates import Candidate, Dependency, ExclusionReason
+from model.packages.identity import Purl
+from model.packages.snapshot import Snapshot
 
 
 class Resolver(Protocol):

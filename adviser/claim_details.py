@@ -31,9 +31,9 @@ from adviser.scoring.turn_noise import Batches, turn_effects
 from adviser.scoring.variances import NO_PRIOR
 from adviser.scoring.verdicts import ALPHA
 from adviser.scoring.version_choice import ELSEWHERE_SD
-from common.counts import counted
-from common.job_stability import left_out_text
-from graph.evidence import Evidence
+from model.measurements.evidence import Evidence
+from model.measurements.job_stability import left_out_text
+from model.text import counted
 
 #: Jobs of the baseline and of the candidate.
 _Jobs = tuple[Sequence[MeasuredJob], Sequence[MeasuredJob]]

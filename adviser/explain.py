@@ -41,7 +41,7 @@ from adviser.resolver.results import (
 from adviser.resolver.specifiers import admits
 from adviser.scoring.criteria import SCALE, level_names
 from adviser.stack_request import StackRequest
-from graph.candidates import Candidate, Dependency
+from model.packages.candidates import Candidate, Dependency
 
 
 class ForcedOutcome(StrEnum):

@@ -17,11 +17,11 @@ from adviser.scoring.stack_pairs import MeasuredStackIndex
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.vulnerability_policy import AllowList
-from common.environments import Environment
-from common.packages import MEASURED_PACKAGES, Purl, same_version
-from graph.candidates import Candidate, Excluded, ExclusionReason, KnownVulnerability
-from graph.evidence import Evidence
-from graph.snapshot import Snapshot
+from model.measurements.evidence import Evidence
+from model.packages.candidates import Candidate, Excluded, ExclusionReason, KnownVulnerability
+from model.packages.environments import Environment
+from model.packages.identity import MEASURED_PACKAGES, Purl, same_version
+from model.packages.snapshot import Snapshot
 
 #: Vulnerabilities by name and version.
 Vulnerabilities = Mapping[tuple[str, str], Iterable[KnownVulnerability]]

@@ -23,10 +23,10 @@ from adviser.scoring.stack_pairs import name_of, release_order, version_of_purl
 from adviser.scoring.target import Target
 from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import StackRequest
-from common.packages import Purl, same_version
-from graph.candidates import Candidate, Dependency
-from graph.evidence import Evidence
-from graph.snapshot import Snapshot
+from model.measurements.evidence import Evidence
+from model.packages.candidates import Candidate, Dependency
+from model.packages.identity import Purl, same_version
+from model.packages.snapshot import Snapshot
 
 #: Maximum number of slower stacks that are passed over before the project's versions are kept.
 MOST_SLOWER_STACKS = 16

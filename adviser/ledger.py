@@ -20,11 +20,8 @@ from adviser.scoring.assessment_types import Claim
 from adviser.scoring.criteria import SCALE
 from adviser.scoring.verdicts import Verdict
 from common import __version__
-from common.formats.json_documents import digest
-from common.packages import Purl
-from graph.candidates import KnownVulnerability
-from graph.evidence import ADVISORIES, Evidence
-from graph.ledger import (
+from model.json_documents import digest
+from model.ledger import (
     AdviceOutcome,
     AdviceScore,
     ClaimScore,
@@ -32,7 +29,10 @@ from graph.ledger import (
     IdenticalPair,
     LedgerMonth,
 )
-from graph.snapshot import Snapshot
+from model.measurements.evidence import ADVISORIES, Evidence
+from model.packages.candidates import KnownVulnerability
+from model.packages.identity import Purl
+from model.packages.snapshot import Snapshot
 
 #: Version of the rule that scores advice; a new one scores all advice again.
 LEDGER_RULE = "ledger-2"
@@ -55,7 +55,7 @@ class PastAdvice:
 
 @dataclass(frozen=True, slots=True)
 class ScoreResult:
-    """The part of an :class:`graph.ledger.AdviceScore` that is computed."""
+    """The part of an :class:`model.ledger.AdviceScore` that is computed."""
 
     outcome: AdviceOutcome
     regret_points: float | None = None

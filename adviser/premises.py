@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from common.packages import Purl
+from model.packages.identity import Purl
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from adviser.projects.project import NonIndexPackage, Project, ProjectIndex, War
 from adviser.provenance_issues import IssueId, ProvenanceIssue, issue_of
 from adviser.scoring.assessment_types import NoteLevel
 from common.formats.locks import LockedFile, LockEntry
-from common.packages import DEFAULT_INDEX
-from common.releases import ReleaseFile
+from model.packages.identity import DEFAULT_INDEX
+from model.packages.releases import ReleaseFile
 
 _PORTS = {"http": 80, "https": 443, "ftp": 21}
 

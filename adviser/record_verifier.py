@@ -18,10 +18,6 @@ from adviser.answering.recorded_advice import (
 from adviser.reports.checking import READING_ERRORS
 from adviser.reports.code_version import code_version
 from adviser.reports.record_links import head_of, links_in
-from common.errors import DamagedDocument, InvalidDocument
-from common.formats.json_documents import fault_in
-from common.reasons import Reason
-from graph.advice import AdviceHead, AdviceLinks, StoredAdvice
 from graph.record.advice import advice_of, request_row
 from graph.record.claims import claim_rows
 from graph.record.postgresql_helpers import texts
@@ -40,6 +36,10 @@ from graph.tables import (
 from graph.verification.comparison import RecordDifference, compare_rows, stored_text, unreadable
 from graph.verification.documents import StoredDocument
 from graph.verification.run import VerificationRun, Verifier
+from model.advice import AdviceHead, AdviceLinks, StoredAdvice
+from model.errors import DamagedDocument, InvalidDocument
+from model.json_documents import fault_in
+from model.reasons import Reason
 
 Report = Mapping[str, Any]
 _Rows = list[tuple[type[Base], dict[str, Any]]]

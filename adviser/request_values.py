@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from common.errors import InvalidArgument
-from common.releases import parse_requirement
-from graph.candidates import Dependency
+from model.errors import InvalidArgument
+from model.packages.candidates import Dependency
+from model.packages.releases import parse_requirement
 
 _DAYS = re.compile(r"(\d{1,5})\s*d(?:ays?)?")
 

@@ -15,7 +15,7 @@ from statistics import fmean, median, quantiles
 from adviser.scoring.drift import steps
 from adviser.scoring.histories import DRIFT, MeasuredJob, history_of, jobs_of, reference_runs
 from adviser.stack_comparison import stack_label
-from graph.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
+from model.measurements.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
 
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 

@@ -36,11 +36,11 @@ from adviser.scoring.histories import History, MeasuredJob, history_of, jobs_lef
 from adviser.scoring.next_jobs import FurtherJobs, further_jobs
 from adviser.scoring.samples import Sample
 from adviser.scoring.turn_noise import noise_test
-from common.errors import ProjectError
-from common.job_stability import noise_warnings, robust_variation
-from common.packages import DEFAULT_INDEX, PackageVersion, version_of
-from common.units import Unit
-from graph.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
+from model.errors import ProjectError
+from model.measurements.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
+from model.measurements.job_stability import noise_warnings, robust_variation
+from model.measurements.units import Unit
+from model.packages.identity import DEFAULT_INDEX, PackageVersion, version_of
 
 #: Number of hexadecimal digits that identify a digest for people.
 SHORT_DIGEST = 8

@@ -14,15 +14,15 @@ from packaging.utils import canonicalize_name
 from adviser.projects.project import Project, ProjectRequirement
 from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.scoring.criteria import RecommendationType
-from common.environments import Environment
-from common.errors import InvalidFile
 from common.formats.file_fields import refuse, value_text
 from common.formats.requirements_files import has_variable
-from common.packages import DEFAULT_INDEX, Purl, name_of_index
-from common.reasons import Reason
-from common.terminal import first_few
-from graph.candidate_builder import roots_of
-from graph.candidates import Dependency
+from model.errors import InvalidFile
+from model.packages.candidate_builder import roots_of
+from model.packages.candidates import Dependency
+from model.packages.environments import Environment
+from model.packages.identity import DEFAULT_INDEX, Purl, name_of_index
+from model.reasons import Reason
+from model.text import first_few
 
 
 def selected_requirements(

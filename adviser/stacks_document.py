@@ -10,8 +10,8 @@ from typing import Any
 from adviser.scoring.comparisons import Comparison, SelfCheck
 from adviser.scoring.verdicts import family_document
 from adviser.stack_comparison import DifferingPackage, StackGroup, StackResult
-from common.terminal import first_few
-from common.units import Unit
+from model.measurements.units import Unit
+from model.text import first_few
 
 #: Increases when a key changes its meaning or disappears, not when a key is added.
 DOCUMENT_VERSION = 2

@@ -9,21 +9,14 @@ from flask_compress import Compress
 from flask_cors import CORS
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from api import (
-    audit,
-    authentication,
-    errors,
-    health,
-    metrics,
-    request_context,
-    schema_state,
-    security_headers,
-    tracing,
-)
+from api.access import audit, authentication
+from api.access.rate_limits import RequestLimits
 from api.amun import blueprints as inspecting
-from api.openapi import OpenApi
+from api.health import checks as health
+from api.health import metrics, schema_state, tracing
+from api.http import errors, request_context, security_headers
+from api.http.openapi import OpenApi
 from api.pages import blueprints as pages
-from api.rate_limits import RequestLimits
 from api.resources import blueprints as own
 from api.server import access_log
 from api.service import EXTENSION, ServiceStores

@@ -12,12 +12,11 @@ from typing import Any, cast
 import sqlalchemy
 from flask import current_app
 
-from api.client_shares import ClientShares
-from api.comparison_cache import ComparisonCache
-from api.graph_timeout import MAX_READINGS
+from api.access.client_shares import ClientShares
+from api.health.graph_timeout import MAX_READINGS
+from api.http.comparison_cache import ComparisonCache
+from api.http.record_cache import RecordCache
 from api.jobs.queue import Queue
-from api.record_cache import RecordCache
-from common.errors import ProjectError, StoreUnavailable
 from common.settings import Settings
 from graph.engine import (
     GRAPH,
@@ -30,6 +29,7 @@ from graph.engine import (
 )
 from graph.record.measurements import SeriesMark, series_marks
 from graph.statement_watch import watch_statements
+from model.errors import ProjectError, StoreUnavailable
 
 #: Key of the object in ``app.extensions``.
 EXTENSION = "thoth"

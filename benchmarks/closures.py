@@ -16,11 +16,11 @@ from benchmarks.dumps import VERSIONS, name_of, write_dump
 from benchmarks.homes import THOTH, FreshHome, fresh_home
 from benchmarks.inputs import LARGE_PROJECT, REAL_DUMP
 from benchmarks.packages import LARGE, SMALL, second_product
-from common.environments import environment
 from graph.engine import Stores, open_stores
 from graph.projection import rebuild
-from graph.snapshot import Snapshot
 from graph.snapshot_reader import is_current, load_snapshot
+from model.packages.environments import environment
+from model.packages.snapshot import Snapshot
 
 #: Among the packages that the small dump has, too.
 DRAWN = tuple(name_of(SMALL // VERSIONS - place) for place in (1, 5, 9, 13))

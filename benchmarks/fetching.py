@@ -15,11 +15,11 @@ from statistics import median
 
 from benchmarks.commands import FinishedCommand, run_command
 from benchmarks.requirement_sets import LINUX, compile_command, pins_of
-from common.errors import IndexProblem, ProjectError
 from common.index.client import IndexClient
 from common.index.configuration import index_of
 from common.index.release_metadata import read_release
 from common.settings import Settings
+from model.errors import IndexProblem, ProjectError
 
 ROOT_PACKAGE = "apache-airflow"
 REPETITIONS = 3

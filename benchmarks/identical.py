@@ -16,7 +16,7 @@ from typing import Any
 from adviser.scoring.comparisons import compare_candidates
 from adviser.scoring.samples import JobPlace, Sample, job_log_rate
 from benchmarks.homes import THOTH
-from common.job_stability import instability
+from model.measurements.job_stability import instability
 from pis.amun.pinning import pinned_specification
 
 REQUIREMENT = "numpy==2.3.5"

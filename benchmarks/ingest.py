@@ -14,7 +14,6 @@ from sqlalchemy.dialects.postgresql import insert
 from benchmarks.documents import write_documents
 from benchmarks.homes import FreshHome, fresh_home, time_command
 from benchmarks.timing import seconds_of
-from common.inspection import InspectionDocument, Observation
 from graph.engine import Stores, open_stores
 from graph.record.bulk import copy_rows
 from graph.record.documents import store_body
@@ -33,6 +32,7 @@ from graph.tables import (
 )
 from ingest.inspections.pipeline import ingest_inspections, read_inspections
 from ingest.sources.source_items import SourceLimits
+from model.measurements.inspection import InspectionDocument, Observation
 
 LARGE, SMALL, NAIVE = 20_000, 2_000, 200
 

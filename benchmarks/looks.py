@@ -20,7 +20,7 @@ from adviser.scoring.comparisons import ComparisonGroup, compare_all
 from adviser.scoring.histories import History, MeasuredJob
 from adviser.scoring.samples import JobPlace
 from adviser.scoring.verdicts import ALPHA
-from graph.changes import ChangeLook
+from model.changes import ChangeLook
 from tests.factories.evidence import series
 
 FAMILIES, SEED = 1000, 2026

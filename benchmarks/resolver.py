@@ -30,9 +30,9 @@ from benchmarks.homes import UV
 from benchmarks.inputs import LARGE_PROJECT, REAL_DUMP
 from benchmarks.local_index import serve_index, write_index
 from benchmarks.timing import seconds_of
-from common.packages import Purl
-from graph.candidates import Candidate
-from graph.snapshot import Snapshot
+from model.packages.candidates import Candidate
+from model.packages.identity import Purl
+from model.packages.snapshot import Snapshot
 from tests.factories.installers import resolved
 from tests.factories.universes import (
     drawn_scores,
@@ -58,7 +58,7 @@ from pathlib import Path
 from adviser.resolver.admission import universe_of
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.resolve import resolve
-from graph.snapshot import Snapshot
+from model.packages.snapshot import Snapshot
 snapshot = Snapshot.from_json(Path(sys.argv[1]).read_bytes())
 scores = {it.purl: (-1000 * place,) for candidates in snapshot.packages.values()
           for place, it in enumerate(candidates)}

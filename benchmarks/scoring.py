@@ -13,8 +13,8 @@ from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.effects import Effects
 from adviser.scoring.verdicts import judge
-from graph.evidence import Evidence
-from graph.snapshot import Snapshot
+from model.measurements.evidence import Evidence
+from model.packages.snapshot import Snapshot
 from tests.factories.evidence import PLACE, Bench, series, simulated
 from tests.factories.universes import snapshot_of, synthetic_index
 

@@ -18,9 +18,9 @@ from cli.options import (
     project_path,
     request_options,
 )
-from common.counts import counted
-from common.errors import InvalidArgument
 from common.settings import Settings
+from model.errors import InvalidArgument
+from model.text import counted
 
 if TYPE_CHECKING:
     from adviser.advise import Resolver
@@ -137,8 +137,8 @@ def _answered(
     from adviser.answering.index_selection import with_silent_indexes
     from adviser.answering.missing_packages import lacks_releases, lacks_releases_of_roots
     from cli.graph_lag import catch_up_graph, require_projected
-    from graph.candidates import IndexesSilent
-    from graph.snapshot import with_absences
+    from model.packages.candidates import IndexesSilent
+    from model.packages.snapshot import with_absences
 
     known, fetch, threads = None, options["build"] or options["fetch"], options["threads"]
     if fetch is None:
@@ -234,9 +234,9 @@ def check(
     from adviser.answering.recorded_advice import check_recorded, read_report, unrepeated
     from adviser.reports.serialization import plain
     from cli.project_files import refusing_files
-    from graph.evidence import Evidence
     from graph.migrate import migrated_stores
-    from graph.snapshot import Snapshot
+    from model.measurements.evidence import Evidence
+    from model.packages.snapshot import Snapshot
 
     settings: Settings = context.obj
     with refusing_files():

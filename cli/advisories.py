@@ -14,13 +14,13 @@ from cli.help_pages import CommandGroup
 from cli.ingest import document_progress
 from cli.options import as_json_option
 from common.settings import Settings
-from common.terminal import printable
+from model.text import printable
 
 if TYPE_CHECKING:
-    from common.advisories import AffectedPackage
     from graph.record.advisories import SourceState
     from graph.record.vulnerability_queries import AdvisoryCounts, PackageVulnerability
     from ingest.advisories.sync import AdvisoryReport
+    from model.advisories import AffectedPackage
 
 #: Column at which the text of a labelled line begins.
 _WIDTH = 17
@@ -110,11 +110,11 @@ def list_command(context: click.Context, subject: str, as_json: bool) -> None:
     not have to be recorded releases. Exit code 1 if no advisories were read, so that nothing is
     known.
     """
-    from common.advisories import NO_ADVISORIES
     from graph.engine import relational_errors
     from graph.record.freshness import knows_advisories
     from graph.record.vulnerability_queries import vulnerabilities_of
     from ingest.record import open_record
+    from model.advisories import NO_ADVISORIES
 
     settings: Settings = context.obj
     wanted = _wanted(subject)
@@ -145,7 +145,7 @@ def _wanted(subject: str) -> dict[str, tuple[str, str | None]]:
 
     :raises InvalidArgument: if it is neither
     """
-    from common.errors import InvalidArgument
+    from model.errors import InvalidArgument
 
     path = Path(subject)
     if path.suffix and path.is_file():
@@ -165,8 +165,8 @@ def _named_package(text: str) -> tuple[str, str | None]:
     """
     from packaging.utils import InvalidName, canonicalize_name
 
-    from common.errors import InvalidArgument
-    from common.packages import version_of
+    from model.errors import InvalidArgument
+    from model.packages.identity import version_of
 
     name, equals, version = (part.strip() for part in text.partition("=="))
     try:
@@ -274,7 +274,7 @@ def _versions_text(versions: Sequence[str]) -> str:
 
 def ranges_text(packages: Iterable[AffectedPackage]) -> str:
     """Return affected ranges as specifiers, one per line; without ranges, the listed versions."""
-    from common.advisories import range_text
+    from model.advisories import range_text
 
     packages = tuple(packages)
     lines = {range_text(events): None for it in packages for events in it.ranges}

@@ -14,18 +14,18 @@ from cli.console import print_field, print_graph_state, print_json
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
 from common.settings import Settings
-from common.terminal import printable
+from model.text import printable
 
 if TYPE_CHECKING:
-    from common.native_interfaces import (
+    from graph.missing_interfaces import MissingInterface
+    from ingest.native.recorded_analyses import InterfaceDifference, RecordedAnalysis
+    from model.packages.native_interfaces import (
         Analysis,
         EnvironmentAnalysis,
         Interface,
         UnreadableLibrary,
         WheelAnalysis,
     )
-    from graph.missing_interfaces import MissingInterface
-    from ingest.native.recorded_analyses import InterfaceDifference, RecordedAnalysis
 
 _INGEST = click.option("--ingest", is_flag=True, help="Store the analysis in PostgreSQL.")
 _NAME = click.option("--name", metavar="NAME", help="Name of the stored analysis.")
@@ -77,9 +77,9 @@ def wheel(
 def _of_index(
     settings: Settings, wanted: str, index: str | None, target: tuple[str | None, str | None]
 ) -> WheelAnalysis:
-    from common.environments import environment
     from ingest.native.wheel_download import fetched_wheel, parse_pin
     from ingest.native.wheels import analyze_wheel
+    from model.packages.environments import environment
 
     named, chosen = parse_pin(wanted), environment(*target)
     with fetched_wheel(settings, named, index, chosen) as (path, served_by):
@@ -158,7 +158,7 @@ def _finish(
 
 def print_analysis(analysis: Analysis, recorded: RecordedAnalysis | None, *, as_json: bool) -> None:
     """Print an analysis, and whether it is new in PostgreSQL."""
-    from common.native_interfaces import WheelAnalysis
+    from model.packages.native_interfaces import WheelAnalysis
 
     if as_json:
         print_json(_analysis_json(analysis, recorded))
@@ -220,8 +220,8 @@ def _print_wheel(analysis: WheelAnalysis) -> None:
 
 def _print_promise(analysis: WheelAnalysis) -> None:
     """Print whether the libraries are compatible with the platform tag in the file name."""
-    from common.native_interfaces import highest_versions
-    from common.wheels import glibc_floor
+    from model.packages.native_interfaces import highest_versions
+    from model.packages.wheels import glibc_floor
 
     floor = glibc_floor(analysis.tags)
     needed = highest_versions(analysis.needs).get("GLIBC")
@@ -234,7 +234,7 @@ def _print_promise(analysis: WheelAnalysis) -> None:
 
 
 def _print_environment(analysis: EnvironmentAnalysis) -> None:
-    from common.native_interfaces import highest_versions
+    from model.packages.native_interfaces import highest_versions
 
     system = " ".join(filter(None, (analysis.os_name, analysis.os_version))) or "unknown"
     print_field(analysis.kind.value, printable(analysis.name))
@@ -264,7 +264,7 @@ def _print_interfaces(heading: str, interfaces: Iterable[Interface]) -> None:
 
 
 def _print_highest(interfaces: Iterable[Interface]) -> None:
-    from common.native_interfaces import highest_versions
+    from model.packages.native_interfaces import highest_versions
 
     highest = highest_versions(interfaces)
     if highest:
@@ -281,7 +281,11 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _analysis_json(analysis: Analysis, recorded: RecordedAnalysis | None) -> dict[str, Any]:
-    from common.native_interfaces import EnvironmentAnalysis, WheelAnalysis, highest_versions
+    from model.packages.native_interfaces import (
+        EnvironmentAnalysis,
+        WheelAnalysis,
+        highest_versions,
+    )
 
     interfaces = analysis.needs if isinstance(analysis, WheelAnalysis) else analysis.provides
     document: dict[str, Any] = {

@@ -12,9 +12,9 @@ import click
 from cli.console import cut_list, moment_text, print_json
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option, moment
-from common.errors import InvalidArgument
 from common.settings import Settings
-from common.terminal import printable
+from model.errors import InvalidArgument
+from model.text import printable
 
 if TYPE_CHECKING:
     from graph.record.audit import StoredAuditEntry

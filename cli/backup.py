@@ -8,8 +8,8 @@ import click
 
 from cli.console import print_json, progress_bars
 from cli.options import FileOrUrl, as_json_option
-from common.counts import counted
 from common.settings import Settings
+from model.text import counted
 
 _FAILED, _INCOMPLETE = 1, 6
 _COPYING = "Copying"

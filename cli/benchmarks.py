@@ -11,16 +11,14 @@ import click
 from cli.console import Column, Table, print_json
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
-from common.counts import counted
 from common.settings import Settings
-from common.suggestions import suggestion
-from common.terminal import printable
+from model.text import counted, printable, suggestion
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from common.benchmark_results import BenchmarkResult, SharedMetric
     from graph.record.benchmark_results import BenchmarkFilter, ListedResult
+    from model.measurements.benchmark_results import BenchmarkResult, SharedMetric
 
 #: Rows that the table shows without ``--limit``; ``--json`` prints all rows.
 _TABLE_ROWS = 50
@@ -79,9 +77,9 @@ def benchmarks(
 def _list(
     settings: Settings, limit: int | None, as_json: bool, chosen: dict[str, str | None]
 ) -> None:
-    from common.benchmark_results import result_document
     from graph.record.benchmark_list import benchmark_results, count_results
     from ingest.record import open_record
+    from model.measurements.benchmark_results import result_document
     from pis.metrics import shared_metrics
 
     wanted, shared = _filter(chosen), shared_metrics()
@@ -132,8 +130,8 @@ def _explain_emptiness(
 
 
 def _filter(chosen: dict[str, str | None]) -> BenchmarkFilter:
-    from common.benchmark_results import Validity
     from graph.record.benchmark_results import BenchmarkFilter
+    from model.measurements.benchmark_results import Validity
 
     validity = chosen.get("validity")
     texts = {name: it for name, it in chosen.items() if name != "validity"}
@@ -156,11 +154,11 @@ def export(settings: Settings, /, form: str, **chosen: str | None) -> None:
     pytorch-v3 is a list of records, perfzero a summary on each line. Results without a value are
     left out and counted on standard error.
     """
-    from common.formats.json_documents import canonical_json
     from graph.record.benchmark_list import benchmark_results
     from ingest.benchmarks.readers.perfzero import perfzero_summaries
     from ingest.benchmarks.readers.pytorch_v3 import v3_record
     from ingest.record import open_record
+    from model.json_documents import canonical_json
     from pis.metrics import shared_metrics
 
     left_out = 0

@@ -33,10 +33,10 @@ from cli.inspect import (
 )
 from cli.inspect_view import print_wait
 from cli.options import NamedPath, as_json_option, key_and_value
-from common.errors import InvalidArgument
-from common.formats.json_documents import digest
 from common.settings import Settings
-from common.terminal import printable
+from model.errors import InvalidArgument
+from model.json_documents import digest
+from model.text import printable
 
 if TYPE_CHECKING:
     from adviser.bisect.dips import DipGoal
@@ -134,8 +134,8 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     from adviser.answering.index_stacks import IndexStacks
     from adviser.resolver.worker import ResolverWorker
     from cli.bisect_view import print_searches
-    from common.environments import environment
-    from common.packages import DEFAULT_INDEX
+    from model.packages.environments import environment
+    from model.packages.identity import DEFAULT_INDEX
     from pis.amun.launchers.local import LocalLauncher
     from pis.amun.processes import interrupted_by_signals
 
@@ -323,8 +323,8 @@ def _template(
 
     from adviser.answering.target_hardware import own_hardware
     from adviser.bisect.search import SearchState
-    from common.packages import DEFAULT_INDEX
     from graph.record.bisects import Bisect
+    from model.packages.identity import DEFAULT_INDEX
 
     hardware = own_hardware()
     question_options = {

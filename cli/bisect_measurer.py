@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from adviser.bisect.posterior import MeasuredRate
 from adviser.bisect.search import SearchStopped, StackUnavailable, StopReason
-from common.errors import InvalidArgument
-from common.formats.json_documents import digest
 from common.private_folders import private_folder
+from model.errors import InvalidArgument
+from model.json_documents import digest
 
 if TYPE_CHECKING:
     from adviser.answering.index_stacks import IndexStacks

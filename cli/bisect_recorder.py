@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from adviser.bisect.documents import search_document
-from common.errors import ProjectError
-from common.redaction import scrubbed, without_secrets
-from common.terminal import printable
+from model.errors import ProjectError
+from model.redaction import scrubbed, without_secrets
+from model.text import printable
 
 if TYPE_CHECKING:
     from adviser.bisect.search import StepSearch

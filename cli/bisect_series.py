@@ -15,16 +15,16 @@ from cli.bisect_measurer import (
     pinned_requirements,
     pins_of,
 )
-from common.errors import InvalidArgument
 from common.settings import Settings
-from common.terminal import printable
+from model.errors import InvalidArgument
+from model.text import printable
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
     from adviser.bisect.lock_paths import PathStep
     from adviser.bisect.search import StepSearch
-    from common.index.project_pages import ListedVersion
+    from model.packages.project_pages import ListedVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class SeriesMaker:
     def _listed(self, name: str, specifier: SpecifierSet) -> list[str]:
         """The releases that the index lists and a specifier admits, oldest first, none yanked.
 
-        :raises common.errors.IndexProblem: if the index does not answer or lacks the package
+        :raises model.errors.IndexProblem: if the index does not answer or lacks the package
         """
         import asyncio
 
@@ -201,7 +201,7 @@ def _move(before: PathStep, after: PathStep) -> str:
 def _lock_pins(name: str, python_version: str | None) -> dict[str, str]:
     """The version of each package that a lock installs here, without development packages."""
     from adviser.projects.locks import read_lock, require_pins
-    from common.environments import environment
+    from model.packages.environments import environment
 
     path = Path(name)
     lock = require_pins(read_lock(path.name, {path.name: path.read_bytes()}))

@@ -11,8 +11,7 @@ import click
 
 from adviser.bisect.documents import dip_note, search_document, search_sentence
 from cli.console import print_json
-from common.counts import counted
-from common.terminal import printable
+from model.text import counted, printable
 
 if TYPE_CHECKING:
     from adviser.bisect.search import StepSearch

@@ -9,9 +9,9 @@ import click
 
 from cli.console import Column, Table, cut_list, moment_text, print_field, print_json
 from cli.options import EnumChoice, as_json_option
-from common.errors import InvalidArgument
 from common.settings import Settings
-from common.terminal import printable
+from model.errors import InvalidArgument
+from model.text import printable
 
 if TYPE_CHECKING:
     from graph.record.bisects import RecordedBisect

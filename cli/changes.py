@@ -8,9 +8,8 @@ import click
 
 from cli.console import cut_list, moment_text, print_json, print_lines
 from cli.options import as_json_option, moment
-from common.counts import counted
 from common.settings import Settings
-from common.terminal import printable
+from model.text import counted, printable
 
 _MOST_CHANGES = 10_000
 

@@ -12,9 +12,9 @@ import click
 from cli.console import print_json
 from cli.options import as_json_option
 from cli.stores import size_of
-from common.counts import counted
 from common.settings import Settings
-from common.units import byte_size
+from model.measurements.units import byte_size
+from model.text import counted
 
 _DAY_S = 86_400
 #: Folders of ``INDEX_CACHE``.

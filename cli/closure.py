@@ -13,13 +13,13 @@ import click
 from cli.console import Column, Table, print_json
 from cli.options import as_json_option
 from common.settings import Settings
-from common.terminal import printable
+from model.text import printable
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from graph.candidates import Candidate
-    from graph.snapshot import Snapshot
+    from model.packages.candidates import Candidate
+    from model.packages.snapshot import Snapshot
 
 
 @click.command()
@@ -48,14 +48,14 @@ def closure(
     candidate.
     """
     from cli.graph_lag import catch_up_graph
-    from common.environments import environment
-    from graph.candidate_builder import roots_of
     from graph.engine import GRAPH
     from graph.migrate import migrated_stores
     from graph.record.freshness import knows_advisories
     from graph.record.indexes import reasons_for_missing
     from graph.snapshot_reader import load_snapshot
     from graph.watchdog import watchdog
+    from model.packages.candidate_builder import roots_of
+    from model.packages.environments import environment
 
     settings: Settings = context.obj
     target = environment(python, platform, cuda)
@@ -124,8 +124,8 @@ def _missing_extras(extras: Iterable[str], candidates: Sequence[Candidate]) -> t
 
 def _missing_extras_text(name: str, missing: Sequence[str], fitting: Sequence[Candidate]) -> str:
     """A message for extras that no version has, with the extras of the newest that has any."""
-    from common.suggestions import suggestion
-    from graph.candidates import newest_first
+    from model.packages.candidates import newest_first
+    from model.text import suggestion
 
     newest = newest_first([it for it in fitting if it.extras])
     known = sorted(newest[0].extras) if newest else []

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from common.counts import counted
-from common.terminal import printable
+from model.text import counted, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from common.errors import ProjectError
+    from model.errors import ProjectError
 
 #: Column at which the text of a labelled line begins.
 LABEL_WIDTH = 14
@@ -72,7 +71,7 @@ def print_json(value: Any) -> None:
 
 def _json_value(value: Any) -> Any:
     if isinstance(value, datetime):
-        from common.releases import as_json_time
+        from model.packages.releases import as_json_time
 
         return as_json_time(value)
     raise TypeError(f"{type(value).__name__} is not a JSON value")

@@ -14,8 +14,8 @@ import click
 
 from cli.console import Column, Table
 from cli.options import key_and_value
-from common.errors import InvalidArgument
 from common.settings import Settings
+from model.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from graph.query_results import QueryResult

@@ -19,8 +19,8 @@ from cli.console import (
     shown,
 )
 from cli.options import as_json_option
-from common.errors import InvalidArgument
 from common.settings import Settings
+from model.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from adviser.answering.recorded_claims import ExplainedClaim
@@ -178,7 +178,7 @@ def _when(moment: datetime | None) -> str:
 
 def _unit(details: ClaimDetails) -> tuple[str, float]:
     """The name of the unit in which rates are shown, and its factor."""
-    from common.units import DISPLAY_UNITS
+    from model.measurements.units import DISPLAY_UNITS
 
     unit = DISPLAY_UNITS[details.claim.unit]
     return unit.name, unit.factor

@@ -12,9 +12,9 @@ import click
 from cli.console import print_json, progress_bars
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
-from common.counts import counted
-from common.errors import GraphMismatch
 from common.settings import Settings
+from model.errors import GraphMismatch
+from model.text import counted
 
 if TYPE_CHECKING:
     from graph.engine import Stores

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.console import progress_bars
-from common.counts import counted
-from common.errors import StoreUnavailable
-from common.terminal import first_few, printable
+from model.errors import StoreUnavailable
+from model.text import counted, first_few, printable
 
 if TYPE_CHECKING:
     from graph.engine import Stores

@@ -19,9 +19,9 @@ from cli.options import (
     environment_options,
     requested_environment,
 )
-from common.counts import counted
-from common.errors import InvalidArgument
 from common.settings import Settings
+from model.errors import InvalidArgument
+from model.text import counted
 
 if TYPE_CHECKING:
     from adviser.answering.index_resolution import IndexResolution
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from adviser.projects.locks import ProjectLock
     from adviser.scoring.assessment_types import Claim
     from adviser.stack_request import StackRequest
-    from common.environments import Environment
-    from graph.candidates import Dependency
     from graph.engine import Stores
+    from model.packages.candidates import Dependency
+    from model.packages.environments import Environment
 
 #: Exit codes by outcome.
 _CODES = {"no_harm": 0, "harm": 1, "unknown": 4}
@@ -122,7 +122,7 @@ def guard(
     from adviser.answering.target_hardware import requested_hardware
     from adviser.guard import with_reasons
     from cli.project_files import read_lock_file, write_file
-    from common.formats.json_documents import canonical_json
+    from model.json_documents import canonical_json
 
     settings: Settings = context.obj
     where = requested_environment(None, options)
@@ -240,8 +240,8 @@ def _read_versions(
     :returns: why the indexes cannot provide a version, by package
     """
     from adviser.advise import in_this_process
-    from graph.candidates import IndexesSilent
     from graph.projection import sync
+    from model.packages.candidates import IndexesSilent
 
     async def read(resolution: IndexResolution) -> Mapping[str, str]:
         await resolution.read_versions(versions)
@@ -395,7 +395,7 @@ def sarif_document(upgrade: GuardResult, lock: Path) -> dict[str, Any]:
     while the lock grows and measurements are added.
     """
     from common import __version__
-    from common.formats.json_documents import digest
+    from model.json_documents import digest
 
     resolved, here = lock.resolve(), Path.cwd()
     inside = resolved.is_relative_to(here)

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from common.counts import counted
-from common.terminal import printable
+from model.text import counted, printable
 
 if TYPE_CHECKING:
     from adviser.advise import Resolver, SnapshotAndEvidence
     from adviser.answering.index_resolution import IndexResolution
     from adviser.stack_request import StackRequest
-    from graph.candidates import Dependency, IndexesSilent
     from graph.engine import Stores
+    from model.packages.candidates import Dependency, IndexesSilent
 
 Value = TypeVar("Value")
 
@@ -56,8 +55,8 @@ def read_over_indexes(
     """
     from adviser.answering.index_resolution import ResolutionProgress, over_indexes
     from cli.console import progress_bars
-    from graph.candidates import IndexesSilent
     from ingest.crawl.record_writer import store_read
+    from model.packages.candidates import IndexesSilent
 
     with progress_bars("packages", "releases") as bars:
 
@@ -105,8 +104,8 @@ def read_over_indexes(
 
 def _print_unmet(stores: Stores, resolution: IndexResolution) -> None:
     """Print why the indexes cannot provide what is required, with remedies."""
-    from graph.candidates import AbsenceReason
     from graph.record.indexes import with_suggestions
+    from model.packages.candidates import AbsenceReason
 
     reasons, absences = resolution.unmet(), resolution.listed.absences
     if not reasons:

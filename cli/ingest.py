@@ -19,10 +19,9 @@ from cli.console import (
 )
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
-from common.counts import counted, counts_text
-from common.errors import GraphMismatch, ProjectError
 from common.settings import Settings
-from common.terminal import printable
+from model.errors import GraphMismatch, ProjectError
+from model.text import counted, counts_text, printable
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -155,8 +154,8 @@ def nightly(context: click.Context, as_json: bool) -> None:
     graph was not projected from this record, 5 if another nightly run is in progress.
     """
     from adviser.exports.parquet import export_nightly
-    from common.redaction import absolute_source
     from ingest.runs import run_nightly
+    from model.redaction import absolute_source
 
     settings: Settings = context.obj
     # A missing source is quarantined, so that the other sources are still read.

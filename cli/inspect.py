@@ -16,9 +16,9 @@ import click
 
 from cli.inspect_view import print_wait
 from cli.options import as_json_option, key_and_value
-from common.errors import InvalidArgument, InvalidSettings
 from common.private_folders import private_folder
 from common.settings import Settings
+from model.errors import InvalidArgument, InvalidSettings
 
 if TYPE_CHECKING:
     from cli.inspect_view import Lines

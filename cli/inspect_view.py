@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.console import Column, Table, print_json
-from common.counts import counted
-from common.terminal import printable
+from model.text import counted, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -139,7 +138,7 @@ def print_outcomes(
     outcomes: Sequence[InspectionOutcome], out: Path, *, as_json: bool, ingested: bool
 ) -> None:
     """Print the measured stacks, failures, and what to do next."""
-    from common.job_stability import left_out_text
+    from model.measurements.job_stability import left_out_text
 
     if as_json:
         print_json(_document(outcomes, out))

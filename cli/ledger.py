@@ -8,9 +8,9 @@ import click
 
 from cli.console import Column, Table, print_json, progress_bars
 from cli.options import as_json_option
-from common.counts import counted
 from common.settings import Settings
-from graph.ledger import CountedShare, LedgerMonth
+from model.ledger import CountedShare, LedgerMonth
+from model.text import counted
 
 
 @click.command()

@@ -10,9 +10,8 @@ import click
 from cli.console import Column, Table, print_json, progress_bars
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
-from common.counts import step_text
 from common.settings import Settings
-from common.terminal import printable
+from model.text import printable, step_text
 
 
 @click.group(cls=CommandGroup)

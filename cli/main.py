@@ -27,7 +27,9 @@ import click
 
 from cli.help_pages import CommandGroup
 from common import __version__
-from common.errors import (
+from common.logs import set_up_logs
+from common.settings import Settings
+from model.errors import (
     AlreadyRunning,
     IndexProblem,
     InvalidArgument,
@@ -37,8 +39,6 @@ from common.errors import (
     ServiceFailed,
     StoreUnavailable,
 )
-from common.logs import set_up_logs
-from common.settings import Settings
 
 _EXIT_CODES: dict[type[ProjectError], int] = {
     InvalidArgument: 2,

@@ -21,9 +21,9 @@ from cli.options import (
     project_path,
     request_options,
 )
-from common.counts import counted
-from common.errors import InvalidArgument
 from common.settings import Settings
+from model.errors import InvalidArgument
+from model.text import counted
 
 if TYPE_CHECKING:
     from adviser.answering.stack_generation import StackKnowledge
@@ -153,7 +153,7 @@ def _known(
     """What is stored, or what the indexes list if the store lacks releases."""
     from adviser.answering.missing_packages import lacks_releases
     from adviser.answering.stack_generation import read_varied, stack_knowledge
-    from graph.candidates import IndexesSilent
+    from model.packages.candidates import IndexesSilent
 
     fetch, stored = options["build"] or options["fetch"], None
     if fetch is None:
@@ -390,7 +390,7 @@ class MonkeyRun:
         """Enqueue an inspection, unless an earlier run into the same folder did."""
         from api.jobs.inspections import enqueue_inspection
         from api.jobs.queue import Queue
-        from common.formats.json_documents import digest
+        from model.json_documents import digest
 
         queue = Queue(self._stores.engine, self._stores.settings.queue_limit)
         submission = digest(["monkey", str((self._folder or Path()).absolute()), name])

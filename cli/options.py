@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from common.errors import InvalidArgument
 from common.settings import Settings
-from common.terminal import printable
+from model.errors import InvalidArgument
+from model.text import printable
 
 if TYPE_CHECKING:
     from adviser.projects.project import Project
     from adviser.stack_request import StackRequest
-    from common.environments import Environment
-    from graph.candidates import Dependency
+    from model.packages.candidates import Dependency
+    from model.packages.environments import Environment
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Text = TypeVar("Text")
@@ -304,8 +304,8 @@ def _refuse_without_requirements(request: StackRequest) -> NoReturn:
     """
     from adviser.projects.project import KINDS_OF_REFERENCES, WarningCode
     from common.formats.file_fields import refuse
-    from common.reasons import Reason
-    from common.terminal import first_few
+    from model.reasons import Reason
+    from model.text import first_few
 
     project, target = request.project, request.environment
     where = f"Python {target.python_version}, {target.platform}"
@@ -340,7 +340,7 @@ def requested_environment(project: Project | None, options: Mapping[str, Any]) -
     If the project names the same minor version as this host's Python, the host's patch version is
     used.
     """
-    from common.environments import environment, host_environment
+    from model.packages.environments import environment, host_environment
 
     python = options["python"]
     if python is None and project is not None and project.python is not None:

@@ -14,8 +14,8 @@ from cli.console import print_graph_state, print_json, progress_bars
 from cli.help_pages import CommandGroup
 from cli.options import LazyDefault, as_json_option
 from cli.options import moment as moment_of
-from common.errors import InvalidArgument
 from common.settings import Settings
+from model.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -212,10 +212,10 @@ def whatprovides(context: click.Context, module: str, as_json: bool) -> None:
 
 def _read_newest(settings: Settings, name: str) -> None:
     """Read the newest release of a package from the default index, if that has it."""
-    from common.errors import IndexProblem, InvalidArgument
     from ingest.crawl.closure import WantedPackage
     from ingest.crawl.crawl_request import CrawlBounds
     from ingest.crawl.runs import add_packages
+    from model.errors import IndexProblem, InvalidArgument
 
     bounds = CrawlBounds(max_packages=1, max_versions=1)
     try:
@@ -257,9 +257,9 @@ def watch_remove(context: click.Context, names: tuple[str, ...], index: str | No
     """Remove packages from the watch list; known releases stay."""
     from packaging.utils import canonicalize_name
 
-    from common.packages import DEFAULT_INDEX
     from graph.record.crawls import unwatch
     from ingest.record import open_record
+    from model.packages.identity import DEFAULT_INDEX
 
     wanted = {canonicalize_name(name) for name in names}
     with open_record(context.obj) as engine, engine.begin() as connection:

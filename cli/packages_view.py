@@ -20,13 +20,10 @@ from cli.console import (
     print_list,
     progress_bars,
 )
-from common.advisories import NO_ADVISORIES
-from common.counts import counted, counts_text
-from common.terminal import first_few, printable
+from model.advisories import NO_ADVISORIES
+from model.text import counted, counts_text, first_few, printable
 
 if TYPE_CHECKING:
-    from common.import_names import ImportNames
-    from common.releases import ReleaseFile
     from graph.record.crawls import WatchedProject
     from graph.record.indexes import IndexStatus
     from graph.record.modules import ModuleProvider
@@ -35,6 +32,8 @@ if TYPE_CHECKING:
     from ingest.background_projection import RunOutcome
     from ingest.crawl.reports import CrawlReport
     from ingest.releases.pipeline import ReleaseReport
+    from model.packages.import_names import ImportNames
+    from model.packages.releases import ReleaseFile
 
 #: Maximum number of lines of one kind in a report of a run; the rest is counted.
 _SHOWN_LINES = 10
@@ -282,7 +281,7 @@ def _print_releases(view: PackageView) -> None:
 
 
 def _state(release: KnownRelease) -> str:
-    from common.releases import ReleaseState
+    from model.packages.releases import ReleaseState
 
     state = release.state.value
     if release.state not in (ReleaseState.SOLVED, ReleaseState.UNREAD):

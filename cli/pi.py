@@ -21,9 +21,9 @@ from cli.console import Column, Table, print_json
 from cli.help_pages import CommandGroup
 from cli.inspect import UnusableSpecification, machine_of_this_command, machine_options
 from cli.options import as_json_option, key_and_value
-from common.errors import ProjectError
 from common.settings import Settings
-from common.terminal import printable
+from model.errors import ProjectError
+from model.text import printable
 
 if TYPE_CHECKING:
     from pis.indicators.harness import Indicator
@@ -158,8 +158,8 @@ def run(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _print_perfzero(document: dict[str, Any]) -> None:
-    from common.formats.json_documents import canonical_json
     from ingest.benchmarks.readers.perfzero import perfzero_summaries
+    from model.json_documents import canonical_json
     from pis.result_documents import results_in
 
     for summary in perfzero_summaries(results_in(document, datetime.now(UTC))):
@@ -226,7 +226,7 @@ def pin(
     --script mine.py numpy==2.3.5`. The requirements and their dependencies are locked with the
     hashes of their wheels, for this platform. `thoth inspect` measures the stack.
     """
-    from common.packages import DEFAULT_INDEX
+    from model.packages.identity import DEFAULT_INDEX
     from pis.amun.pinning import pinned_specification
     from pis.amun.schema import InvalidSpecification
 

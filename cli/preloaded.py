@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cli.start import ACCEPTED, PRELOADED, REFUSED, peer_of, socket_path, store_runs
-from common.errors import ProjectError
 from common.settings import Settings
+from model.errors import ProjectError
 
 #: What the commands import, apart from what these import.
 _MODULES = (
@@ -51,7 +51,7 @@ _MODULES = (
     "sqlalchemy.dialects.postgresql.psycopg2",
 )
 #: Rooms whose modules the program may load.
-_ROOMS = ("adviser", "cli", "common", "graph", "ingest", "pis")
+_ROOMS = ("adviser", "cli", "common", "graph", "ingest", "model", "pis")
 #: Seconds between two looks at the store, and for a client to say what it wants.
 _EVERY_S, _PATIENCE_S = 2.0, 5.0
 #: Bytes of a request; an environment is at most 2 MB.

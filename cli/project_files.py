@@ -20,7 +20,7 @@ from adviser.projects.parsing import (
     parse_project,
 )
 from adviser.projects.project import Project, ProjectFormat, ProjectWarning, WarningCode
-from common.errors import InvalidArgument, InvalidDocument, InvalidFile
+from model.errors import InvalidArgument, InvalidDocument, InvalidFile
 
 #: Files that people write, and no lock is called by.
 _MANIFESTS = frozenset({"Pipfile", "pyproject.toml"})

@@ -10,8 +10,8 @@ import click
 
 from cli.console import print_canonical_json, print_lines, print_note
 from cli.options import NamedPath, as_json_option, index_from_project
-from common.errors import InvalidArgument
 from common.settings import Settings
+from model.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from adviser.projects.project import Project

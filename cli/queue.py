@@ -11,9 +11,9 @@ import click
 from cli.console import Column, Table, cut_list, moment_text, print_json
 from cli.help_pages import CommandGroup
 from cli.options import EnumChoice, as_json_option
-from common.counts import counted
-from common.errors import InvalidArgument
 from common.settings import Settings
+from model.errors import InvalidArgument
+from model.text import counted
 
 _QUEUE = EnumChoice("api.jobs.queue:QueueName")
 _MOST_JOBS = 100_000

@@ -9,9 +9,8 @@ import click
 from cli.console import print_json, progress_bars
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
-from common.counts import counted
 from common.settings import Settings
-from common.terminal import printable
+from model.text import counted, printable
 
 if TYPE_CHECKING:
     from graph.verification.run import RecordReport

@@ -10,9 +10,9 @@ import click
 
 from cli.console import print_json, print_lines
 from cli.options import NamedPath, as_json_option
-from common.counts import counted
-from common.errors import InvalidArgument
 from common.settings import Settings
+from model.errors import InvalidArgument
+from model.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,8 +7,7 @@ from typing import Any
 
 from adviser.reports.remarks import remark_of
 from cli.console import Column, Styled, Table, print_text, shown
-from common.counts import counted
-from common.terminal import first_few
+from model.text import counted, first_few
 
 #: Notes that are shown in the row of their package although they are not warnings.
 _ROW_NOTES = frozenset(

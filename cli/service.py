@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.options import EnumChoice
-from common.errors import (
+from common.logs import set_up_logs
+from common.settings import Settings
+from model.errors import (
     DocumentStoreMismatch,
     GraphMismatch,
     InvalidArgument,
     SchemaMismatch,
     StoreUnavailable,
 )
-from common.logs import set_up_logs
-from common.settings import Settings
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -88,7 +88,7 @@ def serve(ctx: click.Context, /, **arguments: Any) -> int:
 
 
 def _serve(settings: Settings, verbose: bool, arguments: dict[str, Any]) -> None:
-    from api.metrics_files import metrics_folder
+    from api.health.metrics_files import metrics_folder
     from api.server.http_server import ServerOptions, check, listen
     from api.server.http_server import serve as run
 
@@ -299,7 +299,7 @@ def supervise(
 
     :param children: further processes beside a worker for each of ``sets``
     """
-    from api.metrics_files import metrics_folder
+    from api.health.metrics_files import metrics_folder
     from api.server.supervisor import Supervisor, keeping_stores
 
     with (
@@ -307,7 +307,7 @@ def supervise(
         keeping_stores(settings),
     ):
         # prometheus_client looks for the folder when it is imported.
-        from api.metrics import RESTARTS
+        from api.health.metrics import RESTARTS
 
         workers = workers_of(sets, folder)
         return Supervisor([*children, *workers], lambda _child: RESTARTS.inc()).run()

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from common import __version__
-from common.errors import InvalidArgument, InvalidSettings, StoreUnavailable
+from model.errors import InvalidArgument, InvalidSettings, StoreUnavailable
 
 if TYPE_CHECKING:
     from adviser.answering.lock_comparison import LockKnowledge
-    from common.environments import Environment
+    from model.packages.environments import Environment
 
 #: Variable with the token; an option would show it to all users of the machine.
 TOKEN = "THOTH_TOKEN"  # noqa: S105

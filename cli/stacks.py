@@ -9,9 +9,9 @@ import click
 
 from cli.console import print_json, print_text
 from cli.options import as_json_option
-from common.counts import counted
-from common.errors import InvalidArgument, ProjectError
 from common.settings import Settings
+from model.errors import InvalidArgument, ProjectError
+from model.text import counted
 
 if TYPE_CHECKING:
     from adviser.scoring.comparisons import SelfCheck

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cli.console import Column, Styled, Table, shown
-from common.counts import counted
-from common.terminal import first_few
+from model.text import counted, first_few
 
 if TYPE_CHECKING:
     from adviser.scoring.comparisons import Comparison
     from adviser.scoring.next_jobs import FurtherJobs
     from adviser.stack_comparison import StackGroup, StackResult
-    from common.units import Multiple
+    from model.measurements.units import Multiple
 
 _STYLES = {"faster": "green", "slower": "red", "equivalent": "cyan"}
 #: Undetermined comparisons that the verbose table lists below it; the short table lists one.
@@ -74,7 +73,7 @@ def long_group_title(group: StackGroup) -> str:
 
 def group_table(group: StackGroup, title: str, *, verbose: bool = False) -> Table:
     """One row for each stack, known stacks first; the caption names the baseline."""
-    from common.units import DISPLAY_UNITS
+    from model.measurements.units import DISPLAY_UNITS
 
     unit = DISPLAY_UNITS[group.unit]
     interval = interval_scale(group)
@@ -209,7 +208,7 @@ def _caption(group: StackGroup, *, verbose: bool) -> str:
 
 def group_notes(group: StackGroup, *, verbose: bool = False) -> Iterator[Styled]:
     """Lines below a table: packages that differ, jobs left out (if verbose), noise warnings."""
-    from common.job_stability import left_out_text
+    from model.measurements.job_stability import left_out_text
 
     stacks = (*group.stacks, *group.unknown)
     if any(stack.unnamed_differences for stack in stacks):
@@ -312,6 +311,6 @@ def verdict_text(comparison: Comparison, left_out: Mapping[str, int]) -> str:
 
 def _disturbed(comparison: Comparison, left_out: Mapping[str, int]) -> int:
     """The number of disturbed jobs, if too few others are left for pairs."""
-    from common.job_stability import disturbed_jobs
+    from model.measurements.job_stability import disturbed_jobs
 
     return 0 if comparison.pairs else disturbed_jobs(left_out)

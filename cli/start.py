@@ -145,9 +145,9 @@ def start_preloaded() -> None:
     """Start the preloaded program if the embedded PostgreSQL of this process's home runs."""
     if sys.platform != "linux":
         return
-    from common.errors import ProjectError
     from common.settings import Settings
     from graph.embedded.processes import spawn
+    from model.errors import ProjectError
 
     with suppress(ProjectError, OSError):
         settings = Settings.from_env()

@@ -13,8 +13,8 @@ import click
 
 from cli.console import print_json
 from cli.options import as_json_option
-from common.errors import GraphMismatch, ProjectError, ServiceFailed, StoreUnavailable
 from common.settings import Settings
+from model.errors import GraphMismatch, ProjectError, ServiceFailed, StoreUnavailable
 
 if TYPE_CHECKING:
     from graph.embedded.service import Service

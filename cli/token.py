@@ -11,9 +11,9 @@ import click
 from cli.console import moment_text, print_json
 from cli.help_pages import CommandGroup
 from cli.options import EnumChoice, as_json_option
-from common.errors import InvalidArgument
 from common.settings import Settings
-from common.terminal import printable
+from model.errors import InvalidArgument
+from model.text import printable
 
 if TYPE_CHECKING:
     from graph.record.tokens import Token

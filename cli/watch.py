@@ -10,8 +10,8 @@ import click
 from cli.console import Column, Table, print_json
 from cli.help_pages import CommandGroup
 from cli.options import advice_request_of, as_json_option, request_options
-from common.errors import InvalidArgument
 from common.settings import Settings
+from model.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from graph.record.watches import AdviceWatch, NewWatch

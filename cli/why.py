@@ -19,15 +19,15 @@ from cli.options import (
     project_path,
     request_options,
 )
-from common.errors import InvalidArgument
 from common.settings import Settings
+from model.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from adviser.advise import Advice, Resolver
     from adviser.explain import ForcedStack, PackagePresence
     from adviser.resolver.results import VersionChange
-    from graph.candidates import Absence, Dependency
-    from graph.snapshot import Snapshot
+    from model.packages.candidates import Absence, Dependency
+    from model.packages.snapshot import Snapshot
 
 Explanation = TypeVar("Explanation", "PackagePresence", "ForcedStack")
 
@@ -120,9 +120,9 @@ def _explained(
     )
     from adviser.resolver.worker import ResolverWorker
     from cli.graph_lag import require_projected
-    from graph.candidates import IndexesSilent
     from graph.migrate import migrated_stores
-    from graph.snapshot import with_absences
+    from model.packages.candidates import IndexesSilent
+    from model.packages.snapshot import with_absences
 
     listed_snapshot: Snapshot | None = None
     absences: Mapping[str, Absence] = {}

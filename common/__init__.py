@@ -1,3 +1,3 @@
-"""Shared by all rooms: errors, settings, logs, domain types, formats, HTTP, package indexes."""
+"""Infrastructure: settings, logs, file formats, HTTP and package indexes."""
 
 __version__ = "0.2.0"

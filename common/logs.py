@@ -6,7 +6,7 @@ import json
 import logging
 from datetime import UTC, datetime
 
-from common.redaction import (
+from model.redaction import (
     scrubbed,
 )
 

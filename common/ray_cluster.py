@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.errors import ProjectError
+from model.errors import ProjectError
 
 _ANSWER_S = 60.0
 _CONNECT_S = 10.0

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from platformdirs import user_cache_path, user_data_path
 
-from common.errors import InvalidSettings
+from model.errors import InvalidSettings
 
 #: Scopes that ``ANONYMOUS_SCOPES`` can open to everybody; the others always need a token.
 OPENABLE_SCOPES = frozenset({"read", "advise"})

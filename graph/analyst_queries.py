@@ -23,11 +23,11 @@ from uuid import uuid4
 import neo4j
 from neo4j.exceptions import ClientError, DatabaseError, DriverError, Neo4jError, TransientError
 
-from common.errors import GraphOutOfMemory, InvalidSettings, QueryRefused
 from common.settings import Settings
 from graph.engine import graph_errors, reader_driver
 from graph.query_results import Cut, QueryResult, size_bytes
 from graph.query_text import called_procedures, name_warnings, refuse_hostile_text
+from model.errors import GraphOutOfMemory, InvalidSettings, QueryRefused
 
 #: Procedures that analysts may call: they list labels, types and keys, with equal results on Neo4j
 #: and ArcadeDB. Procedures that run algorithms or concern the server are not allowed.

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from common.errors import SchemaMismatch, StoreUnavailable
 from graph.conflicts import retry_conflict
 from graph.engine import driver_connection, graph_database
+from model.errors import SchemaMismatch, StoreUnavailable
 
 if TYPE_CHECKING:
     import neo4j

@@ -14,13 +14,6 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 
 from common import __version__
-from common.errors import (
-    AccessDenied,
-    GraphOutOfMemory,
-    InvalidSettings,
-    SchemaMismatch,
-    StoreUnavailable,
-)
 from common.settings import Settings
 from graph.embedded import arcadedb as embedded_graph
 from graph.embedded import postgresql as embedded_database
@@ -28,6 +21,13 @@ from graph.embedded.home import FREE_SPACE, Passwords, has_full_disk
 from graph.embedded.processes import last_lines
 from graph.embedded.service import Service
 from graph.embedded.start_stop import EmbeddedStores
+from model.errors import (
+    AccessDenied,
+    GraphOutOfMemory,
+    InvalidSettings,
+    SchemaMismatch,
+    StoreUnavailable,
+)
 
 # The driver of the graph takes a tenth of the time of an advice that does not use the graph, so
 # it is imported where a connection opens or failed.

@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common.errors import GraphMismatch, SchemaMismatch, StoreUnavailable
 from common.settings import Settings
 from graph.checkpoints import stores_agree
 from graph.engine import (
@@ -26,6 +25,7 @@ from graph.engine import (
     open_stores,
     to_stderr,
 )
+from model.errors import GraphMismatch, SchemaMismatch, StoreUnavailable
 
 if TYPE_CHECKING:
     import neo4j

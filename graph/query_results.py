@@ -15,7 +15,7 @@ from neo4j.graph import Node, Path, Relationship
 from neo4j.spatial import Point
 from neo4j.time import Date, DateTime, Duration, Time
 
-from common.terminal import printable
+from model.text import printable
 
 #: What each value counts for, besides its text, in the size of a result.
 _VALUE_BYTES = 16

@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
-from common.errors import QueryRefused
-from common.suggestions import suggestion
+from model.errors import QueryRefused
+from model.text import suggestion
 
 #: Maximum number of warnings about a query.
 _MOST_WARNINGS = 10

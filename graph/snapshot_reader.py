@@ -15,14 +15,14 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from common.environments import Environment
-from common.errors import StoreUnavailable
-from common.index.project_pages import ProjectState, ProjectStatus
-from common.releases import Requirement
-from graph.candidate_builder import CandidateBuilder, VersionRecord, roots_of
-from graph.candidates import Candidate, Dependency, Excluded, KnownVulnerability
 from graph.engine import READ_ACCESS, graph_errors
-from graph.snapshot import Snapshot, with_revision
+from model.errors import StoreUnavailable
+from model.packages.candidate_builder import CandidateBuilder, VersionRecord, roots_of
+from model.packages.candidates import Candidate, Dependency, Excluded, KnownVulnerability
+from model.packages.environments import Environment
+from model.packages.project_pages import ProjectState, ProjectStatus
+from model.packages.releases import Requirement
+from model.packages.snapshot import Snapshot, with_revision
 
 if TYPE_CHECKING:
     import neo4j

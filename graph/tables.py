@@ -144,7 +144,7 @@ class Document(Base):
     body: ColumnElement[bytes | None] = column(LargeBinary)
     location: ColumnElement[str | None]
     ingested_at: ColumnElement[datetime] = column(server_default=func.now())
-    #: Version of the parsers that made the rows (:mod:`common.parser_version`); 0 if unknown.
+    #: See :mod:`graph.verification.parser_version`; 0 if unknown.
     parser_version: ColumnElement[int] = column(server_default=text("0"))
 
 
@@ -283,7 +283,7 @@ class PackageVersionRow(Base):
     as_of: ColumnElement[datetime | None]
     #: Delivery of each part: :class:`graph.record.release_merging.Ranks`.
     ranks: ColumnElement[list[str]] = column(ARRAY(Text), server_default=text("'{}'"))
-    #: Names that can be imported (:mod:`common.import_names`); ``None`` if unknown.
+    #: Names that can be imported (:mod:`model.packages.import_names`); ``None`` if unknown.
     imports: ColumnElement[list[str] | None] = column(ARRAY(Text))
     imports_source: ColumnElement[str | None]
 
@@ -429,7 +429,7 @@ class InspectionRow(Base):
 
 
 class ObservationRow(Base):
-    """One result of one job; see :class:`common.inspection.Observation` for the fields."""
+    """One result of a job; fields as in :class:`model.measurements.inspection.Observation`."""
 
     __tablename__ = "observations"
     __table_args__ = (
@@ -806,7 +806,7 @@ class ClaimPackage(Base):
     version: ColumnElement[str | None]
     index_name: ColumnElement[str | None]
     #: Sorted by code point, these keys are in the order of versions:
-    #: :func:`common.packages.version_key`.
+    #: :func:`model.packages.identity.version_key`.
     version_key: ColumnElement[str | None]
     baseline_version: ColumnElement[str | None]
     baseline_index_name: ColumnElement[str | None]
@@ -895,7 +895,7 @@ class QueuedRelease(Base):
 class ChangeRow(Base):
     """An entry of the list of changes; entries are never edited.
 
-    See :class:`graph.changes.PerformanceChange`.
+    See :class:`model.changes.PerformanceChange`.
     """
 
     __tablename__ = "changes"
@@ -1118,7 +1118,7 @@ class BenchmarkEntryRow(Base):
     files: ColumnElement[list[Any]] = column(JSONB)
     ingested_at: ColumnElement[datetime] = column(server_default=func.now())
     result_count: ColumnElement[int]
-    #: Version of the readers that made the results (:mod:`common.parser_version`); 0 if unknown.
+    #: Version of the readers, see :mod:`graph.verification.parser_version`; 0 if unknown.
     reader_version: ColumnElement[int] = column(server_default=text("0"))
 
 
@@ -1461,7 +1461,7 @@ class AdviceScoreRow(Base):
     """A past advice, scored with what was known at one time; scores are never edited.
 
     A score outlives its advice, so that the ledger of a month does not change when old requests are
-    deleted. It contains no part of the request. See :class:`graph.ledger.AdviceScore`.
+    deleted. It contains no part of the request. See :class:`model.ledger.AdviceScore`.
     """
 
     __tablename__ = "advice_scores"

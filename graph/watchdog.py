@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from common.errors import StoreUnavailable
+from model.errors import StoreUnavailable
 
 #: Closing a connection to a hung server may hang too; the alarm repeats after this time.
 _REPEAT_S = 2.0

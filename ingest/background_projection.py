@@ -12,13 +12,13 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Engine
 
-from common.errors import ProjectError, ProjectionFailed, ServiceFailed, StoreUnavailable
 from common.settings import Settings
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import Stores, graph_errors, relational_errors, to_stderr
 from graph.migrate import migrated_stores
 from graph.projection import lag, sync
 from ingest.record import open_record
+from model.errors import ProjectError, ProjectionFailed, ServiceFailed, StoreUnavailable
 
 Report = TypeVar("Report")
 

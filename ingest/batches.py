@@ -20,8 +20,6 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from common.errors import StoreUnavailable
-from common.reasons import Reason
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.postgresql_helpers import current_time
@@ -32,6 +30,8 @@ from graph.record.quarantine import (
 )
 from ingest.sources.source_items import RefusedDocument
 from ingest.sources.urls import stored_source
+from model.errors import StoreUnavailable
+from model.reasons import Reason
 
 logger = logging.getLogger(__name__)
 

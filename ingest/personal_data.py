@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from common.redaction import without_secrets
+from model.redaction import without_secrets
 
 REMOVED = "[e-mail removed]"
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine
 
-from common.errors import AlreadyRunning
 from common.settings import Settings
 from graph.migrate import migrated_stores
 from graph.record.postgresql_helpers import session_lock
+from model.errors import AlreadyRunning
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine
 
-from common.errors import InvalidArgument, ProjectError
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.crawls import is_following, unfollowed_packages
@@ -46,6 +45,7 @@ from ingest.inspections.pipeline import (
 from ingest.record import exclusive_run, open_record
 from ingest.sources.source_items import SkippedFile, SourceLimits
 from ingest.sources.urls import stored_source
+from model.errors import InvalidArgument, ProjectError
 
 if TYPE_CHECKING:
     from graph.verification.run import RecordReport

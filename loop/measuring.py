@@ -11,14 +11,14 @@ from typing import Any
 
 from adviser.scoring.comparisons import compare_candidates
 from adviser.scoring.samples import JobPlace, Sample, job_log_rate
-from common.errors import AlreadyRunning, StoreUnavailable
-from common.formats.json_documents import finite_or_none
 from common.private_folders import private_folder
 from common.settings import Settings
 from graph.engine import Stores, relational_errors
 from graph.record.loop import BatchState, LoopBatch, batches_in, count_jobs, set_batch_state
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
+from model.errors import AlreadyRunning, StoreUnavailable
+from model.json_documents import finite_or_none
 from pis.amun.free_machine import MachineBusy, free_machine
 from pis.amun.inspect import InspectOptions, inspect
 from pis.amun.inspection_folder import finished_jobs, read_job

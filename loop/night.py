@@ -11,8 +11,6 @@ from typing import Any
 from adviser.advise import Resolver
 from adviser.answering.advice_scoring import score_past_advice
 from adviser.answering.change_recording import record_changes
-from common.errors import AlreadyRunning, ProjectError
-from common.redaction import cut
 from common.settings import Settings
 from graph.engine import Stores
 from graph.migrate import migrated_stores
@@ -43,6 +41,8 @@ from loop.planning import plan_batches, resolve_releases
 from loop.stacks import WatchKnowledge, current_knowledge
 from loop.verdicts import advise_again, announce_releases, settle_releases
 from loop.watching import adopt_requests, request_of_watch
+from model.errors import AlreadyRunning, ProjectError
+from model.redaction import cut
 
 _LOG = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 
 from adviser.scoring.claim_texts import effect_text
-from common.redaction import cut
-from common.units import byte_size
-from graph.changes import ChangeEvent
 from graph.record.events import Event, EventKind
+from model.changes import ChangeEvent
+from model.measurements.units import byte_size
+from model.redaction import cut
 
 #: Packages and changes that a text names; the event has all of them.
 _NAMED = 20

@@ -18,14 +18,14 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from common import __version__
-from common.errors import IndexProblem, InvalidSettings, ProjectError
 from common.http.addresses import AddressGuard
 from common.http.transport import Server, Transport, server_of
-from common.redaction import cut
 from common.settings import Settings
 from graph.record.events import Event, EventKind
 from graph.record.notices import ClaimedNotice
 from loop.notice_messages import notice_body, notice_text, notice_title
+from model.errors import IndexProblem, InvalidSettings, ProjectError
+from model.redaction import cut
 
 #: Seconds to connect, and for a whole attempt to deliver a notice to a webhook.
 _CONNECT_S, _ATTEMPT_S = 5.0, 10.0

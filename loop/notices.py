@@ -20,7 +20,6 @@ from pathlib import Path
 
 import sqlalchemy
 
-from common.errors import InvalidSettings
 from common.settings import Settings
 from graph.embedded.home import space_left
 from graph.engine import relational_errors
@@ -35,6 +34,7 @@ from graph.record.notices import (
     plan_notices,
 )
 from loop.notice_targets import DeliveryFailed, NoticeTarget, load_target, planned_targets
+from model.errors import InvalidSettings
 
 #: Pauses after the first, second … failed attempt, as Standard Webhooks suggests: 3 days in all.
 PAUSES = (

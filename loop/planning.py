@@ -9,8 +9,6 @@ from typing import Any
 
 from adviser.advise import Advice, Resolver
 from adviser.reports.unfetched_versions import unread_texts
-from common.errors import IndexProblem, InvalidArgument, InvalidDocument
-from common.packages import same_version
 from graph.engine import Stores
 from graph.record.loop import (
     BatchState,
@@ -24,7 +22,6 @@ from graph.record.loop import (
 )
 from graph.record.native import add_analysis, artifacts_of
 from graph.record.watches import set_closure, set_watch_state
-from graph.snapshot import Snapshot
 from ingest.native.wheel_download import fetched_wheel, parse_pin
 from ingest.native.wheels import analyze_wheel
 from loop.priorities import ReleasePriority, night_priorities
@@ -35,6 +32,9 @@ from loop.stacks import (
     specification_of_stack,
     stack_with,
 )
+from model.errors import IndexProblem, InvalidArgument, InvalidDocument
+from model.packages.identity import same_version
+from model.packages.snapshot import Snapshot
 
 _LOG = logging.getLogger(__name__)
 

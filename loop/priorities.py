@@ -18,11 +18,11 @@ from adviser.monkey.job_value import WORTHWHILE, JobValue, job_values, value_of_
 from adviser.scoring.assessment_types import Claim
 from adviser.scoring.sample_needs import POWER
 from adviser.scoring.samples import MIN_JOBS
-from common.packages import package_version, version_of
 from graph.engine import Stores
 from graph.record.loop import LoopRelease
 from graph.record.measurements import job_minutes
 from loop.stacks import MeasuredIndicator, WatchKnowledge, indicator_named
+from model.packages.identity import package_version, version_of
 from pis.catalogue import indicator_of
 
 #: Expected share of jobs that comparisons can use; the others are unstable.

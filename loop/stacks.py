@@ -16,11 +16,11 @@ from adviser.reports.documents import lock_of
 from adviser.resolver.checker import check_stack
 from adviser.scoring.assessment_types import Claim
 from adviser.stack_request import StackRequest
-from common.errors import InvalidArgument, ProjectError
-from graph.candidates import Dependency
 from graph.engine import Stores
 from graph.record.watches import AdviceWatch
 from loop.watching import request_of_watch
+from model.errors import InvalidArgument, ProjectError
+from model.packages.candidates import Dependency
 from pis.amun.schema import InvalidSpecification
 from pis.amun.specification import load_specification
 from pis.catalogue import arguments_of, indicator_of

@@ -8,9 +8,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
-from common.releases import as_json_time
 from common.settings import Settings
-from common.terminal import first_few
 from graph.migrate import migrated_stores
 from graph.record.advice import report_document_of
 from graph.record.documents import body_of
@@ -29,6 +27,8 @@ from graph.record.loop import (
 )
 from graph.record.watches import AdviceWatch, watches
 from loop.notice_messages import version_step
+from model.packages.releases import as_json_time
+from model.text import first_few
 
 _NIGHTS = 10
 #: Packages and releases that a line of a summary names at most.

@@ -17,9 +17,6 @@ from adviser.scoring.claim_texts import ClaimTexts
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
 from adviser.stack_request import StackRequest
-from common.formats.json_documents import digest
-from common.packages import version_of
-from graph.changes import ChangeLook, PerformanceChange
 from graph.engine import Stores
 from graph.record.changes import standing_changes
 from graph.record.events import EventKind, record_event
@@ -34,6 +31,9 @@ from graph.record.loop import (
 )
 from graph.record.watches import AdviceWatch, set_watch_state
 from loop.stacks import WatchKnowledge
+from model.changes import ChangeLook, PerformanceChange
+from model.json_documents import digest
+from model.packages.identity import version_of
 
 #: A watch without a measurement in progress.
 _NO_JOBS = {"measured_jobs": 0, "planned_jobs": 0}

@@ -13,10 +13,7 @@ from adviser.projects.project import Project
 from adviser.reports.serialization import dataclass_from_json, dataclass_of, plain
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
-from common.errors import InvalidArgument, InvalidDocument
-from common.releases import parse_requirement
 from common.settings import Settings
-from common.terminal import first_few
 from graph.record.documents import body_of
 from graph.record.watches import (
     AdviceWatch,
@@ -28,6 +25,9 @@ from graph.record.watches import (
     watch_of,
     watches,
 )
+from model.errors import InvalidArgument, InvalidDocument
+from model.packages.releases import parse_requirement
+from model.text import first_few
 
 #: Direct requirements that the name of a project has at most.
 _NAMED_ROOTS = 3

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
-from common.errors import ProjectError
+from model.errors import ProjectError
 from pis.catalogue import module_of
 
 _PACKAGE = "pis.indicators."
@@ -93,9 +93,9 @@ def siblings_of(source: str, module: str = "") -> list[str]:
 
 def _is_ours(node: ast.AST) -> bool:
     if isinstance(node, ast.ImportFrom):
-        return node.level > 0 or str(node.module).partition(".")[0] in ("pis", "common")
+        return node.level > 0 or str(node.module).partition(".")[0] in ("pis", "common", "model")
     return isinstance(node, ast.Import) and any(
-        alias.name.partition(".")[0] in ("pis", "common") for alias in node.names
+        alias.name.partition(".")[0] in ("pis", "common", "model") for alias in node.names
     )
 
 

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from math import inf
 from typing import Any
 
-from common.errors import InvalidArgument
+from model.errors import InvalidArgument
 from pis.indicators.harness import Indicator
 from pis.indicators.parameters import Parameter
 

@@ -15,8 +15,14 @@ from functools import cache
 from statistics import fmean, median, pstdev
 from typing import Any
 
-from common.benchmark_results import Aggregate, Direction, Metric, Parameter, SharedMetric
-from common.units import DISPLAY_UNITS, Unit
+from model.measurements.benchmark_results import (
+    Aggregate,
+    Direction,
+    Metric,
+    Parameter,
+    SharedMetric,
+)
+from model.measurements.units import DISPLAY_UNITS, Unit
 from pis.catalogue import INDICATORS, indicator_of
 from pis.indicators.tails import percentile
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from common.benchmark_results import BenchmarkResult, Validity
-from common.units import DISPLAY_UNITS, UNITS
+from model.measurements.benchmark_results import BenchmarkResult, Validity
+from model.measurements.units import DISPLAY_UNITS, UNITS
 from pis.metrics import metric_values
 
 

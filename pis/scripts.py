@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 
-from common.errors import InvalidArgument
+from model.errors import InvalidArgument
 from pis.amun.processes import dying_with_parent, kill_group
 from pis.bundle import script_of
 from pis.scratch import scratch_folder

@@ -19,11 +19,7 @@ from adviser.ledger import (
     score_advice,
     snapshot_since,
 )
-from common.errors import InvalidDocument
-from common.packages import Purl
 from common.settings import Settings
-from graph.advice import StoredAdvice
-from graph.ledger import AdviceScore, LedgerMonth
 from graph.record.advice import advice_of
 from graph.record.affected_versions import vulnerabilities_of_listed
 from graph.record.evidence import evidence_for
@@ -34,7 +30,11 @@ from graph.record.ledger import (
     is_scored,
     latest_scores,
 )
-from graph.snapshot import Snapshot
+from model.advice import StoredAdvice
+from model.errors import InvalidDocument
+from model.ledger import AdviceScore, LedgerMonth
+from model.packages.identity import Purl
+from model.packages.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,24 +30,24 @@ from adviser.reports.record_links import head_of, links_of
 from adviser.reports.serialization import dataclass_to_json
 from adviser.reports.unfetched_versions import ListedVersions, unfetched_in
 from adviser.stack_request import StackRequest
-from common.benchmark_results import ResultContext
-from common.environments import Environment
-from common.errors import StoreUnavailable
-from common.formats.json_documents import digest_bytes
-from common.packages import Purl
-from common.wheels import installed_rank, installed_wheel
-from graph.advice import StoredAdvice
-from graph.candidates import Dependency
 from graph.engine import GRAPH, Stores
-from graph.evidence import Evidence
 from graph.record.advice import add_advice
 from graph.record.benchmark_links import context_of
 from graph.record.evidence import evidence_for
 from graph.record.freshness import FEW_ENTRIES, lag_of
 from graph.record.release_queries import files_of, metadata_files_of, unread_of
-from graph.snapshot import Snapshot
 from graph.snapshot_reader import load_snapshot
 from graph.watchdog import watchdog
+from model.advice import StoredAdvice
+from model.errors import StoreUnavailable
+from model.json_documents import digest_bytes
+from model.measurements.benchmark_results import ResultContext
+from model.measurements.evidence import Evidence
+from model.packages.candidates import Dependency
+from model.packages.environments import Environment
+from model.packages.identity import Purl
+from model.packages.snapshot import Snapshot
+from model.packages.wheels import installed_rank, installed_wheel
 
 
 def listed_unread(stores: Stores, snapshot: Snapshot) -> ListedVersions:

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from sqlalchemy import Engine
 
 from adviser.changes.entries import new_entries
-from graph.changes import PerformanceChange
 from graph.record.changes import add_changes, all_changes, change_looks, lock_changes
 from graph.record.evidence import measured_evidence
 from graph.record.loop import reference_stacks
+from model.changes import PerformanceChange
 
 
 def record_changes(engine: Engine, now: datetime | None = None) -> tuple[PerformanceChange, ...]:

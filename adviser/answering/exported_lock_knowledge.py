@@ -27,15 +27,6 @@ from adviser.answering.lock_comparison import (
 from adviser.answering.target_hardware import class_names
 from adviser.exports.croissant import CROISSANT_FILE
 from adviser.guard import versions_without_candidate
-from common.advisories import AffectedPackage, VersionLine
-from common.environments import Environment
-from common.errors import InvalidArgument
-from common.packages import Purl
-from common.reasons import Reason
-from common.releases import Requirement, parse_requirement
-from graph.candidate_builder import roots_of
-from graph.candidates import KnownVulnerability
-from graph.evidence import ADVISORIES, Evidence, RecordedHardware
 from graph.record.affected_versions import stored_package
 from graph.record.evidence import (
     day_of,
@@ -43,7 +34,6 @@ from graph.record.evidence import (
     series_and_readings,
     too_many_measurements,
 )
-from graph.snapshot import Snapshot
 from graph.snapshot_reader import (
     PackageRecord,
     RequestedPackage,
@@ -51,6 +41,16 @@ from graph.snapshot_reader import (
     walk,
     with_affected,
 )
+from model.advisories import AffectedPackage, VersionLine
+from model.errors import InvalidArgument
+from model.measurements.evidence import ADVISORIES, Evidence, RecordedHardware
+from model.packages.candidate_builder import roots_of
+from model.packages.candidates import KnownVulnerability
+from model.packages.environments import Environment
+from model.packages.identity import Purl
+from model.packages.releases import Requirement, parse_requirement
+from model.packages.snapshot import Snapshot
+from model.reasons import Reason
 
 _Row = dict[str, Any]
 
@@ -236,7 +236,7 @@ def _affected(row: _Row) -> AffectedPackage:
 
 
 def _version(row: _Row, extras: Sequence[str]) -> list[Any]:
-    """The values of :class:`graph.candidate_builder.VersionRecord`."""
+    """The values of :class:`model.packages.candidate_builder.VersionRecord`."""
     lines = map(parse_requirement, row["requirements"])
     requires = [
         (it.name, it.specifier, it.marker, it.extras, it.url, it.problem)

@@ -9,17 +9,17 @@ from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
 from adviser.provenance import IndexLocation, ReleaseListing
-from common.errors import IndexFault, IndexProblem
 from common.formats.locks import LockEntry
 from common.index.cache import IndexCache
 from common.index.client import IndexClient
 from common.index.configuration import Index, configured_indexes
-from common.index.project_pages import ProjectPage
-from common.redaction import without_secrets
-from common.releases import ReleaseFile
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.release_queries import listings_of
+from model.errors import IndexFault, IndexProblem
+from model.packages.project_pages import ProjectPage
+from model.packages.releases import ReleaseFile
+from model.redaction import without_secrets
 
 #: A release on an index: index, name, version.
 Release = tuple[str, str, str]

@@ -17,15 +17,15 @@ from sqlalchemy import Connection
 from adviser.advise import AdviceReuse, SnapshotAndEvidence
 from adviser.answering.index_snapshot import IndexSnapshot, ListedPackage
 from adviser.stack_request import StackRequest
-from common.environments import Environment
-from graph.candidate_builder import CandidateBuilder
-from graph.candidates import Dependency
 from graph.engine import Stores
-from graph.evidence import Evidence
 from graph.record.affected_versions import vulnerabilities_of_listed
 from graph.record.evidence import EvidenceReader
 from graph.record.freshness import changes
 from graph.record.indexes import answers_of
+from model.measurements.evidence import Evidence
+from model.packages.candidate_builder import CandidateBuilder
+from model.packages.candidates import Dependency
+from model.packages.environments import Environment
 
 #: Maximum number of listed versions that are kept; 10,000 of them take about 40 MB.
 KEPT_VERSIONS = 30_000

@@ -34,22 +34,20 @@ from adviser.resolver.results import Resolution
 from adviser.resolver.specifiers import admits, names_prerelease
 from adviser.resolver.universe import Universe
 from adviser.stack_request import StackRequest
-from common.errors import IndexFault, IndexProblem
 from common.index.client import IndexClient
 from common.index.configuration import configured_indexes
 from common.index.earlier_reads import EarlierReads, PackageReads
 from common.index.file_metadata import MetadataRead
 from common.index.helper import IndexHelper
-from common.index.project_pages import IndexFile, ProjectPage
 from common.index.release_metadata import (
     ReleaseMetadata,
     metadata_files,
     read_release,
 )
-from common.releases import ReleaseProblem
 from common.settings import Settings
-from common.wheels import installed_rank
-from graph.candidates import (
+from graph.engine import Stores
+from model.errors import IndexFault, IndexProblem
+from model.packages.candidates import (
     Absence,
     AbsenceReason,
     Candidate,
@@ -58,8 +56,10 @@ from graph.candidates import (
     ExclusionReason,
     IndexesSilent,
 )
-from graph.engine import Stores
-from graph.snapshot import with_revision
+from model.packages.project_pages import IndexFile, ProjectPage
+from model.packages.releases import ReleaseProblem
+from model.packages.snapshot import with_revision
+from model.packages.wheels import installed_rank
 
 if TYPE_CHECKING:
     from adviser.answering.sdist_builds import OnBuild, SdistBuilder

@@ -17,8 +17,8 @@ from common.index.configuration import (
     configured_indexes,
     index_of,
 )
-from common.packages import DEFAULT_INDEX, index_identity, name_of_index, public_index_url
 from common.settings import Settings
+from model.packages.identity import DEFAULT_INDEX, index_identity, name_of_index, public_index_url
 
 
 def indexes_to_search(

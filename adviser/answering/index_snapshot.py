@@ -15,19 +15,10 @@ from itertools import chain
 
 from packaging.utils import canonicalize_name
 
-from common.environments import Environment
-from common.index.project_pages import ListedVersion, ProjectPage, ProjectState
 from common.index.release_metadata import ReleaseMetadata
-from common.packages import Purl
-from common.releases import (
-    ReleaseProblem,
-    ReleaseState,
-    fault_of,
-    parse_requirement,
-    release_identity,
-)
-from graph.candidate_builder import CandidateBuilder, VersionRecord, has_compiled_wheels
-from graph.candidates import (
+from graph.snapshot_reader import Closure, unnamed_snapshot, with_known, with_vulnerabilities
+from model.packages.candidate_builder import CandidateBuilder, VersionRecord, has_compiled_wheels
+from model.packages.candidates import (
     Absence,
     Candidate,
     Dependency,
@@ -36,8 +27,17 @@ from graph.candidates import (
     KnownVulnerability,
     newest_first,
 )
-from graph.snapshot import CandidateTuple, Snapshot
-from graph.snapshot_reader import Closure, unnamed_snapshot, with_known, with_vulnerabilities
+from model.packages.environments import Environment
+from model.packages.identity import Purl
+from model.packages.project_pages import ListedVersion, ProjectPage, ProjectState
+from model.packages.releases import (
+    ReleaseProblem,
+    ReleaseState,
+    fault_of,
+    parse_requirement,
+    release_identity,
+)
+from model.packages.snapshot import CandidateTuple, Snapshot
 
 #: Problems whose cause is in one file; the others say everything by themselves.
 _OF_FILES = frozenset(

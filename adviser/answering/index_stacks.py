@@ -16,13 +16,13 @@ from adviser.projects.parsing import REQUIREMENTS_TXT, parse_project
 from adviser.resolver.checker import check_stack
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestOptions, StackRequest
-from common.environments import Environment
-from common.errors import IndexFault, IndexProblem, ProjectError
 from common.index.client import IndexClient
 from common.index.configuration import index_of
 from common.settings import Settings
-from graph.candidates import AbsenceReason, IndexesSilent
-from graph.evidence import Evidence
+from model.errors import IndexFault, IndexProblem, ProjectError
+from model.measurements.evidence import Evidence
+from model.packages.candidates import AbsenceReason, IndexesSilent
+from model.packages.environments import Environment
 
 
 class NoValidStack(ProjectError):

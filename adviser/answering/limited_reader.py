@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from common.counts import counted
-from common.errors import IndexFault, IndexProblem
 from common.index.client import IndexClient
 from common.index.file_metadata import MetadataRead
-from common.index.project_pages import IndexFile, ProjectPage
+from model.errors import IndexFault, IndexProblem
+from model.packages.project_pages import IndexFile, ProjectPage
+from model.text import counted
 
 T = TypeVar("T")
 

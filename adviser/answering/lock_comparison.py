@@ -26,20 +26,20 @@ from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.verdicts import family_document
 from adviser.scoring.vulnerability_policy import AllowList
 from adviser.stack_request import RequestOptions, StackRequest
-from common.environments import Environment
-from common.errors import InvalidDocument
-from common.formats.json_documents import canonical_json, fault_in
-from common.packages import same_version
-from common.reasons import Reason
 from common.settings import Settings
-from graph.candidates import Candidate, Dependency, Excluded, KnownVulnerability
 from graph.engine import GRAPH, Stores
-from graph.evidence import Evidence, RecordedHardware
 from graph.record.evidence import evidence_for
 from graph.record.vulnerability_queries import vulnerabilities_by_version
-from graph.snapshot import Snapshot, with_revision
 from graph.snapshot_reader import CheckTime, load_packages
 from graph.watchdog import watchdog
+from model.errors import InvalidDocument
+from model.json_documents import canonical_json, fault_in
+from model.measurements.evidence import Evidence, RecordedHardware
+from model.packages.candidates import Candidate, Dependency, Excluded, KnownVulnerability
+from model.packages.environments import Environment
+from model.packages.identity import same_version
+from model.packages.snapshot import Snapshot, with_revision
+from model.reasons import Reason
 
 #: Maximum number of measurements of the packages of two locks; reading them takes some 10 s and
 #: 170 MB.

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits
 from adviser.stack_request import StackRequest
-from common.packages import version_of
-from graph.candidates import Dependency, ExclusionReason
 from graph.engine import Stores
 from graph.record.indexes import (
     IndexAnswer,
@@ -17,7 +15,9 @@ from graph.record.indexes import (
     are_partly_read,
     without_releases,
 )
-from graph.snapshot import Snapshot
+from model.packages.candidates import Dependency, ExclusionReason
+from model.packages.identity import version_of
+from model.packages.snapshot import Snapshot
 
 #: Last answer of an index, by index and project name.
 IndexAnswers = Mapping[tuple[str, str], IndexAnswer]

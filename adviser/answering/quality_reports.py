@@ -9,8 +9,6 @@ from sqlalchemy import Connection
 
 from adviser.quality.parameter_curves import ParameterAxis, parameter_axes
 from adviser.quality.reports import QualityReport, quality_report
-from common.errors import InvalidArgument, ProjectError
-from graph.job_samples import SeriesSettings
 from graph.record.job_samples import (
     browse_series,
     inspections_named,
@@ -18,6 +16,8 @@ from graph.record.job_samples import (
     keys_starting,
     missing_measurements,
 )
+from model.errors import InvalidArgument, ProjectError
+from model.measurements.job_samples import SeriesSettings
 
 _SHA256 = "sha256:"
 #: Shortest start of a digest that selects measurements.

@@ -35,19 +35,19 @@ from adviser.reports.serialization import dataclass_from_json
 from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.assessment_types import Assessment, Claim
 from adviser.stack_request import StackRequest
-from common.errors import InvalidArgument, InvalidDocument
-from common.formats.json_documents import (
+from graph.engine import Stores
+from graph.record.advice import advice_of
+from model.advice import StoredAdvice
+from model.errors import InvalidArgument, InvalidDocument
+from model.json_documents import (
     canonical_json,
     digest,
     fault_in,
     refuse_repeated_keys,
 )
-from common.reasons import Reason
-from graph.advice import StoredAdvice
-from graph.engine import Stores
-from graph.evidence import Evidence
-from graph.record.advice import advice_of
-from graph.snapshot import Snapshot
+from model.measurements.evidence import Evidence
+from model.packages.snapshot import Snapshot
+from model.reasons import Reason
 
 _VERIFIED = (
     "every value equals that of the recorded report",

@@ -14,12 +14,12 @@ from adviser.reports.checking import other_version
 from adviser.reports.serialization import identified_claim
 from adviser.scoring.assessment_types import Claim
 from adviser.stack_comparison import short_digest
-from common.errors import InvalidArgument
 from common.settings import Settings
-from common.terminal import first_few
 from graph.record.advice import advice_of
 from graph.record.claims import ClaimSubject, claims_starting, newest_advice_with
 from graph.record.job_samples import job_samples
+from model.errors import InvalidArgument
+from model.text import first_few
 
 _SHA256 = "sha256:"
 #: Claims that a message about an ambiguous identifier names.

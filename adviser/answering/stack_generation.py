@@ -18,15 +18,15 @@ from adviser.resolver.results import ResolutionStatus
 from adviser.resolver.universe import Universe
 from adviser.scoring.stack_pairs import name_of
 from adviser.stack_request import StackRequest
-from common.packages import Purl
-from common.releases import ReleaseFile
-from graph.candidates import Dependency
 from graph.engine import Stores
-from graph.evidence import Evidence
 from graph.record.measurements import job_minutes
 from graph.record.release_queries import files_of
 from graph.record.watches import watches
-from graph.snapshot import Snapshot
+from model.measurements.evidence import Evidence
+from model.packages.candidates import Dependency
+from model.packages.identity import Purl
+from model.packages.releases import ReleaseFile
+from model.packages.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from adviser.answering.index_resolution import IndexResolution

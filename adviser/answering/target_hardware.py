@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from common.errors import InvalidArgument
-from common.hardware import Allowance, distinct_labels, hardware_class
-from common.inspection import Hardware
-from common.units import THREAD_VARIABLES
-from graph.evidence import RecordedHardware
+from model.errors import InvalidArgument
+from model.measurements.evidence import RecordedHardware
+from model.measurements.hardware import Allowance, distinct_labels, hardware_class
+from model.measurements.inspection import Hardware
+from model.measurements.units import THREAD_VARIABLES
 
 #: Properties that the nearest class must share with a host.
 _SHARED = ("source", "vendor", "family", "model", "stepping", "cpus")

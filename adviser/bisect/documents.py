@@ -9,8 +9,8 @@ from adviser.bisect.dips import SEEN_CHANCE, DipGoal
 from adviser.bisect.posterior import STEP_SIZES
 from adviser.bisect.search import NONE_CHANCE, DipStatement, SearchState, StepSearch
 from adviser.bisect.stack_series import StackSeries
-from common.counts import counted
-from common.formats.json_documents import finite_or_none
+from model.json_documents import finite_or_none
+from model.text import counted
 
 if TYPE_CHECKING:
     from adviser.scoring.comparisons import Comparison

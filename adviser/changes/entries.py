@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from adviser.changes.machine_steps import machine_entries
 from adviser.changes.release_steps import release_entries
-from graph.changes import ChangeLook, PerformanceChange
-from graph.evidence import Evidence
+from model.changes import ChangeLook, PerformanceChange
+from model.measurements.evidence import Evidence
 
 
 @dataclass(frozen=True, slots=True)

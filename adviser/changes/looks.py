@@ -10,7 +10,7 @@ Methods with Applications to Clinical Trials"). Further looks can only confirm, 
 from __future__ import annotations
 
 from adviser.scoring.verdicts import ALPHA
-from graph.changes import ChangeLook
+from model.changes import ChangeLook
 
 #: Version of the rules for changes. Part of the identifiers.
 RULE = "changes-1"

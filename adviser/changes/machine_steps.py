@@ -20,9 +20,9 @@ from adviser.scoring.histories import MeasuredJob, jobs_of, reference_runs
 from adviser.scoring.lazy_numpy import np
 from adviser.scoring.samples import MIN_JOBS
 from adviser.scoring.verdicts import Verdict
-from common.formats.json_documents import digest
-from graph.changes import ChangeEvent, ChangeKind, PerformanceChange
-from graph.evidence import Evidence, Reading, Series
+from model.changes import ChangeEvent, ChangeKind, PerformanceChange
+from model.json_documents import digest
+from model.measurements.evidence import Evidence, Reading, Series
 
 #: A level of this many runs confirms the step before it.
 CONFIRMING_RUNS = 2 * MIN_JOBS

@@ -30,17 +30,17 @@ from adviser.scoring.stack_pairs import (
     version_of_purl,
 )
 from adviser.scoring.verdicts import Verdict
-from common.formats.json_documents import digest
-from common.packages import Purl, version_of
-from graph.changes import ChangeEvent, ChangeKind, ChangeLook, PerformanceChange
-from graph.evidence import Evidence, Series
+from model.changes import ChangeEvent, ChangeKind, ChangeLook, PerformanceChange
+from model.json_documents import digest
+from model.measurements.evidence import Evidence, Series
+from model.packages.identity import Purl, version_of
 
 
 @dataclass(frozen=True, slots=True)
 class _ReleaseComparison:
     """A comparison of a release with an earlier one.
 
-    :param identifier: see :attr:`graph.changes.PerformanceChange.change_id`
+    :param identifier: see :attr:`model.changes.PerformanceChange.change_id`
     """
 
     identifier: str

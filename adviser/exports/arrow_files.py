@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from adviser.exports.tables import ColumnType, ExportColumn, ExportTable
-from common.redaction import scrubbed, without_secrets
 from graph.record.exported_rows import RowSet
+from model.redaction import scrubbed, without_secrets
 
 #: Rows that are Python objects at one time. This and the size of a row group bound the memory.
 _CONVERTED_ROWS = 2_000

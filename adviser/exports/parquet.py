@@ -16,9 +16,9 @@ from sqlalchemy import Connection, Engine, text
 from adviser.exports.croissant import CROISSANT_FILE, croissant_document
 from adviser.exports.tables import TABLES, ExportTable
 from adviser.exports.target_folder import target_folder
-from common.errors import InvalidArgument, ProjectError
-from common.releases import as_json_time
 from common.settings import Settings
+from model.errors import InvalidArgument, ProjectError
+from model.packages.releases import as_json_time
 
 
 @dataclass(frozen=True, slots=True)

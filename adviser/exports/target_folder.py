@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from common.errors import InvalidArgument
+from model.errors import InvalidArgument
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from sqlalchemy import Connection
 
 from adviser.stack_comparison import DifferingPackage, compare_stacks
 from adviser.stacks_document import stacks_document
-from graph.evidence import MeasuredObservation
 from graph.record.exported_rows import RowSet
 from graph.record.measurements import measured_observations
+from model.measurements.evidence import MeasuredObservation
 
 _GROUP_COLUMNS = (
     "comparison_key", "indicator", "script_sha256", "unit", "parameters", "device",

@@ -34,10 +34,10 @@ from adviser.projects.indexes import public_text
 from adviser.projects.pipfile import pipfile_hash, pipfile_of
 from adviser.projects.project import KINDS_OF_REFERENCES, Project, ProjectRequirement
 from adviser.projects.requirements_files import MADE_BY_THOTH
-from common.environments import Environment
-from common.old_specifiers import specifier_set
-from common.packages import DEFAULT_INDEX, index_identity, name_of_index, public_index_url
-from common.releases import ReleaseFile
+from model.packages.environments import Environment
+from model.packages.identity import DEFAULT_INDEX, index_identity, name_of_index, public_index_url
+from model.packages.old_specifiers import specifier_set
+from model.packages.releases import ReleaseFile
 
 _PIPFILE_LOCK_VERSION = 6
 

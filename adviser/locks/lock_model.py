@@ -14,10 +14,10 @@ from packaging.utils import (
     parse_wheel_filename,
 )
 
-from common.environments import Environment
-from common.errors import ProjectError
-from common.packages import DEFAULT_INDEX
-from common.releases import ReleaseFile
+from model.errors import ProjectError
+from model.packages.environments import Environment
+from model.packages.identity import DEFAULT_INDEX
+from model.packages.releases import ReleaseFile
 
 
 class LockFormat(StrEnum):

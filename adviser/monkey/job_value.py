@@ -33,7 +33,7 @@ from adviser.scoring.sample_needs import (
 )
 from adviser.scoring.samples import MIN_JOBS
 from adviser.scoring.stack_pairs import name_of
-from common.packages import Purl
+from model.packages.identity import Purl
 
 #: Expected chance and size of a difference before anything is measured, from the same prior as
 #: predictions of further jobs.

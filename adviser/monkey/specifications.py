@@ -9,11 +9,11 @@ from typing import Any
 from adviser.locks.lock_model import LockablePackage, LockOptions, fits, hashes_of
 from adviser.monkey.strategies import GeneratedStack
 from adviser.resolver.universe import Universe
-from common.environments import Environment
-from common.errors import ProjectError
-from common.formats.json_documents import digest
-from common.packages import Purl
-from common.releases import ReleaseFile
+from model.errors import ProjectError
+from model.json_documents import digest
+from model.packages.environments import Environment
+from model.packages.identity import Purl
+from model.packages.releases import ReleaseFile
 from pis.amun.locks import Lock, LockedPackage, pipfile_lock_of
 from pis.amun.schema import InvalidSpecification
 from pis.amun.specification import load_specification

@@ -27,10 +27,10 @@ from adviser.resolver.resolver_request import Budget, SearchClock
 from adviser.resolver.results import ResolutionStatus, ResolvedStack
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import Universe
-from common.counts import counted
-from common.errors import ProjectError
-from common.packages import Purl
-from graph.candidates import Dependency
+from model.errors import ProjectError
+from model.packages.candidates import Dependency
+from model.packages.identity import Purl
+from model.text import counted
 
 #: Walks for each requested stack, if a space is too large for its diagram.
 _WALKS = 50

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from common.terminal import printable
+from model.text import printable
 
 #: Mean width of a character of the labels, px.
 CHARACTER_PX = 6.6

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import orjson
 
 from common.formats.file_fields import inside, refuse, value_text
-from common.formats.json_documents import out_of_bounds
-from common.reasons import Reason
+from model.json_documents import out_of_bounds
+from model.reasons import Reason
 
 #: Largest size of a file. The largest real locks, with all hashes of 1,000 packages, have 5 MB.
 MAX_BYTES = 8 * 2**20

@@ -6,7 +6,7 @@ import posixpath
 import re
 
 from common.formats.file_fields import refuse
-from common.reasons import Reason
+from model.reasons import Reason
 
 _CONDA = (
     "conda",

@@ -11,8 +11,8 @@ from adviser.projects.project import ProjectIndex, WarningCode
 from adviser.projects.requirement_parsing import ParseContext
 from common.formats.file_fields import refuse, text_in, value_text
 from common.formats.requirements_files import has_variable
-from common.reasons import Reason
-from common.redaction import without_secrets
+from model.reasons import Reason
+from model.redaction import without_secrets
 
 _VARIABLE = r"\$(?:\{\w+\}|\w+)"
 _URL = re.compile(r"://[^\s\"<>]*")

@@ -21,7 +21,6 @@ from adviser.projects.project import (
 )
 from adviser.projects.requirement_parsing import ParseContext, check_marker, checked_hashes
 from adviser.projects.requirements_files import read_requirements
-from common.errors import InvalidDocument
 from common.formats.file_fields import (
     flag_in,
     inside,
@@ -34,9 +33,10 @@ from common.formats.file_fields import (
 )
 from common.formats.locks import NEVER, LockEntry, parse_pylock, pipfile_lock_entry, pylock_entry
 from common.formats.requirements_files import exact_version
-from common.reasons import Reason
-from common.releases import MAX_REQUIREMENT_LENGTH, parse_requirement
-from common.terminal import first_few
+from model.errors import InvalidDocument
+from model.packages.releases import MAX_REQUIREMENT_LENGTH, parse_requirement
+from model.reasons import Reason
+from model.text import first_few
 
 _MAKE_AGAIN = "create the lock again"
 

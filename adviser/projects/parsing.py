@@ -16,12 +16,11 @@ from adviser.projects.pyproject import has_requirements, read_pyproject, unread_
 from adviser.projects.requirement_parsing import ParseContext, PathExists
 from adviser.projects.requirements_files import RequirementList, included, read_requirements
 from adviser.projects.scripts import read_script
-from common.counts import counted
 from common.formats.file_fields import refuse, value_text
 from common.formats.locks import NEVER
 from common.formats.requirements_files import exact_version, lines_of
-from common.reasons import Reason
-from common.terminal import first_few
+from model.reasons import Reason
+from model.text import counted, first_few
 
 PIPFILE, PIPFILE_LOCK, PYPROJECT = "Pipfile", "Pipfile.lock", "pyproject.toml"
 REQUIREMENTS_IN, REQUIREMENTS_TXT = "requirements.in", "requirements.txt"

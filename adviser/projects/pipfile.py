@@ -42,8 +42,8 @@ from common.formats.file_fields import (
     wrong_type,
 )
 from common.formats.requirements_files import SOURCE_KEYS, SourceKind, is_remote, local_path
-from common.packages import DEFAULT_INDEX, index_identity, public_index_url
-from common.reasons import Reason
+from model.packages.identity import DEFAULT_INDEX, index_identity, public_index_url
+from model.reasons import Reason
 
 #: Tables without packages; every other table is a category, as in pipenv.
 _OTHER_TABLES = frozenset(

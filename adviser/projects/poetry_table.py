@@ -31,8 +31,8 @@ from common.formats.file_fields import (
     value_text,
     wrong_type,
 )
-from common.packages import DEFAULT_INDEX, public_index_url
-from common.reasons import Reason
+from model.packages.identity import DEFAULT_INDEX, public_index_url
+from model.reasons import Reason
 
 _Requirements = tuple[ProjectRequirement, ...]
 _SOURCES = {

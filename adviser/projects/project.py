@@ -10,7 +10,7 @@ from typing import Any
 
 from common.formats.file_fields import value_text
 from common.formats.locks import LockEntry, marker_holds
-from graph.candidates import Dependency
+from model.packages.candidates import Dependency
 
 
 class ProjectFormat(StrEnum):

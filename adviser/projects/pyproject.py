@@ -27,8 +27,8 @@ from common.formats.file_fields import (
     value_text,
     wrong_type,
 )
-from common.reasons import Reason
-from common.terminal import first_few
+from model.reasons import Reason
+from model.text import first_few
 
 _Requirements = tuple[ProjectRequirement, ...]
 

@@ -29,9 +29,9 @@ from common.formats.requirements_files import (
     local_path,
     without_name,
 )
-from common.reasons import Reason
-from common.redaction import holds_user, without_secrets
-from common.releases import Requirement, parse_requirement
+from model.packages.releases import Requirement, parse_requirement
+from model.reasons import Reason
+from model.redaction import holds_user, without_secrets
 
 _HASH = re.compile(r"[a-z0-9_]{2,16}:[0-9a-f]{2,128}\Z")
 #: Environment for a trial evaluation of markers.

@@ -30,7 +30,7 @@ from common.formats.requirements_files import (
     reference_without_name,
     split_marker,
 )
-from common.reasons import Reason
+from model.reasons import Reason
 
 #: How locks begin that Thoth writes as requirements or constraints.
 MADE_BY_THOTH = "# Made by thoth for "

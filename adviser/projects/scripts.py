@@ -10,7 +10,7 @@ from adviser.projects.project import Project, ProjectFormat
 from adviser.projects.pyproject import read_pyproject
 from adviser.projects.requirement_parsing import ParseContext
 from common.formats.file_fields import refuse
-from common.reasons import Reason
+from model.reasons import Reason
 
 #: A block of metadata, as PEP 723 defines it.
 _BLOCK = re.compile(

@@ -25,7 +25,7 @@ from common.formats.file_fields import (
     texts_in,
     value_text,
 )
-from common.packages import DEFAULT_INDEX
+from model.packages.identity import DEFAULT_INDEX
 
 _Requirements = tuple[ProjectRequirement, ...]
 _Source = tuple[WarningCode, str, str, str | None]

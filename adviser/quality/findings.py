@@ -11,9 +11,8 @@ from adviser.quality.repetitions import BatchReport
 from adviser.quality.reports import AxisReport, SeriesQuality, StackQuality
 from adviser.quality.variance_components import PLANNED_DIFFERENCE, RepetitionAdvice
 from adviser.scoring.verdicts import Verdict
-from common.counts import counted
-from common.job_stability import left_out_text
-from common.terminal import first_few
+from model.measurements.job_stability import left_out_text
+from model.text import counted, first_few
 
 #: Differing packages that a sentence names.
 _MOST_DIFFERING = 5

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from common.units import THREAD_VARIABLES
-from graph.job_samples import SeriesSettings
+from model.measurements.job_samples import SeriesSettings
+from model.measurements.units import THREAD_VARIABLES
 
 #: Name of the axis of the parameter ``threads`` and the variables that set it.
 THREADS = "threads"

@@ -11,7 +11,7 @@ from statistics import median
 
 from adviser.quality.variance_components import RepetitionAdvice, repetition_advice
 from adviser.scoring.effects import Variance, variance_ratio
-from common.errors import InvalidArgument
+from model.errors import InvalidArgument
 
 #: Numbers of repetitions that are tried, per power of ten.
 _STEPS = (1, 2, 5)

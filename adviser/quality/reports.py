@@ -42,9 +42,9 @@ from adviser.stack_comparison import (
     all_series,
     compare_stacks,
 )
-from common.units import DISPLAY_UNITS
-from graph.evidence import UNKNOWN_STACK, Series
-from graph.job_samples import JobSamples, MissingMeasurement
+from model.measurements.evidence import UNKNOWN_STACK, Series
+from model.measurements.job_samples import JobSamples, MissingMeasurement
+from model.measurements.units import DISPLAY_UNITS
 
 #: Names of the parameter that sets the number of repetitions.
 _REPETITIONS = ("reps", "repetitions")

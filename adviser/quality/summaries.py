@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from common.job_stability import MAD_TO_SD
+from model.measurements.job_stability import MAD_TO_SD
 
 #: Modified z-score from which a value is an outlier (Iglewicz & Hoaglin 1993, "How to Detect and
 #: Handle Outliers").

@@ -39,12 +39,12 @@ from adviser.resolver.results import (
     SearchLimit,
 )
 from adviser.stack_request import StackRequest
-from common.errors import InvalidDocument
-from common.formats.json_documents import canonical_json, digest, fault_in
-from common.packages import Purl
-from common.reasons import Reason
-from graph.evidence import Evidence
-from graph.snapshot import Snapshot
+from model.errors import InvalidDocument
+from model.json_documents import canonical_json, digest, fault_in
+from model.measurements.evidence import Evidence
+from model.packages.identity import Purl
+from model.packages.snapshot import Snapshot
+from model.reasons import Reason
 
 #: Maximum number of characters of a value, and of messages in a list.
 _MAX_CHARACTERS, _MAX_MESSAGES = 60, 20

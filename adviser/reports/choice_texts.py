@@ -10,8 +10,8 @@ from adviser.scoring.assessment_types import Assessment, Claim
 from adviser.scoring.claim_texts import ClaimTexts, effect_text
 from adviser.scoring.stack_pairs import name_of, version_of_purl
 from adviser.scoring.version_choice import PackageChoice
-from common.packages import Purl
-from common.terminal import first_few
+from model.packages.identity import Purl
+from model.text import first_few
 
 
 def reason_against(assessment: Assessment, purl: Purl) -> str:

@@ -42,9 +42,9 @@ from adviser.scoring.assessment_types import Claim, NoteLevel
 from adviser.scoring.criteria import SCALE, SECURITY, level_names
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.verdicts import family_document
-from common.benchmark_results import ResultContext
-from common.formats.json_documents import canonical_json, digest
-from common.packages import Purl
+from model.json_documents import canonical_json, digest
+from model.measurements.benchmark_results import ResultContext
+from model.packages.identity import Purl
 
 #: Kinds that existing clients expect and that have no counterpart here; always empty.
 _UNUSED_KINDS = ("boots", "pseudonyms", "wraps")

@@ -13,12 +13,11 @@ from adviser.reports.notes import ReportNote
 from adviser.reports.version_rationale import candidates_of
 from adviser.resolver.specifiers import admits
 from adviser.scoring.assessment_types import NoteLevel
-from common.counts import counted
-from common.packages import version_of
-from common.releases import wheel_tags
-from common.terminal import first_few
-from common.wheels import installed_wheel, pythons_of
-from graph.candidates import Candidate, ExclusionReason
+from model.packages.candidates import Candidate, ExclusionReason
+from model.packages.identity import version_of
+from model.packages.releases import wheel_tags
+from model.packages.wheels import installed_wheel, pythons_of
+from model.text import counted, first_few
 
 #: Why a version must be built or cannot be installed, although it has wheels for other Pythons.
 _OTHER_PYTHON = frozenset(

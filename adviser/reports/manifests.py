@@ -11,8 +11,8 @@ from adviser.projects.pipfile import pipfile_of
 from adviser.reports.serialization import plain
 from adviser.reports.version_rationale import candidates_of
 from adviser.resolver.results import ResolvedStack
-from common.packages import Purl
-from common.releases import ReleaseFile
+from model.packages.identity import Purl
+from model.packages.releases import ReleaseFile
 
 #: Files of releases by Package URL.
 Files = Mapping[Purl, tuple[ReleaseFile, ...]]

@@ -34,12 +34,11 @@ from adviser.scoring.criteria import SCALE, level_names
 from adviser.scoring.next_jobs import next_claims
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.vulnerability_policy import AllowList
-from common.benchmark_results import ResultContext
-from common.counts import counted
-from common.old_specifiers import is_specifier, specifier_set
-from common.terminal import first_few
-from graph.candidate_builder import DYNAMIC_METADATA
-from graph.candidates import Candidate, ExclusionReason
+from model.measurements.benchmark_results import ResultContext
+from model.packages.candidate_builder import DYNAMIC_METADATA
+from model.packages.candidates import Candidate, ExclusionReason
+from model.packages.old_specifiers import is_specifier, specifier_set
+from model.text import counted, first_few
 
 #: Maximum number of open comparisons in a note, and of findings against a newer version.
 _NEXT, _GROUNDS = 3, 2

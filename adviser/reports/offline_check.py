@@ -34,12 +34,12 @@ from adviser.resolver.results import Resolution, ResolutionStatus, ResolvedStack
 from adviser.scoring.assess import assess
 from adviser.scoring.criteria import SCALE, RecommendationType, newness_of, penalties_of
 from adviser.scoring.target import Target
-from common.environments import Environment
-from common.errors import InvalidDocument
-from common.formats.json_documents import digest, fault_in
-from common.reasons import Reason
-from graph.evidence import Evidence
-from graph.snapshot import Snapshot
+from model.errors import InvalidDocument
+from model.json_documents import digest, fault_in
+from model.measurements.evidence import Evidence
+from model.packages.environments import Environment
+from model.packages.snapshot import Snapshot
+from model.reasons import Reason
 
 _CONSISTENT_REPORT = "the report is consistent: digest, sums, order, bound, lock and stack"
 _FEASIBLE = "every version may be chosen and every requirement is met, by the snapshot"

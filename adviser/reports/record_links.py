@@ -13,16 +13,16 @@ from adviser.advise import Advice
 from adviser.reports.serialization import dataclass_from_json, identified_claim
 from adviser.scoring.assessment_types import Claim
 from adviser.stack_request import StackRequest
-from common.environments import Environment
-from common.inspection import Stack
-from common.packages import PackageVersion, Purl
-from graph.advice import (
+from model.advice import (
     AdviceHead,
     AdviceLinks,
     AdviceRequestSummary,
     RecommendedStack,
     RecordedClaim,
 )
+from model.measurements.inspection import Stack
+from model.packages.environments import Environment
+from model.packages.identity import PackageVersion, Purl
 
 #: Fields that recorded claims and the claims of a report have in common.
 _REPORTED = frozenset(field.name for field in fields(RecordedClaim)).intersection(

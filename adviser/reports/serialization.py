@@ -12,10 +12,10 @@ from cattrs import Converter
 from cattrs.errors import BaseValidationError
 
 from adviser.scoring.assessment_types import Claim
-from common.errors import InvalidDocument
-from common.formats.json_documents import canonical_json, digest, fault_in
-from common.reasons import Reason
-from common.releases import as_json_time
+from model.errors import InvalidDocument
+from model.json_documents import canonical_json, digest, fault_in
+from model.packages.releases import as_json_time
+from model.reasons import Reason
 
 T = TypeVar("T")
 

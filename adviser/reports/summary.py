@@ -18,10 +18,9 @@ from adviser.scoring.stack_pairs import name_of, newest_first, release_order, ve
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.version_choice import PackageChoice
 from adviser.scoring.vulnerability_policy import AllowList
-from common.counts import counted
-from common.packages import Purl, same_version
-from common.terminal import first_few
-from graph.evidence import Evidence
+from model.measurements.evidence import Evidence
+from model.packages.identity import Purl, same_version
+from model.text import counted, first_few
 
 #: Maximum number of packages that have a sentence of their own.
 _MOST = 3

@@ -10,10 +10,10 @@ from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.results import Conflict, ConflictStep
 from adviser.resolver.specifiers import admits, names_prerelease
 from adviser.stack_request import StackRequest
-from common.counts import counted
-from common.packages import DEFAULT_INDEX, version_of
-from graph.candidates import AbsenceReason, Candidate, ExclusionReason
-from graph.snapshot import Snapshot
+from model.packages.candidates import AbsenceReason, Candidate, ExclusionReason
+from model.packages.identity import DEFAULT_INDEX, version_of
+from model.packages.snapshot import Snapshot
+from model.text import counted
 
 #: Versions on an index whose metadata were not read; newest first, by package and index.
 ListedVersions = Mapping[str, Mapping[str, Sequence[str]]]

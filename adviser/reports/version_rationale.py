@@ -12,9 +12,9 @@ from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import RequestRule, Universe
 from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.criteria import SCALE
-from common.packages import Purl, version_of
-from common.suggestions import suggestion
-from graph.candidates import Candidate, Dependency, ExclusionReason
+from model.packages.candidates import Candidate, Dependency, ExclusionReason
+from model.packages.identity import Purl, version_of
+from model.text import suggestion
 
 #: How many versions of a required package are tried, and through how many packages.
 _TRIED, _DEPTH = 30, 2

@@ -30,9 +30,9 @@ from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.specifiers import admits, names_prerelease, pins
 from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
 from adviser.reused_results import ReusedResults
-from common.environments import Environment
-from common.packages import Purl
-from graph.candidates import Absence, Candidate, Dependency, Excluded
+from model.packages.candidates import Absence, Candidate, Dependency, Excluded
+from model.packages.environments import Environment
+from model.packages.identity import Purl
 
 #: Score of a version by criterion, in the order of the criteria, as fixed-point integers.
 Scores = Mapping[Purl, tuple[int, ...]]
@@ -88,7 +88,7 @@ def contributions_of(
 
 
 class Knowledge(Protocol):
-    """The part of :class:`graph.snapshot.Snapshot` that the resolver reads."""
+    """The part of :class:`model.packages.snapshot.Snapshot` that the resolver reads."""
 
     @property
     def roots(self) -> tuple[Dependency, ...]: ...

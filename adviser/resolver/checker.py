@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from adviser.resolver.results import Choice, Resolution, ResolutionStatus, ResolvedStack
 from adviser.resolver.universe import Universe
-from graph.candidates import Candidate, Dependency
+from model.packages.candidates import Candidate, Dependency
 
 
 def check_resolution(universe: Universe, resolution: Resolution) -> list[str]:

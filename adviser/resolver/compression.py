@@ -26,7 +26,7 @@ from adviser.resolver.problem import (
 from adviser.resolver.resolver_request import Budget, SearchClock
 from adviser.resolver.specifiers import members, names_prerelease, pins, places
 from adviser.resolver.universe import Universe
-from graph.candidates import Candidate, Dependency
+from model.packages.candidates import Candidate, Dependency
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,7 @@ from adviser.resolver.admission import NOT_ON
 from adviser.resolver.results import Conflict, ConflictStep, VersionExplanation, spans
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import RefusedVersion, RequestRule, Universe
-from graph.candidates import Candidate, Dependency, newest_first
+from model.packages.candidates import Candidate, Dependency, newest_first
 
 
 class FactKind(StrEnum):

@@ -33,8 +33,8 @@ from adviser.resolver.resolver_request import (
 from adviser.resolver.results import Conflict
 from adviser.resolver.specifiers import members, names_prerelease, pins, places
 from adviser.resolver.universe import Universe
-from common.packages import Purl
-from graph.candidates import Candidate, Dependency
+from model.packages.candidates import Candidate, Dependency
+from model.packages.identity import Purl
 
 #: Literal of the request itself, as the source of requirements.
 ROOT = 0

@@ -23,9 +23,9 @@ from packaging.specifiers import Specifier
 from packaging.version import Version
 
 from adviser.resolver.specifiers import specifier_set
-from common.environments import Environment
-from common.packages import Purl, series_of
-from graph.candidates import Candidate, Dependency
+from model.packages.candidates import Candidate, Dependency
+from model.packages.environments import Environment
+from model.packages.identity import Purl, series_of
 
 #: Upload of numpy 2.0.0b1, the first pre-release of NumPy 2, by the package index
 NUMPY_2_BEGAN = datetime(2024, 3, 12, tzinfo=UTC)

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from adviser.resolver.resolver_request import SearchClock
 from adviser.resolver.specifiers import members, places
 from adviser.resolver.universe import Universe
-from common.packages import Purl
-from graph.candidates import Candidate, Dependency
+from model.packages.candidates import Candidate, Dependency
+from model.packages.identity import Purl
 
 #: Packages whose requirements count, at most.
 _MOST = 200

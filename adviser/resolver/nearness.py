@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from graph.candidates import Candidate, Dependency
+from model.packages.candidates import Candidate, Dependency
 
 #: Number of distances that have a level of their own.
 DISTANCES = 2

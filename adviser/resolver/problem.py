@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from common.formats.json_documents import digest
+from model.json_documents import digest
 
 #: Number of a specifier or an extra that something may require, or of requirements that are unknown
 #: because a version is unread.

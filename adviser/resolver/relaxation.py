@@ -23,7 +23,7 @@ from adviser.resolver.objective import LevelValues, value_of
 from adviser.resolver.results import Choice, Resolution, ResolvedStack
 from adviser.resolver.specifiers import admits
 from adviser.resolver.universe import Universe
-from graph.candidates import Candidate, Dependency
+from model.packages.candidates import Candidate, Dependency
 
 #: Versions of a package to read together, by how often it was chosen unread before. The solver
 #: walks down the unread versions of a package whose requirements conflict. A round costs as much as

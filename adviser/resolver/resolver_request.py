@@ -8,8 +8,8 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from time import monotonic
 
-from common.packages import DEFAULT_INDEX, Purl
-from graph.candidates import Dependency
+from model.packages.candidates import Dependency
+from model.packages.identity import DEFAULT_INDEX, Purl
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from operator import sub
 
 from adviser.resolver.problem import ProblemSizes
-from common.packages import Purl
+from model.packages.identity import Purl
 
 
 class ResolutionStatus(StrEnum):

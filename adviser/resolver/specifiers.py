@@ -11,7 +11,7 @@ from functools import lru_cache
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from common.packages import version_of
+from model.packages.identity import version_of
 
 
 @lru_cache(maxsize=65_536)

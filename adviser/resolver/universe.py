@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from adviser.resolver.nearness import DISTANCES, Nearness
-from common.packages import Purl
-from graph.candidates import Candidate, Dependency, ExclusionReason
+from model.packages.candidates import Candidate, Dependency, ExclusionReason
+from model.packages.identity import Purl
 
 
 class RequestRule(StrEnum):

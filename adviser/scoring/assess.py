@@ -26,10 +26,10 @@ from adviser.scoring.stack_pairs import MeasuredStackIndex, name_of
 from adviser.scoring.target import Target
 from adviser.scoring.version_choice import PackageChoice, VersionChoices
 from adviser.scoring.vulnerability_policy import AllowList, refusal_reason, security_value
-from common.packages import Purl, same_version
-from graph.candidates import Candidate, ExclusionReason
-from graph.evidence import Evidence
-from graph.snapshot import Snapshot
+from model.measurements.evidence import Evidence
+from model.packages.candidates import Candidate, ExclusionReason
+from model.packages.identity import Purl, same_version
+from model.packages.snapshot import Snapshot
 
 #: Scores of the versions of a package by criterion.
 PackageScores = dict[Purl, tuple[int, ...]]

@@ -12,8 +12,8 @@ from adviser.scoring.comparisons import ComparisonResult
 from adviser.scoring.criteria import Criterion
 from adviser.scoring.effects import SpreadRatio
 from adviser.scoring.version_choice import PackageChoice
-from common.packages import Purl
-from common.units import Unit
+from model.measurements.units import Unit
+from model.packages.identity import Purl
 
 
 class NoteLevel(StrEnum):
@@ -101,7 +101,7 @@ class Claim(ComparisonResult):
         loss, 0 unless ``scored``
     :param scored: whether it counts; only a settled verdict on one package does
     :param left_out: by reason, the number of jobs of the two stacks that were not used: an
-        instability (:class:`common.reasons.Instability`), before a ``drift``, on an ``other_host``,
+        instability (:class:`model.reasons.Instability`), before a ``drift``, on an ``other_host``,
         or without a partner in their turn (``unpaired``); only counts above zero
     :param spread_ratio: ratio of the standard deviations of jobs, version over baseline, with its F
         interval; ``None`` below 20 jobs of either; never scored

@@ -20,9 +20,8 @@ from adviser.scoring.samples import MIN_JOBS
 from adviser.scoring.stack_pairs import version_of_purl
 from adviser.scoring.verdicts import Verdict
 from adviser.stack_comparison import short_digest
-from common.counts import counted
-from common.job_stability import disturbed_jobs, left_out_text
-from common.terminal import first_few
+from model.measurements.job_stability import disturbed_jobs, left_out_text
+from model.text import counted, first_few
 
 _CODES = {
     Verdict.FASTER: (JustificationCode.FASTER, NoteLevel.INFO),

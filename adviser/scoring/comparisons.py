@@ -23,7 +23,7 @@ from adviser.scoring.sample_needs import JudgedFamily, Need, SampleNeed
 from adviser.scoring.samples import Sample
 from adviser.scoring.turn_noise import NoiseTest
 from adviser.scoring.verdicts import ALPHA, Judgements, Verdict, judge
-from common.errors import IncomparableSamples
+from model.errors import IncomparableSamples
 
 
 @dataclass(frozen=True, slots=True)

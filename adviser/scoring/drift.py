@@ -19,7 +19,7 @@ from statistics import median
 
 from adviser.scoring.lazy_numpy import FloatArray, np
 from adviser.scoring.samples import MIN_JOBS
-from common.job_stability import MAD_TO_SD
+from model.measurements.job_stability import MAD_TO_SD
 
 #: A step must save this number times ``ln n`` times the variance of the noise. BIC suggests two or
 #: three. A false step costs half the data. This value gives a step in at most 1 % of series of 60

@@ -27,7 +27,7 @@ from adviser.scoring.variances import (
     turn_residuals,
     variance_prior,
 )
-from graph.evidence import Evidence, Reading, Series
+from model.measurements.evidence import Evidence, Reading, Series
 
 #: Maximum number of runs of one stack that are compared with each other; the latest ones.
 MAX_RUNS = 12

@@ -19,13 +19,13 @@ from adviser.scoring.release_metadata import MATURE_AFTER, UNMAINTAINED_AFTER, l
 from adviser.scoring.stack_pairs import name_of
 from adviser.scoring.verdicts import Verdict
 from adviser.scoring.vulnerability_policy import AllowList, severity_of
-from common.advisories import Severity
-from common.counts import counted
-from common.index.project_pages import ProjectState, ProjectStatus
-from common.packages import Purl
-from graph.candidates import Candidate, Excluded, newest_first
-from graph.evidence import VulnerabilityDetails
-from graph.snapshot import Snapshot
+from model.advisories import Severity
+from model.measurements.evidence import VulnerabilityDetails
+from model.packages.candidates import Candidate, Excluded, newest_first
+from model.packages.identity import Purl
+from model.packages.project_pages import ProjectState, ProjectStatus
+from model.packages.snapshot import Snapshot
+from model.text import counted
 
 #: URL of the page of an advisory.
 VULNERABILITY_PAGE = "https://osv.dev/vulnerability/{}"

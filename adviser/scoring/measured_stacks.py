@@ -9,10 +9,10 @@ from itertools import pairwise
 
 from adviser.scoring.histories import History, histories_of
 from adviser.scoring.stack_pairs import ForcedChanges, MeasuredStackIndex, newest_first
-from common.packages import Purl
-from graph.candidates import Candidate
-from graph.evidence import Evidence
-from graph.snapshot import Snapshot
+from model.measurements.evidence import Evidence
+from model.packages.candidates import Candidate
+from model.packages.identity import Purl
+from model.packages.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

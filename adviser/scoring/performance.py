@@ -40,8 +40,8 @@ from adviser.scoring.stack_pairs import (
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import ALPHA
 from adviser.scoring.version_choice import ELSEWHERE_SD
-from common.packages import Purl
-from graph.evidence import Evidence, Series
+from model.measurements.evidence import Evidence, Series
+from model.packages.identity import Purl
 
 #: Shares of α by the purpose of a comparison; most of it for claims that change the advice.
 _SHARES = {Role.BASELINE: 6.0, Role.NEWEST: 3.0, Role.STACKS: 1.0}

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 
-from common.packages import Purl, series_of
-from graph.candidates import Candidate
+from model.packages.candidates import Candidate
+from model.packages.identity import Purl, series_of
 
 #: Time in which most defects of a release are found, and fixed or yanked.
 MATURE_AFTER = timedelta(days=30)

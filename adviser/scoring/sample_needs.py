@@ -22,7 +22,7 @@ from adviser.scoring.lazy_numpy import (
 )
 from adviser.scoring.samples import MIN_JOBS
 from adviser.scoring.verdicts import none_level
-from common.counts import counted
+from model.text import counted
 
 #: Shares of comparisons without any difference; equally likely a priori.
 NONE_SHARES = (0.1, 0.5, 0.9)

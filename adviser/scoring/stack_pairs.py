@@ -21,9 +21,9 @@ from packaging.version import Version
 
 from adviser.resolver.specifiers import admits
 from adviser.scoring.histories import History
-from common.packages import Purl, version_of
-from graph.candidates import Candidate, Dependency
-from graph.evidence import Evidence
+from model.measurements.evidence import Evidence
+from model.packages.candidates import Candidate, Dependency
+from model.packages.identity import Purl, version_of
 
 #: Modulus of sums of digests; two sets of packages collide with a probability of 2⁻¹²⁸.
 _MODULUS = 1 << 128

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graph.changes import PerformanceChange
-from graph.evidence import Series
+from model.changes import PerformanceChange
+from model.measurements.evidence import Series
 
 #: What was measured on one hardware class with one Python version.
 MeasuredOn = Series | PerformanceChange

@@ -29,8 +29,8 @@ from adviser.scoring.stack_pairs import (
 )
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import judge
-from common.packages import Purl
-from graph.evidence import Series
+from model.measurements.evidence import Series
+from model.packages.identity import Purl
 
 #: Standard deviation, natural log, by which an effect may differ on another hardware class or
 #: another version of Python: a gain on one processor is often no gain on another, and

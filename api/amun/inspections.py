@@ -9,12 +9,12 @@ from flask import request
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
+from api.access.authentication import needs
 from api.amun import submission
-from api.authentication import needs
-from api.errors import ApiError, ProblemType, not_found
-from api.request_bodies import json_of
-from api.routes import Routes
-from api.schema_fields import LAST_PAGE, LenientSchema, count, flag, json_object, text, texts
+from api.http.errors import ApiError, ProblemType, not_found
+from api.http.request_bodies import json_of
+from api.http.routes import Routes
+from api.http.schema_fields import LAST_PAGE, LenientSchema, count, flag, json_object, text, texts
 from api.service import service
 from common import __version__
 from graph.record.analyses import Analysis, AnalysisKind, analyses_of, request_of

@@ -11,15 +11,15 @@ from typing import Any
 from flask import Response, request
 
 from adviser.projects.indexes import public_text, public_values
-from api import analyses
-from api.credential_removal import public_file
-from api.errors import ApiError, ProblemType, not_found
+from api.access.credential_removal import public_file
+from api.http.errors import ApiError, ProblemType, not_found
+from api.http.project_files import address_problem, list_problem, toml_problem
+from api.jobs import analyses
 from api.jobs.inspections import folder_of, options_of
-from api.project_files import address_problem, list_problem, toml_problem
 from api.service import service
 from common import __version__
-from common.errors import InvalidFile
 from graph.record.analyses import Analysis, AnalysisKind, analysis_of
+from model.errors import InvalidFile
 from pis.amun.inspect import inspections_of
 from pis.amun.launchers import Inspection
 from pis.amun.schema import InvalidSpecification, SpecificationProblem

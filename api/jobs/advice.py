@@ -34,20 +34,20 @@ from adviser.reports.serialization import plain
 from adviser.reports.unfetched_versions import unread_texts
 from adviser.request_values import parse_dependencies
 from adviser.stack_request import StackRequest
-from api.accepted_requests import AdviceRequest
+from api.jobs.accepted_requests import AdviceRequest
 from api.jobs.index_reading import read_over_indexes
 from api.jobs.queue import PROJECT_SOON
 from api.jobs.request_run import log_for_client, store_result
 from api.jobs.worker_context import WorkerContext
-from common.formats.json_documents import digest_bytes
-from graph.candidates import Absence, IndexesSilent
 from graph.engine import Stores
-from graph.evidence import Evidence, RecordedHardware
 from graph.record.advice import report_document_of
 from graph.record.analyses import Analysis, supersede
 from graph.record.hardware import jobs_on, recorded_hardware
 from graph.record.postgresql_helpers import commit_unflushed
-from graph.snapshot import Snapshot, with_absences
+from model.json_documents import digest_bytes
+from model.measurements.evidence import Evidence, RecordedHardware
+from model.packages.candidates import Absence, IndexesSilent
+from model.packages.snapshot import Snapshot, with_absences
 
 #: Fields that identify a processor, by the names that ``thamos`` has for them.
 _CPU = {"cpu_family": "family", "cpu_model": "model"}

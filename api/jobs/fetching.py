@@ -9,11 +9,11 @@ import orjson
 
 from api.jobs.request_run import store_result
 from api.jobs.worker_context import WorkerContext
-from common.errors import IndexFault, IndexProblem
 from common.settings import Settings
 from graph.record.analyses import Analysis
 from ingest.crawl.crawl_request import CrawlBounds
 from ingest.crawl.runs import add_packages, packages_document, unanswered, wanted_packages
+from model.errors import IndexFault, IndexProblem
 
 #: Maximum number of packages that one request fetches, including dependencies.
 MAX_PACKAGES = 250

@@ -11,10 +11,10 @@ from adviser.answering.index_resolution import IndexResolution, ResolutionProgre
 from adviser.stack_request import StackRequest
 from api.jobs.request_run import log_for_client
 from api.jobs.worker_context import WorkerContext
-from graph.candidates import Dependency, IndexesSilent
 from graph.engine import Stores
 from graph.record.analyses import Analysis, set_progress, supersede
 from ingest.crawl.record_writer import store_read
+from model.packages.candidates import Dependency, IndexesSilent
 
 #: Shortest time between two updates of a request's progress, s.
 _UPDATED_EVERY_S = 0.5

@@ -11,13 +11,13 @@ from api.jobs.queue import Queue, QueueJob, QueueName
 from api.jobs.request_run import log_for_client, store_result
 from api.jobs.uploads import take_in
 from api.jobs.worker_context import WorkerContext
-from common.counts import counted
-from common.errors import AlreadyRunning
 from common.private_folders import private_folder
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.analyses import Analysis, AnalysisKind, NewAnalysis, accept, analysis_of
 from graph.record.postgresql_helpers import lock_name
+from model.errors import AlreadyRunning
+from model.text import counted
 from pis.amun.free_machine import free_machine
 from pis.amun.inspect import InspectOptions, inspect, inspections_of
 from pis.amun.launchers import BuildFailed, Inspection, Job

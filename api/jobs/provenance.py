@@ -9,13 +9,13 @@ from adviser.answering.answers import metadata
 from adviser.answering.file_listings import recorded_listings
 from adviser.answering.index_selection import called_indexes
 from adviser.provenance import KnownIndexes, check_lock
-from api.accepted_requests import ProvenanceRequest
-from api.index_policy import public_indexes
+from api.access.index_policy import public_indexes
+from api.jobs.accepted_requests import ProvenanceRequest
 from api.jobs.worker_context import WorkerContext
-from common.formats.json_documents import canonical_json, digest_bytes
 from common.index.configuration import configured_indexes
 from graph.record.analyses import Analysis
 from graph.record.documents import DeliveredDocument, add_documents
+from model.json_documents import canonical_json, digest_bytes
 
 SCHEMA_VERSION = "provenance-1"
 

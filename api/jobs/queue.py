@@ -17,9 +17,9 @@ from procrastinate.exceptions import AlreadyEnqueued, ConnectorException
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
-from common.errors import ProjectError
 from common.tracing import TRACEPARENT, carried_trace
 from graph.record.analyses import AnalysisKind
+from model.errors import ProjectError
 
 #: Namespace of task names in procrastinate.
 NAMESPACE = "thoth"

@@ -14,20 +14,8 @@ from typing import Any, Protocol
 import orjson
 from sqlalchemy import Connection
 
-from api.errors import public_message
+from api.http.errors import public_message
 from api.jobs.worker_context import WorkerContext
-from common.errors import (
-    AlreadyRunning,
-    DamagedDocument,
-    IndexProblem,
-    InvalidSettings,
-    ProjectError,
-    ProjectionFailed,
-    SchemaMismatch,
-    ServiceFailed,
-    StoreUnavailable,
-)
-from common.formats.json_documents import canonical_json, digest_bytes
 from graph.embedded.home import disk_errors
 from graph.record.analyses import (
     Analysis,
@@ -40,6 +28,18 @@ from graph.record.analyses import (
 )
 from graph.record.documents import DeliveredDocument, add_documents
 from graph.record.postgresql_helpers import commit_unflushed
+from model.errors import (
+    AlreadyRunning,
+    DamagedDocument,
+    IndexProblem,
+    InvalidSettings,
+    ProjectError,
+    ProjectionFailed,
+    SchemaMismatch,
+    ServiceFailed,
+    StoreUnavailable,
+)
+from model.json_documents import canonical_json, digest_bytes
 
 #: Attempts before a job is given up; waiting for a store does not count as one.
 MAX_ATTEMPTS = 3

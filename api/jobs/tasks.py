@@ -13,6 +13,7 @@ from procrastinate import Blueprint, JobContext, RetryDecision
 from procrastinate.jobs import Job
 from procrastinate.retry import BaseRetryStrategy
 
+from api.health.tracing import job_span
 from api.jobs.queue import QueueJob, QueueName
 from api.jobs.request_run import (
     LONGEST_PAUSE_S,
@@ -25,12 +26,11 @@ from api.jobs.request_run import (
     run,
 )
 from api.jobs.worker_context import WorkerContext
-from api.tracing import job_span
-from common.errors import InvalidSettings, StoreUnavailable
-from common.redaction import absolute_source
 from common.tracing import TRACEPARENT
 from graph.embedded.home import disk_errors
 from graph.projection import sync
+from model.errors import InvalidSettings, StoreUnavailable
+from model.redaction import absolute_source
 
 P = ParamSpec("P")
 

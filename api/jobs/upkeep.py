@@ -15,13 +15,13 @@ from sqlalchemy.exc import IntegrityError
 
 from api.jobs.request_run import MAX_ATTEMPTS
 from api.jobs.worker_context import WorkerContext
-from common.errors import ProjectError
 from graph.engine import relational_errors
 from graph.record import analyses
 from graph.record.analyses import AnalysisState
 from graph.record.documents import UPLOAD, delete_unreferenced_bodies, forget_documents
 from graph.record.request_counts import forget_ended_counts
 from graph.record.retention import forget_analyses, forget_events, forget_writes
+from model.errors import ProjectError
 
 #: A worker without a heartbeat for this long is dead, and its jobs return to the queue, s.
 DEAD_AFTER_S = 20.0

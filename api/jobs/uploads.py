@@ -11,10 +11,7 @@ from filelock import FileLock, Timeout
 from api.jobs.queue import PROJECT
 from api.jobs.request_run import store_result
 from api.jobs.worker_context import WorkerContext
-from common.errors import AlreadyRunning, DamagedDocument, InvalidArgument, InvalidDocument
-from common.formats.json_documents import digest, digest_bytes
 from common.private_folders import private_folder
-from common.reasons import Reason
 from common.settings import Settings
 from graph.record.analyses import Analysis
 from graph.record.documents import body_of
@@ -24,6 +21,9 @@ from ingest.sources.source_items import (
     RefusedDocument,
     SourceLimits,
 )
+from model.errors import AlreadyRunning, DamagedDocument, InvalidArgument, InvalidDocument
+from model.json_documents import digest, digest_bytes
+from model.reasons import Reason
 
 #: Limits for uploads; sources of the operator have none of these.
 LIMITS = SourceLimits(

@@ -26,17 +26,17 @@ from procrastinate import JobContext
 from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import DeleteJobCondition, Job
 
+from api.health.tracing import trace_process
 from api.jobs.queue import NAMESPACE, QueueName, connection_name
 from api.jobs.schedules import DatabaseClockManager, keep_scheduling, scheduled_tasks
 from api.jobs.tasks import CONTEXT, blueprint
 from api.jobs.upkeep import DEAD_AFTER_S, keep_returning
 from api.jobs.worker_context import WorkerContext, guard, leave
-from api.tracing import trace_process
-from common.errors import ProjectError
 from common.settings import Settings
 from common.tracing import stop_tracing
 from graph.engine import relational_url
 from graph.record import analyses
+from model.errors import ProjectError
 
 #: Time for the running job to finish after a signal to stop, s; then it returns to the queue.
 GRACE_S = 20.0

@@ -17,17 +17,17 @@ from adviser.answering.index_memory import IndexMemory
 from adviser.resolver.worker import ResolverWorker
 from api.jobs.queue import PROJECT
 from api.service import ServiceStores
-from common.environments import Environment
-from common.errors import GraphMismatch
 from common.settings import Settings
 from graph.checkpoints import stores_agree
 from graph.engine import GRAPH, Stores
-from graph.evidence import Evidence
 from graph.record.evidence import evidence_for
 from graph.record.freshness import changes
-from graph.snapshot import Snapshot
 from graph.snapshot_reader import is_current, load_snapshot
 from graph.watchdog import watchdog
+from model.errors import GraphMismatch
+from model.measurements.evidence import Evidence
+from model.packages.environments import Environment
+from model.packages.snapshot import Snapshot
 
 #: Pause between two checks for overdue jobs, s.
 CHECK_INTERVAL_S = 5.0

@@ -13,12 +13,12 @@ from adviser.locks.formats import pipfile_lock_requirements, pipfile_lock_text
 from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.reports.remarks import remark_of
 from adviser.scoring.claim_texts import series_in
-from api.errors import not_found
+from api.http.errors import not_found
 from api.pages.api_client import ApiDocument, read, read_if_any, write
 from api.pages.formatting import day, digest
 from api.pages.groups import claims_plot
 from api.pages.site import Pages, plot, render
-from common.counts import counted
+from model.text import counted
 
 #: Rows in the drawing of a claim.
 _MOST_DRAWN = 40

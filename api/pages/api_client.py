@@ -16,8 +16,8 @@ from flask import current_app, g, request
 from werkzeug.datastructures import Headers
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
-from api.authentication import PAGE_TOKEN, token
-from api.request_context import AS_OF, REQUEST_ID
+from api.access.authentication import PAGE_TOKEN, token
+from api.http.request_context import AS_OF, REQUEST_ID
 
 
 @dataclass(frozen=True, slots=True)

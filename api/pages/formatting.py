@@ -12,9 +12,9 @@ from markupsafe import Markup
 
 from adviser.scoring.sample_needs import Need, missing_text
 from adviser.stacks_document import differing_text
-from common.counts import counted, step_text
-from common.job_stability import disturbed_jobs, exclusion_text, left_out_text
-from common.units import DECIMAL_PREFIXES, DISPLAY_UNITS, byte_size
+from model.measurements.job_stability import disturbed_jobs, exclusion_text, left_out_text
+from model.measurements.units import DECIMAL_PREFIXES, DISPLAY_UNITS, byte_size
+from model.text import counted, step_text
 from pis.catalogue import summaries
 
 #: Multiples of the units of rates.

@@ -16,9 +16,9 @@ from werkzeug.datastructures import FileStorage
 from werkzeug.wrappers import Response
 
 from adviser.projects.documents import text_of
-from api.errors import ApiError, ProblemType
+from api.http.errors import ApiError, ProblemType
 from api.pages.api_client import ApiProblem
-from common.errors import InvalidFile
+from model.errors import InvalidFile
 
 #: Name of the cookie and of the field.
 FORM_TOKEN = "form_token"  # noqa: S105

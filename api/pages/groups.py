@@ -12,7 +12,7 @@ from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.plots.recent import recent_plot
 from api.pages.formatting import quantity, visible
 from api.pages.site import plot
-from common.counts import counted
+from model.text import counted
 
 
 @dataclass(frozen=True, slots=True)

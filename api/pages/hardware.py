@@ -11,7 +11,7 @@ from api.pages.api_client import ApiDocument, read, read_if_any
 from api.pages.formatting import day
 from api.pages.groups import group_views
 from api.pages.site import Pages, next_page, render
-from common.counts import counted
+from model.text import counted
 
 blueprint = Pages("hardware", __name__)
 

@@ -12,11 +12,11 @@ from flask import Response, request
 
 from adviser.locks.formats import pipfile_lock_requirements
 from adviser.plots.samples import samples_plot
-from api.errors import ApiError, ProblemType, not_found
+from api.http.errors import ApiError, ProblemType, not_found
 from api.pages.api_client import read
 from api.pages.formatting import digest, prefixed_unit, visible
 from api.pages.site import Pages, next_page, plot, render
-from common.job_stability import exclusion_text
+from model.measurements.job_stability import exclusion_text
 from pis.amun.schema import InvalidSpecification
 from pis.amun.specification import load_specification
 

@@ -15,7 +15,7 @@ from api.pages.forms import uploaded_text
 from api.pages.groups import claims_plot
 from api.pages.site import Pages, render
 from api.pages.stacks import render_form
-from common.counts import counted
+from model.text import counted
 
 _SIDES = ("old", "new")
 

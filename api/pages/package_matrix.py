@@ -15,7 +15,7 @@ from adviser.group_titles import TitledSeries, differing_settings
 from adviser.plots.matrix import DrawnCell, DrawnColumn, matrix_plot
 from api.pages.formatting import visible
 from api.pages.site import plot
-from common.packages import version_key
+from model.packages.identity import version_key
 
 #: Releases in a matrix; the newest ones that were measured.
 _ROWS = 40

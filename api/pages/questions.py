@@ -12,7 +12,7 @@ from flask import Response, request, url_for
 from markupsafe import Markup
 
 from adviser.plots.bars import bars_plot
-from api.errors import ApiError, ProblemType, not_found
+from api.http.errors import ApiError, ProblemType, not_found
 from api.pages.api_client import ApiDocument, write
 from api.pages.cookbook import Question
 from api.pages.cookbook import questions as saved_questions

@@ -14,8 +14,8 @@ from adviser.plots.distributions import DrawnDistribution, JobDot, distributions
 from adviser.plots.effects import DrawnEffect, effects_plot
 from adviser.plots.lines import DrawnLine, LinePoint, PlotAxis, lines_plot
 from api.pages.formatting import visible
-from common.job_stability import exclusion_text
-from common.units import DISPLAY_UNITS, Multiple, Unit
+from model.measurements.job_stability import exclusion_text
+from model.measurements.units import DISPLAY_UNITS, Multiple, Unit
 
 _Document = Mapping[str, Any]
 

@@ -12,7 +12,7 @@ from adviser.plots.history import DrawnJob, DrawnRun, history_plot
 from api.pages.api_client import ApiDocument, read
 from api.pages.formatting import day, digest, moment, percent, prefixed_unit, visible
 from api.pages.site import Pages, plot, render
-from common.job_stability import exclusion_text
+from model.measurements.job_stability import exclusion_text
 
 blueprint = Pages("series", __name__)
 

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from flask import Response, redirect, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
-from api.authentication import SESSION_COOKIE, token_of
-from api.errors import ApiError
+from api.access.authentication import SESSION_COOKIE, token_of
+from api.http.errors import ApiError
 from api.pages.site import Pages, render
 from api.service import service
 from graph.record.tokens import close_session, open_session

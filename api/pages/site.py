@@ -10,8 +10,8 @@ from flask.sansio.blueprints import BlueprintSetupState
 from markupsafe import Markup
 from werkzeug.exceptions import NotFound, RequestEntityTooLarge
 
-from api.authentication import token
-from api.errors import ApiError, ProblemType, of_http, title
+from api.access.authentication import token
+from api.http.errors import ApiError, ProblemType, of_http, title
 from api.pages.api_client import ApiDocument, ApiProblem
 from api.pages.formatting import FILTERS, visible, visible_text
 from api.pages.forms import check_form, form_token

@@ -11,7 +11,7 @@ from api.pages.api_client import ApiDocument, ApiProblem, read
 from api.pages.groups import comparisons_plot, group_views
 from api.pages.hardware import hardware_choices
 from api.pages.site import Pages, next_page, render
-from common.packages import DEFAULT_INDEX
+from model.packages.identity import DEFAULT_INDEX
 
 _SETTLED = frozenset({"faster", "slower", "equivalent"})
 

@@ -9,7 +9,7 @@ from flask import Response, request
 
 from api.pages.api_client import read
 from api.pages.site import Pages, next_page, render
-from common.packages import version_key
+from model.packages.identity import version_key
 
 #: Affected releases that are listed.
 _MOST = 500

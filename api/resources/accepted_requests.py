@@ -10,11 +10,9 @@ from flask import Response, url_for
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
-from api import analyses
-from api.authentication import require, security
-from api.errors import not_found
-from api.resources.base import Resources, members
-from api.schema_fields import (
+from api.access.authentication import require, security
+from api.http.errors import not_found
+from api.http.schema_fields import (
     StrictSchema,
     choice,
     count,
@@ -25,6 +23,8 @@ from api.schema_fields import (
     moment,
     text,
 )
+from api.jobs import analyses
+from api.resources.base import Resources, members
 from api.service import service
 from graph.record.analyses import Analysis, AnalysisKind, analysis_of, log_of
 from graph.record.tokens import Scope
@@ -150,7 +150,7 @@ class RequestLogResource(MethodView):
 def submit_request(
     kind: AnalysisKind, request: Mapping[str, Any], cache_key: str | None = None, **options: Any
 ) -> Any:
-    """Submit a request by :func:`api.analyses.submit`, and answer 202 with its state and URL."""
+    """Submit a request by :func:`api.jobs.analyses.submit`; answer 202 with state and URL."""
     analysis, cached = analyses.submit(kind, request, cache_key, **options)
     location = url_for("v2-requests.RequestResource", analysis_id=analysis.analysis_id)
     return request_document(analysis, cached=cached), 202, {"Location": location}

@@ -16,13 +16,14 @@ from adviser.projects.project import Project
 from adviser.request_values import parse_bounds, parse_dependencies, parse_moment, parse_overrides
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestOptions, StackRequest
-from api import analyses
-from api.accepted_requests import AdviceRequest
-from api.authentication import needs
-from api.credential_removal import public_project
-from api.errors import ApiError, ProblemType, not_found
-from api.index_policy import refuse_foreign_indexes
-from api.project_files import MAX_FILES, MAX_NAME, ProjectFiles, check_name
+from api.access.authentication import needs
+from api.access.credential_removal import public_project
+from api.access.index_policy import refuse_foreign_indexes
+from api.http.errors import ApiError, ProblemType, not_found
+from api.http.project_files import MAX_FILES, MAX_NAME, ProjectFiles, check_name
+from api.http.schema_fields import StrictSchema, described, no_nul
+from api.jobs import analyses
+from api.jobs.accepted_requests import AdviceRequest
 from api.resources.accepted_requests import (
     ForceQuerySchema,
     RequestSchema,
@@ -30,14 +31,13 @@ from api.resources.accepted_requests import (
     submit_request,
 )
 from api.resources.base import Resources
-from api.schema_fields import StrictSchema, described, no_nul
 from api.service import service
-from common.environments import Environment, environment
-from common.errors import InvalidArgument
 from common.settings import Settings
 from graph.record.advice import report_document_of
 from graph.record.analyses import AnalysisKind, latest_answer
 from graph.record.tokens import Scope
+from model.errors import InvalidArgument
+from model.packages.environments import Environment, environment
 
 Text = TypeVar("Text")
 Value = TypeVar("Value")

@@ -9,8 +9,8 @@ from flask import Response, request
 from packaging.utils import canonicalize_name
 
 from adviser.stack_comparison import NEWEST_BASELINE
-from api.errors import ApiError, ProblemType
-from api.routes import Routes
+from api.http.errors import ApiError, ProblemType
+from api.http.routes import Routes
 
 #: Prefix of every digest.
 _SHA256 = "sha256:"

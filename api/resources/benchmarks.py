@@ -8,11 +8,10 @@ from typing import Any
 from flask.views import MethodView
 from marshmallow import Schema, fields
 
-from api.authentication import needs
-from api.paging import Cursor, page
-from api.request_context import reading
-from api.resources.base import Resources
-from api.schema_fields import (
+from api.access.authentication import needs
+from api.http.paging import Cursor, page
+from api.http.request_context import reading
+from api.http.schema_fields import (
     PageQuerySchema,
     PageSchema,
     choice,
@@ -24,9 +23,10 @@ from api.schema_fields import (
     number,
     text,
 )
-from common.benchmark_results import Aggregate, Direction, Validity, result_document
+from api.resources.base import Resources
 from graph.record.benchmark_list import BenchmarkFilter, benchmark_results
 from graph.record.tokens import Scope
+from model.measurements.benchmark_results import Aggregate, Direction, Validity, result_document
 from pis.metrics import shared_metrics
 
 _VALIDITIES = [it.value for it in Validity]

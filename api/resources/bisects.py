@@ -10,12 +10,11 @@ from flask.views import MethodView
 from marshmallow import Schema, fields
 
 from adviser.bisect.search import SearchState, StopReason
-from api.authentication import needs
-from api.errors import not_found
-from api.paging import Cursor, freshness, page
-from api.request_context import reading
-from api.resources.base import Resources, filters, members
-from api.schema_fields import (
+from api.access.authentication import needs
+from api.http.errors import not_found
+from api.http.paging import Cursor, freshness, page
+from api.http.request_context import reading
+from api.http.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     PageSchema,
@@ -30,6 +29,7 @@ from api.schema_fields import (
     text,
     texts,
 )
+from api.resources.base import Resources, filters, members
 from graph.record import bisects as record
 from graph.record.tokens import Scope
 

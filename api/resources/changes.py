@@ -14,12 +14,11 @@ from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
 from adviser.changes.documents import change_text, change_title
-from api.authentication import needs
-from api.errors import not_found
-from api.paging import Cursor, freshness, page
-from api.request_context import reading
-from api.resources.base import Resources, filters, members, package_name, whole_digest
-from api.schema_fields import (
+from api.access.authentication import needs
+from api.http.errors import not_found
+from api.http.paging import Cursor, freshness, page
+from api.http.request_context import reading
+from api.http.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     PageSchema,
@@ -34,10 +33,11 @@ from api.schema_fields import (
     number,
     text,
 )
-from common.releases import as_json_time
-from graph.changes import ChangeEvent, ChangeKind, RecordedChange
+from api.resources.base import Resources, filters, members, package_name, whole_digest
 from graph.record import changes as record
 from graph.record.tokens import Scope
+from model.changes import ChangeEvent, ChangeKind, RecordedChange
+from model.packages.releases import as_json_time
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 _KINDS = [it.value for it in ChangeKind]

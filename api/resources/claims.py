@@ -9,12 +9,11 @@ from marshmallow import Schema, fields
 
 from adviser.answering.recorded_claims import UnknownClaim, explained_claim
 from adviser.scoring.estimates import Method
-from api.authentication import needs
-from api.errors import not_found
-from api.paging import freshness
-from api.request_context import reading
-from api.resources.base import Resources
-from api.schema_fields import (
+from api.access.authentication import needs
+from api.http.errors import not_found
+from api.http.paging import freshness
+from api.http.request_context import reading
+from api.http.schema_fields import (
     FreshnessSchema,
     choice,
     count,
@@ -23,6 +22,7 @@ from api.schema_fields import (
     text,
     texts,
 )
+from api.resources.base import Resources
 from api.service import service
 from graph.record.tokens import Scope
 

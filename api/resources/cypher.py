@@ -8,16 +8,15 @@ from flask import Response
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
-from api.analyses import sender
-from api.audit import wrote_nothing
-from api.authentication import needs, token
-from api.errors import ApiError, ProblemType
-from api.graph_timeout import answer_within
-from api.request_context import from_data
+from api.access.audit import wrote_nothing
+from api.access.authentication import needs, token
+from api.health.graph_timeout import answer_within
+from api.http.errors import ApiError, ProblemType
+from api.http.request_context import from_data
+from api.http.schema_fields import StrictSchema, choice, described, flag, texts
+from api.jobs.analyses import sender
 from api.resources.base import Resources
-from api.schema_fields import StrictSchema, choice, described, flag, texts
 from api.service import service
-from common.errors import GraphMismatch
 from graph.analyst_queries import open_reader, run_query
 from graph.checkpoints import stores_agree
 from graph.engine import graph_database
@@ -26,6 +25,7 @@ from graph.query_text import LONGEST_QUERY
 from graph.record.freshness import progress
 from graph.record.tokens import Scope
 from graph.snapshot_reader import CheckTime
+from model.errors import GraphMismatch
 
 
 class CypherSchema(StrictSchema):

@@ -11,13 +11,11 @@ from flask.views import MethodView
 from marshmallow import INCLUDE, Schema, fields
 
 from adviser.answering.target_hardware import near_classes
-from api.authentication import needs
-from api.errors import not_found
-from api.paging import Cursor, freshness, page
-from api.request_context import reading
-from api.resources.base import Resources, filters, members, whole_digest
-from api.resources.stacks import stack_labels
-from api.schema_fields import (
+from api.access.authentication import needs
+from api.http.errors import not_found
+from api.http.paging import Cursor, freshness, page
+from api.http.request_context import reading
+from api.http.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     PageSchema,
@@ -33,8 +31,9 @@ from api.schema_fields import (
     text,
     texts,
 )
+from api.resources.base import Resources, filters, members, whole_digest
+from api.resources.stacks import stack_labels
 from api.service import service
-from common.inspection import Outcome
 from graph.record.documents import body_of
 from graph.record.hardware import (
     browse_hardware,
@@ -52,6 +51,7 @@ from graph.record.observations import (
 )
 from graph.record.stacks import inspected_stacks
 from graph.record.tokens import Scope
+from model.measurements.inspection import Outcome
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 #: Other classes that are named.

@@ -9,12 +9,12 @@ from flask.views import MethodView
 from marshmallow import Schema, fields
 
 from adviser.ledger import ledger_months
-from api.authentication import needs
-from api.paging import freshness
-from api.request_context import reading
+from api.access.authentication import needs
+from api.http.paging import freshness
+from api.http.request_context import reading
+from api.http.schema_fields import FreshnessSchema, json_object, number, text
+from api.http.schema_fields import count as integer
 from api.resources.base import Resources
-from api.schema_fields import FreshnessSchema, json_object, number, text
-from api.schema_fields import count as integer
 from graph.record.ledger import identical_pairs, latest_scores
 from graph.record.tokens import Scope
 

@@ -12,17 +12,14 @@ from adviser.answering.lock_comparison import compare_lock_versions, guard_docum
 from adviser.answering.target_hardware import requested_hardware
 from adviser.guard import GuardOutcome, MissingKind
 from adviser.projects.locks import ProjectLock, read_lock, require_pins
-from api.audit import wrote_nothing
-from api.authentication import needs
-from api.credential_removal import public_file
-from api.lock_reading import MAX_PACKAGES, read_lock_knowledge
-from api.paging import freshness
-from api.project_files import ProjectFiles
-from api.request_context import reading
-from api.resources.advice_requests import EnvironmentSchema
-from api.resources.base import Resources
-from api.resources.stacks import HardwareNameSchema, stack_labels
-from api.schema_fields import (
+from api.access.audit import wrote_nothing
+from api.access.authentication import needs
+from api.access.credential_removal import public_file
+from api.http.lock_reading import MAX_PACKAGES, read_lock_knowledge
+from api.http.paging import freshness
+from api.http.project_files import ProjectFiles
+from api.http.request_context import reading
+from api.http.schema_fields import (
     FreshnessSchema,
     StrictSchema,
     choice,
@@ -34,13 +31,16 @@ from api.schema_fields import (
     text,
     texts,
 )
-from common.environments import environment
-from common.errors import InvalidArgument
-from common.inspection import Stack
-from common.packages import package_version
+from api.resources.advice_requests import EnvironmentSchema
+from api.resources.base import Resources
+from api.resources.stacks import HardwareNameSchema, stack_labels
 from graph.record.hardware import recorded_hardware
 from graph.record.stacks import stack_named
 from graph.record.tokens import Scope
+from model.errors import InvalidArgument
+from model.measurements.inspection import Stack
+from model.packages.environments import environment
+from model.packages.identity import package_version
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 #: Platform of locks if the request names none; never that of the server.

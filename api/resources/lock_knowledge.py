@@ -9,16 +9,16 @@ from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
 from adviser.answering.target_hardware import find_classes
-from api.audit import wrote_nothing
-from api.authentication import needs
-from api.lock_reading import MAX_PACKAGES, read_lock_knowledge
-from api.request_context import reading
+from api.access.audit import wrote_nothing
+from api.access.authentication import needs
+from api.http.lock_reading import MAX_PACKAGES, read_lock_knowledge
+from api.http.request_context import reading
+from api.http.schema_fields import StrictSchema, described, json_object, no_nul
 from api.resources.advice_requests import EnvironmentSchema
 from api.resources.base import Resources
-from api.schema_fields import StrictSchema, described, json_object, no_nul
-from common.environments import environment
 from graph.record.hardware import recorded_hardware
 from graph.record.tokens import Scope
+from model.packages.environments import environment
 
 _PLATFORM = "linux_x86_64"
 

@@ -9,13 +9,13 @@ from marshmallow import Schema, fields, validate
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from api.audit import wrote, wrote_nothing
-from api.authentication import needs
-from api.errors import ApiError, ProblemType
-from api.paging import freshness
-from api.request_context import reading
+from api.access.audit import wrote, wrote_nothing
+from api.access.authentication import needs
+from api.http.errors import ApiError, ProblemType
+from api.http.paging import freshness
+from api.http.request_context import reading
+from api.http.schema_fields import FreshnessSchema, count, described, json_object, number, texts
 from api.resources.base import Resources
-from api.schema_fields import FreshnessSchema, count, described, json_object, number, texts
 from api.service import service
 from common.index.configuration import index_of
 from graph.record.loop import ReleaseKey, ReleaseSource, add_releases_seen

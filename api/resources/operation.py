@@ -11,15 +11,15 @@ from flask.views import MethodView
 from marshmallow import Schema, fields
 from sqlalchemy import Connection, text
 
-from api.authentication import needs
-from api.health import readiness
+from api.access.authentication import needs
+from api.health.checks import readiness
+from api.http.paging import freshness
+from api.http.request_context import reading
+from api.http.schema_fields import FreshnessSchema, count, described, json_object, moment, number
+from api.http.schema_fields import text as string
 from api.jobs.queue import NAMESPACE, QueueName
 from api.jobs.schedules import schedules
-from api.paging import freshness
-from api.request_context import reading
 from api.resources.base import Resources
-from api.schema_fields import FreshnessSchema, count, described, json_object, moment, number
-from api.schema_fields import text as string
 from api.service import service
 from graph.record import analyses
 from graph.record.freshness import COUNTED, lag_of

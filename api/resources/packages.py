@@ -9,17 +9,11 @@ from typing import Any
 from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
-from api.authentication import needs
-from api.errors import not_found
-from api.paging import Cursor, freshness, page
-from api.request_context import reading
-from api.resources.accepted_requests import (
-    ForceQuerySchema,
-    RequestSchema,
-    submit_request,
-)
-from api.resources.base import Resources, filters, members, package_name
-from api.schema_fields import (
+from api.access.authentication import needs
+from api.http.errors import not_found
+from api.http.paging import Cursor, freshness, page
+from api.http.request_context import reading
+from api.http.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     PageSchema,
@@ -35,10 +29,14 @@ from api.schema_fields import (
     text,
     texts,
 )
+from api.resources.accepted_requests import (
+    ForceQuerySchema,
+    RequestSchema,
+    submit_request,
+)
+from api.resources.base import Resources, filters, members, package_name
 from api.service import service
 from common.index.configuration import index_of
-from common.index.project_pages import ProjectState
-from common.releases import ReleaseState
 from graph.record.analyses import AnalysisKind
 from graph.record.indexes import KINDS, browse_events
 from graph.record.modules import PackageModule, modules_of, releases_without_names
@@ -46,6 +44,8 @@ from graph.record.packages import browse_packages, package_detail
 from graph.record.release_queries import browse_versions
 from graph.record.tokens import Scope
 from ingest.crawl.runs import wanted_packages
+from model.packages.project_pages import ProjectState
+from model.packages.releases import ReleaseState
 
 _STATES = [it.value for it in ReleaseState]
 

@@ -10,13 +10,11 @@ from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
 from adviser.requirement_chains import RequirementChain, chains_to, starting_releases
-from api.authentication import needs
-from api.errors import not_found
-from api.paging import freshness
-from api.request_context import reading
-from api.resources.base import Resources, package_name, whole_digest
-from api.resources.stacks import stack_labels
-from api.schema_fields import (
+from api.access.authentication import needs
+from api.http.errors import not_found
+from api.http.paging import freshness
+from api.http.request_context import reading
+from api.http.schema_fields import (
     FreshnessSchema,
     StrictSchema,
     choice,
@@ -27,6 +25,8 @@ from api.schema_fields import (
     text,
     texts,
 )
+from api.resources.base import Resources, package_name, whole_digest
+from api.resources.stacks import stack_labels
 from graph.record import paths as record
 from graph.record.advice import advice_named, stacks_of
 from graph.record.freshness import knows_advisories

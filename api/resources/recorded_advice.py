@@ -11,12 +11,11 @@ from flask.views import MethodView
 from marshmallow import Schema, fields
 
 from adviser.scoring.criteria import RecommendationType
-from api.authentication import needs, require_token
-from api.errors import not_found
-from api.paging import Cursor, freshness, page
-from api.request_context import reading
-from api.resources.base import Resources, filters, members
-from api.schema_fields import (
+from api.access.authentication import needs, require_token
+from api.http.errors import not_found
+from api.http.paging import Cursor, freshness, page
+from api.http.request_context import reading
+from api.http.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     PageSchema,
@@ -29,6 +28,7 @@ from api.schema_fields import (
     number,
     text,
 )
+from api.resources.base import Resources, filters, members
 from api.service import service
 from graph.record.advice import (
     AdviceFilter,

@@ -10,13 +10,11 @@ from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 from sqlalchemy import Connection
 
-from api.authentication import needs
-from api.errors import not_found
-from api.paging import Cursor, freshness, page
-from api.request_context import reading
-from api.resources.base import Resources, members, package_name
-from api.resources.vulnerabilities import VulnerabilityPageSchema, vulnerability_page
-from api.schema_fields import (
+from api.access.authentication import needs
+from api.http.errors import not_found
+from api.http.paging import Cursor, freshness, page
+from api.http.request_context import reading
+from api.http.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     PageSchema,
@@ -29,11 +27,8 @@ from api.schema_fields import (
     text,
     texts,
 )
-from common.environments import Environment, environment
-from common.import_names import ImportSource, is_import_name
-from common.packages import DEFAULT_INDEX
-from common.releases import ReleaseState, Requirement
-from graph.candidate_builder import CandidateBuilder, NotACandidate
+from api.resources.base import Resources, members, package_name
+from api.resources.vulnerabilities import VulnerabilityPageSchema, vulnerability_page
 from graph.record.modules import UNPACKED_WHEEL, module_providers
 from graph.record.release_queries import (
     browse_files,
@@ -42,6 +37,11 @@ from graph.record.release_queries import (
 )
 from graph.record.tokens import Scope
 from graph.record.vulnerability_queries import VulnerabilityFilter
+from model.packages.candidate_builder import CandidateBuilder, NotACandidate
+from model.packages.environments import Environment, environment
+from model.packages.identity import DEFAULT_INDEX
+from model.packages.import_names import ImportSource, is_import_name
+from model.packages.releases import ReleaseState, Requirement
 
 #: Sources of the names of a release.
 _SOURCES = [it.value for it in ImportSource]

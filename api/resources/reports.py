@@ -12,19 +12,11 @@ from sqlalchemy import Connection
 from adviser.answering.quality_reports import ReportSelection, read_report
 from adviser.quality.report_document import report_document
 from adviser.stack_comparison import UnknownBaseline
-from api.authentication import needs
-from api.errors import ApiError, ProblemType, not_found
-from api.paging import Cursor, freshness, page
-from api.request_context import reading
-from api.resources.base import Resources, filters, members, whole_digest
-from api.resources.stacks import (
-    BASELINE_DESCRIPTION,
-    GroupSchema,
-    GroupStackSchema,
-    HardwareNameSchema,
-    MeasuredAlikeSchema,
-)
-from api.schema_fields import (
+from api.access.authentication import needs
+from api.http.errors import ApiError, ProblemType, not_found
+from api.http.paging import Cursor, freshness, page
+from api.http.request_context import reading
+from api.http.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     PageSchema,
@@ -36,10 +28,18 @@ from api.schema_fields import (
     text,
     texts,
 )
+from api.resources.base import Resources, filters, members, whole_digest
+from api.resources.stacks import (
+    BASELINE_DESCRIPTION,
+    GroupSchema,
+    GroupStackSchema,
+    HardwareNameSchema,
+    MeasuredAlikeSchema,
+)
 from api.service import service
-from graph.job_samples import SeriesSettings
 from graph.record.job_samples import browse_series
 from graph.record.tokens import Scope
+from model.measurements.job_samples import SeriesSettings
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 

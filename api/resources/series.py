@@ -10,13 +10,11 @@ from flask.views import MethodView
 from marshmallow import Schema, fields, validate
 
 from adviser.series_history import HistoryRun, SeriesHistory, series_history
-from api.authentication import needs
-from api.errors import not_found
-from api.paging import freshness
-from api.request_context import reading
-from api.resources.base import Resources, whole_digest
-from api.resources.stacks import MeasuredAlikeSchema
-from api.schema_fields import (
+from api.access.authentication import needs
+from api.http.errors import not_found
+from api.http.paging import freshness
+from api.http.request_context import reading
+from api.http.schema_fields import (
     FreshnessSchema,
     StrictSchema,
     count,
@@ -27,9 +25,11 @@ from api.schema_fields import (
     text,
     texts,
 )
-from graph.evidence import MeasuredObservation
+from api.resources.base import Resources, whole_digest
+from api.resources.stacks import MeasuredAlikeSchema
 from graph.record.measurements import measured_observations
 from graph.record.tokens import Scope
+from model.measurements.evidence import MeasuredObservation
 
 _DIGEST = "sha256:1f2e3d4c5b6a79880f1e2d3c4b5a69788f0e1d2c3b4a59687e0f1d2c3b4a5968"
 

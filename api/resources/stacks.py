@@ -13,14 +13,12 @@ from sqlalchemy import Connection
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.verdicts import Verdict
 from adviser.stack_comparison import stack_label
-from api.authentication import needs, token
-from api.comparison_cache import SeriesFilter
-from api.errors import not_found
-from api.paging import Cursor, freshness, page
-from api.request_context import reading
-from api.resources.base import Resources, filters, members, whole_digest
-from api.resources.vulnerabilities import ReleaseNameSchema
-from api.schema_fields import (
+from api.access.authentication import needs, token
+from api.http.comparison_cache import SeriesFilter
+from api.http.errors import not_found
+from api.http.paging import Cursor, freshness, page
+from api.http.request_context import reading
+from api.http.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     PageSchema,
@@ -34,6 +32,8 @@ from api.schema_fields import (
     text,
     texts,
 )
+from api.resources.base import Resources, filters, members, whole_digest
+from api.resources.vulnerabilities import ReleaseNameSchema
 from api.service import service
 from graph.record import stacks as record
 from graph.record.measurements import components_of

@@ -9,11 +9,11 @@ from typing import Any
 from flask.views import MethodView
 from marshmallow import Schema, fields
 
-from api.authentication import needs
-from api.paging import freshness
-from api.request_context import reading
+from api.access.authentication import needs
+from api.http.paging import freshness
+from api.http.request_context import reading
+from api.http.schema_fields import FreshnessSchema, count, described, moment, number, text
 from api.resources.base import Resources, members
-from api.schema_fields import FreshnessSchema, count, described, moment, number, text
 from common import __version__
 from graph.record.freshness import COUNTED, lag_of, source_times
 from graph.record.quarantine import count_refusals

@@ -10,9 +10,10 @@ from flask.views import MethodView
 from marshmallow import Schema
 from sqlalchemy import Connection
 
-from api.audit import wrote, wrote_nothing
-from api.authentication import needs
-from api.errors import ApiError, ProblemType
+from api.access.audit import wrote, wrote_nothing
+from api.access.authentication import needs
+from api.http.errors import ApiError, ProblemType
+from api.http.schema_fields import count, texts
 from api.jobs.queue import PROJECT
 from api.jobs.uploads import upload_id
 from api.resources.accepted_requests import (
@@ -21,9 +22,7 @@ from api.resources.accepted_requests import (
     submit_request,
 )
 from api.resources.base import Resources
-from api.schema_fields import count, texts
 from api.service import service
-from common.formats.json_documents import digest_bytes
 from graph.record.analyses import AnalysisKind
 from graph.record.documents import UPLOAD, DeliveredDocument, add_documents
 from graph.record.inspections import InspectionDelivery, add_inspections
@@ -34,6 +33,7 @@ from ingest.sources.source_items import (
     RawDocument,
     RefusedDocument,
 )
+from model.json_documents import digest_bytes
 
 
 class TakenInSchema(Schema):

@@ -10,12 +10,11 @@ from flask.views import MethodView
 from marshmallow import Schema, fields
 from sqlalchemy import Connection
 
-from api.authentication import needs
-from api.errors import not_found
-from api.paging import Cursor, freshness, page
-from api.request_context import reading
-from api.resources.base import Resources, filters, members
-from api.schema_fields import (
+from api.access.authentication import needs
+from api.http.errors import not_found
+from api.http.paging import Cursor, freshness, page
+from api.http.request_context import reading
+from api.http.schema_fields import (
     FreshnessSchema,
     PageQuerySchema,
     PageSchema,
@@ -29,7 +28,7 @@ from api.schema_fields import (
     text,
     texts,
 )
-from common.advisories import Severity, range_text
+from api.resources.base import Resources, filters, members
 from graph.record.freshness import KnowledgeState, knows_advisories
 from graph.record.tokens import Scope
 from graph.record.vulnerability_queries import (
@@ -41,6 +40,7 @@ from graph.record.vulnerability_queries import (
     packages_affected_by,
     vulnerability_named,
 )
+from model.advisories import Severity, range_text
 
 _SEVERITIES = [it.value for it in Severity]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from flask import Flask, Response, g, request
 
-from api.authentication import token
+from api.access.authentication import token
 
 #: WSGI key for the application's fields; the server adds the duration.
 _NOTE = "thoth.request"

@@ -18,14 +18,14 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 from gunicorn.glogging import Logger
 
-from api.client_addresses import is_loopback
+from api.access.client_addresses import is_loopback
 from api.server import raw_errors
 from api.server.connections import ConnectionWorker
 from api.server.supervisor import keeping_stores
 from api.service import EXTENSION, ServiceStores
-from common.errors import ServiceFailed
 from common.settings import Settings
 from common.tracing import stop_tracing
+from model.errors import ServiceFailed
 
 #: Time for running requests to finish after the signal to stop, s.
 GRACE_S = 20
@@ -178,7 +178,7 @@ class _Server(BaseApplication):
     def load(self) -> Flask:
         """Create the application in each worker process, so that processes share no connections."""
         from api.app import create_app
-        from api.tracing import trace_process
+        from api.health.tracing import trace_process
 
         trace_process()
         self._opened.callback(stop_tracing)

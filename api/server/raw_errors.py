@@ -9,8 +9,8 @@ from secrets import token_hex
 
 import gunicorn.util
 
-from api.errors import MEDIA_TYPE, problem_of, title
-from api.request_context import REQUEST_ID, versions
+from api.http.errors import MEDIA_TYPE, problem_of, title
+from api.http.request_context import REQUEST_ID, versions
 
 _LOG = logging.getLogger(__name__)
 

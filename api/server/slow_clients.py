@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from gunicorn.http.unreader import SocketUnreader
 
-from api.request_bodies import TooManySlow
+from api.http.request_bodies import TooManySlow
 
 #: Time limit for a client to send a body or to read responses, s, ...
 BODY_S = 10.0

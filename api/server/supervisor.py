@@ -17,11 +17,11 @@ from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
-from common.errors import ProjectError
 from common.settings import Settings
 from graph.embedded.postgresql import PostgreSQL
 from graph.embedded.service import Service
 from graph.embedded.start_stop import EmbeddedStores
+from model.errors import ProjectError
 
 #: Time for children to end before they are killed, s.
 GRACE_S = 30.0

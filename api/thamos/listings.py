@@ -10,22 +10,22 @@ from flask import current_app, redirect
 from marshmallow import Schema, fields, validate
 from packaging.utils import canonicalize_name, is_normalized_name
 
-from api import analyses
-from api.authentication import needs, token
-from api.errors import ApiError, ProblemType
-from api.index_policy import public_indexes
-from api.request_context import reading
-from api.routes import Routes
-from api.schema_fields import LAST_PAGE, LenientSchema
-from api.schema_state import refuse_writes
+from api.access.authentication import needs, token
+from api.access.index_policy import public_indexes
+from api.health.schema_state import refuse_writes
+from api.http.errors import ApiError, ProblemType
+from api.http.request_context import reading
+from api.http.routes import Routes
+from api.http.schema_fields import LAST_PAGE, LenientSchema
+from api.jobs import analyses
 from api.service import service
-from common.packages import DEFAULT_INDEX
 from graph.record.analyses import AnalysisKind
 from graph.record.hardware import KnownSystem, known_systems
 from graph.record.modules import providers_of
 from graph.record.native import ImageFilter, KnownImage, known_images
 from graph.record.release_queries import VersionHead, browse_versions
 from graph.record.tokens import Scope
+from model.packages.identity import DEFAULT_INDEX
 from pis.amun.hardware import runtime_environment
 
 #: How long a client waits for a package that is fetched: less than clients wait for an answer.

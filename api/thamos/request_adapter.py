@@ -16,15 +16,15 @@ from adviser.projects.pipfile import pipfile_hash
 from adviser.projects.project import Project, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestOptions, StackRequest
-from api.accepted_requests import AdviceRequest, ProvenanceRequest
-from api.credential_removal import public_file, public_project
-from api.index_policy import refuse_foreign_indexes
-from common.environments import Environment, environment, platform_of
-from common.errors import InvalidArgument
+from api.access.credential_removal import public_file, public_project
+from api.access.index_policy import refuse_foreign_indexes
+from api.jobs.accepted_requests import AdviceRequest, ProvenanceRequest
 from common.index.configuration import configured_indexes
-from common.packages import DEFAULT_INDEX
 from common.settings import Settings
 from graph.record.tokens import Token
+from model.errors import InvalidArgument
+from model.packages.environments import Environment, environment, platform_of
+from model.packages.identity import DEFAULT_INDEX
 
 #: Machines that a platform may end in, in the notation of clients and of wheel tags.
 MACHINES = ("x86_64", "aarch64", "ppc64le", "s390x", "riscv64")

@@ -9,12 +9,12 @@ from flask.views import MethodView
 from marshmallow import INCLUDE, Schema, fields, pre_load, validate
 
 from adviser.scoring.criteria import RecommendationType
-from api import analyses
-from api.authentication import needs, require_token, token
-from api.errors import ApiError, ProblemType
-from api.project_files import MAX_MANIFEST, check_constraints, check_lock
-from api.routes import Routes
-from api.schema_fields import LenientSchema, ResultDocumentSchema
+from api.access.authentication import needs, require_token, token
+from api.http.errors import ApiError, ProblemType
+from api.http.project_files import MAX_MANIFEST, check_constraints, check_lock
+from api.http.routes import Routes
+from api.http.schema_fields import LenientSchema, ResultDocumentSchema
+from api.jobs import analyses
 from api.service import service
 from api.thamos.request_adapter import advice_request, provenance_request
 from common.index.configuration import configured_indexes

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from common.errors import InvalidFile
-from common.reasons import Reason
-from common.redaction import without_secrets
+from model.errors import InvalidFile
+from model.reasons import Reason
+from model.redaction import without_secrets
 
 
 def refuse(reason: str, message: str, at: str, hint: str) -> NoReturn:

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
-from common.errors import InvalidDocument
-from common.formats.fields import (
+from model.errors import InvalidDocument
+from model.json_fields import (
     Record,
     as_number,
     as_record,
@@ -24,11 +24,10 @@ from common.formats.fields import (
     text_of,
     wrong_type,
 )
-from common.hardware import Allowance
-from common.host_problems import is_host_end
-from common.job_stability import JobConditions
-from common.reasons import Correction, Reason
-from common.units import (
+from model.measurements.hardware import Allowance
+from model.measurements.host_problems import is_host_end
+from model.measurements.job_stability import JobConditions
+from model.measurements.units import (
     DISPLAY_UNITS,
     SECONDS_PER_MS,
     THREAD_VARIABLES,
@@ -39,6 +38,7 @@ from common.units import (
     matmul_operations_of_2019,
     rate_fault,
 )
+from model.reasons import Correction, Reason
 
 #: Relative tolerance within which a reported operation count proves a formula.
 _TOLERANCE = 1e-3

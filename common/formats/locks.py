@@ -18,13 +18,13 @@ from packaging.markers import Marker
 from packaging.pylock import Package, PackageSdist, PackageWheel, Pylock, PylockValidationError
 from packaging.utils import canonicalize_name
 
-from common.errors import InvalidDocument
-from common.formats.fields import Record, as_record, path, record_of, text_of, too_long, wrong_type
 from common.formats.requirements_files import SOURCE_KEYS, SourceKind, is_remote
-from common.inspection import Stack
-from common.packages import PackageVersion, package_version
-from common.reasons import Reason
-from common.redaction import without_secrets
+from model.errors import InvalidDocument
+from model.json_fields import Record, as_record, path, record_of, text_of, too_long, wrong_type
+from model.measurements.inspection import Stack
+from model.packages.identity import PackageVersion, package_version
+from model.reasons import Reason
+from model.redaction import without_secrets
 
 NO_LOCK = "the document names no locked packages"
 #: A Package URL contains project, version and index, with up to twelve bytes for a character,

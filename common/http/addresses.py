@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from common.errors import IndexFault, IndexProblem
-from common.redaction import cut
+from model.errors import IndexFault, IndexProblem
+from model.redaction import cut
 
 #: Ports of the schemes that are fetched.
 DEFAULT_PORTS = {"http": 80, "https": 443}

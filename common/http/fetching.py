@@ -25,7 +25,6 @@ from tenacity import (
 )
 
 from common import __version__
-from common.errors import IndexFault, IndexProblem
 from common.http.addresses import AddressGuard
 from common.http.transport import (
     Head,
@@ -35,7 +34,8 @@ from common.http.transport import (
     problem_of_timeout,
     server_of,
 )
-from common.redaction import cut
+from model.errors import IndexFault, IndexProblem
+from model.redaction import cut
 
 logger = logging.getLogger(__name__)
 

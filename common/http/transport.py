@@ -16,10 +16,10 @@ from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 import pycurl
 
-from common.errors import IndexFault, IndexProblem, InvalidSettings
 from common.formats.installer_configuration import pip_options
 from common.http.addresses import DEFAULT_PORTS, AddressGuard
-from common.redaction import cut
+from model.errors import IndexFault, IndexProblem, InvalidSettings
+from model.redaction import cut
 
 #: Bytes of one read; larger ones mean fewer calls of Python.
 _BUFFER = 256 << 10

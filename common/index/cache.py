@@ -28,15 +28,15 @@ from typing import Any
 import orjson
 import zstandard
 
-from common.errors import IndexProblem
-from common.import_names import ImportNames, ImportSource
 from common.index.configuration import Index
 from common.index.file_metadata import MetadataRead
 from common.index.html_links import plain
 from common.index.page_parsing import JsonPage, PackedPage, listed_page, parse_page
-from common.index.project_pages import ListedVersion, ProjectPage, ProjectState, ProjectStatus
 from common.private_folders import private_folder
-from common.redaction import holds_user, without_secrets
+from model.errors import IndexProblem
+from model.packages.import_names import ImportNames, ImportSource
+from model.packages.project_pages import ListedVersion, ProjectPage, ProjectState, ProjectStatus
+from model.redaction import holds_user, without_secrets
 
 logger = logging.getLogger(__name__)
 

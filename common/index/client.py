@@ -14,7 +14,6 @@ from typing import Any, BinaryIO, cast
 
 from packaging.utils import canonicalize_name
 
-from common.errors import IndexFault, IndexProblem
 from common.http.fetching import (
     Fetcher,
     FetchLimits,
@@ -33,9 +32,10 @@ from common.index.file_metadata import (
 from common.index.helper import IndexHelper
 from common.index.local_folders import folder_page, local_path
 from common.index.page_parsing import PackedPage, PageText, parse_page
-from common.index.project_pages import IndexFile, ProjectPage
-from common.releases import SDIST_BUILT
 from common.settings import Settings
+from model.errors import IndexFault, IndexProblem
+from model.packages.project_pages import IndexFile, ProjectPage
+from model.packages.releases import SDIST_BUILT
 
 __all__ = ["FetchLimits", "IndexClient", "MetadataRead", "Traffic"]
 
@@ -57,7 +57,7 @@ class IndexClient:
     """Client of one index, with few connections, conditional requests and a cache on disk.
 
     Used as ``async with IndexClient(settings, index) as client``, in one event loop. Every method
-    raises :class:`common.errors.IndexProblem` for failures of the index; broken responses are
+    raises :class:`model.errors.IndexProblem` for failures of the index; broken responses are
     never cached.
 
     :param helper: parses large pages in another process; without it, this process does

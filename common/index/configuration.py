@@ -16,14 +16,14 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
-from common.errors import InvalidArgument, InvalidSettings
 from common.formats.installer_configuration import (
     pip_options,
     uv_indexes,
 )
-from common.packages import DEFAULT_INDEX, package_version, public_index_url
-from common.redaction import without_secrets
 from common.settings import Settings
+from model.errors import InvalidArgument, InvalidSettings
+from model.packages.identity import DEFAULT_INDEX, package_version, public_index_url
+from model.redaction import without_secrets
 
 #: Name of the folder of wheels in pip's configuration; further folders get a number.
 FIND_LINKS = "find-links"

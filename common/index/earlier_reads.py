@@ -19,11 +19,11 @@ from typing import Any
 import orjson
 import zstandard
 
-from common.import_names import ImportNames, ImportSource
 from common.index.cache import read_packed, write_packed
 from common.index.release_metadata import ReleaseMetadata
-from common.redaction import without_secrets
-from common.releases import ReleaseProblem
+from model.packages.import_names import ImportNames, ImportSource
+from model.packages.releases import ReleaseProblem
+from model.redaction import without_secrets
 
 logger = logging.getLogger(__name__)
 

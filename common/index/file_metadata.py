@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, cast
 from urllib.parse import urlsplit, urlunsplit
 
-from common.errors import IndexFault, IndexProblem
 from common.http.fetching import Fetcher, FetchRequest
-from common.import_names import ImportNames
 from common.index.page_parsing import refuse_malformed
 from common.index.partial_zip import (
     MissingSpan,
@@ -23,11 +21,13 @@ from common.index.partial_zip import (
     directory_start,
     entry_in_tail,
 )
-from common.index.project_pages import IndexFile
 from common.index.sdists import Certainty, SdistMetadata, SdistReader, read_sdist, text_of
 from common.index.wheel_directory import import_names_in
 from common.index.wheel_metadata import wheel_metadata, wheel_span
-from common.releases import SDIST_LIKELY
+from model.errors import IndexFault, IndexProblem
+from model.packages.import_names import ImportNames
+from model.packages.project_pages import IndexFile
+from model.packages.releases import SDIST_LIKELY
 
 #: Bytes of a wheel's end that are fetched first: usually METADATA and the table of contents.
 TAIL = 16 << 10
@@ -48,7 +48,7 @@ class MetadataRead:
 
     :param text: empty if a source distribution has no metadata
     :param source: ``metadata-file``, ``wheel-range``, ``wheel``, ``sdist``,
-        :data:`common.releases.SDIST_LIKELY` or :data:`UNKNOWN`
+        :data:`model.packages.releases.SDIST_LIKELY` or :data:`UNKNOWN`
     :param imports: from the wheel's central directory; ``None`` if it was not read
     """
 

@@ -11,11 +11,11 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.utils import canonicalize_name
 
-from common.errors import IndexFault, IndexProblem
 from common.http.fetching import too_large
 from common.index.page_parsing import PageText, parse_page
-from common.index.project_pages import IndexFile, ProjectPage, contents_of
-from common.releases import kind_of_file
+from model.errors import IndexFault, IndexProblem
+from model.packages.project_pages import IndexFile, ProjectPage, contents_of
+from model.packages.releases import kind_of_file
 
 
 def folder_page(root: str, name: str, limit: int) -> ProjectPage:

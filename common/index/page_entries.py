@@ -11,9 +11,9 @@ from urllib.parse import urljoin
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from common.index.project_pages import IndexFile, spelling
-from common.redaction import cut
-from common.releases import kind_of_file
+from model.packages.project_pages import IndexFile, spelling
+from model.packages.releases import kind_of_file
+from model.redaction import cut
 
 if TYPE_CHECKING:
     from pypi_simple import DistributionPackage
@@ -25,7 +25,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NEEDED = ("filename", "url", "hashes", "yanked")
 #: Since this version of the JSON API, a missing key means that there are no attestations.
 _ATTESTED_SINCE = Version("1.3")
-#: Version as written, kind as :func:`common.releases.kind_of_file`, and tag set of a wheel.
+#: Version as written, kind as :func:`model.packages.releases.kind_of_file`, and tag set of a wheel.
 FilenameParts = tuple[str, str, str]
 _VERSION = r"[0-9][A-Za-z0-9_.!+]*"
 #: With these, a file that looks like a source distribution is a binary one.

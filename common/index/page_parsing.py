@@ -19,7 +19,6 @@ import orjson
 import zstandard
 from packaging.version import InvalidVersion, Version
 
-from common.errors import IndexFault, IndexProblem
 from common.index.html_links import base_of, read_links
 from common.index.page_entries import (
     UTC_TIME,
@@ -31,7 +30,8 @@ from common.index.page_entries import (
     is_readable_name,
 )
 from common.index.partial_zip import MissingSpan
-from common.index.project_pages import (
+from model.errors import IndexFault, IndexProblem
+from model.packages.project_pages import (
     IndexFile,
     ListedVersion,
     PageContents,
@@ -42,7 +42,7 @@ from common.index.project_pages import (
     spelling,
     summary_of,
 )
-from common.redaction import cut, without_secrets
+from model.redaction import cut, without_secrets
 
 if TYPE_CHECKING:
     from pypi_simple import Link

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 
-from common.errors import IndexFault, IndexProblem
 from common.index.wheel_metadata import wheel_metadata
+from model.errors import IndexFault, IndexProblem
 
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
-from common.environments import Environment
-from common.errors import IndexFault, IndexProblem
 from common.formats.core_metadata import CoreMetadata, parse_core_metadata
-from common.import_names import ImportNames, declared_names
 from common.index.file_metadata import UNKNOWN, MetadataRead
-from common.index.project_pages import IndexFile
-from common.packages import version_of
-from common.releases import ReleaseProblem
-from common.wheels import installed_rank
+from model.errors import IndexFault, IndexProblem
+from model.packages.environments import Environment
+from model.packages.identity import version_of
+from model.packages.import_names import ImportNames, declared_names
+from model.packages.project_pages import IndexFile
+from model.packages.releases import ReleaseProblem
+from model.packages.wheels import installed_rank
 
 
 @dataclass(frozen=True, slots=True)

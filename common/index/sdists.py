@@ -21,11 +21,11 @@ from typing import BinaryIO, Protocol, cast
 
 from packaging.utils import canonicalize_name
 
-from common.errors import IndexFault, IndexProblem
 from common.formats.core_metadata import parse_core_metadata
 from common.http.fetching import too_large
 from common.http.transport import StopReceiving
 from common.index.wheel_metadata import broken_archive
+from model.errors import IndexFault, IndexProblem
 
 #: Bytes of a block of a tar archive.
 _BLOCK = 512

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from common.import_names import ImportNames, names_at_end, names_in_wheel
 from common.index.partial_zip import (
     ELSEWHERE,
     END_MARK,
@@ -24,6 +23,7 @@ from common.index.partial_zip import (
     HEADER,
     MissingSpan,
 )
+from model.packages.import_names import ImportNames, names_at_end, names_in_wheel
 
 #: Bytes at the end of a wheel in which its end record is searched.
 _END = 4 << 10

@@ -14,8 +14,8 @@ from typing import BinaryIO, cast
 
 from packaging.utils import canonicalize_name
 
-from common.errors import IndexFault, IndexProblem
 from common.http.fetching import too_large
+from model.errors import IndexFault, IndexProblem
 
 #: Bytes of a table of contents; the largest wheels have 1.5 MB.
 _TABLE = 16 << 20

@@ -26,9 +26,9 @@ import zstandard
 from cattrs import Converter
 from cattrs.errors import ForbiddenExtraKeysError
 
-from common.errors import InvalidArgument
 from graph.backup.backup_files import open_for_reading, size_of
 from graph.record.document_store import client_errors
+from model.errors import InvalidArgument
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from common.errors import InvalidArgument, NoSpace
 from graph.record.document_store import client_errors, file_system_of
+from model.errors import InvalidArgument, NoSpace
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -10,8 +10,6 @@ from typing import Any
 from sqlalchemy import Connection, Engine, select, text
 
 from common import __version__
-from common.errors import AlreadyRunning, DamagedDocument
-from common.redaction import without_secrets
 from common.settings import Settings
 from graph.backup.archive import ArchiveWriter, Manifest
 from graph.backup.backup_files import new_file
@@ -22,6 +20,8 @@ from graph.record.bulk import copy_expert
 from graph.record.documents import packed_body
 from graph.record.postgresql_helpers import AdvisoryLock, session_lock
 from graph.tables import Document
+from model.errors import AlreadyRunning, DamagedDocument
+from model.redaction import without_secrets
 
 _ABOUT = text("SELECT now() AS at, current_setting('server_version') AS version")
 _SEQUENCES = text(

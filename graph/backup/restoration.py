@@ -6,7 +6,6 @@ import neo4j
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DataError, IntegrityError
 
-from common.errors import InvalidArgument, SchemaMismatch, StoreUnavailable
 from graph.backup.archive import Archive, Manifest, RowsFile
 from graph.backup.creation import Progress
 from graph.backup.tables import FILLED_FROM_THE_START, LEFT_OUT, quoted_names, stored_tables
@@ -23,6 +22,7 @@ from graph.projection.sync import enqueue_everything
 from graph.record.bulk import copy_expert
 from graph.record.document_store import object_url, write_object
 from graph.record.postgresql_helpers import AdvisoryLock, session_lock
+from model.errors import InvalidArgument, SchemaMismatch, StoreUnavailable
 
 _SET_SEQUENCE = text(
     """

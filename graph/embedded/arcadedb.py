@@ -10,10 +10,10 @@ from typing import Any
 
 import psutil
 
-from common.errors import ServiceFailed
 from graph.embedded import processes
 from graph.embedded.home import Home, read_json, write_private
 from graph.embedded.service import Service
+from model.errors import ServiceFailed
 
 USER, READER, DATABASE = "root", "analyst", "neo4j"
 

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from common.errors import ServiceFailed, StoreUnavailable
 from common.private_folders import private_folder
+from model.errors import ServiceFailed, StoreUnavailable
 
 #: PostgreSQL writes its log in files of this size, and ends if it cannot create the next one.
 _LOG_FILE_BYTES = 16 * 2**20

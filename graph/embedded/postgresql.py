@@ -20,9 +20,9 @@ from pathlib import Path
 import psutil
 import psycopg2
 
-from common.errors import ServiceFailed
 from graph.embedded import processes
 from graph.embedded.service import Service
+from model.errors import ServiceFailed
 
 USER = DATABASE = "thoth"
 MAJOR_VERSION = "18"

@@ -13,7 +13,6 @@ from typing import ClassVar
 
 import psutil
 
-from common.errors import ServiceFailed
 from common.settings import Settings
 from graph.embedded import processes
 from graph.embedded.home import (
@@ -24,6 +23,7 @@ from graph.embedded.home import (
     read_json,
     write_private,
 )
+from model.errors import ServiceFailed
 
 logger = logging.getLogger(__name__)
 

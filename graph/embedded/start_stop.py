@@ -11,12 +11,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from common.errors import ServiceFailed
 from common.settings import Settings
 from graph.embedded.arcadedb import ArcadeDB
 from graph.embedded.home import Home, Passwords, free_bytes, too_little_space, unusable
 from graph.embedded.postgresql import PostgreSQL
 from graph.embedded.service import START_TIMEOUT_S, RunRecord, Service, living, read_record
+from model.errors import ServiceFailed
 
 #: Time to wait for the lock: its holder may be starting a store that recovers from a crash.
 _LOCK_TIMEOUT_S = START_TIMEOUT_S + 30.0

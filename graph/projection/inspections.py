@@ -13,8 +13,6 @@ import orjson
 from sqlalchemy import Connection, Double, Integer, Text, func, null, select
 from sqlalchemy import cast as sql_cast
 
-from common.formats.json_documents import canonical_json
-from common.units import PARAMETERS
 from graph.projection.kinds import (
     EdgeKind,
     NodeKind,
@@ -41,6 +39,8 @@ from graph.tables import (
     ObservationRow,
     RuntimeEnvironmentRow,
 )
+from model.json_documents import canonical_json
+from model.measurements.units import PARAMETERS
 
 _DIGEST = RuntimeEnvironmentRow.digest
 _IMAGE = RuntimeEnvironmentRow.base_image

@@ -12,7 +12,6 @@ from neo4j.exceptions import ClientError, DatabaseError, Neo4jError
 from sqlalchemy import Connection, Engine, func, select, text
 from sqlalchemy.exc import DBAPIError
 
-from common.errors import ProjectionFailed, SchemaMismatch, StoreUnavailable
 from graph.checkpoints import named_batch
 from graph.conflicts import retry_conflict
 from graph.projection.kinds import NodeKind
@@ -20,6 +19,7 @@ from graph.projection.packages import invalidate_all_revisions
 from graph.projection.registry import NODES, PROJECTED
 from graph.record.postgresql_helpers import AdvisoryLock, session_lock
 from graph.tables import OutboxEntry
+from model.errors import ProjectionFailed, SchemaMismatch, StoreUnavailable
 
 #: Kind of the entry that empties the projection.
 REBUILD = "rebuild"

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import neo4j
 from sqlalchemy import Connection, Engine, delete, insert, literal, select, text
 
-from common.errors import GraphMismatch, ProjectError
 from graph.checkpoints import rebuild_is_needed
 from graph.engine import graph_errors, relational_errors
 from graph.projection.outbox import REBUILD, drain, only_projector, project_once
@@ -23,6 +22,7 @@ from graph.record.freshness import FEW_ENTRIES, Lag, lag_of
 from graph.tables import (
     OutboxEntry,
 )
+from model.errors import GraphMismatch, ProjectError
 
 logger = logging.getLogger(__name__)
 

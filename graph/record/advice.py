@@ -10,14 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, any_, delete, exists, func, literal, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 
-from common.formats.json_documents import digest_bytes
 from common.settings import Settings
-from graph.advice import (
-    AdviceHead,
-    AdviceLinks,
-    AdviceRequestSummary,
-    StoredAdvice,
-)
 from graph.record.affected_versions import share_advisories
 from graph.record.analyses import (
     requested_by,
@@ -44,6 +37,13 @@ from graph.tables import (
     PackageVersionRow,
     RequestRow,
 )
+from model.advice import (
+    AdviceHead,
+    AdviceLinks,
+    AdviceRequestSummary,
+    StoredAdvice,
+)
+from model.json_documents import digest_bytes
 
 #: Kinds of the documents of an advice; each column's name starts with the last word of the kind.
 _KINDS = ("advice-request", "snapshot", "evidence", "advice-files", "report")

@@ -20,7 +20,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert
 
-from common.advisories import Advisory, AdvisoryHead, AffectedPackage, Rating, Severity
 from common.settings import Settings
 from graph.record.affected_versions import hold_advisories, match_vulnerabilities
 from graph.record.bulk import (
@@ -42,6 +41,7 @@ from graph.tables import (
     VulnerabilityRow,
     table_of,
 )
+from model.advisories import Advisory, AdvisoryHead, AffectedPackage, Rating, Severity
 
 HEAD_COLUMNS = (
     "advisory_id",

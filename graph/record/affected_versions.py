@@ -16,13 +16,6 @@ from sqlalchemy import (
     text,
 )
 
-from common.advisories import (
-    AffectedPackage,
-    RangeEvent,
-    RangeEventKind,
-    VersionLine,
-)
-from graph.candidates import KnownVulnerability
 from graph.record.bulk import copy_rows
 from graph.record.postgresql_helpers import (
     AdvisoryLock,
@@ -38,6 +31,13 @@ from graph.tables import (
     VulnerabilityRow,
     table_of,
 )
+from model.advisories import (
+    AffectedPackage,
+    RangeEvent,
+    RangeEventKind,
+    VersionLine,
+)
+from model.packages.candidates import KnownVulnerability
 
 #: A vulnerability and the package URL of a version that it affects.
 Pair = tuple[str, str]

@@ -22,7 +22,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from common.formats.json_documents import canonical_json, digest_bytes
 from common.settings import Settings
 from graph.record.documents import (
     DeliveredDocument,
@@ -34,6 +33,7 @@ from graph.record.postgresql_helpers import lock_name
 from graph.tables import (
     AnalysisRow,
 )
+from model.json_documents import canonical_json, digest_bytes
 
 #: Schema of stored requests.
 SCHEMA_VERSION = "analysis-request-1"

@@ -8,9 +8,6 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from common.benchmark_results import BenchmarkResult
-from common.formats.json_documents import digest
-from common.parser_version import READER_VERSION
 from graph.record.benchmark_links import (
     add_benchmarks,
     enqueue_entries,
@@ -21,6 +18,9 @@ from graph.record.benchmark_results import ENTRY_COLUMNS, RESULT_COLUMNS
 from graph.record.bulk import copy_rows, insert_new
 from graph.record.outbox import add_entries
 from graph.tables import BenchmarkEntryRow, BenchmarkResultRow, table_of
+from graph.verification.parser_version import READER_VERSION
+from model.json_documents import digest
+from model.measurements.benchmark_results import BenchmarkResult
 
 #: Results that are copied at once; this bounds memory.
 COPIED_AT_ONCE = 5_000

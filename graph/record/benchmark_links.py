@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable, Mapping
 
 from sqlalchemy import Connection, text
 
-from common.benchmark_results import PYTHON_PACKAGES, ResultContext
-from common.errors import InvalidDocument
-from common.formats.json_documents import digest
-from common.packages import package_version
 from graph.record.bulk import insert_new
 from graph.record.outbox import add_entries
 from graph.tables import BenchmarkEntrySoftware, BenchmarkRow, BenchmarkSoftwareRow
+from model.errors import InvalidDocument
+from model.json_documents import digest
+from model.measurements.benchmark_results import PYTHON_PACKAGES, ResultContext
+from model.packages.identity import package_version
 
 #: Results in one outbox entry, which is written to the graph in one transaction.
 RESULTS_IN_PART = 1_000

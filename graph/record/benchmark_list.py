@@ -7,7 +7,6 @@ from itertools import islice
 
 from sqlalchemy import Connection
 
-from common.benchmark_results import SharedMetric
 from graph.record.benchmark_results import (
     BenchmarkFilter,
     ListedResult,
@@ -15,6 +14,7 @@ from graph.record.benchmark_results import (
     foreign_results,
 )
 from graph.record.own_results import OWN_SYSTEM, count_own, own_results
+from model.measurements.benchmark_results import SharedMetric
 
 __all__ = ["BenchmarkFilter", "benchmark_results", "count_results"]
 

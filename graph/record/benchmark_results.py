@@ -21,14 +21,6 @@ from sqlalchemy import (
     tuple_,
 )
 
-from common.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    MeasuredFile,
-    Metric,
-    Validity,
-)
 from graph.tables import (
     BenchmarkEntryPart,
     BenchmarkEntryRow,
@@ -36,6 +28,14 @@ from graph.tables import (
     BenchmarkRow,
     BenchmarkSoftwareRow,
     HardwarePartRow,
+)
+from model.measurements.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    MeasuredFile,
+    Metric,
+    Validity,
 )
 
 #: Results that are read at once; this bounds memory.

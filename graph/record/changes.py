@@ -10,10 +10,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, func, select
 from sqlalchemy.dialects.postgresql import insert
 
-from graph.changes import ChangeEvent, ChangeKind, ChangeLook, PerformanceChange, RecordedChange
 from graph.record.events import EventKind, record_event
 from graph.record.postgresql_helpers import AdvisoryLock, lock_transaction, matching
 from graph.tables import ChangeLookRow, ChangeRow
+from model.changes import ChangeEvent, ChangeKind, ChangeLook, PerformanceChange, RecordedChange
 
 #: Changes in older measurements get no event: ingesting years of them must send no notices.
 _NEWS = timedelta(days=14)

@@ -9,10 +9,6 @@ from typing import Any
 
 from sqlalchemy import Connection, any_, delete, exists, select
 
-from common.packages import version_key
-from graph.advice import (
-    RecordedClaim,
-)
 from graph.record.bulk import insert_new
 from graph.record.postgresql_helpers import texts
 from graph.tables import (
@@ -24,6 +20,10 @@ from graph.tables import (
     PackageVersionRow,
     StackPackage,
 )
+from model.advice import (
+    RecordedClaim,
+)
+from model.packages.identity import version_key
 
 _COLUMNS = tuple(field.name for field in fields(RecordedClaim))
 _PACKAGE_COLUMNS = (

@@ -10,10 +10,10 @@ from typing import Any
 from sqlalchemy import Connection, and_, delete, exists, func, not_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
-from common.index.project_pages import ProjectState, ProjectStatus
 from graph.record.packages import refresh_revisions
 from graph.record.postgresql_helpers import current_time
 from graph.tables import IndexProject, PackageEvent, PackageRow, QueuedRelease, WatchedPackage
+from model.packages.project_pages import ProjectState, ProjectStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, select, update
 
-from common.errors import DocumentStoreMismatch, StoreUnavailable
 from common.private_folders import private_folder
 from common.settings import Settings
 from graph.tables import Document, DocumentStoreRow
+from model.errors import DocumentStoreMismatch, StoreUnavailable
 
 #: How long a process relies on its last successful check, s. A store may change while it runs: if a
 #: network file system is unmounted, an empty folder takes its place.

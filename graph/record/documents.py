@@ -29,10 +29,6 @@ from sqlalchemy import (
     update,
 )
 
-from common.errors import DamagedDocument, DocumentStoreMismatch, StoreUnavailable
-from common.formats.json_documents import digest_bytes
-from common.inspection import OWN_COLLECTOR
-from common.parser_version import PARSER_VERSION
 from common.settings import Settings
 from graph.record.bulk import copy_new
 from graph.record.document_store import (
@@ -52,6 +48,10 @@ from graph.record.document_store import (
 )
 from graph.record.postgresql_helpers import AdvisoryLock, lock_name, shares_lock, storable, texts
 from graph.tables import Document, QuarantinedDocument, UnreferencedBodyRow
+from graph.verification.parser_version import PARSER_VERSION
+from model.errors import DamagedDocument, DocumentStoreMismatch, StoreUnavailable
+from model.json_documents import digest_bytes
+from model.measurements.inspection import OWN_COLLECTOR
 
 #: Larger compressed bodies are stored in the document store, to keep backups of the record fast.
 INLINE_LIMIT_BYTES = 256 * 1024

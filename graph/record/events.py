@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, text
 
-from common.redaction import scrubbed, without_secrets
 from graph.tables import EventRow
+from model.redaction import scrubbed, without_secrets
 
 #: Processes that see the same problem wait here for each other.
 _ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtextextended(:kind || ' ' || :subject, 0))")
@@ -38,7 +38,7 @@ class EventKind(StrEnum):
     """
 
     #: An entry of the list of changes, unless it only confirms another. Subject: identifier of the
-    #: change. Data: ``event`` (:class:`graph.changes.ChangeEvent`), ``refers_to``, ``package`` or
+    #: change. Data: ``event`` (:class:`model.changes.ChangeEvent`), ``refers_to``, ``package`` or
     #: ``host``, ``from_version``, ``to_version``, ``indicator``, ``hardware``, ``verdict``,
     #: ``effect_percent`` (shrunk) and ``observed_percent`` of the rate before,
     #: ``interval_percent`` (two numbers).

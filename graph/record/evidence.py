@@ -11,11 +11,6 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, any_, func, select
 
-from common.errors import InvalidArgument
-from common.formats.json_documents import canonical_json
-from common.hardware import distinct_labels
-from common.packages import Purl
-from graph.evidence import ADVISORIES, Evidence, Reading, Series, VulnerabilityDetails
 from graph.record.freshness import HAS_ADVISORIES
 from graph.record.measurements import (
     ReadingValues,
@@ -27,7 +22,6 @@ from graph.record.measurements import (
     series_of,
 )
 from graph.record.postgresql_helpers import texts
-from graph.snapshot import Snapshot
 from graph.snapshot_reader import CheckTime
 from graph.tables import (
     AdvisorySource,
@@ -39,6 +33,12 @@ from graph.tables import (
     StackPackage,
     VulnerabilityRow,
 )
+from model.errors import InvalidArgument
+from model.json_documents import canonical_json
+from model.measurements.evidence import ADVISORIES, Evidence, Reading, Series, VulnerabilityDetails
+from model.measurements.hardware import distinct_labels
+from model.packages.identity import Purl
+from model.packages.snapshot import Snapshot
 
 #: Name of the source "measurements", beside indexes and advisories.
 INSPECTIONS = "inspections"

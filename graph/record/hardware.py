@@ -8,14 +8,14 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from common.hardware import distinct_labels
-from graph.evidence import RecordedHardware
 from graph.record.postgresql_helpers import first_as
 from graph.tables import (
     HardwareRow,
     ObservationRow,
     RuntimeEnvironmentRow,
 )
+from model.measurements.evidence import RecordedHardware
+from model.measurements.hardware import distinct_labels
 
 
 def recorded_hardware(connection: Connection) -> list[RecordedHardware]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, case, exists, func, select
 
-from common.suggestions import suggestion
 from graph.record.postgresql_helpers import matching
 from graph.tables import (
     IndexProject,
@@ -18,6 +17,7 @@ from graph.tables import (
     QueuedRelease,
     WatchedPackage,
 )
+from model.text import suggestion
 
 #: How many alarms are listed, newest first; all alarms are counted.
 _LISTED = 50

@@ -21,12 +21,6 @@ from sqlalchemy import (
     tuple_,
 )
 
-from common.inspection import (
-    InspectionDocument,
-    Observation,
-    Outcome,
-)
-from common.reasons import Reason
 from common.settings import Settings
 from graph.record.affected_versions import share_advisories
 from graph.record.benchmark_links import enqueue_parts_of
@@ -52,6 +46,12 @@ from graph.tables import (
     ObservationRow,
     RuntimeEnvironmentRow,
 )
+from model.measurements.inspection import (
+    InspectionDocument,
+    Observation,
+    Outcome,
+)
+from model.reasons import Reason
 
 #: Values of a row by column.
 Row = dict[str, Any]

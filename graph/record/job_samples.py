@@ -7,7 +7,6 @@ from statistics import median
 
 from sqlalchemy import ColumnElement, Connection, Integer, Select, any_, cast, func, or_, select
 
-from graph.job_samples import JobSamples, MissingMeasurement, SeriesSettings
 from graph.record.hardware import labels_apart
 from graph.record.measurements import measured_rows, minor
 from graph.record.postgresql_helpers import matching, texts
@@ -18,6 +17,7 @@ from graph.tables import (
     ObservationRow,
     RuntimeEnvironmentRow,
 )
+from model.measurements.job_samples import JobSamples, MissingMeasurement, SeriesSettings
 
 _MEASURED = (ObservationRow.outcome == "measured", ObservationRow.quarantine_reason.is_(None))
 

@@ -22,9 +22,6 @@ from sqlalchemy import (
     select,
 )
 
-from common.import_names import ImportNames, ImportSource
-from common.packages import Purl
-from common.releases import Release, ReleaseFile, ReleaseState, Requirement
 from graph.record.postgresql_helpers import texts
 from graph.record.release_merging import (
     PARTS,
@@ -41,6 +38,9 @@ from graph.tables import (
     ReleaseFileRow,
     RequirementRow,
 )
+from model.packages.identity import Purl
+from model.packages.import_names import ImportNames, ImportSource
+from model.packages.releases import Release, ReleaseFile, ReleaseState, Requirement
 
 FILE_COLUMNS = (
     ReleaseFileRow.filename,

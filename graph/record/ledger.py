@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import Connection, select, text
 from sqlalchemy.dialects.postgresql import distinct_on, insert
 
-from graph.ledger import AdviceOutcome, AdviceScore, ClaimScore, IdenticalPair
 from graph.tables import AdviceRow, AdviceScoreRow, LoopBatchRow
+from model.ledger import AdviceOutcome, AdviceScore, ClaimScore, IdenticalPair
 
 #: Outcomes of a search that found a stack.
 _ANSWERED = ("optimal", "feasible")

@@ -11,8 +11,6 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, or_, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
-from common.formats.json_documents import digest
-from common.packages import package_version
 from graph.record.events import EventKind, record_event
 from graph.tables import (
     InspectionRow,
@@ -21,6 +19,8 @@ from graph.tables import (
     LoopReleaseRow,
     LoopStepRow,
 )
+from model.json_documents import digest
+from model.packages.identity import package_version
 
 
 class LoopState(StrEnum):

@@ -12,16 +12,6 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, any_, func, select, text
 
-from common.job_stability import instability
-from common.packages import PackageVersion, Purl, distributions_of, package_version_of
-from common.reasons import Reason
-from common.units import Unit
-from graph.evidence import (
-    UNKNOWN_STACK,
-    MeasuredObservation,
-    Reading,
-    Series,
-)
 from graph.record.hardware import labels_apart
 from graph.record.postgresql_helpers import (
     matching,
@@ -36,6 +26,16 @@ from graph.tables import (
     RuntimeEnvironmentRow,
     StackPackage,
 )
+from model.measurements.evidence import (
+    UNKNOWN_STACK,
+    MeasuredObservation,
+    Reading,
+    Series,
+)
+from model.measurements.job_stability import instability
+from model.measurements.units import Unit
+from model.packages.identity import PackageVersion, Purl, distributions_of, package_version_of
+from model.reasons import Reason
 
 
 def measured() -> Select[Any]:

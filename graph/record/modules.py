@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
 
-from common.import_names import ImportNames, ImportSource, parents_of
-from common.packages import version_key
 from graph.record.postgresql_helpers import texts
 from graph.tables import ArtifactRow, PackageVersionRow
+from model.packages.identity import version_key
+from model.packages.import_names import ImportNames, ImportSource, parents_of
 
 #: Source of the names of a wheel that was unpacked (``thoth analyze wheel --ingest``).
 UNPACKED_WHEEL = "unpacked-wheel"
@@ -24,7 +24,7 @@ class ProvidedModule:
 
     :param module: the module, or the package of the release in which it lies
     :param source: how the names of the release were learnt: a value of
-        :class:`common.import_names.ImportSource`, or :data:`UNPACKED_WHEEL`
+        :class:`model.packages.import_names.ImportSource`, or :data:`UNPACKED_WHEEL`
     """
 
     name: str

@@ -9,13 +9,6 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from common.native_interfaces import (
-    ANALYSIS_SCHEMA,
-    Analysis,
-    EnvironmentAnalysis,
-    Interface,
-    WheelAnalysis,
-)
 from common.settings import Settings
 from graph.record.affected_versions import share_advisories
 from graph.record.bulk import insert_new
@@ -31,6 +24,13 @@ from graph.tables import (
     NativeEnvironmentInterface,
     NativeEnvironmentRow,
     NativeInterfaceRow,
+)
+from model.packages.native_interfaces import (
+    ANALYSIS_SCHEMA,
+    Analysis,
+    EnvironmentAnalysis,
+    Interface,
+    WheelAnalysis,
 )
 
 _ARTIFACT_COLUMNS = ("sha256", "filename", "purl", "imports", "bundled", "document_id")

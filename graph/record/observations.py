@@ -10,7 +10,6 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, any_, func, select, text
 
-from common.packages import version_key
 from graph.record.measurements import installed_component, measured_releases
 from graph.record.postgresql_helpers import (
     first_as,
@@ -25,6 +24,7 @@ from graph.tables import (
     RuntimeEnvironmentRow,
     StackPackage,
 )
+from model.packages.identity import version_key
 
 
 @dataclass(frozen=True, slots=True)

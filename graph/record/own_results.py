@@ -12,7 +12,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from common.benchmark_results import (
+from graph.record.benchmark_results import BenchmarkFilter, ListedResult, pattern_of
+from graph.record.measurements import installed_component
+from model.json_documents import canonical_json
+from model.measurements.benchmark_results import (
     Aggregate,
     BenchmarkResult,
     Direction,
@@ -21,10 +24,7 @@ from common.benchmark_results import (
     SharedMetric,
     Validity,
 )
-from common.formats.json_documents import canonical_json
-from common.units import Unit
-from graph.record.benchmark_results import BenchmarkFilter, ListedResult, pattern_of
-from graph.record.measurements import installed_component
+from model.measurements.units import Unit
 
 #: Key of our own inspections among the benchmark systems.
 OWN_SYSTEM = "thoth"

@@ -12,7 +12,6 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 from sqlalchemy import Connection, any_, func, select, text
 
-from common.packages import version_of
 from graph.record.affected_versions import match_versions
 from graph.record.benchmark_links import enqueue_software_of
 from graph.record.bulk import insert_new
@@ -28,6 +27,7 @@ from graph.tables import (
     PackageVersionRow,
     VulnerabilityRow,
 )
+from model.packages.identity import version_of
 
 #: Locks packages before their versions are read, so that concurrent writers of a package see each
 #: other's versions. Sorted by name, to avoid deadlocks.

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from common.formats.json_documents import digest
-from common.import_names import ImportNames, ImportSource
-from common.packages import Purl
-from common.releases import (
+from model.json_documents import digest
+from model.packages.identity import Purl
+from model.packages.import_names import ImportNames, ImportSource
+from model.packages.releases import (
     SOLVER,
     Release,
     ReleaseFile,

@@ -19,9 +19,6 @@ from sqlalchemy import (
     select,
 )
 
-from common.errors import InvalidDocument
-from common.packages import Purl, package_version, version_of
-from common.releases import ReleaseFile, ReleaseState, Requirement
 from graph.record.freshness import knows_advisories
 from graph.record.known_releases import (
     FILE_COLUMNS,
@@ -35,6 +32,9 @@ from graph.tables import (
     PackageVersionRow,
     ReleaseFileRow,
 )
+from model.errors import InvalidDocument
+from model.packages.identity import Purl, package_version, version_of
+from model.packages.releases import ReleaseFile, ReleaseState, Requirement
 
 
 @dataclass(frozen=True, slots=True)

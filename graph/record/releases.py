@@ -11,8 +11,6 @@ from typing import Any
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
-from common.inspection import OWN_COLLECTOR
-from common.releases import SOLVER, Release
 from common.settings import Settings
 from graph.record.affected_versions import share_advisories
 from graph.record.bulk import copy_rows, update_rows
@@ -41,6 +39,8 @@ from graph.tables import (
     RequirementRow,
     table_of,
 )
+from model.measurements.inspection import OWN_COLLECTOR
+from model.packages.releases import SOLVER, Release
 
 __all__ = [
     "HashAlarm",

@@ -8,7 +8,6 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, any_, func, or_, select
 
-from common.inspection import Stack
 from graph.record.analyses import requested_by
 from graph.record.bulk import insert_new
 from graph.record.packages import add_unread_versions
@@ -24,6 +23,7 @@ from graph.tables import (
     StackPackage,
     StackRow,
 )
+from model.measurements.inspection import Stack
 
 
 def stack_rows(stack: Stack, document_id: str) -> Iterator[tuple[type[Base], dict[str, Any]]]:

@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, delete, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
-from common.formats.json_documents import digest
 from graph.record.events import EventKind, record_event
 from graph.record.loop import LoopState
 from graph.tables import LoopBatchRow, WatchRow
+from model.json_documents import digest
 
 #: How long a request of the service counts, in days.
 WEIGHED_DAYS = 30

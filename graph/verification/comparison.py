@@ -11,9 +11,6 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, any_, or_, select
 
-from common.errors import InvalidDocument
-from common.reasons import Reason
-from common.redaction import without_secrets
 from graph.record.postgresql_helpers import texts
 from graph.tables import (
     AdviceClaim,
@@ -42,6 +39,9 @@ from graph.tables import (
     StackRow,
     table_of,
 )
+from model.errors import InvalidDocument
+from model.reasons import Reason
+from model.redaction import without_secrets
 
 #: Longer values are shortened in messages.
 _LONGEST = 200

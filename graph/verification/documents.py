@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, any_, case, func, select
 
-from common.errors import DamagedDocument
-from common.formats.json_documents import digest, digest_bytes
 from common.settings import Settings
 from graph.record.document_store import require_own_store
 from graph.record.documents import UPLOAD, unpacked_body
@@ -24,6 +22,8 @@ from graph.tables import (
     PackageVersionRow,
 )
 from graph.verification.comparison import RecordDifference, of_document
+from model.errors import DamagedDocument
+from model.json_documents import digest, digest_bytes
 
 #: Number of documents in memory at a time, and bytes of their bodies.
 _DOCUMENTS, _BYTES = 500, 16 * 2**20

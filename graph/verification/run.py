@@ -19,8 +19,6 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection, Engine, exists, func, select, update
 
-from common.parser_version import changed_since
-from common.reasons import Reason
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.affected_versions import hold_advisories
@@ -43,6 +41,8 @@ from graph.verification.documents import (
     wrong_kinds,
     wrong_uploads,
 )
+from graph.verification.parser_version import changed_since
+from model.reasons import Reason
 
 #: Kind of quarantine entries about stored documents.
 KIND = "record"

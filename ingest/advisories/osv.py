@@ -12,7 +12,8 @@ from cvss import CVSS2, CVSS3, CVSS4
 from cvss.exceptions import CVSSError
 from packaging.utils import canonicalize_name
 
-from common.advisories import (
+from ingest.personal_data import scrub
+from model.advisories import (
     FROM_THE_FIRST,
     NO_LIMIT,
     Advisory,
@@ -25,8 +26,9 @@ from common.advisories import (
     Severity,
     worst,
 )
-from common.errors import InvalidDocument
-from common.formats.fields import (
+from model.errors import InvalidDocument
+from model.json_documents import canonical_json
+from model.json_fields import (
     Record,
     as_record,
     list_of,
@@ -37,11 +39,9 @@ from common.formats.fields import (
     too_long,
     wrong_type,
 )
-from common.formats.json_documents import canonical_json
-from common.inspection import DocumentId
-from common.packages import version_of
-from common.reasons import Reason
-from ingest.personal_data import scrub
+from model.measurements.inspection import DocumentId
+from model.packages.identity import version_of
+from model.reasons import Reason
 
 _LONGEST_VECTOR = 500
 #: Prefixes of CVSS vectors, the newest version first; vectors of version 2 have no prefix.

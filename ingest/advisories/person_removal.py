@@ -9,9 +9,6 @@ from datetime import UTC, datetime
 import orjson
 from sqlalchemy import Connection, Engine, any_, select, update
 
-from common.errors import DamagedDocument, InvalidDocument
-from common.formats.json_documents import digest_bytes
-from common.inspection import DocumentId
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.advisories import (
@@ -24,6 +21,9 @@ from graph.record.documents import delete_unreferenced_bodies, unpacked_body
 from graph.record.postgresql_helpers import texts
 from graph.tables import Document
 from ingest.advisories.osv import advisory_of, without_persons
+from model.errors import DamagedDocument, InvalidDocument
+from model.json_documents import digest_bytes
+from model.measurements.inspection import DocumentId
 
 #: Documents in a transaction.
 _BATCH = 500

@@ -15,9 +15,6 @@ from datetime import UTC, datetime
 import orjson
 from sqlalchemy import Connection, any_, select
 
-from common.advisories import Advisory
-from common.errors import DamagedDocument, InvalidDocument
-from common.inspection import DocumentId
 from graph.record.advisories import (
     HEAD_COLUMNS,
     PACKAGE_COLUMNS,
@@ -43,6 +40,9 @@ from graph.verification.comparison import (
 from graph.verification.documents import StoredDocument
 from graph.verification.run import ComparedDocuments, VerificationRun, Verifier
 from ingest.advisories.osv import advisory_of
+from model.advisories import Advisory
+from model.errors import DamagedDocument, InvalidDocument
+from model.measurements.inspection import DocumentId
 
 
 @dataclass(frozen=True, slots=True)

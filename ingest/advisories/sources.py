@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO, cast
 from urllib.parse import urlsplit
 
-from common.errors import IndexFault, IndexProblem, InvalidDocument, StoreUnavailable
 from common.http.fetching import Fetcher, FetchLimits, FetchRequest
 from graph.record.advisories import SourceState
 from ingest.sources.folders import documents_in_file
@@ -26,6 +25,7 @@ from ingest.sources.source_items import (
     SourceLimits,
 )
 from ingest.sources.urls import check_url, local_path, stored_source
+from model.errors import IndexFault, IndexProblem, InvalidDocument, StoreUnavailable
 
 #: Size limit for an advisory; the longest advisories have some hundred kilobytes.
 LIMITS = SourceLimits(document_bytes=16 * MEBIBYTE)

@@ -14,9 +14,6 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from common.errors import InvalidDocument
-from common.formats.json_documents import digest_bytes, load_json
-from common.inspection import DocumentId
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.advisories import (
@@ -37,6 +34,9 @@ from ingest.background_projection import RunOutcome, run_on_record
 from ingest.batches import Batch, SourceRecorder, in_batches
 from ingest.sources.source_items import RawDocument, RefusedDocument
 from ingest.sources.urls import local_path, stored_source
+from model.errors import InvalidDocument
+from model.json_documents import digest_bytes, load_json
+from model.measurements.inspection import DocumentId
 
 #: Advisories in a transaction. Larger batches look up fewer versions twice, but block writers of
 #: versions for longer.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from common.benchmark_results import Aggregate, Direction, Metric
+from model.measurements.benchmark_results import Aggregate, Direction, Metric
 from pis.indicators.tails import percentile
 
 #: A summary: its metric, its value, and the rule that makes the value of the samples.

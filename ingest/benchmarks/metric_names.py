@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from common.benchmark_results import Direction
+from model.measurements.benchmark_results import Direction
 
 #: Tried in this order; the first match counts.
 _DIRECTIONS = (

@@ -10,12 +10,18 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from common.benchmark_results import Aggregate, BenchmarkResult, Direction, Metric, Parameter
-from common.errors import InvalidDocument
-from common.reasons import Reason
 from ingest.benchmarks.result_tree import missing_value, results_of_parts
 from ingest.benchmarks.text_tables import csv_rows
 from ingest.benchmarks.values import finite_number
+from model.errors import InvalidDocument
+from model.measurements.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    Metric,
+    Parameter,
+)
+from model.reasons import Reason
 
 _GPU_TIME = Metric("gpu_time", "ms", Direction.LOWER, "nvprof-1")
 _IN_MS = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}

@@ -24,9 +24,6 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from sqlalchemy import Engine
 
-from common.benchmark_results import BenchmarkResult, MeasuredFile, Validity
-from common.errors import InvalidArgument, InvalidDocument
-from common.reasons import Reason
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.benchmark_entries import COPIED_AT_ONCE, Entry, entry_id_of, store_entries
@@ -40,6 +37,9 @@ from ingest.sources.content_detection import NO_REGULAR_FILE, system_of
 from ingest.sources.layout import MAX_DEPTH, bomb, empty, is_archive, too_large, unreadable
 from ingest.sources.source_items import SourceLimits
 from ingest.sources.urls import check_url, local_path, stored_source
+from model.errors import InvalidArgument, InvalidDocument
+from model.measurements.benchmark_results import BenchmarkResult, MeasuredFile, Validity
+from model.reasons import Reason
 
 KIND = "benchmark_result"
 _PIECE_BYTES = 1024 * 1024

@@ -21,13 +21,13 @@ from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
 from fsspec import AbstractFileSystem
 
-from common.benchmark_results import BenchmarkResult, MeasuredFile
-from common.errors import InvalidDocument
-from common.formats.json_documents import load_json
-from common.reasons import Reason
 from ingest.benchmarks.captures import without_captures
 from ingest.sources.layout import is_archive, too_large, unreadable
 from ingest.sources.source_items import SourceLimits
+from model.errors import InvalidDocument
+from model.json_documents import load_json
+from model.measurements.benchmark_results import BenchmarkResult, MeasuredFile
+from model.reasons import Reason
 
 #: A JSON object that describes a machine or a run, and its file.
 Description = tuple[dict[str, Any], MeasuredFile]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from markdown_it import MarkdownIt
 
-from common.errors import InvalidDocument
-from common.reasons import Reason
+from model.errors import InvalidDocument
+from model.reasons import Reason
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 _HEADING = re.compile(r"#{1,6}[ \t]+(.*\S)")

@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from common.benchmark_results import BenchmarkResult, Parameter, Validity
-from common.formats.json_documents import canonical_json
+from model.json_documents import canonical_json
+from model.measurements.benchmark_results import BenchmarkResult, Parameter, Validity
 
 #: Sums of larger numbers overflow; no measurement is larger.
 _LARGEST = 1e30

@@ -14,7 +14,7 @@ from functools import lru_cache
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from common.releases import Requirement
+from model.packages.releases import Requirement
 
 #: Minor versions of Python 3 with which a marker is evaluated.
 _PYTHONS = tuple(f"3.{minor}" for minor in range(25))
@@ -41,7 +41,7 @@ def could_hold(marker: str | None, extra: str = "") -> bool:
     Markers have no negation. The only possible error is therefore to follow a requirement that is
     never needed.
 
-    :param marker: canonical text, as :func:`common.releases.parse_requirement` returns it
+    :param marker: canonical text, as :func:`model.packages.releases.parse_requirement` returns it
     :param extra: the requested extra, normalised; empty for none
     :returns: ``True`` also for a marker that cannot be parsed
 

@@ -12,12 +12,9 @@ from dataclasses import dataclass
 from packaging.specifiers import SpecifierSet
 from sqlalchemy import Connection, Engine
 
-from common.errors import IndexFault, IndexProblem, ProjectError
 from common.index.client import IndexClient
 from common.index.configuration import Index
-from common.index.project_pages import ProjectPage
 from common.index.release_metadata import read_release
-from common.releases import Release, ReleaseState
 from common.settings import Settings
 from graph.record.crawls import (
     FailedRead,
@@ -58,6 +55,9 @@ from ingest.crawl.release_selection import (
 )
 from ingest.crawl.reports import CrawlFailure, CrawlReport
 from ingest.releases.files import public_status
+from model.errors import IndexFault, IndexProblem, ProjectError
+from model.packages.project_pages import ProjectPage
+from model.packages.releases import Release, ReleaseState
 
 logger = logging.getLogger(__name__)
 

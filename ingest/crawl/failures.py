@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from common.errors import IndexFault, IndexProblem
+from model.errors import IndexFault, IndexProblem
 
 T = TypeVar("T")
 

@@ -11,9 +11,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from common.index.project_pages import ProjectPage
 from common.index.release_metadata import ReleaseMetadata
-from common.releases import Release
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.crawls import (
@@ -31,6 +29,8 @@ from graph.record.releases import (
 from ingest.crawl.release_drafts import release_draft, release_from
 from ingest.crawl.release_selection import offered_on
 from ingest.releases.files import public_status
+from model.packages.project_pages import ProjectPage
+from model.packages.releases import Release
 
 T = TypeVar("T")
 

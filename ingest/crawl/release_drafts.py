@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from common.errors import InvalidDocument
-from common.index.project_pages import IndexFile
 from common.index.release_metadata import ReleaseMetadata
-from common.releases import Release, ReleaseFile, ReleaseProblem
 from graph.record.release_merging import KnownRelease
 from ingest.releases.files import public_reason
 from ingest.releases.parsing import ReleaseDraft, checked_release
+from model.errors import InvalidDocument
+from model.packages.project_pages import IndexFile
+from model.packages.releases import Release, ReleaseFile, ReleaseProblem
 
 logger = logging.getLogger(__name__)
 

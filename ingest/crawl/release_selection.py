@@ -9,15 +9,12 @@ from functools import lru_cache
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from common.index.project_pages import IndexFile, ProjectPage
 from common.index.release_metadata import (
     INVALID_VERSION,
     NO_FILES,
     ReleaseMetadata,
     metadata_files,
 )
-from common.packages import version_of
-from common.releases import ReleaseState, first_upload
 from graph.record.crawls import (
     IndexEvent,
     ProjectRow,
@@ -27,6 +24,9 @@ from graph.record.release_merging import KnownRelease
 from ingest.crawl.crawl_request import CrawlBounds
 from ingest.crawl.release_drafts import metadata_of_record, release_draft
 from ingest.releases.parsing import ReleaseDraft
+from model.packages.identity import version_of
+from model.packages.project_pages import IndexFile, ProjectPage
+from model.packages.releases import ReleaseState, first_upload
 
 #: Number of releases to read for a requirement that none of the newest releases meets.
 CANDIDATES = 2

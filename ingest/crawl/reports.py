@@ -7,9 +7,7 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from common.errors import IndexProblem
 from common.http.fetching import Traffic
-from common.releases import release_identity
 from graph.record.crawls import IndexEvent
 from graph.record.release_merging import HashAlarm
 from graph.record.releases import ReleasesAdded
@@ -19,13 +17,15 @@ from ingest.crawl.release_selection import (
     EMPTIED,
     ProjectPlan,
 )
+from model.errors import IndexProblem
+from model.packages.releases import release_identity
 
 
 @dataclass(frozen=True, slots=True)
 class CrawlFailure:
     """A package or release that could not be read.
 
-    :param code: an :class:`common.errors.IndexFault`, or the reason why a document is refused
+    :param code: an :class:`model.errors.IndexFault`, or the reason why a document is refused
     """
 
     name: str

@@ -7,14 +7,11 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from common.errors import IndexFault, IndexProblem, InvalidArgument
 from common.index.configuration import (
     Index,
     configured_indexes,
     index_of,
 )
-from common.redaction import without_secrets
-from common.releases import parse_requirement
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.crawls import (
@@ -32,6 +29,9 @@ from ingest.crawl.crawler import crawl
 from ingest.crawl.release_selection import CANDIDATES
 from ingest.crawl.reports import CrawlReport
 from ingest.record import exclusive_run
+from model.errors import IndexFault, IndexProblem, InvalidArgument
+from model.packages.releases import parse_requirement
+from model.redaction import without_secrets
 
 #: Key of the advisory lock of a refresh; any number that nothing else uses.
 _REFRESH_LOCK = 7_401_312

@@ -9,10 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from common.inspection import InspectionDocument
 from common.ray_cluster import RayUnavailable, join_cluster, live_nodes
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.source_items import MEBIBYTE, RawDocument, RefusedDocument
+from model.measurements.inspection import InspectionDocument
 
 _SENT_PACKAGES = ("common", "graph", "ingest", "pis")
 #: A task parses this number of documents, or fewer if they have this number of bytes.

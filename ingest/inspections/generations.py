@@ -19,8 +19,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from common.errors import InvalidDocument
-from common.formats.fields import (
+from common.formats.job_results import is_ours
+from ingest.inspections.specification import canonical_lock
+from ingest.personal_data import scrub, scrub_text
+from ingest.sources.source_items import RawDocument
+from model.errors import InvalidDocument
+from model.json_documents import canonical_json, load_json
+from model.json_fields import (
     MAX_NAME_LENGTH,
     Record,
     as_record,
@@ -31,14 +36,9 @@ from common.formats.fields import (
     too_long,
     wrong_type,
 )
-from common.formats.job_results import is_ours
-from common.formats.json_documents import canonical_json, load_json
-from common.inspection import OWN_COLLECTOR, SchemaVersion
-from common.reasons import Reason
-from common.terminal import first_few
-from ingest.inspections.specification import canonical_lock
-from ingest.personal_data import scrub, scrub_text
-from ingest.sources.source_items import RawDocument
+from model.measurements.inspection import OWN_COLLECTOR, SchemaVersion
+from model.reasons import Reason
+from model.text import first_few
 
 _RESULT_FILE = re.compile(r"results/([0-9]{1,9})/(result|hwinfo|log)\Z")
 _RESULT_KEYS = {"exit_code", "stdout"}

@@ -10,27 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from common.errors import InvalidDocument
-from common.formats.fields import (
-    MAX_NAME_LENGTH,
-    Record,
-    flag_of,
-    integer_of,
-    text_of,
-    time_of,
-)
-from common.formats.json_documents import digest, digest_bytes
-from common.hardware import Allowance, hardware_class
-from common.host_problems import is_host_build
-from common.inspection import (
-    DocumentId,
-    InspectionDocument,
-    Observation,
-    Outcome,
-    PerformanceIndicator,
-    SchemaVersion,
-)
-from common.reasons import Exclusion, Reason
 from ingest.inspections.generations import (
     DeliveredInspection,
     JobDocument,
@@ -47,6 +26,27 @@ from ingest.inspections.specification import (
 )
 from ingest.personal_data import scrub_text
 from ingest.sources.source_items import RawDocument, RefusedDocument
+from model.errors import InvalidDocument
+from model.json_documents import digest, digest_bytes
+from model.json_fields import (
+    MAX_NAME_LENGTH,
+    Record,
+    flag_of,
+    integer_of,
+    text_of,
+    time_of,
+)
+from model.measurements.hardware import Allowance, hardware_class
+from model.measurements.host_problems import is_host_build
+from model.measurements.inspection import (
+    DocumentId,
+    InspectionDocument,
+    Observation,
+    Outcome,
+    PerformanceIndicator,
+    SchemaVersion,
+)
+from model.reasons import Exclusion, Reason
 
 #: Reason of a failed build whose status contains no reason.
 BUILD_FAILED = "build-failed"

@@ -12,7 +12,6 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from common.inspection import InspectionDocument
 from common.settings import Settings
 from graph.record.inspections import (
     InspectionDelivery,
@@ -29,6 +28,7 @@ from ingest.sources.source_items import (
     SourceLimits,
 )
 from ingest.sources.urls import stored_source
+from model.measurements.inspection import InspectionDocument
 
 KIND = "inspection"
 

@@ -8,9 +8,6 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, any_, select
 
-from common.errors import InvalidDocument
-from common.inspection import InspectionDocument, SchemaVersion
-from common.reasons import Reason
 from graph.record.inspections import (
     accept_observations,
     derived_rows,
@@ -37,6 +34,9 @@ from graph.verification.comparison import (
 from graph.verification.documents import StoredDocument
 from graph.verification.run import ComparedDocuments, VerificationRun, Verifier
 from ingest.inspections.parsing import parse_stored
+from model.errors import InvalidDocument
+from model.measurements.inspection import InspectionDocument, SchemaVersion
+from model.reasons import Reason
 
 _OF_STACKS = {table_of(it).name for it in (StackRow, StackPackage, PackageVersionRow)}
 

@@ -7,8 +7,21 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from common.errors import InvalidDocument
-from common.formats.fields import (
+from common.formats.job_results import (
+    JobRun,
+    Measurement,
+    corrected_rate,
+    measurements_of,
+    run_of,
+)
+from ingest.inspections.specification import (
+    InspectionSpecification,
+    environment_of,
+    indicator_name,
+)
+from model.errors import InvalidDocument
+from model.json_documents import digest
+from model.json_fields import (
     Record,
     integer_of,
     number_of,
@@ -18,30 +31,17 @@ from common.formats.fields import (
     time_of,
     wrong_type,
 )
-from common.formats.job_results import (
-    JobRun,
-    Measurement,
-    corrected_rate,
-    measurements_of,
-    run_of,
-)
-from common.formats.json_documents import digest
-from common.hardware import Allowance, hardware_class
-from common.inspection import (
+from model.measurements.hardware import Allowance, hardware_class
+from model.measurements.inspection import (
     Hardware,
     Observation,
     Outcome,
     PerformanceIndicator,
     RuntimeEnvironment,
 )
-from common.job_stability import instability, within_job_spread
-from common.reasons import Exclusion
-from common.units import BYTES_PER_MAXRSS, Unit
-from ingest.inspections.specification import (
-    InspectionSpecification,
-    environment_of,
-    indicator_name,
-)
+from model.measurements.job_stability import instability, within_job_spread
+from model.measurements.units import BYTES_PER_MAXRSS, Unit
+from model.reasons import Exclusion
 
 _LONGEST = 100
 _MOST_THREADS = 2**20

@@ -10,8 +10,10 @@ from typing import Any
 
 import orjson
 
-from common.errors import InvalidDocument
-from common.formats.fields import (
+from common.formats.locks import stack_of
+from model.errors import InvalidDocument
+from model.json_documents import canonical_json, digest
+from model.json_fields import (
     MAX_NAME_LENGTH,
     Record,
     as_record,
@@ -22,11 +24,9 @@ from common.formats.fields import (
     too_long,
     wrong_type,
 )
-from common.formats.json_documents import canonical_json, digest
-from common.formats.locks import stack_of
-from common.inspection import RuntimeEnvironment, Stack
-from common.reasons import Reason
-from common.units import THREAD_VARIABLES
+from model.measurements.inspection import RuntimeEnvironment, Stack
+from model.measurements.units import THREAD_VARIABLES
+from model.reasons import Reason
 
 NO_SPECIFICATION = "the inspection was published without its specification"
 

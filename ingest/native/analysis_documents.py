@@ -8,15 +8,16 @@ from typing import Any
 
 import orjson
 
-from common.errors import InvalidDocument
-from common.formats.json_documents import (
+from model.errors import InvalidDocument
+from model.json_documents import (
     canonical_json,
     digest,
     digest_bytes,
     fault_in,
 )
-from common.inspection import DocumentId
-from common.native_interfaces import (
+from model.measurements.inspection import DocumentId
+from model.packages.identity import package_version
+from model.packages.native_interfaces import (
     ANALYSIS_SCHEMA,
     Analysis,
     EnvironmentAnalysis,
@@ -26,14 +27,13 @@ from common.native_interfaces import (
     UnreadableLibrary,
     WheelAnalysis,
 )
-from common.packages import package_version
-from common.reasons import Reason
-from common.wheels import Wheel
+from model.packages.wheels import Wheel
+from model.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
 class WheelContent:
-    """Content of a wheel, unordered; see :class:`common.native_interfaces.WheelAnalysis`."""
+    """Unordered content of a :class:`model.packages.native_interfaces.WheelAnalysis`."""
 
     imports: Iterable[str]
     bundled: Iterable[str]

@@ -13,9 +13,9 @@ from typing import IO, Any
 from elftools.common.utils import struct_parse
 from elftools.elf.elffile import ELFFile
 
-from common.errors import InvalidDocument
-from common.native_interfaces import Interface, NativeLibrary
-from common.reasons import Reason
+from model.errors import InvalidDocument
+from model.packages.native_interfaces import Interface, NativeLibrary
+from model.reasons import Reason
 
 MAGIC = b"\x7fELF"
 #: Limit of file systems for a file name, because libraries are files.

@@ -12,16 +12,6 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from common.environments import machine_family
-from common.errors import InvalidArgument, InvalidDocument
-from common.native_interfaces import (
-    EnvironmentAnalysis,
-    EnvironmentKind,
-    Interface,
-    NativeLibrary,
-    UnreadableLibrary,
-)
-from common.reasons import Reason
 from ingest.native.analysis_documents import environment_analysis
 from ingest.native.elf import MAGIC, read_library
 from ingest.native.file_trees import (
@@ -31,6 +21,16 @@ from ingest.native.file_trees import (
     resolve,
 )
 from ingest.native.images import open_image
+from model.errors import InvalidArgument, InvalidDocument
+from model.packages.environments import machine_family
+from model.packages.native_interfaces import (
+    EnvironmentAnalysis,
+    EnvironmentKind,
+    Interface,
+    NativeLibrary,
+    UnreadableLibrary,
+)
+from model.reasons import Reason
 
 #: Folders that loaders search without configuration.
 _FOLDERS = ("lib64", "usr/lib64", "lib", "usr/lib", "usr/local/lib")

@@ -14,8 +14,8 @@ from typing import IO, Any, BinaryIO, Protocol, cast
 
 import zstandard
 
-from common.errors import InvalidDocument
-from common.reasons import Reason
+from model.errors import InvalidDocument
+from model.reasons import Reason
 
 #: Linux's limits for links in a path and for the length of a path. The length limits all targets
 #: together; otherwise a link of 4 KB would add two thousand steps to every path through it.

@@ -14,8 +14,6 @@ from typing import IO, Any, BinaryIO, Protocol, cast
 
 import orjson
 
-from common.errors import InvalidDocument
-from common.reasons import Reason
 from ingest.native.file_trees import (
     BROKEN_STREAM,
     MEBIBYTE,
@@ -24,6 +22,8 @@ from ingest.native.file_trees import (
     open_decompressed,
     resolve,
 )
+from model.errors import InvalidDocument
+from model.reasons import Reason
 
 _JSON_BYTES = 4 * MEBIBYTE
 _MOST_BLOBS = 100_000

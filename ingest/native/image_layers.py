@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, BinaryIO
 
-from common.errors import InvalidDocument
-from common.reasons import Reason
 from ingest.native.file_trees import (
     BROKEN_STREAM,
     DEEPEST,
@@ -21,6 +19,8 @@ from ingest.native.file_trees import (
     open_decompressed,
     resolve,
 )
+from model.errors import InvalidDocument
+from model.reasons import Reason
 
 #: Limit for files; large real images have some hundred thousand files.
 _MOST_MEMBERS = 2_000_000

@@ -10,9 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from common.errors import InvalidArgument, InvalidDocument
-from common.reasons import Reason
-from common.terminal import first_few, printable
 from ingest.native.file_trees import (
     FolderTree,
     Tree,
@@ -28,6 +25,9 @@ from ingest.native.image_blobs import (
     read_json,
 )
 from ingest.native.image_layers import Layer, LayeredTree
+from model.errors import InvalidArgument, InvalidDocument
+from model.reasons import Reason
+from model.text import first_few, printable
 
 #: Python's names of architectures, by their names in images.
 _ARCHITECTURES = {

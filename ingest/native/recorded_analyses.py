@@ -7,12 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from common.environments import machine_family
-from common.errors import InvalidArgument, ProjectError, StoreUnavailable
-from common.native_interfaces import Analysis
-from common.packages import package_version
 from common.settings import Settings
-from common.wheels import parse_wheel
 from graph.engine import Stores
 from graph.migrate import migrated_stores
 from graph.missing_interfaces import MissingInterface, missing_interfaces
@@ -27,6 +22,11 @@ from graph.record.native import (
 )
 from ingest.native.wheel_download import parse_pin
 from ingest.native.wheels import architectures_of
+from model.errors import InvalidArgument, ProjectError, StoreUnavailable
+from model.packages.environments import machine_family
+from model.packages.identity import package_version
+from model.packages.native_interfaces import Analysis
+from model.packages.wheels import parse_wheel
 
 _HASH = re.compile(r"(?:sha256:)?([0-9a-f]{8,64})")
 

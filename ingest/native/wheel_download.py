@@ -12,14 +12,14 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
-from common.environments import Environment
-from common.errors import InvalidArgument
 from common.index.client import IndexClient
 from common.index.configuration import Index, index_of
-from common.index.project_pages import IndexFile
-from common.packages import version_of
 from common.settings import Settings
-from common.wheels import compatibility, parse_wheel
+from model.errors import InvalidArgument
+from model.packages.environments import Environment
+from model.packages.identity import version_of
+from model.packages.project_pages import IndexFile
+from model.packages.wheels import compatibility, parse_wheel
 
 
 @dataclass(frozen=True, slots=True)

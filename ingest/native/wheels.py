@@ -12,21 +12,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.environments import machine_family
-from common.errors import InvalidDocument
-from common.import_names import names_in_wheel
-from common.native_interfaces import (
+from ingest.native.analysis_documents import WheelContent, wheel_analysis
+from ingest.native.elf import MAGIC, read_library
+from ingest.native.file_trees import MEBIBYTE, copy_bounded
+from ingest.sources.layout import bomb
+from model.errors import InvalidDocument
+from model.packages.environments import machine_family
+from model.packages.import_names import names_in_wheel
+from model.packages.native_interfaces import (
     Interface,
     NativeLibrary,
     UnreadableLibrary,
     WheelAnalysis,
 )
-from common.reasons import Reason
-from common.wheels import parse_wheel
-from ingest.native.analysis_documents import WheelContent, wheel_analysis
-from ingest.native.elf import MAGIC, read_library
-from ingest.native.file_trees import MEBIBYTE, copy_bounded
-from ingest.sources.layout import bomb
+from model.packages.wheels import parse_wheel
+from model.reasons import Reason
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from common.errors import InvalidDocument
-from common.formats.fields import (
+from ingest.personal_data import scrub_words
+from model.errors import InvalidDocument
+from model.json_fields import (
     FUTURE_TOLERANCE,
     MAX_NAME_LENGTH,
     Record,
@@ -22,10 +23,9 @@ from common.formats.fields import (
     too_long,
     wrong_type,
 )
-from common.index.project_pages import ProjectStatus
-from common.reasons import Reason
-from common.releases import ReleaseFile, kind_of_file
-from ingest.personal_data import scrub_words
+from model.packages.project_pages import ProjectStatus
+from model.packages.releases import ReleaseFile, kind_of_file
+from model.reasons import Reason
 
 #: The limit of file systems. With a Package URL it still fits into the key of a database index.
 MAX_FILENAME_BYTES = 255

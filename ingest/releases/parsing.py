@@ -15,8 +15,11 @@ from urllib.parse import urlsplit
 
 from packaging.utils import canonicalize_name
 
-from common.errors import InvalidDocument
-from common.formats.fields import (
+from ingest.personal_data import scrub_words
+from ingest.releases.files import checked_filename, checked_files, release_files_of, yanked_of
+from model.errors import InvalidDocument
+from model.json_documents import canonical_json, digest_bytes
+from model.json_fields import (
     MAX_NAME_LENGTH,
     Record,
     as_record,
@@ -28,13 +31,10 @@ from common.formats.fields import (
     too_long,
     wrong_type,
 )
-from common.formats.json_documents import canonical_json, digest_bytes
-from common.import_names import ImportNames, ImportSource, is_import_name
-from common.inspection import DocumentId
-from common.packages import Purl
-from common.reasons import Reason
-from common.redaction import without_secrets
-from common.releases import (
+from model.measurements.inspection import DocumentId
+from model.packages.identity import Purl
+from model.packages.import_names import ImportNames, ImportSource, is_import_name
+from model.packages.releases import (
     Release,
     ReleaseFile,
     ReleaseProblem,
@@ -46,8 +46,8 @@ from common.releases import (
     parse_requirement,
     release_identity,
 )
-from ingest.personal_data import scrub_words
-from ingest.releases.files import checked_filename, checked_files, release_files_of, yanked_of
+from model.reasons import Reason
+from model.redaction import without_secrets
 
 MAX_INDEX_LENGTH = 128
 
@@ -97,7 +97,7 @@ MAX_REQUIREMENTS = 10_000
 #: Texts for people are cut: some projects write a whole licence where its name should be.
 _MAX_LICENSE_LENGTH = 200
 _MAX_MESSAGE_LENGTH = 1_000
-#: Names with their namespaces: more than :func:`common.import_names.names_in_wheel` returns.
+#: With namespaces: more than :func:`model.packages.import_names.names_in_wheel` returns.
 _MAX_IMPORTS = 10_000
 #: Longest text that is read; the document itself is bounded, too.
 _ANY_LENGTH = 2**26

@@ -11,11 +11,6 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from common.errors import InvalidDocument
-from common.formats.fields import as_record
-from common.formats.json_documents import load_json
-from common.reasons import Reason
-from common.releases import Release
 from common.settings import Settings
 from graph.record.release_merging import HashAlarm
 from graph.record.releases import (
@@ -33,6 +28,11 @@ from ingest.sources.source_items import (
     RefusedDocument,
     SourceLimits,
 )
+from model.errors import InvalidDocument
+from model.json_documents import load_json
+from model.json_fields import as_record
+from model.packages.releases import Release
+from model.reasons import Reason
 
 KIND = "release"
 #: Releases in a transaction; an interrupted run reads at most so many again. Measured: a release

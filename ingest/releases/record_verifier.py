@@ -14,9 +14,6 @@ from dataclasses import dataclass, replace
 import orjson
 from sqlalchemy import Connection
 
-from common.errors import InvalidDocument
-from common.inspection import DocumentId
-from common.releases import Release
 from graph.record.known_releases import (
     correct_release,
     latest_documents,
@@ -38,6 +35,9 @@ from graph.verification.comparison import (
 from graph.verification.documents import StoredDocument
 from graph.verification.run import ComparedDocuments, VerificationRun, Verifier
 from ingest.releases.parsing import release_of
+from model.errors import InvalidDocument
+from model.measurements.inspection import DocumentId
+from model.packages.releases import Release
 
 _TABLE = "package_versions"
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from common.errors import InvalidDocument
-from common.formats.fields import (
+from ingest.releases.parsing import index_name, release_of
+from model.errors import InvalidDocument
+from model.json_fields import (
     Record,
     as_record,
     list_of,
@@ -21,10 +22,9 @@ from common.formats.fields import (
     text_of,
     time_of,
 )
-from common.packages import Purl
-from common.reasons import Reason
-from common.releases import SOLVER, Release, ReleaseProblem
-from ingest.releases.parsing import index_name, release_of
+from model.packages.identity import Purl
+from model.packages.releases import SOLVER, Release, ReleaseProblem
+from model.reasons import Reason
 
 _LONGEST_TEXT = 2**26
 #: Messages of an installer if the index has nothing to install; other messages are failed builds.

@@ -18,8 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from common.errors import InvalidDocument
-from common.reasons import Reason
 from ingest.sources.content_detection import or_empty, other_file, screen_document
 from ingest.sources.jsonl import documents_in_lines
 from ingest.sources.layout import (
@@ -42,6 +40,8 @@ from ingest.sources.source_items import (
     SourceItem,
     SourceLimits,
 )
+from model.errors import InvalidDocument
+from model.reasons import Reason
 
 Opener = Callable[[], BinaryIO]
 

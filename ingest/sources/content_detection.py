@@ -20,9 +20,6 @@ from typing import IO, BinaryIO
 
 import orjson
 
-from common.errors import InvalidDocument
-from common.formats.fields import Record
-from common.reasons import Reason
 from ingest.benchmarks.captures import without_captures
 from ingest.benchmarks.systems import SYSTEMS, BenchmarkSystem, has_mark
 from ingest.inspections.generations import has_inspection_keys
@@ -39,6 +36,9 @@ from ingest.sources.source_items import (
     SourceItem,
     SourceLimits,
 )
+from model.errors import InvalidDocument
+from model.json_fields import Record
+from model.reasons import Reason
 
 #: How many bytes of a file decide whether it is an inspection.
 HEAD_BYTES = 256 * 1024

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from common.errors import InvalidDocument
 from ingest.sources.archives import documents_in_archive
 from ingest.sources.content_detection import (
     NOT_IN_FOLDER,
@@ -39,6 +38,7 @@ from ingest.sources.source_items import (
     SourceItem,
     SourceLimits,
 )
+from model.errors import InvalidDocument
 
 #: A folder tree with more folders is not counted in advance.
 _MOST_COUNTED_FOLDERS = 200_000

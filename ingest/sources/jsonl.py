@@ -11,10 +11,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, cast
 
-from common.errors import InvalidDocument
-from common.reasons import Reason
 from ingest.sources.layout import BOMB_FLOOR_BYTES, bomb, cause_of, too_large, unreadable
 from ingest.sources.source_items import RawDocument, SourceLimits
+from model.errors import InvalidDocument
+from model.reasons import Reason
 
 _PIECE_BYTES = 64 * 1024
 

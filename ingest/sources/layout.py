@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import BinaryIO, cast
 
-from common.errors import InvalidDocument
-from common.reasons import Reason
 from ingest.sources.source_items import MEBIBYTE, SourceLimits
+from model.errors import InvalidDocument
+from model.reasons import Reason
 
 _INSPECTION_FILE = re.compile(
     r"(?:(?P<folder>.+)/)?"

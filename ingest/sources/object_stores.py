@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
-from common.errors import InvalidDocument
 from common.settings import OBJECT_STORES
 from graph.record.document_store import client_errors, file_system_of
 from ingest.sources.archives import documents_in_archive
@@ -43,6 +42,7 @@ from ingest.sources.source_items import (
     SourceLimits,
 )
 from ingest.sources.urls import check_url
+from model.errors import InvalidDocument
 
 _STORES = (*OBJECT_STORES, "memory")
 _WEB = ("http", "https")

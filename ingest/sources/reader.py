@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from common.errors import InvalidDocument
 from ingest.sources.archives import count_in_zip
 from ingest.sources.folders import count_in_folder, documents_in_file, documents_in_folder
 from ingest.sources.layout import LINE_SUFFIXES, is_archive, unreadable
@@ -18,6 +17,7 @@ from ingest.sources.source_items import (
     SourceLimits,
 )
 from ingest.sources.urls import local_path, stored_source
+from model.errors import InvalidDocument
 
 DEFAULT_LIMITS = SourceLimits()
 

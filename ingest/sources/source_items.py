@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from common.errors import InvalidDocument
+from model.errors import InvalidDocument
 
 MEBIBYTE = 1024 * 1024
 

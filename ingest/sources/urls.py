@@ -7,9 +7,9 @@ import re
 
 import fsspec
 
-from common.errors import InvalidArgument, InvalidDocument
-from common.reasons import Reason
-from common.redaction import absolute_source
+from model.errors import InvalidArgument, InvalidDocument
+from model.reasons import Reason
+from model.redaction import absolute_source
 
 #: Protocols whose URLs stand for local paths.
 LOCAL = ("file", "local")

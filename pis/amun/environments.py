@@ -25,11 +25,11 @@ from filelock import FileLock, Timeout
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from common.formats.json_documents import digest
-from common.host_problems import reason_of
-from common.packages import DEFAULT_INDEX
 from common.private_folders import private_folder
 from common.settings import Settings
+from model.json_documents import digest
+from model.measurements.host_problems import reason_of
+from model.packages.identity import DEFAULT_INDEX
 from pis.amun.indexes import installer_environment
 from pis.amun.installer import TIMEOUT_S, BuildLog, LineCallback, build_failure, run_installer
 from pis.amun.launchers import BuildFailed

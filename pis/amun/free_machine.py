@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from common.errors import AlreadyRunning
+from model.errors import AlreadyRunning
 from pis.amun.conditions import busy_share
 
 #: Address of the lock, in Linux's abstract namespace (unix(7)). The kernel frees it when the

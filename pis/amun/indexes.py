@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from common.formats.installer_configuration import has_uv_file, pip_options
-from common.packages import DEFAULT_INDEX, index_identity, package_version, public_index_url
-from common.redaction import without_credentials
+from model.packages.identity import DEFAULT_INDEX, index_identity, package_version, public_index_url
+from model.redaction import without_credentials
 
 __all__ = ["index_name", "installer_environment", "without_credentials"]
 

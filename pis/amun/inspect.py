@@ -20,9 +20,9 @@ from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
-from common.errors import AlreadyRunning, InvalidArgument, ProjectError
-from common.formats.json_documents import digest
-from common.host_problems import HOST_FAILED, reason_of
+from model.errors import AlreadyRunning, InvalidArgument, ProjectError
+from model.json_documents import digest
+from model.measurements.host_problems import HOST_FAILED, reason_of
 from pis.amun.inspection_folder import (
     BuildStatus,
     environments_of,

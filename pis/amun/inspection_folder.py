@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from common.formats.job_results import DOCUMENT_VERSION
-from common.host_problems import is_host_build, is_host_end
+from model.measurements.host_problems import is_host_build, is_host_end
 from pis.amun.hardware import host, hwinfo, os_release, runtime_environment
 from pis.amun.job_output import decode_output, parsed_output, readings_of
 from pis.amun.jobs import FinishedJob, JobEnd

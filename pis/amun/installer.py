@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from common.host_problems import DISK_FULL, LAUNCHER_UNAVAILABLE
-from common.redaction import without_credentials
+from model.measurements.host_problems import DISK_FULL, LAUNCHER_UNAVAILABLE
+from model.redaction import without_credentials
 from pis.amun.launchers import BuildFailed
 from pis.amun.processes import run_group
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import orjson
 
-from common.errors import InvalidDocument
-from common.formats.fields import text_of
 from common.formats.job_results import measurements_of, run_of
-from common.job_stability import instability
-from common.reasons import Instability
-from common.units import DISPLAY_UNITS
+from model.errors import InvalidDocument
+from model.json_fields import text_of
+from model.measurements.job_stability import instability
+from model.measurements.units import DISPLAY_UNITS
+from model.reasons import Instability
 
 #: Characters of an offending line in a message.
 _QUOTED = 60

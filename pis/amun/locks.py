@@ -19,12 +19,12 @@ from packaging.markers import InvalidMarker, Marker
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from common.errors import InvalidDocument
 from common.formats.locks import NEVER, LockEntry, parse_pylock, pipfile_lock_entry, pylock_entry
 from common.formats.requirements_files import SourceKind, exact_version, logical_lines, parse_line
-from common.packages import DEFAULT_INDEX
-from common.reasons import Reason
-from common.releases import parse_requirement
+from model.errors import InvalidDocument
+from model.packages.identity import DEFAULT_INDEX
+from model.packages.releases import parse_requirement
+from model.reasons import Reason
 from pis.amun.indexes import index_name
 from pis.amun.schema import SpecificationProblem, inside
 

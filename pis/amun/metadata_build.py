@@ -17,8 +17,8 @@ from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from common.errors import InvalidArgument
 from common.settings import Settings
+from model.errors import InvalidArgument
 from pis.amun.environments import Interpreter
 from pis.amun.indexes import installer_environment
 from pis.amun.installer import BuildLog, build_failure, run_installer

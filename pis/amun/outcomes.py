@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from common.job_stability import noise_warnings, robust_variation
-from common.packages import distributions_of
+from model.measurements.job_stability import noise_warnings, robust_variation
+from model.packages.identity import distributions_of
 from pis.amun.inspection_folder import finished_jobs, is_host_result, read_job
 from pis.amun.job_output import Readings, readings_of
 from pis.amun.launchers import BuildFailed, Inspection

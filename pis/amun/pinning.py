@@ -9,7 +9,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from common.packages import DEFAULT_INDEX
+from model.packages.identity import DEFAULT_INDEX
 from pis.amun.indexes import installer_environment
 from pis.amun.installer import BuildLog, LineCallback, run_installer
 from pis.amun.locks import Lock, pipfile_lock_of, read_requirements

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import which
 
-from common.errors import ProjectError
+from model.errors import ProjectError
 from pis.amun.job_limits import CONFINED, GIBIBYTE, JobLimits
 from pis.amun.jobs import FinishedJob, JobEnd
 from pis.amun.processes import SIGNAL_EXIT_CODE

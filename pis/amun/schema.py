@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from marshmallow import RAISE, Schema, ValidationError, fields, validate
 
-from common.errors import ProjectError
+from model.errors import ProjectError
 from pis.catalogue import INDICATORS
 
 _PLAIN = re.compile(r"[\w@.+-]{1,80}\Z")

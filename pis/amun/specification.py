@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from common.packages import DEFAULT_INDEX, distributions_of
-from common.redaction import without_credentials
+from model.packages.identity import DEFAULT_INDEX, distributions_of
+from model.redaction import without_credentials
 from pis.amun.locks import Lock, pipfile_lock_of, read_pipfile_lock, read_pylock, read_requirements
 from pis.amun.schema import (
     Cpus,

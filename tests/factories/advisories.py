@@ -12,14 +12,14 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from common.advisories import Advisory
-from common.formats.json_documents import canonical_json, digest_bytes
-from common.inspection import DocumentId
-from common.packages import package_version
 from graph.record.bulk import insert_new
 from graph.record.packages import add_package_rows
 from graph.tables import Document, PackageVersionRow
 from ingest.advisories.osv import advisory_of
+from model.advisories import Advisory
+from model.json_documents import canonical_json, digest_bytes
+from model.measurements.inspection import DocumentId
+from model.packages.identity import package_version
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 #: Scores of 9.8, 7.5 and 5.3 by version 3.1, 6.9 by version 4.0 and 7.5 by version 2.

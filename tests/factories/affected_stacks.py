@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlalchemy import Connection, insert
 
-from common.packages import package_version
 from graph.tables import (
     AdvisoryPackage,
     AdvisoryRow,
@@ -17,6 +16,7 @@ from graph.tables import (
     StackRow,
     VulnerabilityRow,
 )
+from model.packages.identity import package_version
 from tests.factories.advisories import NOW, add_versions
 
 #: Digest of the stack.

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from fsspec.implementations.local import LocalFileSystem
 
-from common.benchmark_results import BenchmarkResult
-from common.errors import InvalidDocument
 from ingest.benchmarks.pipeline import known_system
 from ingest.benchmarks.result_tree import ResultTree
 from ingest.sources.source_items import SourceLimits
+from model.errors import InvalidDocument
+from model.measurements.benchmark_results import BenchmarkResult
 
 DLBS_LOG = """Running something else
 __exp.model_title__="ResNet50"

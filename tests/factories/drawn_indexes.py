@@ -9,8 +9,8 @@ from typing import Any
 from adviser.resolver.admission import universe_of
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.resolver.universe import Universe
-from graph.candidates import Dependency
-from graph.snapshot import Snapshot
+from model.packages.candidates import Dependency
+from model.packages.snapshot import Snapshot
 from tests.factories.universes import snapshot_of
 
 NAMES = ["a", "b", "c", "d", "e"]

@@ -16,10 +16,10 @@ from adviser.scoring.performance import Performance, performance_of
 from adviser.scoring.stack_pairs import name_of
 from adviser.scoring.target import Target
 from adviser.scoring.version_choice import PackageChoice, VersionChoices
-from common.formats.json_documents import digest
-from common.packages import Purl, package_version
-from common.units import Unit
-from graph.evidence import Evidence, Reading, Series, VulnerabilityDetails
+from model.json_documents import digest
+from model.measurements.evidence import Evidence, Reading, Series, VulnerabilityDetails
+from model.measurements.units import Unit
+from model.packages.identity import Purl, package_version
 from tests.factories.universes import snapshot_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

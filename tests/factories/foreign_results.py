@@ -6,7 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from common.benchmark_results import (
+from graph.record.benchmark_entries import entry_id_of, store_entries
+from model.measurements.benchmark_results import (
     Aggregate,
     BenchmarkResult,
     Direction,
@@ -14,7 +15,6 @@ from common.benchmark_results import (
     Metric,
     Validity,
 )
-from graph.record.benchmark_entries import entry_id_of, store_entries
 
 MINUTES = Metric("time_to_train_olympic_mean", "minutes", Direction.LOWER, "mlperf-training-v0.6")
 HOURS = Metric("accelerator_hours", "hours", Direction.LOWER, "mlperf-training-v0.6")

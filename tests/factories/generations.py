@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
-from common.units import matmul_operations, matmul_operations_of_2019
+from model.measurements.units import matmul_operations, matmul_operations_of_2019
 
 FOLDER = Path(__file__).parents[1] / "data" / "inspections"
 SEED = 20240902

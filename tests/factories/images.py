@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.native_interfaces import EnvironmentAnalysis
 from ingest.native.environments import analyze_image
 from ingest.native.image_layers import Layer, LayeredTree
+from model.packages.native_interfaces import EnvironmentAnalysis
 from tests.factories.native import Member, Symlink, elf, layer
 
 LIBC = elf("libc.so.6", defines=("GLIBC_2.17", "GLIBC_2.34"))

@@ -9,7 +9,7 @@ import resolvelib
 from packaging.specifiers import SpecifierSet
 
 from adviser.resolver.universe import Universe
-from graph.candidates import Candidate, Dependency
+from model.packages.candidates import Candidate, Dependency
 
 
 class Provider(resolvelib.AbstractProvider[Dependency, Any, Any]):

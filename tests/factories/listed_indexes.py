@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime
 
-from common.errors import IndexFault, IndexProblem
 from common.index.file_metadata import MetadataRead
-from common.index.project_pages import IndexFile, ProjectPage, contents_of
+from model.errors import IndexFault, IndexProblem
+from model.packages.project_pages import IndexFile, ProjectPage, contents_of
 from tests.factories.universes import Index, Record, moment
 
 _NOW = datetime(2026, 11, 22, tzinfo=UTC)

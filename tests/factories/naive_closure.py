@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.tags import parse_tag
 
-from common.environments import Environment
+from model.packages.environments import Environment
 
 #: By package and Package URL: (name, specifier, extras, extra that brings it).
 Naive = dict[str, dict[str, set[tuple[str, str, tuple[str, ...], str | None]]]]

@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from common.units import matmul_operations, matmul_operations_of_2019
+from model.measurements.units import matmul_operations, matmul_operations_of_2019
 from tests.factories.inspections import (
     BEGAN,
     MATMUL,

@@ -26,8 +26,8 @@ from adviser.scoring.comparisons import (
 from adviser.scoring.histories import History, MeasuredJob
 from adviser.scoring.samples import JobPlace
 from adviser.scoring.verdicts import Verdict
-from common.packages import Purl
-from graph.changes import ChangeLook
+from model.changes import ChangeLook
+from model.packages.identity import Purl
 from tests.factories.evidence import purl, series
 
 #: Standard deviation of what all jobs of a turn share, natural log, a step a turn.

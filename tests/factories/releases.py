@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.releases import Release
 from ingest.releases.parsing import release_of
+from model.packages.releases import Release
 
 Record = dict[str, Any]
 

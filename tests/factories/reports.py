@@ -19,8 +19,8 @@ from adviser.reports.documents import (
 )
 from adviser.reports.serialization import dataclass_to_json
 from adviser.scoring.criteria import RecommendationType
-from graph.advice import AdviceHead, StoredAdvice
-from graph.evidence import Evidence
+from model.advice import AdviceHead, StoredAdvice
+from model.measurements.evidence import Evidence
 from tests.factories.evidence import Bench, jobs
 from tests.factories.requests import INDEX, known_for, request_for, snapshot_for
 

@@ -15,9 +15,9 @@ from adviser.stack_request import (
     RequestOptions,
     StackRequest,
 )
-from common.releases import ReleaseFile
-from graph.evidence import Evidence
-from graph.snapshot import Snapshot
+from model.measurements.evidence import Evidence
+from model.packages.releases import ReleaseFile
+from model.packages.snapshot import Snapshot
 from tests.factories.evidence import HERE, NOW
 from tests.factories.universes import ENVIRONMENT, Index, snapshot_of
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from sqlalchemy import Engine, insert
 
-from common.formats.json_documents import canonical_json
-from common.packages import version_key
 from graph.tables import (
     AdviceClaim,
     AdviceObservation,
@@ -42,6 +40,8 @@ from graph.tables import (
     StackRow,
     VulnerabilityRow,
 )
+from model.json_documents import canonical_json
+from model.packages.identity import version_key
 
 _EPOCH = datetime(2020, 2, 1, tzinfo=UTC)
 _CHUNK = 1_000

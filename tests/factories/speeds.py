@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from adviser.advise import Advice
 from adviser.scoring.criteria import RecommendationType
-from graph.evidence import Evidence
+from model.measurements.evidence import Evidence
 from tests.factories.evidence import NOW, Bench, series
 from tests.factories.requests import advice_for, request_for
 from tests.factories.universes import Index

@@ -12,7 +12,7 @@ from itertools import product
 from packaging.specifiers import SpecifierSet
 
 from adviser.resolver.universe import Universe
-from graph.candidates import Candidate, Dependency
+from model.packages.candidates import Candidate, Dependency
 
 #: Costs by level of the score, versions that only other packages admit, versions passed over, and
 #: the place in each package, -1 where it is not there.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from common.formats.json_documents import canonical_json
-from graph.advice import AdviceHead, RecordedClaim, StoredAdvice
+from model.advice import AdviceHead, RecordedClaim, StoredAdvice
+from model.json_documents import canonical_json
 from tests.factories.rows import digest_of
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)

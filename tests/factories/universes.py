@@ -10,13 +10,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from common.environments import Environment, environment
-from common.packages import Purl, package_version
-from common.releases import ReleaseState, parse_requirement
-from graph.candidate_builder import VersionRecord, roots_of
-from graph.candidates import Dependency
-from graph.snapshot import Snapshot
 from graph.snapshot_reader import PackageRecord, RequestedPackage, freeze, walk
+from model.packages.candidate_builder import VersionRecord, roots_of
+from model.packages.candidates import Dependency
+from model.packages.environments import Environment, environment
+from model.packages.identity import Purl, package_version
+from model.packages.releases import ReleaseState, parse_requirement
+from model.packages.snapshot import Snapshot
 
 Record = Mapping[str, Any]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import neo4j
 
-from common.formats.json_documents import digest
-from common.releases import Requirement, parse_requirement, release_identity
-from graph.candidate_builder import RequirementRecord, VersionRecord
 from graph.snapshot_reader import PackageRecord, RequestedPackage
+from model.json_documents import digest
+from model.packages.candidate_builder import RequirementRecord, VersionRecord
+from model.packages.releases import Requirement, parse_requirement, release_identity
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from common.packages import public_index_url
 from graph.engine import Stores
+from model.packages.identity import public_index_url
 from tests.factories.releases import release
 from tests.services.commands import WHERE, thoth
 from tests.services.index import package_index

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import sqlalchemy
 
-from common.errors import StoreUnavailable
 from common.settings import Settings
 from ingest.advisories import sources
 from ingest.advisories.sync import sync_source
+from model.errors import StoreUnavailable
 from tests.factories.advisories import osv, write_archive
 from tests.services.advisories import Record
 from tests.services.commands import row_counts

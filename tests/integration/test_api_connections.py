@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from api.request_bodies import TooManySlow
+from api.http.request_bodies import TooManySlow
 from api.server import slow_clients
 from api.server.certificates import self_signed
 from api.server.http_server import _ReloadedTls

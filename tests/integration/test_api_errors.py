@@ -9,7 +9,7 @@ import pytest
 import werkzeug.exceptions
 from flask.testing import FlaskClient
 
-from api.errors import ProblemType
+from api.http.errors import ProblemType
 from graph.engine import Stores
 from graph.record.tokens import Scope
 from tests.factories.releases import release

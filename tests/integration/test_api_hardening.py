@@ -16,12 +16,12 @@ from sqlalchemy import Engine, text
 from api.app import create_app
 from api.jobs import uploads
 from api.service import EXTENSION, ServiceStores
-from common.errors import InvalidArgument, StoreUnavailable
-from common.formats.json_documents import canonical_json, digest_bytes
 from common.settings import Settings
 from graph.engine import GRAPH, POSTGRESQL, Stores
 from graph.record.documents import UPLOAD
 from graph.record.tokens import Scope
+from model.errors import InvalidArgument, StoreUnavailable
+from model.json_documents import canonical_json, digest_bytes
 from tests.factories.documents import document_2020_02
 from tests.factories.releases import release
 from tests.services.commands import ROOT, row_counts
@@ -315,7 +315,7 @@ class TestWhatIsTold:
         self, client: FlaskClient, known: Stores, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         from api.jobs import advice
-        from common.errors import SchemaMismatch
+        from model.errors import SchemaMismatch
 
         def refuse(*_: Any, **__: Any) -> Any:
             raise SchemaMismatch("the schema of bolt://10.9.8.7 is 9999", "migrate")

@@ -15,7 +15,6 @@ from api.jobs import upkeep as upkeep_module
 from api.jobs import worker_context
 from api.jobs.upkeep import prune
 from api.jobs.worker_context import WorkerContext
-from common.environments import environment
 from graph.engine import Stores
 from graph.record.events import EventKind, record_event
 from graph.record.freshness import changes
@@ -24,6 +23,7 @@ from graph.record.notices import plan_notices
 from graph.record.tokens import Scope
 from ingest.inspections.pipeline import read_inspections
 from ingest.sources.source_items import SourceLimits
+from model.packages.environments import environment
 from tests.factories.inspections import (
     inspection_files,
     specification_document,

@@ -13,10 +13,10 @@ from flask.testing import FlaskClient
 from sqlalchemy import Engine, event, text
 from werkzeug.test import TestResponse
 
+from api.access.shared_counts import SharedCounts
 from api.app import create_app
 from api.jobs.upkeep import prune
 from api.service import EXTENSION, ServiceStores
-from api.shared_counts import SharedCounts
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.request_counts import count_requests, counted_requests

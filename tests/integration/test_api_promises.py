@@ -11,12 +11,12 @@ import sqlalchemy
 from flask.testing import FlaskClient
 from sqlalchemy import event, text
 
-from api import analyses
+from api.jobs import analyses
 from api.jobs.queue import QueueJob, QueueName
 from api.service import EXTENSION
-from common.errors import StoreUnavailable
 from graph.engine import Stores, relational_url
 from graph.record.tokens import Scope
+from model.errors import StoreUnavailable
 from tests.factories.releases import release
 from tests.services.commands import ROOT, row_counts
 from tests.services.jobs import client_of, ended, jobs_in, run_jobs, worker_process

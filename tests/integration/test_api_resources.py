@@ -20,10 +20,10 @@ from adviser.stacks_document import stacks_document
 from api.service import EXTENSION
 from common.settings import Settings
 from graph.engine import relational_engine
-from graph.evidence import MeasuredObservation
 from graph.record.measurements import measured_observations
 from graph.record.tokens import Scope, create_token
 from graph.tables import AdvisorySource
+from model.measurements.evidence import MeasuredObservation
 from tests.services.commands import thoth_json
 
 #: Blueprints of what is read.

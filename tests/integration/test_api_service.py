@@ -30,10 +30,8 @@ from api.service import EXTENSION
 from cli.audit import audit
 from cli.stores import status
 from common import __version__
-from common.errors import InvalidArgument, InvalidSettings
 from common.settings import Settings
 from graph.engine import Stores, relational_engine
-from graph.ledger import AdviceOutcome, AdviceScore, ClaimScore
 from graph.record.analyses import (
     AnalysisKind,
     AnalysisState,
@@ -44,6 +42,8 @@ from graph.record.analyses import (
 )
 from graph.record.audit import AuditEntry, add_write, latest_writes
 from graph.record.ledger import add_score
+from model.errors import InvalidArgument, InvalidSettings
+from model.ledger import AdviceOutcome, AdviceScore, ClaimScore
 from tests.requirements import needs
 from tests.services.commands import run_here
 from tests.services.ports import closed_port

@@ -14,7 +14,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import select, update
 from werkzeug.test import TestResponse
 
-from api import analyses
+from api.jobs import analyses
 from api.thamos.requests import AdviceQuerySchema
 from common import __version__
 from graph.engine import Stores

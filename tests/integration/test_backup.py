@@ -27,8 +27,6 @@ from sqlalchemy import text
 
 from api.jobs.upkeep import prune, return_stalled
 from cli.backup import backup, restore
-from common.errors import InvalidArgument
-from common.formats.json_documents import digest, digest_bytes
 from common.settings import Settings
 from graph.backup.archive import CHUNK_BYTES, MANIFEST
 from graph.backup.backup_files import new_file
@@ -46,6 +44,8 @@ from graph.record.documents import (
 )
 from graph.record.postgresql_helpers import AdvisoryLock, session_lock
 from graph.record.source_successes import source_successes
+from model.errors import InvalidArgument
+from model.json_documents import digest, digest_bytes
 from tests.effort import slow
 from tests.factories.inspections import inspection_files, specification_document, stack_jobs
 from tests.services.commands import row_counts, run_here, thoth

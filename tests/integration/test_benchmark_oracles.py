@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from common.benchmark_results import Aggregate, BenchmarkResult, Direction, Validity
 from ingest.sources.content_detection import system_of
+from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Direction, Validity
 from tests.factories.benchmark_files import read_files
 from tests.services.environments import pinned_environment
 from tests.services.waiting import DEADLINE_S

@@ -13,9 +13,9 @@ from adviser.bisect.search import StepSearch, find_step
 from adviser.bisect.stack_series import StackSeries
 from cli.bisect_measurer import SearchFolder, StackPinner, pins_of
 from cli.bisect_series import SeriesMaker
-from common.environments import environment
-from common.errors import IndexProblem, InvalidArgument
 from common.settings import Settings
+from model.errors import IndexProblem, InvalidArgument
+from model.packages.environments import environment
 from tests.factories.planted_steps import PlantedMeasurer
 from tests.services.index import Index, package_index, status
 

@@ -11,13 +11,11 @@ from sqlalchemy import Connection, select, text
 
 from adviser.stack_comparison import compare_stacks
 from adviser.stacks_document import stacks_document
-from api import comparison_cache
 from api import service as service_module
-from api.comparison_cache import ComparisonCache, SeriesFamily, SeriesFilter
+from api.http import comparison_cache
+from api.http.comparison_cache import ComparisonCache, SeriesFamily, SeriesFilter
 from api.service import ServiceStores
-from common.errors import StoreUnavailable
 from graph.engine import Stores
-from graph.evidence import MeasuredObservation
 from graph.record.freshness import count_change
 from graph.record.inspections import accept_observations, refuse_observations
 from graph.record.measurements import (
@@ -30,6 +28,8 @@ from graph.record.observations import measured_totals
 from graph.tables import InspectionRow, ObservationRow
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
+from model.errors import StoreUnavailable
+from model.measurements.evidence import MeasuredObservation
 from tests.factories.inspections import (
     MATMUL,
     inspection_files,

@@ -17,12 +17,12 @@ from sqlalchemy import event, text
 
 from adviser.answering.answers import known_of
 from cli.ingest import ingest
-from common.environments import environment
-from common.errors import DocumentStoreMismatch, StoreUnavailable
 from graph.engine import Stores
 from graph.projection import sync_few
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.verification.run import verify_record
+from model.errors import DocumentStoreMismatch, StoreUnavailable
+from model.packages.environments import environment
 from tests.effort import examples
 from tests.factories.inspections import inspection_files, specification_document, stack_jobs, write
 from tests.factories.releases import release

@@ -17,11 +17,7 @@ import pytest
 import sqlalchemy
 from sqlalchemy import Connection, insert, select
 
-from common.index.project_pages import ProjectState, ProjectStatus
-from common.inspection import Stack
-from common.packages import package_version
 from common.settings import Settings
-from graph.advice import AdviceLinks, RecommendedStack
 from graph.analyst_queries import open_reader, run_query
 from graph.engine import Stores, graph_database, relational_engine
 from graph.engine import graph_driver as connect
@@ -48,6 +44,10 @@ from graph.tables import (
 )
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
+from model.advice import AdviceLinks, RecommendedStack
+from model.measurements.inspection import Stack
+from model.packages.identity import package_version
+from model.packages.project_pages import ProjectState, ProjectStatus
 from tests.factories.foreign_results import RATE, foreign_result, store_foreign, training_entry
 from tests.factories.inspections import BEGAN, HOST, RUN
 from tests.factories.planted import (

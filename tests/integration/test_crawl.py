@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from common.errors import AlreadyRunning, InvalidArgument
 from common.index.configuration import index_of
 from common.settings import Settings
 from graph.record.crawls import WatchedProject, watch
@@ -22,6 +21,7 @@ from ingest.crawl.crawl_request import CrawlBounds, CrawlRequest
 from ingest.crawl.crawler import crawl
 from ingest.crawl.reports import CrawlReport
 from ingest.crawl.runs import refresh_indexes, wanted_packages
+from model.errors import AlreadyRunning, InvalidArgument
 from tests.services.commands import row_counts
 from tests.services.index import JSON, Index, package_index, status
 

@@ -16,11 +16,9 @@ from alembic import command
 from flask.testing import FlaskClient
 from sqlalchemy import Connection, Engine, text, update
 
-from api import health
+from api.health.checks import checks as health
 from api.jobs.upkeep import prune
 from cli.service import ensure_stores
-from common.errors import DocumentStoreMismatch, SchemaMismatch
-from common.formats.json_documents import digest_bytes
 from common.settings import Settings
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import relational_engine, relational_url
@@ -47,6 +45,8 @@ from graph.record.tokens import Scope
 from graph.tables import DocumentStoreRow
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
+from model.errors import DocumentStoreMismatch, SchemaMismatch
+from model.json_documents import digest_bytes
 from tests.factories.documents import directory_files
 from tests.services.commands import row_counts, thoth
 from tests.services.databases import new_database

@@ -21,13 +21,13 @@ import pytest
 from sqlalchemy import text
 
 from cli.stores import up
-from common.errors import StoreUnavailable
 from common.settings import Settings
 from graph.embedded.arcadedb import ArcadeDB
 from graph.embedded.home import write_private
 from graph.embedded.service import RunRecord, read_record
 from graph.embedded.start_stop import EmbeddedStores
 from graph.engine import Stores, open_stores, reader_driver, relational_engine
+from model.errors import StoreUnavailable
 from tests.services.commands import run_here
 from tests.services.ports import closed_port
 from tests.services.waiting import DEADLINE_S, wait_until

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from common.host_problems import is_host_build
 from common.settings import Settings
+from model.measurements.host_problems import is_host_build
 from pis.amun.environments import build_environment
 from pis.amun.launchers import BuildFailed
 from pis.amun.locks import Lock, LockedPackage

@@ -18,19 +18,19 @@ from adviser.scoring.estimates import Method
 from adviser.scoring.target import Target
 from adviser.scoring.verdicts import Verdict
 from cli.ingest import ingest
-from common.environments import environment
 from graph.engine import Stores
-from graph.evidence import ADVISORIES, Evidence
 from graph.projection import sync
 from graph.record.evidence import INSPECTIONS, EvidenceReader, evidence_for
 from graph.record.hardware import browse_hardware
 from graph.record.job_samples import browse_series
 from graph.record.measurements import measured_observations
 from graph.record.releases import ReleaseDelivery, add_releases
-from graph.snapshot import Snapshot
 from graph.snapshot_reader import load_snapshot
 from graph.tables import AdvisorySource, HardwareRow, ObservationRow
 from ingest.advisories.sync import sync_source
+from model.measurements.evidence import ADVISORIES, Evidence
+from model.packages.environments import environment
+from model.packages.snapshot import Snapshot
 from tests.factories.advisories import affected, osv, write_archive
 from tests.factories.inspections import (
     BEGAN,

@@ -21,12 +21,12 @@ from adviser.answering.lock_comparison import knowledge_of_locks
 from adviser.exports.croissant import CROISSANT_FILE
 from adviser.exports.tables import TABLES, ColumnType
 from api.service import EXTENSION
-from common.environments import environment
-from common.errors import InvalidArgument
 from common.settings import Settings
 from graph.engine import open_stores, relational_engine
 from graph.record.hardware import recorded_hardware
 from graph.record.tokens import Scope, create_token
+from model.errors import InvalidArgument
+from model.packages.environments import environment
 from tests.services.commands import ROOT, thoth, thoth_json
 
 pytest.importorskip("pyarrow", reason="the extra `export` is not installed")

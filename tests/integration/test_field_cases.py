@@ -18,8 +18,8 @@ import httpx
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from common.packages import public_index_url
 from graph.engine import Stores
+from model.packages.identity import public_index_url
 from tests.services.commands import program, variables
 
 CASES = Path(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import ServiceFailed
 from common.settings import Settings
 from graph.embedded.start_stop import EmbeddedStores
+from model.errors import ServiceFailed
 from tests.services.commands import thoth
 from tests.services.disks import mounted, mounted_disk
 

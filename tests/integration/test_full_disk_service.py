@@ -26,10 +26,11 @@ UPLOADS = "/api/v2/inspections"
 #: Counts requests of more and more routes; between them, waits for a line.
 COUNTING = """
 import os, sys
-from api.metrics_files import files, metrics_folder
+from api.health.metrics_files import files, metrics_folder
 from pathlib import Path
 with metrics_folder(Path(sys.argv[1]), "serve"):
-    from api import metrics, metrics_values
+    from api.health.checks import metrics
+    from api.health.checks import metrics_values
     metrics_values.RETRY_S = 0.0
     for step in range(3):
         for number in range(3000):

@@ -15,7 +15,6 @@ from sqlalchemy.engine import make_url
 
 from cli.cypher import cypher
 from cli.service import ensure_stores
-from common.errors import GraphMismatch, SchemaMismatch
 from common.settings import Settings
 from graph.checkpoints import stores_agree
 from graph.engine import Stores, relational_engine
@@ -24,6 +23,7 @@ from graph.projection import rebuild, sync_few
 from graph.projection.registry import PROJECTED, ProjectedKind
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.record.tokens import Scope
+from model.errors import GraphMismatch, SchemaMismatch
 from tests.factories.releases import release
 from tests.services.commands import run_here, thoth, thoth_json
 from tests.services.databases import new_database

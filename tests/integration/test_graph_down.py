@@ -12,12 +12,12 @@ from typing import Any
 import neo4j
 import pytest
 
-from common.errors import StoreUnavailable
 from common.settings import Settings
 from graph.engine import GRAPH, Stores, graph_errors
 from graph.migrate import migrated_stores
 from graph.projection import lag, sync, verify
 from graph.watchdog import watchdog
+from model.errors import StoreUnavailable
 from tests.factories.documents import directory_files
 from tests.factories.generations import FOLDER as GENERATIONS
 from tests.services.commands import row_counts, thoth, thoth_json

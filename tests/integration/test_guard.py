@@ -26,12 +26,12 @@ from adviser.answering.lock_comparison import knowledge_of_locks
 from api.app import create_app
 from api.service import EXTENSION
 from cli.ingest import ingest
-from common.environments import environment
 from graph.engine import Stores
 from graph.projection import sync
 from graph.record.releases import ReleaseDelivery, add_releases
 from graph.tables import HardwareRow
 from ingest.advisories.sync import sync_source
+from model.packages.environments import environment
 from tests.factories.advisories import affected, osv, write_archive
 from tests.factories.inspections import (
     inspection_files,

@@ -15,13 +15,13 @@ from sqlalchemy import make_url
 from api.app import create_app
 from api.jobs.queue import PROJECT, Queue
 from api.service import EXTENSION, ServiceStores
-from common.errors import StoreUnavailable
 from common.settings import Settings
 from graph import statement_watch
 from graph.engine import Stores
 from graph.projection import lag, sync
 from graph.projection.outbox import only_projector
 from graph.record.tokens import Scope, create_token
+from model.errors import StoreUnavailable
 from tests.factories.inspections import inspection_files, stack_jobs
 from tests.factories.rows import inspection_rows, store
 from tests.services.index import zip_of

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from common.packages import name_of_index
 from graph.engine import Stores
+from model.packages.identity import name_of_index
 from tests.services.commands import WHERE, thoth
 from tests.services.index import Index, package_index
 

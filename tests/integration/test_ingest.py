@@ -19,8 +19,6 @@ import zstandard
 from sqlalchemy import Connection, func, select
 
 from cli.ingest import ingest
-from common.inspection import Outcome
-from common.reasons import Reason
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import verify
@@ -29,6 +27,8 @@ from graph.record.measurements import measured_observations
 from graph.tables import Base, Document, InspectionRow, ObservationRow
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
+from model.measurements.inspection import Outcome
+from model.reasons import Reason
 from tests.factories.documents import (
     directory_files,
     document_2020_02,

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from common.errors import InvalidSettings
 from common.settings import Settings
 from loop.measuring import loop_launcher
+from model.errors import InvalidSettings
 from pis.amun.installer import BuildLog
 from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, PreparedInspection, Script
 from pis.amun.launchers.containerfile import PYTHON

@@ -24,7 +24,6 @@ from sqlalchemy import Double, Integer, func, select, update
 from api.app import create_app
 from api.service import EXTENSION
 from cli.cypher import cypher
-from common.errors import QueryRefused
 from common.settings import Settings
 from graph.analyst_queries import open_reader, run_query
 from graph.checkpoints import named_batch
@@ -38,6 +37,7 @@ from graph.query_results import QueryResult
 from graph.record.modules import providers_of
 from graph.record.tokens import Scope, create_token
 from graph.tables import ArtifactRow
+from model.errors import QueryRefused
 from tests.factories.large_record import fill
 from tests.services.neo4j.server import Neo4jServer
 

@@ -19,12 +19,12 @@ from api.app import create_app
 from api.service import EXTENSION
 from cli.ingest import ingest
 from cli.ledger import ledger
-from graph.advice import StoredAdvice
 from graph.engine import Stores
 from graph.record.advice import add_advice
 from graph.record.ledger import recent_identical_pairs
 from graph.record.loop import BatchState, add_batch, open_night, set_batch_state
 from graph.tables import AdviceScoreRow, HardwareRow, WatchRow
+from model.advice import StoredAdvice
 from tests.factories.advisories import CRITICAL, affected, osv, write_archive
 from tests.factories.inspections import (
     inspection_files,

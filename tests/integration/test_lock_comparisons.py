@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 
 from adviser.answering import lock_comparison
 from adviser.answering.lock_comparison import LockKnowledge, knowledge_of_locks
-from api import lock_reading
+from api.http import lock_reading
 from api.jobs.queue import QueueClient
 from api.service import EXTENSION
 from common.settings import Settings

@@ -23,8 +23,8 @@ from adviser.locks.lock_model import (
 from adviser.projects.locks import read_lock
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project
-from common.environments import host_environment
-from common.releases import ReleaseFile, kind_of_file
+from model.packages.environments import host_environment
+from model.packages.releases import ReleaseFile, kind_of_file
 from tests.requirements import needs
 from tests.services.index import Index, package_index
 from tests.services.waiting import DEADLINE_S

@@ -24,9 +24,7 @@ from adviser.stack_request import StackRequest
 from api.jobs.queue import NAMESPACE, QueueName
 from api.jobs.schedules import schedules
 from api.jobs.worker import queue_app
-from common.environments import host_environment
 from common.settings import Settings
-from graph.changes import ChangeEvent, ChangeKind, PerformanceChange, RecordedChange
 from graph.engine import Stores
 from graph.record.changes import add_changes, all_changes
 from graph.record.events import EventKind
@@ -57,6 +55,8 @@ from loop.stacks import WatchKnowledge, current_knowledge
 from loop.status import morning_summary, status_document
 from loop.verdicts import announce_releases, changes_behind, settle_releases
 from loop.watching import adopt_requests, identifiers_of, project_watch
+from model.changes import ChangeEvent, ChangeKind, PerformanceChange, RecordedChange
+from model.packages.environments import host_environment
 from pis.amun.free_machine import MachineBusy, free_machine
 from tests.factories.evidence import simulated
 from tests.factories.inspections import (

@@ -28,7 +28,6 @@ from sqlalchemy import text
 from adviser.projects.parsing import parse_project
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
-from common.environments import host_environment
 from common.settings import Settings
 from graph.engine import graph_database, relational_engine
 from graph.record.documents import body_of
@@ -36,6 +35,7 @@ from graph.record.watches import add_watch
 from graph.tables import Base, GraphCheckpointRow, table_of
 from loop.notices import deliver_notices
 from loop.watching import project_watch
+from model.packages.environments import host_environment
 from tests.services.commands import thoth, variables
 from tests.services.databases import new_database
 from tests.services.fixtures import empty

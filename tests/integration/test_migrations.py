@@ -17,7 +17,6 @@ import sqlalchemy
 from alembic import command
 from sqlalchemy import text
 
-from common.errors import SchemaMismatch
 from common.settings import Settings
 from graph import migrate
 from graph.engine import Stores, open_stores
@@ -30,6 +29,7 @@ from graph.migrate import (
     states,
     write_revision,
 )
+from model.errors import SchemaMismatch
 from tests.services.commands import thoth
 from tests.services.ports import closed_port
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from sqlalchemy import Engine, event, func, select
 
-from common.errors import InvalidArgument
 from common.settings import Settings
 from graph.engine import Stores
 from graph.missing_interfaces import MissingInterface, missing_interfaces
@@ -31,6 +30,7 @@ from graph.tables import (
 from ingest.native.environments import analyze_host, analyze_image
 from ingest.native.recorded_analyses import differences, record_analysis
 from ingest.native.wheels import analyze_wheel
+from model.errors import InvalidArgument
 from tests.factories.native import AARCH64, elf, layer, write_wheel
 from tests.services.commands import ROOT, thoth, thoth_json
 from tests.services.projection import answer, project, verified

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import AlreadyRunning
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import verify
 from graph.record.document_store import identify_store
 from graph.record.source_successes import NEVER, source_successes
 from ingest.runs import run_nightly
+from model.errors import AlreadyRunning
 from tests.factories.generations import FOLDER as GENERATIONS
 from tests.services.commands import ROOT, row_counts, thoth, thoth_json, variables
 from tests.services.waiting import DEADLINE_S, wait_until

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy
 from sqlalchemy import select, text
 
-from graph.changes import ChangeEvent, ChangeKind, PerformanceChange
 from graph.record.changes import add_changes
 from graph.record.events import EventKind, record_event
 from graph.record.notices import (
@@ -25,6 +24,7 @@ from graph.record.notices import (
 )
 from graph.record.retention import forget_events
 from graph.tables import EventRow
+from model.changes import ChangeEvent, ChangeKind, PerformanceChange
 
 TARGETS = {"build": True, "mail": False}
 LEASE = timedelta(minutes=2)

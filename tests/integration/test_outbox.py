@@ -13,9 +13,6 @@ import pytest
 from neo4j.exceptions import ClientError
 from sqlalchemy import Connection, insert, text
 
-from common.environments import environment
-from common.errors import ProjectionFailed, SchemaMismatch, StoreUnavailable
-from common.releases import Release
 from graph.engine import Stores
 from graph.projection import catch_up, lag
 from graph.projection.outbox import only_projector
@@ -23,9 +20,12 @@ from graph.projection.packages import create_versions
 from graph.projection.registry import PROJECTED, ProjectedKind, Projector
 from graph.projection.sync import enqueue_everything
 from graph.record.releases import ReleaseDelivery, add_releases
-from graph.snapshot import Snapshot
 from graph.snapshot_reader import is_current, load_snapshot
 from graph.tables import OutboxEntry
+from model.errors import ProjectionFailed, SchemaMismatch, StoreUnavailable
+from model.packages.environments import environment
+from model.packages.releases import Release
+from model.packages.snapshot import Snapshot
 from tests.factories.releases import release
 from tests.factories.rows import (
     Rows,

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from sqlalchemy import select, text
 
 from cli.ingest import ingest
-from common.reasons import Reason
 from graph.engine import Stores
 from graph.projection import rebuild
 from graph.record.measurements import measured_observations
 from graph.tables import HardwareRow, InspectionRow, ObservationRow
+from model.reasons import Reason
 from tests.factories.inspections import (
     HOST,
     MATMUL,

@@ -16,11 +16,11 @@ from flask.testing import FlaskClient
 from sqlalchemy import delete, insert, update
 from werkzeug.test import TestResponse, encode_multipart
 
-from api.authentication import SESSION_COOKIE
+from api.access.authentication import SESSION_COOKIE
+from api.access.rate_limits import REQUEST_BYTES
 from api.pages.formatting import counted_jobs
 from api.pages.loop import STEP_LABELS
 from api.pages.site import POLICY
-from api.rate_limits import REQUEST_BYTES
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.quarantine import QuarantineReason, add_refusals

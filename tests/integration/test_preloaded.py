@@ -36,7 +36,7 @@ status = start._run_in_preloaded_program()
 assert "click" not in sys.modules
 sys.exit(99 if status is None else status)
 """
-ROOMS = ("adviser", "api", "cli", "common", "graph", "ingest", "loop", "migrations", "pis")
+ROOMS = ("adviser", "api", "cli", "common", "graph", "ingest", "loop", "migrations", "model", "pis")
 REFUSED = 99
 
 
@@ -258,7 +258,9 @@ def test_the_socket_is_closed_to_others_and_a_second_program_ends_at_once(
 def test_the_program_ends_when_its_code_changes(
     preloaded: Preloaded, program: psutil.Process
 ) -> None:
-    with (preloaded.code / "common" / "wheels.py").open("a", encoding="utf-8") as module:
+    with (preloaded.code / "model" / "packages" / "wheels.py").open(
+        "a", encoding="utf-8"
+    ) as module:
         module.write("#: A change.\n")
     assert preloaded.run(*ADVISE).returncode == REFUSED
     wait_until(lambda: not program.is_running(), "the program has ended")

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from sqlalchemy import delete, insert
 
 from cli.graph import graph as graph_commands
-from common.errors import ProjectionFailed
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import lag, rebuild
@@ -28,6 +27,7 @@ from graph.tables import (
     StackPackage,
     VulnerabilityRow,
 )
+from model.errors import ProjectionFailed
 from tests.factories.rows import (
     Rows,
     canonical_parameters,

@@ -11,14 +11,7 @@ import pytest
 import sqlalchemy
 from sqlalchemy import func, insert, select
 
-from common.inspection import Stack
-from common.packages import package_version
 from common.settings import Settings
-from graph.advice import (
-    AdviceLinks,
-    AdviceRequestSummary,
-    RecommendedStack,
-)
 from graph.engine import Stores
 from graph.projection import lag, rebuild, sync_few
 from graph.projection.outbox import only_projector
@@ -34,6 +27,13 @@ from graph.tables import (
 )
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.sources.source_items import SourceLimits
+from model.advice import (
+    AdviceLinks,
+    AdviceRequestSummary,
+    RecommendedStack,
+)
+from model.measurements.inspection import Stack
+from model.packages.identity import package_version
 from tests.factories.inspections import (
     inspection_files,
     specification_document,

@@ -8,12 +8,12 @@ import neo4j
 import pytest
 import sqlalchemy
 
-from common.benchmark_results import BenchmarkResult
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import lag, rebuild
 from graph.record.benchmark_links import RESULTS_IN_PART, enqueue_parts_of
 from graph.tables import HardwareRow
+from model.measurements.benchmark_results import BenchmarkResult
 from tests.factories.foreign_results import (
     RATE,
     foreign_result,

@@ -12,12 +12,12 @@ import neo4j
 import pytest
 from neo4j.exceptions import Neo4jError
 
-from common.errors import InvalidSettings, QueryRefused
 from common.settings import Settings
 from graph import analyst_queries
 from graph.analyst_queries import open_reader, run_query
 from graph.engine import graph_database, graph_url
 from graph.query_results import Cut, QueryResult
+from model.errors import InvalidSettings, QueryRefused
 from tests.services.waiting import DEADLINE_S, wait_until
 
 #: Far above the size of any answer but those that test the limit.

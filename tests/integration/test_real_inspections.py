@@ -10,8 +10,6 @@ from statistics import median
 
 import pytest
 
-from common.inspection import InspectionDocument, Outcome, SchemaVersion
-from common.reasons import Reason
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import (
@@ -19,6 +17,8 @@ from ingest.sources.source_items import (
     RefusedDocument,
     SkippedFile,
 )
+from model.measurements.inspection import InspectionDocument, Outcome, SchemaVersion
+from model.reasons import Reason
 
 DATA = Path(
     os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[2].parent / "shared" / "data"

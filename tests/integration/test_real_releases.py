@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from common.releases import Release
 from graph.engine import Stores
 from graph.tables import PackageRow, PackageVersionRow, ReleaseFileRow, RequirementRow
 from ingest.releases.pipeline import (
@@ -22,6 +21,7 @@ from ingest.releases.pipeline import (
     import_releases,
     read_releases,
 )
+from model.packages.releases import Release
 
 DATA = Path(
     os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[2].parent / "shared" / "data"

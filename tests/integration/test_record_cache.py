@@ -7,7 +7,7 @@ from typing import Any
 from flask import Flask
 from sqlalchemy import event
 
-from api.record_cache import RecordCache
+from api.http.record_cache import RecordCache
 from api.service import EXTENSION
 from graph.engine import Stores
 from graph.record.freshness import count_change

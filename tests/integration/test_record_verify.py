@@ -17,12 +17,8 @@ import sqlalchemy
 from sqlalchemy import ARRAY, Boolean, Column, DateTime, Double, Integer, func, select, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from common import parser_version
-from common.errors import DamagedDocument
-from common.reasons import Reason
 from common.settings import Settings
 from graph.engine import Stores, graph_database, relational_engine, relational_url
-from graph.evidence import Evidence
 from graph.projection import rebuild
 from graph.record.advice import AdviceFilter, advice_of, browse_advice
 from graph.record.documents import INLINE_LIMIT_BYTES, body_of
@@ -30,7 +26,6 @@ from graph.record.evidence import evidence_for
 from graph.record.measurements import measured_observations
 from graph.record.quarantine import open_refusals
 from graph.record.tokens import Scope
-from graph.snapshot import Snapshot
 from graph.tables import (
     AdviceClaim,
     AdviceObservation,
@@ -63,12 +58,17 @@ from graph.tables import (
     VulnerabilityRow,
     table_of,
 )
+from graph.verification import parser_version
 from graph.verification.run import RecordReport, verify_record
 from ingest.inspections.pipeline import ingest_inspections
 from ingest.native.environments import analyze_image
 from ingest.native.recorded_analyses import record_analysis
 from ingest.native.wheels import analyze_wheel
 from ingest.sources.source_items import SourceLimits
+from model.errors import DamagedDocument
+from model.measurements.evidence import Evidence
+from model.packages.snapshot import Snapshot
+from model.reasons import Reason
 from tests.factories.advisories import affected, osv, write_archive
 from tests.factories.documents import directory_files
 from tests.factories.generations import FOLDER as GENERATIONS

@@ -14,7 +14,6 @@ import pytest
 import sqlalchemy
 from sqlalchemy import event, text
 
-from common.releases import Release
 from common.settings import Settings
 from graph.engine import Stores
 from graph.record.known_releases import StoredReleases, known_releases, stored_releases
@@ -25,6 +24,7 @@ from graph.record.releases import (
     _without_known_alarms,
     add_releases,
 )
+from model.packages.releases import Release
 from tests.factories.releases import release, sdist_of, wheel_of
 from tests.services.projection import answer, project, verified
 from tests.services.waiting import wait_until, waiting_for_locks

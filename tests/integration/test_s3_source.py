@@ -9,8 +9,6 @@ from collections.abc import Iterator
 import pytest
 import s3fs
 
-from common.inspection import InspectionDocument
-from common.reasons import Reason
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import (
@@ -18,6 +16,8 @@ from ingest.sources.source_items import (
     RefusedDocument,
     SourceLimits,
 )
+from model.measurements.inspection import InspectionDocument
+from model.reasons import Reason
 from tests.factories.documents import directory_files, document_2020_02, encoded
 from tests.services.object_store import object_store
 

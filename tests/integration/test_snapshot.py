@@ -10,13 +10,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from common.environments import environment
-from common.errors import InvalidArgument, StoreUnavailable
 from common.settings import Settings
-from graph.candidate_builder import roots_of
 from graph.engine import graph_database
 from graph.engine import graph_driver as connect
-from graph.snapshot import Snapshot
 from graph.snapshot_reader import (
     PACKAGES,
     REVISIONS,
@@ -27,6 +23,10 @@ from graph.snapshot_reader import (
     load_snapshot,
     walk,
 )
+from model.errors import InvalidArgument, StoreUnavailable
+from model.packages.candidate_builder import roots_of
+from model.packages.environments import environment
+from model.packages.snapshot import Snapshot
 from tests.effort import examples
 from tests.factories.drawn_worlds import requests, worlds
 from tests.factories.naive_closure import Naive, naive_closure

@@ -13,15 +13,15 @@ import neo4j
 import pytest
 import sqlalchemy
 
-from common.environments import environment
-from common.releases import Release
 from common.settings import Settings
 from graph.engine import Stores
 from graph.projection import sync
 from graph.record.releases import ReleaseDelivery, add_releases
-from graph.snapshot import Snapshot
 from graph.snapshot_reader import is_current, load_snapshot
 from ingest.releases.parsing import release_of
+from model.packages.environments import environment
+from model.packages.releases import Release
+from model.packages.snapshot import Snapshot
 from tests.factories.naive_closure import naive_closure
 from tests.factories.releases import release, wheel_of
 from tests.services.commands import thoth, thoth_json

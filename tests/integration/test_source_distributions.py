@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from common.environments import host_environment
 from graph.engine import Stores
+from model.packages.environments import host_environment
 from pis.amun import sandbox
 from tests.requirements import needs
 from tests.services.commands import thoth

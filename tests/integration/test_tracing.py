@@ -138,9 +138,9 @@ _STARTED = """
 import logging, sys
 {before}
 logging.basicConfig()
-import api.app, api.jobs.worker, api.tracing
+import api.app, api.jobs.worker, api.health.tracing
 from common.tracing import start_tracing
-api.tracing.trace_process()
+api.health.tracing.trace_process()
 print(start_tracing(), "opentelemetry.sdk" in sys.modules)
 """
 

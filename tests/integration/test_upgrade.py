@@ -14,11 +14,11 @@ from sqlalchemy import event, text
 
 from api.app import create_app
 from api.service import EXTENSION
-from common.errors import StoreUnavailable
 from graph import migrate
 from graph.engine import Stores
 from graph.migrate import alembic_config, migrate_relational, relational_state
 from graph.verification.run import verify_record
+from model.errors import StoreUnavailable
 from tests.services.projection import answer, project, verified
 from tests.services.releases_before import fill_as, reads_of
 from tests.services.waiting import wait_until

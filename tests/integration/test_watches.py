@@ -8,7 +8,6 @@ import pytest
 import sqlalchemy
 from sqlalchemy import select
 
-from common.errors import InvalidArgument
 from graph.record.events import EventKind
 from graph.record.loop import (
     LoopState,
@@ -33,6 +32,7 @@ from graph.record.watches import (
 )
 from graph.tables import EventRow
 from loop.watching import identifiers_of, package_project
+from model.errors import InvalidArgument
 
 PACKAGE = NewWatch(WatchKind.PACKAGE, "numpy", {})
 KEYS = [ReleaseKey("pypi", "numpy", version) for version in ("2.0.2", "2.1.0", "2.2.0")]

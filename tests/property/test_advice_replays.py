@@ -19,10 +19,10 @@ from adviser.reports.serialization import dataclass_from_json, dataclass_to_json
 from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
-from common.formats.json_documents import digest_bytes
-from graph.candidates import Dependency
-from graph.evidence import Evidence
-from graph.snapshot import Snapshot
+from model.json_documents import digest_bytes
+from model.measurements.evidence import Evidence
+from model.packages.candidates import Dependency
+from model.packages.snapshot import Snapshot
 from tests.factories.evidence import Bench, jobs
 from tests.factories.requests import MAIN, known_for, request_for, snapshot_for
 from tests.factories.universes import Index

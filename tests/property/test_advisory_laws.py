@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from packaging.version import Version
 from sqlalchemy import delete, select
 
-from common.advisories import AffectedPackage, Range, RangeEvent, RangeEventKind, VersionLine
-from common.errors import InvalidDocument
 from common.settings import Settings
 from graph.record.advisories import AdvisoryDelivery, add_advisories
 from graph.record.affected_versions import match_versions
@@ -29,6 +27,8 @@ from graph.tables import (
     VulnerabilityRow,
     table_of,
 )
+from model.advisories import AffectedPackage, Range, RangeEvent, RangeEventKind, VersionLine
+from model.errors import InvalidDocument
 from tests.effort import examples
 from tests.factories.advisories import (
     CRITICAL,

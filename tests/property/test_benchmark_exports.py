@@ -12,7 +12,11 @@ from statistics import fmean
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.benchmark_results import (
+from ingest.benchmarks.readers.perfzero import perfzero_summaries
+from ingest.benchmarks.readers.pytorch_v3 import v3_record
+from ingest.sources.content_detection import system_of
+from model.json_documents import canonical_json
+from model.measurements.benchmark_results import (
     Aggregate,
     BenchmarkResult,
     Direction,
@@ -20,10 +24,6 @@ from common.benchmark_results import (
     Metric,
     Validity,
 )
-from common.formats.json_documents import canonical_json
-from ingest.benchmarks.readers.perfzero import perfzero_summaries
-from ingest.benchmarks.readers.pytorch_v3 import v3_record
-from ingest.sources.content_detection import system_of
 from tests.factories.benchmark_files import read_files
 
 TEXTS = st.text(

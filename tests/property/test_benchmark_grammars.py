@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.benchmark_results import BenchmarkResult, Validity
 from ingest.sources.content_detection import system_of
+from model.measurements.benchmark_results import BenchmarkResult, Validity
 from tests.factories import benchmark_files as files
 from tests.factories import benchmark_tables as tables
 

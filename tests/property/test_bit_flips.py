@@ -34,17 +34,17 @@ from adviser.reports.record_links import head_of
 from adviser.reports.serialization import dataclass_to_json
 from adviser.scoring.criteria import RecommendationType
 from cli.project_files import read_lock_file
-from common.errors import DamagedDocument, ProjectError
-from common.formats.json_documents import canonical_json, digest_bytes
 from common.settings import Settings
-from graph.advice import StoredAdvice
-from graph.evidence import Evidence
 from graph.record.documents import (
     INLINE_LIMIT_BYTES,
     store_body,
     unpacked_body,
 )
-from graph.snapshot import Snapshot
+from model.advice import StoredAdvice
+from model.errors import DamagedDocument, ProjectError
+from model.json_documents import canonical_json, digest_bytes
+from model.measurements.evidence import Evidence
+from model.packages.snapshot import Snapshot
 from tests.factories.documents import document_2020_02
 from tests.factories.evidence import Bench, jobs
 from tests.factories.requests import INDEX, known_for, request_for, snapshot_for

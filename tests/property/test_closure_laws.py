@@ -7,10 +7,10 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.environments import environment
-from graph.candidate_builder import roots_of
-from graph.snapshot import Snapshot
 from graph.snapshot_reader import freeze, walk
+from model.packages.candidate_builder import roots_of
+from model.packages.environments import environment
+from model.packages.snapshot import Snapshot
 from tests.effort import examples
 from tests.factories.drawn_worlds import requests, worlds
 from tests.factories.worlds import World, reader_of

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.errors import ApiError
-from api.paging import Cursor, Key
+from api.http.errors import ApiError
+from api.http.paging import Cursor, Key
 
 CURSOR = Cursor("things", {"at": datetime, "name": str, "number": int})
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

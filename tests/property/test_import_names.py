@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.import_names import ImportSource
 from common.index.wheel_directory import import_names_in
 from ingest.native.wheels import analyze_wheel
+from model.packages.import_names import ImportSource
 from tests.effort import examples
 
 WHEEL = "parrot-1.0-py3-none-any.whl"

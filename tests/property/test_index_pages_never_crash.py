@@ -17,7 +17,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from common.errors import IndexProblem
 from common.formats.core_metadata import parse_core_metadata
 from common.http.fetching import (
     FetchLimits,
@@ -29,7 +28,8 @@ from common.http.fetching import (
 from common.http.transport import Head
 from common.index.file_metadata import fetch_metadata
 from common.index.page_parsing import PageText, logger, parse_page
-from common.index.project_pages import IndexFile, spelling
+from model.errors import IndexProblem
+from model.packages.project_pages import IndexFile, spelling
 from tests.effort import examples
 from tests.factories.changed_documents import Path, json_values, replaced
 

@@ -18,12 +18,12 @@ from adviser.answering.index_resolution import IndexResolution, advice_with_revi
 from adviser.answering.index_snapshot import IndexSnapshot
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import StackRequest
-from common.errors import IndexFault, IndexProblem
 from common.index.file_metadata import MetadataRead
-from common.index.project_pages import IndexFile, ProjectPage
-from graph.candidates import Dependency, IndexesSilent
-from graph.evidence import Evidence
-from graph.snapshot import Snapshot
+from model.errors import IndexFault, IndexProblem
+from model.measurements.evidence import Evidence
+from model.packages.candidates import Dependency, IndexesSilent
+from model.packages.project_pages import IndexFile, ProjectPage
+from model.packages.snapshot import Snapshot
 from tests.effort import examples
 from tests.factories.listed_indexes import ListedIndex
 from tests.factories.requests import NOTHING, request_for

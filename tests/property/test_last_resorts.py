@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from adviser.advise import advise
 from adviser.explain import ForcedOutcome, why_not
 from adviser.reports.offline_check import check_offline
-from graph.candidates import Dependency
-from graph.snapshot import Snapshot
+from model.packages.candidates import Dependency
+from model.packages.snapshot import Snapshot
 from tests.effort import examples
 from tests.factories.reports import report_of
 from tests.factories.requests import NOTHING, advice_for, request_for, snapshot_for

@@ -13,7 +13,7 @@ from adviser.scoring.assess import assess
 from adviser.scoring.assessment_types import Assessment
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.verdicts import Verdict
-from common.packages import package_version
+from model.packages.identity import package_version
 from tests.effort import slow
 from tests.factories.evidence import NOW, PLACE, Bench, simulated
 from tests.factories.universes import Index, snapshot_of

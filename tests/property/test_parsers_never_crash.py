@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.formats.json_documents import canonical_json
-from common.inspection import InspectionDocument
 from ingest.inspections.parsing import parse_inspections, parse_stored
 from ingest.personal_data import scrub
 from ingest.sources.source_items import RawDocument, RefusedDocument
+from model.json_documents import canonical_json
+from model.measurements.inspection import InspectionDocument
 from tests.effort import examples
 from tests.factories import inspections as own
 from tests.factories.changed_documents import json_values, paths_of, replaced

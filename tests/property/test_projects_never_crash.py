@@ -21,10 +21,10 @@ from adviser.projects.locks import read_lock
 from adviser.projects.parsing import PROJECT_FILES, missing_includes, parse_project
 from adviser.projects.project import Project
 from adviser.stack_request import selected_requirements
-from common.environments import environment
-from common.errors import InvalidFile
 from common.formats.requirements_files import lines_of
-from common.releases import ReleaseFile, parse_requirement
+from model.errors import InvalidFile
+from model.packages.environments import environment
+from model.packages.releases import ReleaseFile, parse_requirement
 from tests.effort import examples
 from tests.factories.changed_documents import json_values, paths_of, replaced
 

@@ -18,9 +18,9 @@ from adviser.resolver.resolve import resolve
 from adviser.resolver.resolver_request import Budget, ResolverRequest
 from adviser.resolver.results import Resolution, ResolutionStatus
 from adviser.resolver.universe import Universe
-from common.packages import Purl
-from graph.candidates import Candidate, Dependency
-from graph.snapshot import Snapshot
+from model.packages.candidates import Candidate, Dependency
+from model.packages.identity import Purl
+from model.packages.snapshot import Snapshot
 from tests.effort import slow
 from tests.factories.stacks_by_force import stacks_by_force
 from tests.factories.universes import snapshot_of

@@ -10,13 +10,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.releases import SOLVER, Release
 from graph.record.release_merging import (
     Findings,
     KnownRelease,
     first_known,
     merge_delivery,
 )
+from model.packages.releases import SOLVER, Release
 from tests.factories.releases import release, sdist_of, wheel_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

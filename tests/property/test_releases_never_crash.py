@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Parsed
 
-from common.errors import InvalidDocument
-from common.releases import parse_requirement
 from ingest.releases.parsing import release_of
 from ingest.releases.pipeline import ParsedRelease, parse_releases
 from ingest.sources.source_items import RawDocument, RefusedDocument
+from model.errors import InvalidDocument
+from model.packages.releases import parse_requirement
 from tests.effort import examples
 from tests.factories.changed_documents import json_values, paths_of, replaced
 from tests.factories.documents import encoded

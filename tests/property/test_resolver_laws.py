@@ -16,7 +16,7 @@ from adviser.resolver.resolve import resolve
 from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import ConflictStep, ResolutionStatus
 from adviser.resolver.universe import Universe
-from graph.candidates import Candidate
+from model.packages.candidates import Candidate
 from tests.effort import slow
 from tests.factories.drawn_indexes import drawn_bound, drawn_case, drawn_universe
 from tests.factories.installers import resolved

@@ -13,7 +13,7 @@ import pytest
 from adviser.reports.documents import report_bytes, report_document, result_document
 from adviser.reports.serialization import dataclass_to_json
 from adviser.scoring.criteria import RecommendationType
-from graph.evidence import Evidence
+from model.measurements.evidence import Evidence
 from tests.effort import slow
 from tests.factories.evidence import Bench, series
 from tests.factories.requests import advice_for, known_for, request_for
@@ -41,8 +41,8 @@ from adviser.reports.checking import AdviceInputs, check_report
 from adviser.reports.documents import ReleaseKnowledge, report_bytes
 from adviser.reports.documents import premises_in, report_document, result_document
 from adviser.reports.serialization import dataclass_from_json
-from graph.evidence import Evidence
-from graph.snapshot import Snapshot
+from model.measurements.evidence import Evidence
+from model.packages.snapshot import Snapshot
 
 for folder in sorted(Path(sys.argv[1]).iterdir()):
     known = dataclass_from_json((folder / "known").read_bytes(), ReleaseKnowledge)

@@ -13,8 +13,8 @@ import pytest
 from adviser.advise import Advice
 from adviser.guard import GuardOutcome, guard
 from adviser.scoring.criteria import RecommendationType
-from graph.candidates import KnownVulnerability
-from graph.evidence import Evidence
+from model.measurements.evidence import Evidence
+from model.packages.candidates import KnownVulnerability
 from tests.effort import examples
 from tests.factories.evidence import Bench, jobs, purl
 from tests.factories.requests import advice_for, request_for

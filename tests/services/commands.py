@@ -67,7 +67,7 @@ def program() -> Program:
     stack = ExitStack()
     atexit.register(stack.close)
     outputs = Path(stack.enter_context(TemporaryDirectory(prefix="thoth-commands-")))
-    rooms = ("common", "graph", "pis", "ingest", "adviser", "cli")
+    rooms = ("model", "common", "graph", "pis", "ingest", "adviser", "cli")
     return stack.enter_context(loaded(sys.executable, outputs, "cli.main:main", "thoth", *rooms))
 
 

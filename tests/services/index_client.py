@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from common.errors import IndexProblem
 from common.http.fetching import FetchLimits
 from common.index.client import IndexClient
 from common.index.configuration import index_of
-from common.index.project_pages import IndexFile, ProjectPage
 from common.settings import Settings
+from model.errors import IndexProblem
+from model.packages.project_pages import IndexFile, ProjectPage
 from tests.services.index import PASSWORD, Index
 
 LIMITS = FetchLimits(

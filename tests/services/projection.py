@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from common.releases import Release
 from graph.engine import Stores
 from graph.projection import SyncReport, VerifyReport, sync, verify
 from graph.record.releases import ReleaseDelivery, add_releases
+from model.packages.releases import Release
 
 DELIVERED = datetime(2026, 1, 1, tzinfo=UTC)
 

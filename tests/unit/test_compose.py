@@ -13,7 +13,7 @@ import click
 import pytest
 import yaml
 
-from api.metrics_files import metrics_folder
+from api.health.metrics_files import metrics_folder
 from api.server.http_server import GRACE_S
 from api.server.supervisor import GRACE_S as SUPERVISORS_GRACE_S
 from cli import main as cli

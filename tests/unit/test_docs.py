@@ -14,15 +14,15 @@ import pytest
 
 from cli import main as cli
 from cli.ingest import REFUSED
-from common.reasons import Correction, Exclusion, Reason
 from common.settings import Settings
-from common.units import UNITS
 from graph.projection.registry import NODES
 from graph.tables import Base
+from model.measurements.units import UNITS
+from model.reasons import Correction, Exclusion, Reason
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-ROOMS = ("cli", "api", "loop", "adviser", "ingest", "graph", "pis", "common")
+ROOMS = ("cli", "api", "loop", "adviser", "ingest", "graph", "pis", "common", "model")
 
 #: Hosts of registries, none of them named: which one to use is the machine's matter.
 _REGISTRIES = re.compile(

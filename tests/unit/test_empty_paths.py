@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import thoth
-from common.errors import InvalidArgument
+from model.errors import InvalidArgument
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.dumps import REQUIREMENTS, name_of, releases_of
-from common.releases import parse_requirement
+from model.packages.releases import parse_requirement
 
 
 def test_a_small_dump_is_the_beginning_of_a_large_one() -> None:

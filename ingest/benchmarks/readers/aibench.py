@@ -14,16 +14,6 @@ from typing import Any
 from urllib.parse import urlsplit
 from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 
-from common.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    Metric,
-    Parameter,
-    Validity,
-)
-from common.errors import InvalidDocument
-from common.reasons import Reason
 from ingest.benchmarks.latencies import latency_summaries
 from ingest.benchmarks.nvprof import gpu_time, is_nvprof
 from ingest.benchmarks.result_tree import (
@@ -34,6 +24,16 @@ from ingest.benchmarks.result_tree import (
 )
 from ingest.benchmarks.text_tables import complete_lines, csv_rows, delimiter_of
 from ingest.benchmarks.values import finite_number, measured_or_failed, time_of_epoch
+from model.errors import InvalidDocument
+from model.measurements.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    Metric,
+    Parameter,
+    Validity,
+)
+from model.reasons import Reason
 
 SYSTEM = "aibench"
 _JMETER = "jmeter-1"

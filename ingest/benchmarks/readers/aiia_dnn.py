@@ -11,17 +11,17 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from common.benchmark_results import (
+from graph.record.benchmark_entries import entry_id_of
+from ingest.benchmarks.result_tree import ResultFile, reader_of_files
+from ingest.benchmarks.text_tables import TextTable, tables_with_bars
+from ingest.benchmarks.values import measured_or_failed, positive_number, whole_number
+from model.measurements.benchmark_results import (
     Aggregate,
     BenchmarkResult,
     Direction,
     Metric,
     Parameter,
 )
-from graph.record.benchmark_entries import entry_id_of
-from ingest.benchmarks.result_tree import ResultFile, reader_of_files
-from ingest.benchmarks.text_tables import TextTable, tables_with_bars
-from ingest.benchmarks.values import measured_or_failed, positive_number, whole_number
 
 SYSTEM = "aiia-dnn"
 _DEFINITION = "aiia-dnn-1"

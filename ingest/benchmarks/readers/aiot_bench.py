@@ -10,13 +10,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from common.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    Metric,
-    Parameter,
-)
 from ingest.benchmarks.result_tree import (
     ResultFile,
     missing_value,
@@ -28,6 +21,13 @@ from ingest.benchmarks.values import (
     measured_or_failed,
     positive_number,
     whole_number,
+)
+from model.measurements.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    Metric,
+    Parameter,
 )
 
 SYSTEM = "aiot-bench"

@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from common.benchmark_results import (
+from ingest.benchmarks.result_tree import ResultFile, numbered_parts, reader_of_files
+from ingest.benchmarks.values import finite_number
+from model.measurements.benchmark_results import (
     Aggregate,
     BenchmarkResult,
     Direction,
@@ -18,8 +20,6 @@ from common.benchmark_results import (
     Parameter,
     Validity,
 )
-from ingest.benchmarks.result_tree import ResultFile, numbered_parts, reader_of_files
-from ingest.benchmarks.values import finite_number
 
 SYSTEM = "aiperf"
 _DEFINITION = "aiperf-1"

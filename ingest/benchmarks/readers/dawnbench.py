@@ -14,7 +14,12 @@ from itertools import accumulate, pairwise
 from posixpath import splitext
 from typing import Any
 
-from common.benchmark_results import (
+from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
+from ingest.benchmarks.software import software_versions
+from ingest.benchmarks.values import finite_number, positive_number, time_of_text
+from model.errors import InvalidDocument
+from model.json_fields import text_of
+from model.measurements.benchmark_results import (
     Aggregate,
     BenchmarkResult,
     Direction,
@@ -23,12 +28,7 @@ from common.benchmark_results import (
     Parameter,
     Validity,
 )
-from common.errors import InvalidDocument
-from common.formats.fields import text_of
-from common.reasons import Reason
-from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
-from ingest.benchmarks.software import software_versions
-from ingest.benchmarks.values import finite_number, positive_number, time_of_text
+from model.reasons import Reason
 
 SYSTEM = "dawnbench"
 _HOURS = Metric("time_to_accuracy", "hours", Direction.LOWER, "dawnbench-1")

@@ -19,16 +19,6 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
-from common.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    Metric,
-    Parameter,
-    Validity,
-)
-from common.errors import InvalidDocument
-from common.reasons import Reason
 from ingest.benchmarks.result_tree import (
     ResultFile,
     ResultTree,
@@ -44,6 +34,16 @@ from ingest.benchmarks.values import (
     whole_number,
 )
 from ingest.sources.source_items import SourceLimits
+from model.errors import InvalidDocument
+from model.measurements.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    Metric,
+    Parameter,
+    Validity,
+)
+from model.reasons import Reason
 
 SYSTEM = "deepbench"
 #: Title and rows of a sheet.

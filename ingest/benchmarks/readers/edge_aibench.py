@@ -10,14 +10,20 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from common.benchmark_results import Aggregate, BenchmarkResult, Direction, Metric, Parameter
-from common.errors import InvalidDocument
-from common.reasons import Reason
 from ingest.benchmarks.latencies import latency_summaries
 from ingest.benchmarks.nvprof import gpu_time, is_nvprof
 from ingest.benchmarks.result_tree import ResultFile, numbered_parts, reader_of_files
 from ingest.benchmarks.text_tables import csv_rows
 from ingest.benchmarks.values import finite_number, measured_or_failed, positive_number
+from model.errors import InvalidDocument
+from model.measurements.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    Metric,
+    Parameter,
+)
+from model.reasons import Reason
 
 SYSTEM = "edge-aibench"
 _LATENCY_DEFINITION = "edge-aibench-2"

@@ -12,14 +12,6 @@ from typing import Any
 
 import orjson
 
-from common.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    MeasuredFile,
-    Metric,
-    Parameter,
-)
 from ingest.benchmarks.result_tree import (
     ResultFile,
     as_object,
@@ -29,6 +21,14 @@ from ingest.benchmarks.result_tree import (
 )
 from ingest.benchmarks.software import software_versions
 from ingest.benchmarks.values import measured_or_failed, positive_number, time_of_text, whole_number
+from model.measurements.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    MeasuredFile,
+    Metric,
+    Parameter,
+)
 
 SYSTEM = "hpe-dlcookbook"
 _TIME = Metric("results.time", "ms/batch", Direction.LOWER, "dlbs-1")

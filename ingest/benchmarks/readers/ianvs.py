@@ -14,7 +14,11 @@ from typing import Any
 
 import yaml
 
-from common.benchmark_results import (
+from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
+from ingest.benchmarks.text_tables import TextTable, csv_rows, delimiter_of, tables_with_bars
+from ingest.benchmarks.values import finite_number, time_of_text
+from model.errors import InvalidDocument
+from model.measurements.benchmark_results import (
     Aggregate,
     BenchmarkResult,
     Direction,
@@ -23,11 +27,7 @@ from common.benchmark_results import (
     Parameter,
     Validity,
 )
-from common.errors import InvalidDocument
-from common.reasons import Reason
-from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
-from ingest.benchmarks.text_tables import TextTable, csv_rows, delimiter_of, tables_with_bars
-from ingest.benchmarks.values import finite_number, time_of_text
+from model.reasons import Reason
 
 SYSTEM = "ianvs"
 #: Units of the metrics that the examples of Ianvs define; other names may mean anything.

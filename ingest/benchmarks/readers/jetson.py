@@ -14,15 +14,6 @@ from posixpath import basename, dirname, splitext
 from statistics import fmean
 from typing import Any
 
-from common.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    MeasuredFile,
-    Metric,
-    Parameter,
-)
-from common.errors import InvalidDocument
 from ingest.benchmarks.result_tree import ResultTree, numbered_parts, results_or_refusal
 from ingest.benchmarks.text_tables import csv_rows, tables_with_bars
 from ingest.benchmarks.values import (
@@ -30,6 +21,15 @@ from ingest.benchmarks.values import (
     measured_or_failed,
     positive_number,
     time_of_text,
+)
+from model.errors import InvalidDocument
+from model.measurements.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    MeasuredFile,
+    Metric,
+    Parameter,
 )
 
 SYSTEM = "jetson"

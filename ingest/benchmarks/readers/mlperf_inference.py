@@ -21,17 +21,6 @@ from typing import Any
 
 import orjson
 
-from common.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    MeasuredFile,
-    Metric,
-    Parameter,
-    Validity,
-)
-from common.counts import counted
-from common.errors import InvalidDocument
 from ingest.benchmarks.result_tree import (
     ResultFile,
     ResultTree,
@@ -48,6 +37,17 @@ from ingest.benchmarks.values import (
     time_of_text,
     whole_number,
 )
+from model.errors import InvalidDocument
+from model.measurements.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    MeasuredFile,
+    Metric,
+    Parameter,
+    Validity,
+)
+from model.text import counted
 
 _V05 = "mlperf-inference-v0.5"
 #: Logs of later versions say no version of the rules; LoadGen has a version of its own.

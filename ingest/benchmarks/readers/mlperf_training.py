@@ -19,7 +19,11 @@ from typing import Any
 
 import orjson
 
-from common.benchmark_results import (
+from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
+from ingest.benchmarks.software import software_versions
+from ingest.benchmarks.values import finite_number, time_of_epoch, whole_number
+from model.errors import InvalidDocument
+from model.measurements.benchmark_results import (
     Aggregate,
     BenchmarkResult,
     Direction,
@@ -29,11 +33,7 @@ from common.benchmark_results import (
     Validity,
     olympic_mean,
 )
-from common.errors import InvalidDocument
-from common.reasons import Reason
-from ingest.benchmarks.result_tree import ResultTree, results_or_refusal
-from ingest.benchmarks.software import software_versions
-from ingest.benchmarks.values import finite_number, time_of_epoch, whole_number
+from model.reasons import Reason
 
 _LINE_V6 = re.compile(r":::MLL ([0-9.e+]+) ([A-Za-z_0-9]+): (.*)$", re.MULTILINE)
 _LINE_V7 = re.compile(r":::MLLOG (\{.*\})[ \t]*$", re.MULTILINE)

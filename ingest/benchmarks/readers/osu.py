@@ -10,16 +10,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from common.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    Metric,
-    Parameter,
-    Validity,
-)
-from common.errors import InvalidDocument
-from common.reasons import Reason
 from ingest.benchmarks.result_tree import (
     ResultFile,
     missing_value,
@@ -28,6 +18,16 @@ from ingest.benchmarks.result_tree import (
 )
 from ingest.benchmarks.text_tables import complete_lines
 from ingest.benchmarks.values import finite_number, measured_or_failed, whole_number
+from model.errors import InvalidDocument
+from model.measurements.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    Metric,
+    Parameter,
+    Validity,
+)
+from model.reasons import Reason
 
 SYSTEM = "osu-micro-benchmarks"
 _DEFINITION = "osu-micro-benchmarks-1"

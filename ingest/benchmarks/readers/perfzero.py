@@ -12,19 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from common.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    MeasuredFile,
-    Metric,
-    Parameter,
-    Validity,
-)
-from common.errors import InvalidDocument
-from common.formats.fields import as_record, list_of, number_of, record_of, text_of
-from common.formats.json_documents import digest
-from common.reasons import Reason
 from ingest.benchmarks.metric_names import direction_of, is_rate_or_time, unit_of
 from ingest.benchmarks.result_tree import (
     ResultFile,
@@ -43,6 +30,19 @@ from ingest.benchmarks.values import (
     time_of_epoch,
     time_of_text,
 )
+from model.errors import InvalidDocument
+from model.json_documents import digest
+from model.json_fields import as_record, list_of, number_of, record_of, text_of
+from model.measurements.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    MeasuredFile,
+    Metric,
+    Parameter,
+    Validity,
+)
+from model.reasons import Reason
 
 SYSTEM = "perfzero"
 _DEFINITION = "perfzero-1"

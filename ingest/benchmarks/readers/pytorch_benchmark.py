@@ -12,16 +12,6 @@ from typing import Any
 
 import yaml
 
-from common.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    MeasuredFile,
-    Metric,
-    Parameter,
-)
-from common.errors import InvalidDocument
-from common.reasons import Reason
 from ingest.benchmarks.result_tree import (
     ResultFile,
     missing_value,
@@ -29,6 +19,16 @@ from ingest.benchmarks.result_tree import (
     reader_of_files,
 )
 from ingest.benchmarks.values import measured_or_failed, positive_number, whole_number
+from model.errors import InvalidDocument
+from model.measurements.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    MeasuredFile,
+    Metric,
+    Parameter,
+)
+from model.reasons import Reason
 
 SYSTEM = "pytorch-benchmark"
 _DEFINITION = "pytorch-benchmark-1"

@@ -11,18 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from common.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    MeasuredFile,
-    Metric,
-    Parameter,
-    Validity,
-)
-from common.errors import InvalidDocument
-from common.formats.json_documents import canonical_json
-from common.reasons import Reason
 from graph.record.benchmark_entries import entry_id_of
 from ingest.benchmarks.metric_names import direction_of, is_rate_or_time, unit_of
 from ingest.benchmarks.result_tree import ResultFile, json_value_of, reader_of_files
@@ -36,6 +24,18 @@ from ingest.benchmarks.values import (
     time_of_epoch,
     time_of_text,
 )
+from model.errors import InvalidDocument
+from model.json_documents import canonical_json
+from model.measurements.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    MeasuredFile,
+    Metric,
+    Parameter,
+    Validity,
+)
+from model.reasons import Reason
 
 SYSTEM = "pytorch-v3"
 #: ``name`` of the records that this product writes.

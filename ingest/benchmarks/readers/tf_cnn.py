@@ -15,16 +15,6 @@ from itertools import pairwise
 from posixpath import basename, dirname, join
 from typing import Any
 
-from common.benchmark_results import (
-    Aggregate,
-    BenchmarkResult,
-    Direction,
-    MeasuredFile,
-    Metric,
-    Parameter,
-)
-from common.errors import InvalidDocument
-from common.reasons import Reason
 from graph.record.benchmark_entries import entry_id_of
 from ingest.benchmarks.result_tree import (
     ResultFile,
@@ -41,6 +31,16 @@ from ingest.benchmarks.values import (
     time_of_text,
     whole_number,
 )
+from model.errors import InvalidDocument
+from model.measurements.benchmark_results import (
+    Aggregate,
+    BenchmarkResult,
+    Direction,
+    MeasuredFile,
+    Metric,
+    Parameter,
+)
+from model.reasons import Reason
 
 SYSTEM = "tf_cnn_benchmarks"
 _DEFINITION = "tf_cnn_benchmarks-1"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from common.errors import ProjectError
-from common.host_problems import is_host_build
+from model.errors import ProjectError
+from model.measurements.host_problems import is_host_build
 from pis.amun.specification import Specification
 
 
@@ -14,7 +14,7 @@ class BuildFailed(ProjectError):
     """The environment of a stack could not be built; this failure is itself a result.
 
     :param reason: stable code: ``hash-mismatch``, ``no-wheel``, ``build-failed``, or one of
-        :data:`common.host_problems.BUILD_REASONS`
+        :data:`model.measurements.host_problems.BUILD_REASONS`
     :param log: log of the build
     :param exit_code: of the program that failed, else 1
     """

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from common.settings import Settings
-from common.units import THREAD_VARIABLES
+from model.measurements.units import THREAD_VARIABLES
 from pis.amun.hardware import hwinfo
 from pis.amun.inspection_folder import JobSetup, job_result
 from pis.amun.installer import BuildLog, LineCallback, build_failure

@@ -12,8 +12,8 @@ from pathlib import Path
 from shutil import which
 from urllib.parse import urlsplit, urlunsplit
 
-from common.host_problems import DISK_FULL, LAUNCHER_UNAVAILABLE, reason_of
 from common.settings import Settings
+from model.measurements.host_problems import DISK_FULL, LAUNCHER_UNAVAILABLE, reason_of
 from pis.amun.environments import requirements_of
 from pis.amun.indexes import installer_environment
 from pis.amun.installer import BuildLog, build_failure

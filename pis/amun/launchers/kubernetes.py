@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from common.errors import ProjectError
-from common.host_problems import LAUNCHER_UNAVAILABLE
 from common.settings import Settings
+from model.errors import ProjectError
+from model.measurements.host_problems import LAUNCHER_UNAVAILABLE
 from pis.amun.hardware import cpu_info, first_processor, host
 from pis.amun.inspection_folder import failed_to_launch, job_result
 from pis.amun.installer import BuildLog, LineCallback, build_failure

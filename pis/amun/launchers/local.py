@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from common.settings import Settings
-from common.units import THREAD_VARIABLES
+from model.measurements.units import THREAD_VARIABLES
 from pis.amun.control_groups import read_limits
 from pis.amun.environments import build_environment
 from pis.amun.hardware import hwinfo, separate_cores

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from common.errors import ProjectError
 from common.ray_cluster import RayUnavailable, join_cluster, live_nodes, only_on
 from common.settings import Settings
+from model.errors import ProjectError
 from pis.amun.inspection_folder import with_environment
 from pis.amun.installer import LineCallback
 from pis.amun.launchers import BuildFailed, Inspection, Job, JobResult, PreparedInspection
@@ -23,7 +23,7 @@ from pis.amun.launchers.local import prepare_here, run_here
 #: How long to wait for a node that is busy with other work.
 _FREE_S = 60.0
 #: Packages to send to nodes that do not have this release installed.
-_SENT_PACKAGES = ("common", "pis")
+_SENT_PACKAGES = ("common", "model", "pis")
 
 
 class NodeLost(ProjectError):

@@ -17,8 +17,8 @@ import yaml
 
 from api.jobs.queue import QueueName
 from cli import main as cli
-from common.reasons import Reason
 from graph.record import source_successes
+from model.reasons import Reason
 from tests.requirements import needs
 from tests.services.guides import blocks_of
 from tests.services.served import Served

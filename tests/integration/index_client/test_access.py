@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import IndexFault, IndexProblem
 from common.index.client import IndexClient
 from common.settings import Settings
+from model.errors import IndexFault, IndexProblem
 from tests.services.index import JSON, PASSWORD, Index, package_index, status
 from tests.services.index_client import ask, metadata_of, only_file, page, problem, settings_for
 

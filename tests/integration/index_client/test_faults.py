@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from common.errors import IndexFault
 from common.settings import Settings
+from model.errors import IndexFault
 from tests.services.index import JSON, Index, dripping, half_open, raw, silent, status
 from tests.services.index_client import IMPATIENT, LIMITS, page, problem, settings_for
 from tests.services.waiting import DEADLINE_S

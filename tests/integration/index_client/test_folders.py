@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import IndexFault, IndexProblem
 from common.settings import Settings
+from model.errors import IndexFault, IndexProblem
 from tests.services.index import Index
 from tests.services.index_client import metadata_of, only_file, page, problem, settings_for
 

@@ -12,13 +12,13 @@ from typing import TypeVar
 
 import pytest
 
-from common.errors import IndexFault, IndexProblem
 from common.index.client import IndexClient
 from common.index.configuration import index_of
 from common.index.file_metadata import MetadataRead
 from common.index.helper import IndexHelper
-from common.index.project_pages import ProjectPage
 from common.settings import Settings
+from model.errors import IndexFault, IndexProblem
+from model.packages.project_pages import ProjectPage
 from tests.services.index import Index, status
 from tests.services.index_client import LIMITS, page, settings_for
 from tests.services.waiting import wait_until

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from common.errors import IndexFault, IndexProblem
 from common.formats.core_metadata import parse_core_metadata
-from common.import_names import ImportNames, ImportSource
 from common.index.client import IndexClient
 from common.settings import Settings
+from model.errors import IndexFault, IndexProblem
+from model.packages.import_names import ImportNames, ImportSource
 from tests.services.index import JSON, Index, status
 from tests.services.index_client import LIMITS, ask, metadata_of, only_file, page
 from tests.services.waiting import wait_until

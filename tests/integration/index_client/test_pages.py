@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
 
-from common.errors import IndexFault
 from common.index.client import IndexClient
-from common.index.project_pages import ProjectPage
 from common.settings import Settings
+from model.errors import IndexFault
+from model.packages.project_pages import ProjectPage
 from tests.services.index import Index, package_index, status
 from tests.services.index_client import LIMITS, ask, page, problem, settings_for
 

@@ -15,9 +15,9 @@ from adviser.resolver.relaxation import NeededReads
 from adviser.resolver.results import ResolutionStatus
 from adviser.stack_request import StackRequest
 from cli.report_view import certificate_line
-from common.packages import Purl
-from graph.candidates import KnownVulnerability
-from graph.snapshot import Snapshot, revision_of
+from model.packages.candidates import KnownVulnerability
+from model.packages.identity import Purl
+from model.packages.snapshot import Snapshot, revision_of
 from tests.factories.reports import report_of
 from tests.factories.requests import NOTHING, advice_for, request_for, snapshot_for
 from tests.factories.universes import Index

@@ -13,7 +13,7 @@ from adviser.explain import (
     why_not,
 )
 from cli.why import forced_lines
-from graph.candidates import Dependency
+from model.packages.candidates import Dependency
 from tests.factories.requests import INDEX, NOTHING, advice_for, request_for
 from tests.factories.universes import Index
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from adviser.answering.exported_lock_knowledge import _OBSERVATIONS, _Export
 from adviser.exports.croissant import CROISSANT_FILE
-from common.packages import package_version
+from model.packages.identity import package_version
 from tests.factories.universes import snapshot_of
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from adviser.guard import GuardOutcome, GuardResult, guard, versions_without_candidate
 from adviser.resolver.results import VersionChange
 from adviser.scoring.verdicts import Verdict
-from common.environments import Environment
-from graph.candidates import KnownVulnerability
-from graph.evidence import ADVISORIES, Evidence
+from model.measurements.evidence import ADVISORIES, Evidence
+from model.packages.candidates import KnownVulnerability
+from model.packages.environments import Environment
 from tests.factories.evidence import ELSEWHERE, GAIN, HERE, Bench, jobs, measured, series
 from tests.factories.requests import NOTHING
 from tests.factories.universes import ENVIRONMENT, Index, snapshot_of

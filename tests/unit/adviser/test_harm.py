@@ -14,7 +14,7 @@ from adviser.guard import GuardOutcome, guard
 from adviser.reports.summary import summary_of
 from adviser.resolver.results import Resolution, ResolutionStatus
 from adviser.scoring.criteria import RecommendationType
-from graph.candidates import KnownVulnerability
+from model.packages.candidates import KnownVulnerability
 from tests.factories.evidence import Bench, jobs
 from tests.factories.requests import request_for, snapshot_for
 from tests.factories.universes import Index

@@ -22,8 +22,8 @@ from adviser.ledger import (
     snapshot_since,
 )
 from adviser.scoring.criteria import RecommendationType
-from graph.evidence import Evidence
-from graph.ledger import AdviceOutcome, AdviceScore, ClaimScore, IdenticalPair
+from model.ledger import AdviceOutcome, AdviceScore, ClaimScore, IdenticalPair
+from model.measurements.evidence import Evidence
 from tests.factories.evidence import Bench, jobs
 from tests.factories.reports import material_of
 from tests.factories.requests import request_for, snapshot_for

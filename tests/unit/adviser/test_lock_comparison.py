@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from adviser.answering.lock_comparison import LockKnowledge
-from common.environments import environment
-from graph.candidates import KnownVulnerability
-from graph.evidence import Evidence, RecordedHardware
-from graph.snapshot import Snapshot, with_revision
+from model.measurements.evidence import Evidence, RecordedHardware
+from model.packages.candidates import KnownVulnerability
+from model.packages.environments import environment
+from model.packages.snapshot import Snapshot, with_revision
 from tests.factories.evidence import HERE, NOW
 
 

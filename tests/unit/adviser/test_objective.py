@@ -12,7 +12,7 @@ from adviser.explain import ForcedOutcome, why_not
 from adviser.resolver.admission import contributions_of
 from adviser.scoring.criteria import SCALE, RecommendationType
 from cli.report_view import certificate_line
-from graph.candidates import Dependency, KnownVulnerability
+from model.packages.candidates import Dependency, KnownVulnerability
 from tests.factories.evidence import Bench, jobs
 from tests.factories.reports import report_of
 from tests.factories.requests import INDEX, NOTHING, advice_for, request_for, snapshot_for

@@ -12,8 +12,8 @@ from adviser.resolver.checker import check_resolution
 from adviser.resolver.resolver_request import Budget
 from adviser.resolver.results import Resolution, ResolutionStatus
 from adviser.resolver.universe import Universe
-from graph.candidates import ExclusionReason
-from graph.snapshot import Snapshot, revision_of
+from model.packages.candidates import ExclusionReason
+from model.packages.snapshot import Snapshot, revision_of
 from tests.factories.reports import report_of
 from tests.factories.requests import NOTHING, advice_for, request_for, snapshot_for
 from tests.factories.universes import Index

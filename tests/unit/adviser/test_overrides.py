@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graph.candidates import Dependency
+from model.packages.candidates import Dependency
 from tests.factories.requests import advice_for, request_for
 from tests.factories.universes import Index
 

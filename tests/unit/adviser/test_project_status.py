@@ -13,9 +13,9 @@ from adviser.answering.index_snapshot import ListedPackage
 from adviser.scoring.assessment_types import JustificationCode
 from adviser.scoring.criteria import RecommendationType
 from common.index.page_parsing import PageText, parse_page
-from common.index.project_pages import ProjectState, ProjectStatus
-from graph.candidate_builder import CandidateBuilder
-from graph.snapshot import Snapshot, with_revision
+from model.packages.candidate_builder import CandidateBuilder
+from model.packages.project_pages import ProjectState, ProjectStatus
+from model.packages.snapshot import Snapshot, with_revision
 from tests.factories.requests import NOTHING, request_for, snapshot_for
 from tests.factories.universes import Index
 

@@ -14,7 +14,7 @@ from adviser.provenance import IndexLocation, KnownIndexes, ReleaseListing, chec
 from adviser.provenance_issues import IssueId, ProvenanceIssue
 from adviser.scoring.assessment_types import NoteLevel
 from common.formats.locks import LockedFile, LockEntry
-from common.releases import ReleaseFile
+from model.packages.releases import ReleaseFile
 
 GOOD, OTHER = "a" * 64, "b" * 64
 

@@ -9,8 +9,8 @@ import pytest
 
 from adviser.scoring.histories import DRIFT
 from adviser.series_history import series_history
-from common.units import Unit
-from graph.evidence import MeasuredObservation, Reading, Series
+from model.measurements.evidence import MeasuredObservation, Reading, Series
+from model.measurements.units import Unit
 
 _SERIES = Series("sha256:dd", "PiMatmul", None, {}, "cpu", Unit.FLOP_PER_SECOND, "sha256:cc", None)
 _STACK = "sha256:aa"

@@ -27,9 +27,15 @@ from adviser.stack_comparison import (
 )
 from adviser.stacks_document import stacks_document
 from cli.stacks_view import group_notes, group_table, interval_scale, short_group_titles
-from common.packages import package_version
-from common.units import Unit
-from graph.evidence import UNKNOWN_STACK, Evidence, MeasuredObservation, Reading, Series
+from model.measurements.evidence import (
+    UNKNOWN_STACK,
+    Evidence,
+    MeasuredObservation,
+    Reading,
+    Series,
+)
+from model.measurements.units import Unit
+from model.packages.identity import package_version
 from tests.factories.evidence import purl
 from tests.factories.universes import snapshot_of
 

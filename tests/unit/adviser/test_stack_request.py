@@ -11,8 +11,8 @@ import pytest
 from adviser.resolver.resolver_request import ResolverRequest
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestIndex
-from common.errors import InvalidFile
-from common.packages import Purl
+from model.errors import InvalidFile
+from model.packages.identity import Purl
 from tests.factories.requests import MAIN, request_for
 from tests.factories.universes import dependency
 

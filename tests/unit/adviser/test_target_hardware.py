@@ -14,11 +14,11 @@ from adviser.answering.target_hardware import (
     own_hardware,
     requested_hardware,
 )
-from common.errors import InvalidArgument
-from common.hardware import Allowance, hardware_class
-from common.inspection import Hardware
-from common.units import THREAD_VARIABLES
-from graph.evidence import RecordedHardware
+from model.errors import InvalidArgument
+from model.measurements.evidence import RecordedHardware
+from model.measurements.hardware import Allowance, hardware_class
+from model.measurements.inspection import Hardware
+from model.measurements.units import THREAD_VARIABLES
 
 
 def told(gpus: list[dict[str, Any]] | None = None, **cpu: Any) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import pytest
 from adviser.projects.parsing import parse_project
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestOptions, StackRequest
-from api.accepted_requests import AdviceRequest, ProvenanceRequest
-from common.environments import environment
-from common.errors import InvalidArgument
+from api.jobs.accepted_requests import AdviceRequest, ProvenanceRequest
+from model.errors import InvalidArgument
+from model.packages.environments import environment
 
 PIPFILE = b'[packages]\nweb = {version = ">=1", index = "own"}\n[dev-packages]\ntool = "*"\n'
 LOCK = orjson.dumps({"_meta": {}, "default": {"web": {"version": "==1.0"}}, "develop": {}})

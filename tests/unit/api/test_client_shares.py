@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from api.client_shares import ClientShares
-from api.errors import ApiError
+from api.access.client_shares import ClientShares
+from api.http.errors import ApiError
 from api.jobs.queue import QueueClient
 
 NEAR, FAR, OTHER = (QueueClient(f"192.0.2.{it}", anonymous=True) for it in (1, 2, 3))

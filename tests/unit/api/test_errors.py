@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from flask import Flask
 
-from api import errors
-from common.errors import AccessDenied
+from api.http import errors
+from model.errors import AccessDenied
 
 
 def test_a_store_that_refuses_the_service_is_no_error_of_the_client() -> None:

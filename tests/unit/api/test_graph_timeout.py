@@ -6,9 +6,9 @@ from threading import Event
 
 import pytest
 
-from api.graph_timeout import MAX_READINGS, answer_within
-from common.errors import StoreUnavailable
+from api.health.graph_timeout import MAX_READINGS, answer_within
 from graph.snapshot_reader import CheckTime
+from model.errors import StoreUnavailable
 
 
 def test_questions_that_are_never_answered_hold_nobody() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from api.server.access_log import log_request
 from common.logs import JsonFormatter, TextFormatter
-from common.redaction import scrubbed
+from model.redaction import scrubbed
 
 SECRET = "thoth_abcdefghijklmnopqrstuvwxyz0123456789"
 

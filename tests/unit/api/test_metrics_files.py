@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api.metrics_files import files, metrics_folder
+from api.health.metrics_files import files, metrics_folder
 
 
 def test_groups_read_each_others_files_and_leave_none(tmp_path: Path) -> None:

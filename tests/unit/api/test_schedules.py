@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from api.jobs.schedules import schedules
-from common.errors import InvalidSettings
 from common.settings import Settings
+from model.errors import InvalidSettings
 
 
 def test_schedules_are_those_of_the_settings() -> None:

@@ -19,7 +19,7 @@ from cli.bisect import command_line, measured_script, question_of
 from cli.bisect_measurer import MachineGuard, SearchFolder
 from cli.bisect_view import print_searches, progress_line
 from cli.main import run, thoth
-from common.errors import InvalidArgument
+from model.errors import InvalidArgument
 from pis.amun.launchers import BuildFailed
 from tests.factories.planted_steps import PlantedMeasurer, step_levels
 

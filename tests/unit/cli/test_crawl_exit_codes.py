@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cli.packages import crawl_exit_code
-from common.errors import IndexFault, IndexProblem
-from common.packages import Purl
 from graph.record.release_merging import HashAlarm
 from ingest.crawl.reports import CrawlFailure, CrawlReport
+from model.errors import IndexFault, IndexProblem
+from model.packages.identity import Purl
 
 
 def trouble(version: str | None, code: str) -> CrawlFailure:

@@ -12,8 +12,8 @@ from adviser.projects.project import Project
 from adviser.stack_request import check_paths
 from cli.advise import _format_of
 from cli.project_files import keep_manifest, read_project, write_file
-from common.errors import InvalidArgument, InvalidDocument, InvalidFile
-from common.reasons import Reason
+from model.errors import InvalidArgument, InvalidDocument, InvalidFile
+from model.reasons import Reason
 from tests.factories.universes import ENVIRONMENT
 
 

@@ -12,7 +12,7 @@ import pytest
 from adviser.answering.lock_comparison import guard_document
 from adviser.guard import GuardResult, VersionVulnerability, YankedVersion, guard
 from cli.guard import comment_text, guard_lines, sarif_document
-from graph.evidence import ADVISORIES
+from model.measurements.evidence import ADVISORIES
 from tests.factories.evidence import HERE, Bench, jobs, measured, series
 from tests.factories.requests import NOTHING
 from tests.factories.universes import ENVIRONMENT, Index, snapshot_of

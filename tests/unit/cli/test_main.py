@@ -14,7 +14,7 @@ from cli.main import (
     run,
     thoth,
 )
-from common.errors import (
+from model.errors import (
     IndexFault,
     IndexProblem,
     InvalidArgument,

@@ -31,11 +31,11 @@ from cli.project_files import (
     read_project,
     write_file,
 )
-from common.environments import environment, host_environment
-from common.errors import InvalidArgument, InvalidFile, InvalidSettings
-from common.packages import index_identity, public_index_url
 from common.settings import Settings
-from graph.candidates import Dependency
+from model.errors import InvalidArgument, InvalidFile, InvalidSettings
+from model.packages.candidates import Dependency
+from model.packages.environments import environment, host_environment
+from model.packages.identity import index_identity, public_index_url
 from tests.factories.requests import (
     GIVEN,
 )

@@ -16,8 +16,8 @@ from cli.report_view import (
     packages_table,
     print_report,
 )
-from graph.candidates import KnownVulnerability
-from graph.evidence import ADVISORIES
+from model.measurements.evidence import ADVISORIES
+from model.packages.candidates import KnownVulnerability
 from tests.factories.reports import kept, report_of
 from tests.factories.requests import NOTHING, advice_for, request_for, snapshot_for
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cli.token import duration
-from common.errors import InvalidArgument
+from model.errors import InvalidArgument
 
 
 @pytest.mark.parametrize("text", ["", "30", "d", "0d", "-1d", "1.5h", "30 d", "99999w", "１d"])

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from common.redaction import holds_user, without_secrets
+from model.redaction import holds_user, without_secrets
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from common.errors import InvalidSettings
 from common.settings import Settings
+from model.errors import InvalidSettings
 
 
 def test_indexes_are_named_and_sorted() -> None:

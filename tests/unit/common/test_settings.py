@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from common.errors import InvalidSettings
 from common.settings import Settings
+from model.errors import InvalidSettings
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import psycopg2.errors
 import pytest
 import sqlalchemy.exc
 
-from common.errors import InvalidSettings, StoreUnavailable
 from common.settings import Settings
 from graph.engine import (
     graph_driver,
@@ -19,6 +18,7 @@ from graph.engine import (
     relational_errors,
     relational_url,
 )
+from model.errors import InvalidSettings, StoreUnavailable
 
 
 def external(**environ: str) -> Settings:

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import InvalidDocument
-from common.reasons import Reason
-from graph.evidence import Evidence, Reading
 from graph.record.evidence import series_and_readings
+from model.errors import InvalidDocument
+from model.measurements.evidence import Evidence, Reading
+from model.reasons import Reason
 from tests.factories.evidence import NOW, Bench, harms
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "evidence.md"

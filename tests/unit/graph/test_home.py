@@ -12,7 +12,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from common.errors import ServiceFailed
 from common.private_folders import private_folder
 from common.settings import Settings
 from graph.embedded import processes
@@ -21,6 +20,7 @@ from graph.embedded.home import Home, Passwords, read_json, write_private
 from graph.embedded.service import RunRecord, living, read_record
 from graph.embedded.start_stop import EmbeddedStores
 from graph.record.document_store import write_object
+from model.errors import ServiceFailed
 from tests.services.waiting import DEADLINE_S, wait_until
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import QueryRefused
 from graph.query_text import called_procedures, name_warnings, refuse_hostile_text
+from model.errors import QueryRefused
 
 COOKBOOK = (Path(__file__).parents[3] / "docs" / "cookbook.md").read_text(encoding="utf-8")
 QUERIES = re.findall(r"```cypher\n(.+?)\n```", COOKBOOK, re.DOTALL)

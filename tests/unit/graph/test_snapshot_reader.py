@@ -7,13 +7,13 @@ from functools import partial
 
 import pytest
 
-from common.environments import Environment, environment
-from common.errors import InvalidArgument
-from common.wheels import Fit
-from graph.candidate_builder import roots_of
-from graph.candidates import Dependency, ExclusionReason
-from graph.snapshot import Snapshot
 from graph.snapshot_reader import PackageRecord, RequestedPackage, freeze, walk
+from model.errors import InvalidArgument
+from model.packages.candidate_builder import roots_of
+from model.packages.candidates import Dependency, ExclusionReason
+from model.packages.environments import Environment, environment
+from model.packages.snapshot import Snapshot
+from model.packages.wheels import Fit
 from tests.factories.worlds import Made, World, reader_of, world_of
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from cli.closure import closure
-from graph.candidates import Candidate, ExclusionReason
-from graph.snapshot import Snapshot
+from model.packages.candidates import Candidate, ExclusionReason
+from model.packages.snapshot import Snapshot
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "snapshot.md"
 

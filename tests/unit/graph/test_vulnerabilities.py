@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from common.advisories import Severity
 from graph.record.vulnerability_queries import Vulnerability, merge_advisories
+from model.advisories import Severity
 from tests.factories.advisories import CRITICAL, HIGH, advisory, flask_sessions, osv
 
 

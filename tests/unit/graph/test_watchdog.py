@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from common.errors import StoreUnavailable
 from graph.watchdog import watchdog
+from model.errors import StoreUnavailable
 from tests.services.waiting import DEADLINE_S
 
 

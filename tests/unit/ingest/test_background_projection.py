@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from common.errors import ProjectionFailed, StoreUnavailable
 from ingest.background_projection import BackgroundProjector
+from model.errors import ProjectionFailed, StoreUnavailable
 from tests.services.waiting import DEADLINE_S
 
 

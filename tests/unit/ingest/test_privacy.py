@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from common.formats.json_documents import canonical_json
 from ingest.personal_data import (
     REMOVED,
     scrub,
     scrub_text,
 )
+from model.json_documents import canonical_json
 
 
 def scrubbed(value: Any) -> Any:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import InvalidSettings
 from common.settings import Settings
 from loop.notice_targets import load_target, planned_targets, signed_headers
+from model.errors import InvalidSettings
 
 ROOT = Path(__file__).parents[3]
 KEY = bytes(range(24))

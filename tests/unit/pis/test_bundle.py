@@ -106,7 +106,7 @@ def test_an_unknown_name_is_refused() -> None:
         "from pis.indicators.clock import Clock as Watch",
         "from pis.indicators.clock import *",
         "from .clock import Clock",
-        "from common.errors import ProjectError",
+        "from model.errors import ProjectError",
         "def late():\n    from pis.indicators.clock import Clock",
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from common.units import PARAMETERS
+from model.measurements.units import PARAMETERS
 from pis.catalogue import INDICATORS, InvalidParameters, arguments_of, indicator_of
 from pis.indicators.deepbench import PRESETS
 from pis.indicators.gemm import shapes_of

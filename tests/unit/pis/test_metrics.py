@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from common.benchmark_results import Direction, Metric
-from common.units import Unit
 from ingest.benchmarks.readers.deepbench import convolution_operations
+from model.measurements.benchmark_results import Direction, Metric
+from model.measurements.units import Unit
 from pis.catalogue import INDICATORS, indicator_of
 from pis.indicators.deepbench_conv import SIZES, PaddedConvolution
 from pis.indicators.deepbench_shapes import CONVOLUTION_PRESETS

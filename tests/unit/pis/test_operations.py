@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from common import units
+from model.measurements import units
 from pis.indicators.operations import (
     gemm_operations,
     matmul_operations,

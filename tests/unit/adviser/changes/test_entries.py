@@ -12,7 +12,7 @@ import pytest
 
 from adviser.changes.entries import ChangeUpdate, new_entries
 from adviser.changes.looks import LOOK_ALPHA, MAX_LOOKS
-from graph.changes import ChangeEvent, ChangeKind, ChangeLook, PerformanceChange
+from model.changes import ChangeEvent, ChangeKind, ChangeLook, PerformanceChange
 from tests.factories.evidence import GAIN, Bench, jobs, series
 
 BEGAN = datetime(2025, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adviser.exports.target_folder import target_folder
-from common.errors import InvalidArgument
+from model.errors import InvalidArgument
 
 
 def fill(target: Path, text: str, *, replace: bool = False) -> None:

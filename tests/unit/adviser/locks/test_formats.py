@@ -23,8 +23,8 @@ from adviser.locks.lock_model import (
 )
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project
-from common.environments import environment
-from common.releases import ReleaseFile, kind_of_file
+from model.packages.environments import environment
+from model.packages.releases import ReleaseFile, kind_of_file
 from tests.factories.projects import BY_PIPENV, WHOLE
 
 LINUX = environment("3.11", "manylinux_2_28_x86_64")

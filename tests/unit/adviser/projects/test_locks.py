@@ -10,9 +10,9 @@ import pytest
 from adviser.projects.locks import ProjectLock, read_lock
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import WarningCode
-from common.errors import InvalidFile
 from common.formats.locks import LockEntry
-from common.releases import parse_requirement
+from model.errors import InvalidFile
+from model.packages.releases import parse_requirement
 from tests.factories.projects import (
     LINUX,
     PYLOCK,

@@ -11,7 +11,7 @@ from adviser.projects import documents
 from adviser.projects.locks import read_lock
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import Project, ProjectFormat, WarningCode
-from common.errors import InvalidFile
+from model.errors import InvalidFile
 from tests.factories.projects import (
     BY_OLDER,
     BY_PIPENV,

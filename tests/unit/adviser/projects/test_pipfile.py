@@ -14,7 +14,7 @@ from adviser.projects.pipfile import pipfile_hash, pipfile_of, read_pipfile
 from adviser.projects.project import Project, ProjectIndex, ProjectRequirement, WarningCode
 from adviser.projects.requirement_parsing import ParseContext
 from adviser.reports.serialization import dataclass_to_json
-from common.errors import InvalidFile
+from model.errors import InvalidFile
 from tests.factories.projects import (
     BY_OLDER,
     BY_PIPENV,

@@ -9,7 +9,7 @@ from adviser.projects.poetry_table import specifier_of
 from adviser.projects.project import Project, WarningCode
 from adviser.resolver.specifiers import admits
 from adviser.stack_request import check_python
-from common.errors import InvalidFile
+from model.errors import InvalidFile
 
 
 def read(text: str) -> Project:

@@ -10,8 +10,8 @@ from adviser.projects.parsing import missing_includes, parse_project
 from adviser.projects.project import Project, WarningCode
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestOptions, StackRequest, selected_requirements
-from common.errors import InvalidFile
-from common.reasons import Reason
+from model.errors import InvalidFile
+from model.reasons import Reason
 from tests.factories.universes import ENVIRONMENT
 
 HASH = "sha256:" + "a" * 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adviser.projects.parsing import parse_project
-from common.errors import InvalidFile
+from model.errors import InvalidFile
 
 SCRIPT = """#!/usr/bin/env python
 # /// script

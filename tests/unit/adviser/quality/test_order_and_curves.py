@@ -16,7 +16,7 @@ from adviser.quality.parameter_curves import (
     mean_point,
     parameter_axes,
 )
-from graph.job_samples import SeriesSettings
+from model.measurements.job_samples import SeriesSettings
 
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

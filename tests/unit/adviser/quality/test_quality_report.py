@@ -13,9 +13,9 @@ import pytest
 from adviser.quality.parameter_curves import ParameterAxis
 from adviser.quality.report_document import report_document
 from adviser.quality.reports import QualityReport, quality_report
-from common.units import Unit
-from graph.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
-from graph.job_samples import JobSamples
+from model.measurements.evidence import UNKNOWN_STACK, MeasuredObservation, Reading, Series
+from model.measurements.job_samples import JobSamples
+from model.measurements.units import Unit
 
 _OLD, _NEW = f"sha256:aa01{'0' * 60}", f"sha256:aa02{'0' * 60}"
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -17,7 +17,7 @@ from adviser.quality.repetitions import (
     spread_by_repetitions,
     sufficient_repetitions,
 )
-from common.errors import InvalidArgument
+from model.errors import InvalidArgument
 
 _DATA = Path(
     os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[4].parent / "shared" / "data"

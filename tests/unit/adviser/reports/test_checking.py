@@ -16,8 +16,8 @@ from adviser.premises import Premises
 from adviser.reports.checking import check_report
 from adviser.reports.documents import report_bytes
 from adviser.reports.offline_check import check_offline
-from common.formats.json_documents import digest
-from graph.evidence import Evidence
+from model.json_documents import digest
+from model.measurements.evidence import Evidence
 from tests.factories.reports import (
     made,
     material_of,
@@ -110,7 +110,7 @@ REBUILT = [
 def test_what_needs_no_search_is_found_out_without_the_recorded_report(
     case: tuple[str, list[Place]],
 ) -> None:
-    from common.errors import InvalidDocument
+    from model.errors import InvalidDocument
 
     for place in case[1]:
         forged = edited(REPORT, place)

@@ -26,10 +26,10 @@ from adviser.resolver.universe import Universe
 from adviser.resolver.worker import ResolverWorker
 from adviser.scoring.criteria import SCALE, RecommendationType
 from adviser.stack_request import StackRequest
-from common.errors import InvalidDocument
-from common.formats.json_documents import canonical_json, digest
-from graph.evidence import Evidence
-from graph.snapshot import Snapshot
+from model.errors import InvalidDocument
+from model.json_documents import canonical_json, digest
+from model.measurements.evidence import Evidence
+from model.packages.snapshot import Snapshot
 from tests.factories.evidence import Bench
 from tests.factories.reports import (
     METADATA,

@@ -9,7 +9,7 @@ import pytest
 
 from adviser.advise import Advice
 from adviser.reports.documents import ReleaseKnowledge
-from common.releases import ReleaseFile
+from model.packages.releases import ReleaseFile
 from tests.factories.reports import report_of
 from tests.factories.requests import advice_for, request_for
 from tests.factories.universes import Index

@@ -11,8 +11,8 @@ from adviser.reports.notes import gap_notes
 from adviser.reports.unfetched_versions import UnfetchedVersions, unfetched_in
 from adviser.scoring.assessment_types import NoteLevel
 from adviser.scoring.criteria import RecommendationType
-from graph.candidates import KnownVulnerability
-from graph.evidence import ADVISORIES
+from model.measurements.evidence import ADVISORIES
+from model.packages.candidates import KnownVulnerability
 from tests.factories.requests import INDEX, NOTHING, advice_for, request_for
 from tests.factories.universes import Index
 

@@ -17,7 +17,7 @@ from adviser.scoring.estimates import Method
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.verdicts import Verdict
 from adviser.stack_request import RequestIndex, StackRequest
-from graph.evidence import Evidence
+from model.measurements.evidence import Evidence
 from tests.factories.evidence import Bench
 from tests.factories.reports import kept
 from tests.factories.requests import INDEX, MAIN, NOTHING, advice_for, request_for, snapshot_for

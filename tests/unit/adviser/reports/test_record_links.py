@@ -6,8 +6,8 @@ from adviser.advise import advise
 from adviser.reports.documents import ReleaseKnowledge, result_document
 from adviser.reports.record_links import links_of, recorded_claim
 from adviser.scoring.criteria import RecommendationType
-from common.inspection import Stack
-from common.packages import package_version
+from model.measurements.inspection import Stack
+from model.packages.identity import package_version
 from tests.factories.evidence import HERE, Bench
 from tests.factories.requests import request_for, snapshot_for
 

@@ -12,7 +12,7 @@ from adviser.advise import Advice, advise
 from adviser.locks.lock_model import LockFormat
 from adviser.reports.documents import ReleaseKnowledge, lock_of
 from adviser.scoring.criteria import RecommendationType
-from graph.candidates import KnownVulnerability
+from model.packages.candidates import KnownVulnerability
 from tests.factories.reports import report_of
 from tests.factories.requests import NOTHING, advice_for, known_for, request_for, snapshot_for
 from tests.factories.universes import Index, dependency

@@ -12,8 +12,8 @@ from adviser.reports.version_rationale import (
     VersionRationales,
 )
 from adviser.scoring.criteria import RecommendationType
-from common.packages import Purl
-from graph.candidates import Dependency
+from model.packages.candidates import Dependency
+from model.packages.identity import Purl
 from tests.factories.requests import advice_for, request_for
 from tests.factories.universes import Index
 

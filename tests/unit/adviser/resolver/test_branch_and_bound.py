@@ -85,7 +85,7 @@ def test_what_takes_more_steps_is_left_to_the_solver() -> None:
 
 def test_what_answers_loads_no_solver_and_a_snapshot_no_driver() -> None:
     code = (
-        "import sys, graph.snapshot\n"
+        "import sys, model.packages.snapshot\n"
         "assert 'neo4j' not in sys.modules\n"
         "import adviser.answering.answers, graph.migrate, adviser.resolver.resolve\n"
         "print(sorted({'ortools', 'pandas', 'scipy'} & sys.modules.keys()))"

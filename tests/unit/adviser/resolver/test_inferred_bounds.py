@@ -9,7 +9,7 @@ import pytest
 from adviser.advise import Advice
 from adviser.reports.offline_check import check_offline
 from adviser.resolver.inferred_bounds import inferred_bounds
-from graph.candidates import Dependency
+from model.packages.candidates import Dependency
 from tests.factories.reports import report_of
 from tests.factories.requests import advice_for, request_for
 from tests.factories.universes import ENVIRONMENT, Index, snapshot_of

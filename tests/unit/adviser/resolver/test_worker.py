@@ -286,7 +286,7 @@ def test_what_ended_the_solver_is_told_by_the_time_it_took(
 def test_packages_of_the_current_folder_are_not_taken_for_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("adviser", "common"):
+    for name in ("adviser", "common", "model"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise ImportError", encoding="utf-8")
     monkeypatch.chdir(tmp_path)

@@ -24,10 +24,10 @@ from adviser.scoring.assessment_types import (
 )
 from adviser.scoring.criteria import RecommendationType
 from adviser.scoring.target import Target
-from common.packages import Purl
-from graph.candidates import KnownVulnerability
-from graph.evidence import Evidence
-from graph.snapshot import Snapshot
+from model.measurements.evidence import Evidence
+from model.packages.candidates import KnownVulnerability
+from model.packages.identity import Purl
+from model.packages.snapshot import Snapshot
 from tests.factories.evidence import (
     ELSEWHERE,
     GAIN,

@@ -19,7 +19,7 @@ from adviser.scoring.comparisons import (
 from adviser.scoring.sample_needs import Need
 from adviser.scoring.samples import Sample
 from adviser.scoring.verdicts import Verdict, holm_adjusted
-from common.errors import IncomparableSamples
+from model.errors import IncomparableSamples
 
 #: Five jobs around zero: variance 2.5e-4, standard deviation 1.58 %.
 NOISE = (-0.02, -0.01, 0.0, 0.01, 0.02)

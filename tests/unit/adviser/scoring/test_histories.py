@@ -12,7 +12,7 @@ import pytest
 from adviser.scoring.comparisons import compare_candidates, smallest_difference
 from adviser.scoring.histories import History, histories_of
 from adviser.scoring.verdicts import Verdict
-from graph.evidence import Evidence
+from model.measurements.evidence import Evidence
 from tests.factories.evidence import NOW, Bench, series
 
 

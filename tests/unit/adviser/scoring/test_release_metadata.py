@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from adviser.scoring.release_metadata import ReleaseValues, last_release, release_values
-from common.packages import package_version, version_of
-from graph.candidates import Candidate, newest_first
+from model.packages.candidates import Candidate, newest_first
+from model.packages.identity import package_version, version_of
 from tests.factories.evidence import NOW
 
 

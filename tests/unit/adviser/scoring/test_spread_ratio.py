@@ -12,7 +12,7 @@ from adviser.scoring.effects import (
     Variance,
     variance_ratio,
 )
-from common.job_stability import MAD_TO_SD, robust_variation
+from model.measurements.job_stability import MAD_TO_SD, robust_variation
 
 
 def test_the_factor_fits_normal_noise() -> None:

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import IndexFault, IndexProblem
 from common.formats.core_metadata import parse_core_metadata
 from common.http.transport import StopReceiving
 from common.index.partial_zip import MissingSpan, SparseFile
 from common.index.sdists import SdistReader, read_sdist
 from common.index.wheel_metadata import wheel_metadata, wheel_span
+from model.errors import IndexFault, IndexProblem
 from tests.effort import examples
 
 WHEEL = "parrot-1.0-py3-none-any.whl"

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
-from common.errors import InvalidArgument, InvalidSettings
 from common.index.configuration import (
     Index,
     configured_indexes,
     index_of,
 )
 from common.settings import Settings
+from model.errors import InvalidArgument, InvalidSettings
 
 
 def indexes(home: Path, said: str = "", **environ: str) -> dict[str, Index]:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from common.import_names import ImportNames, ImportSource
 from common.index.earlier_reads import EarlierReads, PackageReads
 from common.index.release_metadata import NO_FILES, ReleaseMetadata
+from model.packages.import_names import ImportNames, ImportSource
 
 DAY_S = 86_400.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from common.errors import IndexFault
+from model.errors import IndexFault
 
 ROOT = Path(__file__).parents[4]
 

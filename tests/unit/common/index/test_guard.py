@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from common.errors import IndexProblem
 from common.http.addresses import AddressGuard, is_public, refused_address
+from model.errors import IndexProblem
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import orjson
 import pytest
 from pypi_simple import DistributionPackage, UnparsableFilenameError, parse_filename
 
-from common.errors import IndexFault, IndexProblem
 from common.index import page_entries, page_parsing
 from common.index.page_parsing import PageText, parse_page
-from common.index.project_pages import (
+from model.errors import IndexFault, IndexProblem
+from model.packages.project_pages import (
     NO_FILES,
     ListedVersion,
     ProjectPage,

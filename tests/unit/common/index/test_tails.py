@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import IndexFault, IndexProblem
 from common.index.partial_zip import entry_in_tail
+from model.errors import IndexFault, IndexProblem
 from tests.effort import examples
 
 WHEEL = "parrot-1.0-py3-none-any.whl"

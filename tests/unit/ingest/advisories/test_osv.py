@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from common.advisories import RangeEvent, RangeEventKind, Rating, Severity
-from common.errors import InvalidDocument
+from model.advisories import RangeEvent, RangeEventKind, Rating, Severity
+from model.errors import InvalidDocument
 from tests.factories.advisories import (
     CRITICAL,
     FOURTH,

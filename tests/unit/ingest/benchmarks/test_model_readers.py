@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from common.benchmark_results import Aggregate, BenchmarkResult, Direction, Validity
-from common.reasons import Reason
 from ingest.sources.content_detection import system_of
+from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Direction, Validity
+from model.reasons import Reason
 from tests.factories.benchmark_files import (
     AIOT_BENCH_LOG,
     AIPERF_REPORT,

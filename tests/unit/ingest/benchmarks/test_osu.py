@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from common.benchmark_results import Direction, Validity
 from ingest.sources.content_detection import system_of
+from model.measurements.benchmark_results import Direction, Validity
 from tests.factories.benchmark_files import DEEPBENCH_MPI_ALL_REDUCE, read_files
 
 SYSTEM = "osu-micro-benchmarks"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from common.benchmark_results import BenchmarkResult
 from ingest.benchmarks.captures import without_captures
 from ingest.sources.content_detection import system_of
+from model.measurements.benchmark_results import BenchmarkResult
 from tests.factories.benchmark_files import (
     AIOT_BENCH_LOG,
     AIPERF_REPORT,

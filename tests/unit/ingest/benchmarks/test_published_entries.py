@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from common.benchmark_results import Validity
 from ingest.sources.content_detection import system_of
+from model.measurements.benchmark_results import Validity
 from tests.factories.benchmark_files import DAWNBENCH_ENTRY, read_files, training_log
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from common.benchmark_results import Aggregate, Direction, Validity
-from common.reasons import Reason
 from ingest.benchmarks.readers.pytorch_v3 import v3_record
 from ingest.sources.content_detection import system_of
+from model.measurements.benchmark_results import Aggregate, Direction, Validity
+from model.reasons import Reason
 from tests.factories.benchmark_files import TORCHAO_RECORDS, VLLM_RECORDS, read_files
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from common.benchmark_results import Aggregate, BenchmarkResult, Validity
-from common.reasons import Reason
 from ingest.benchmarks.systems import SYSTEMS
+from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Validity
+from model.reasons import Reason
 from tests.factories.benchmark_files import (
     DAWNBENCH_ENTRY,
     DAWNBENCH_TABLE,

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from common.benchmark_results import Aggregate, BenchmarkResult, Direction, Validity
-from common.errors import InvalidDocument
-from common.reasons import Reason
 from ingest.benchmarks.pipeline import known_system
 from ingest.benchmarks.result_tree import ResultTree
 from ingest.benchmarks.text_tables import tables_with_bars
 from ingest.sources.content_detection import HEAD_BYTES, system_of
 from ingest.sources.source_items import SourceLimits
+from model.errors import InvalidDocument
+from model.measurements.benchmark_results import Aggregate, BenchmarkResult, Direction, Validity
+from model.reasons import Reason
 from tests.factories.benchmark_files import read_files
 from tests.factories.benchmark_tables import (
     AIIA_BLOCK,

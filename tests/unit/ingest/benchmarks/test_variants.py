@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from common.benchmark_results import Validity
 from ingest.sources.content_detection import system_of
+from model.measurements.benchmark_results import Validity
 from tests.factories.benchmark_files import (
     AIOT_BENCH_LOG,
     AIPERF_REPORT,

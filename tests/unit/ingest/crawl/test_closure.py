@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from common.releases import Requirement, parse_requirement
 from ingest.crawl.closure import FollowedPackage, RequirementClosure, WantedPackage
+from model.packages.releases import Requirement, parse_requirement
 
 
 def lines(*raw: str) -> tuple[Requirement, ...]:

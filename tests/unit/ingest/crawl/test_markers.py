@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.markers import Marker, default_environment
 
-from common.releases import parse_requirement
 from ingest.crawl.closure import could_hold
+from model.packages.releases import parse_requirement
 
 
 def marker(text: str) -> str | None:

@@ -7,9 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from common.index.project_pages import IndexFile, PageContents, ProjectPage
-from common.packages import Purl
-from common.releases import SOLVER, ReleaseFile, ReleaseProblem, ReleaseState
 from graph.record.crawls import ProjectRow, QueueRow
 from graph.record.release_merging import KnownRelease, Ranks
 from ingest.crawl.crawl_request import CrawlBounds
@@ -21,6 +18,9 @@ from ingest.crawl.release_selection import (
     plan,
 )
 from ingest.releases.parsing import checked_release
+from model.packages.identity import Purl
+from model.packages.project_pages import IndexFile, PageContents, ProjectPage
+from model.packages.releases import SOLVER, ReleaseFile, ReleaseProblem, ReleaseState
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 

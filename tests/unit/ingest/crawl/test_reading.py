@@ -8,18 +8,18 @@ from typing import Any, TypeVar
 
 import pytest
 
-from common.errors import IndexFault, IndexProblem
 from common.index.file_metadata import MetadataRead
-from common.index.project_pages import IndexFile
 from common.index.release_metadata import (
     ReleaseMetadata,
     metadata_files,
     read_release,
 )
-from common.releases import ReleaseProblem, ReleaseState, kind_of_file
 from ingest.crawl.failures import ATTEMPTS, CircuitBreaker, IndexLost, pause_after
 from ingest.crawl.release_drafts import refused_draft, release_draft
 from ingest.releases.parsing import checked_release
+from model.errors import IndexFault, IndexProblem
+from model.packages.project_pages import IndexFile
+from model.packages.releases import ReleaseProblem, ReleaseState, kind_of_file
 
 T = TypeVar("T")
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from common.inspection import InspectionDocument, Outcome, SchemaVersion
-from common.reasons import Reason
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RawDocument, RefusedDocument, SourceLimits
+from model.measurements.inspection import InspectionDocument, Outcome, SchemaVersion
+from model.reasons import Reason
 from tests.factories.documents import (
     directory,
     directory_files,

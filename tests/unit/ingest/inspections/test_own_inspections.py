@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from common.host_problems import BUILD_REASONS
-from common.inspection import InspectionDocument, Observation, Outcome
-from common.reasons import Exclusion, Reason
-from common.units import Unit
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.source_items import RawDocument, RefusedDocument
+from model.measurements.host_problems import BUILD_REASONS
+from model.measurements.inspection import InspectionDocument, Observation, Outcome
+from model.measurements.units import Unit
+from model.reasons import Exclusion, Reason
 from tests.factories.documents import directory, result_document, stdout
 from tests.factories.inspections import (
     BEGAN,

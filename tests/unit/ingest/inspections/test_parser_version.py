@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from common.inspection import InspectionDocument
-from common.parser_version import CHANGED_COLUMNS, PARSER_VERSION, changed_since
 from graph.record.inspections import derived_rows
 from graph.tables import Base, table_of
+from graph.verification.parser_version import CHANGED_COLUMNS, PARSER_VERSION, changed_since
 from ingest.inspections.parsing import parse_inspections, parse_stored
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RawDocument
+from model.measurements.inspection import InspectionDocument
 from samples.pack import ARCHIVE
 from tests.factories.generations import FOLDER
 

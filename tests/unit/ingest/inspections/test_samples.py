@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from common.inspection import InspectionDocument, Outcome, SchemaVersion
-from common.reasons import Correction
 from ingest.inspections.parsing import parse_inspections
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RawDocument
+from model.measurements.inspection import InspectionDocument, Outcome, SchemaVersion
+from model.reasons import Correction
 from samples.pack import ARCHIVE
 from tests.factories import generations
 from tests.services.commands import ROOT

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import InvalidDocument
-from common.native_interfaces import Interface, NativeLibrary
-from common.reasons import Reason
 from ingest.native.elf import read_library
+from model.errors import InvalidDocument
+from model.packages.native_interfaces import Interface, NativeLibrary
+from model.reasons import Reason
 from tests.factories.native import AARCH64, I386, elf
 from tests.requirements import needs
 

@@ -9,10 +9,10 @@ import subprocess
 
 import pytest
 
-from common.environments import host_environment
-from common.errors import InvalidArgument
-from common.native_interfaces import highest_versions
 from ingest.native.environments import analyze_host
+from model.errors import InvalidArgument
+from model.packages.environments import host_environment
+from model.packages.native_interfaces import highest_versions
 
 LDCONFIG = shutil.which("ldconfig", path="/sbin:/usr/sbin:/usr/bin")
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from cli.analyze import analyze
-from common.errors import InvalidArgument, InvalidDocument
-from common.reasons import Reason
 from common.settings import Settings
 from ingest.native.environments import analyze_image
 from ingest.native.file_trees import MEBIBYTE
+from model.errors import InvalidArgument, InvalidDocument
+from model.reasons import Reason
 from tests.factories.images import LIBC, ROOT, exported, oci, saved
 from tests.factories.native import layer
 from tests.services.commands import run_here

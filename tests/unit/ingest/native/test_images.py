@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from common.errors import InvalidDocument
-from common.native_interfaces import Interface
 from ingest.native.environments import analyze_host, analyze_image
+from model.errors import InvalidDocument
+from model.packages.native_interfaces import Interface
 from tests.factories.images import (
     LIBC,
     RELEASE,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import InvalidDocument
-from common.reasons import Reason
 from ingest.native import image_layers
 from ingest.native.file_trees import FolderTree, resolve
+from model.errors import InvalidDocument
+from model.reasons import Reason
 from tests.factories.images import Members, tree
 from tests.factories.native import Folder, Hardlink, Symlink
 from tests.services.waiting import DEADLINE_S

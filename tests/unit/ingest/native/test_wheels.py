@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from common.environments import environment
-from common.errors import InvalidArgument, InvalidDocument
-from common.index.project_pages import IndexFile
-from common.native_interfaces import Interface, highest_versions
-from common.reasons import Reason
 from ingest.native.wheel_download import best_wheel, parse_pin
 from ingest.native.wheels import WheelLimits, analyze_wheel, architectures_of
+from model.errors import InvalidArgument, InvalidDocument
+from model.packages.environments import environment
+from model.packages.native_interfaces import Interface, highest_versions
+from model.packages.project_pages import IndexFile
+from model.reasons import Reason
 from tests.factories.native import AARCH64, ARM, I386, elf, write_wheel
 
 EXTENSION = elf(needed=("libhelp.so.1", "libc.so.6"), needs={"libc.so.6": ["GLIBC_2.34"]})

@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
-from common.errors import InvalidDocument
-from common.formats.json_documents import digest_bytes
-from common.reasons import Reason
-from common.releases import ReleaseProblem, ReleaseState
 from ingest.releases.parsing import release_of
+from model.errors import InvalidDocument
+from model.json_documents import digest_bytes
+from model.packages.releases import ReleaseProblem, ReleaseState
+from model.reasons import Reason
 from tests.factories.releases import file_document, release, release_document, sdist_of, wheel_of
 
 Record = dict[str, Any]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from common.reasons import Reason
-from common.releases import ReleaseProblem, ReleaseState
 from ingest.releases.pipeline import ParsedRelease, parse_releases
 from ingest.sources.source_items import RawDocument, RefusedDocument
+from model.packages.releases import ReleaseProblem, ReleaseState
+from model.reasons import Reason
 from tests.factories.documents import encoded
 from tests.factories.releases import failed, release_document, solved, solver_document
 

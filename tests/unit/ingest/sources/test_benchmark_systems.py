@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from common.reasons import Reason
 from ingest.benchmarks.pipeline import known_system
 from ingest.sources.content_detection import (
     HEAD_BYTES,
@@ -19,6 +18,7 @@ from ingest.sources.content_detection import (
 )
 from ingest.sources.reader import documents_of
 from ingest.sources.source_items import RefusedDocument, SkippedFile
+from model.reasons import Reason
 from tests.factories.documents import document_2020_02, encoded, specification
 
 NVPROF = b"==635== NVPROF is profiling process 635, command: python "

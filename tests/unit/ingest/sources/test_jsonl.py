@@ -9,13 +9,13 @@ from pathlib import Path
 
 import fsspec
 
-from common.reasons import Reason
 from ingest.sources.reader import count_hint, documents_of
 from ingest.sources.source_items import (
     RawDocument,
     RefusedDocument,
     SourceLimits,
 )
+from model.reasons import Reason
 
 LINES = b'{"a": 1}\n\n{"b": 2}\r\n{"c": 3}'
 READ = SourceLimits(lines=True)

@@ -19,9 +19,6 @@ from typing import Any
 import fsspec
 import pytest
 
-from common.errors import InvalidArgument, StoreUnavailable
-from common.inspection import InspectionDocument
-from common.reasons import Reason
 from graph.backup.backup_files import new_file, size_of
 from graph.record.document_store import write_object
 from ingest.inspections.parsing import parse_inspections
@@ -34,6 +31,9 @@ from ingest.sources.source_items import (
     SourceLimits,
 )
 from ingest.sources.urls import source_argument, stored_source
+from model.errors import InvalidArgument, StoreUnavailable
+from model.measurements.inspection import InspectionDocument
+from model.reasons import Reason
 from tests.factories.documents import (
     directory_files,
     document_2019,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from common.packages import public_index_url
-from common.redaction import without_credentials
+from model.packages.identity import public_index_url
+from model.redaction import without_credentials
 from pis.amun.indexes import index_name, installer_environment
 
 

@@ -13,8 +13,8 @@ import pytest
 from filelock import FileLock
 
 from api.jobs.inspections import options_of
-from common.errors import AlreadyRunning, InvalidArgument
 from common.settings import Settings
+from model.errors import AlreadyRunning, InvalidArgument
 from pis.amun import nvidia
 from pis.amun.inspect import InspectOptions, inspect, inspections_of
 from pis.amun.inspection_folder import read_build, recover

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from common.inspection import Outcome
 from ingest.inspections.parsing import parse_inspections
+from model.measurements.inspection import Outcome
 from pis.amun.inspect import InspectOptions, inspections_of
 from pis.amun.inspection_folder import (
     failed_to_launch,

@@ -1,0 +1,211 @@
+"""Authentication and scopes: bearer tokens in the Authorization header, and sessions of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from flask import Flask, current_app, g, request
+
+from api.access.token_throttle import TokenThrottle
+from api.health.schema_state import refuse_writes
+from api.http.errors import ApiError, ProblemType
+from api.service import service
+from common.settings import OPENABLE_SCOPES
+from graph.record.tokens import Scope, Token, digest_of, session_token, token_shown
+from model.errors import StoreUnavailable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Query parameter in which old clients send their token.
+_IN_QUERY = "token"
+#: WSGI key that pages set in their own requests to the API: the client's token, or ``None``.
+PAGE_TOKEN = "thoth.page_token"  # noqa: S105
+#: Cookie with the secret of a session, which only pages accept.
+SESSION_COOKIE = "thoth_session"
+#: How clients of the API send a token; pages offer to sign in instead.
+_HINT = "send it in the header `Authorization: Bearer <token>`"
+#: How the names of the blueprints of pages begin.
+PAGES = "pages-"
+#: Key of the throttle in ``app.extensions``.
+_GUESSES = "thoth-token-throttle"
+#: Endpoints that are open to everybody, even with an invalid token.
+OPEN = frozenset({"livez", "readyz", "liveness", "readiness"})
+#: Endpoint that tells monitoring that PostgreSQL does not answer, so recent tokens suffice then.
+METRICS = "metrics"
+
+
+def register(app: Flask, guesses: TokenThrottle) -> None:
+    """Authenticate every request of ``app``.
+
+    :param guesses: counts invalid tokens and refuses addresses that send too many
+    """
+
+    app.extensions[_GUESSES] = guesses
+
+    @app.before_request
+    def _identify() -> None:
+        g.token = None
+        if PAGE_TOKEN in request.environ:
+            g.token = request.environ[PAGE_TOKEN]
+        elif request.endpoint not in OPEN:
+            g.token = _shown(guesses) or _of_session()
+
+
+def token() -> Token | None:
+    """The token of this request; ``None`` for an anonymous request."""
+    current: Token | None = g.get("token")
+    return current
+
+
+def needs(scope: Scope, *, anonymous: bool = True) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Restrict a view to clients with ``scope``.
+
+    :param anonymous: whether the operator can open the view to everyone; ``False`` for views that
+        show other clients' projects
+    """
+
+    def decorate(view: Callable[P, R]) -> Callable[P, R]:
+        @wraps(view)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+            require(scope, anonymous=anonymous)
+            return view(*args, **kwargs)
+
+        # Where flask-smorest keeps what the decorators of an operation tell its document.
+        document = {**getattr(view, "_apidoc", {}), "security": security(scope, open_=anonymous)}
+        setattr(guarded, "_apidoc", document)  # noqa: B010
+        return guarded
+
+    return decorate
+
+
+def security(*scopes: Scope, open_: bool = True) -> list[dict[str, list[str]]]:
+    """The security of an operation that needs one of ``scopes``, in the form of OpenAPI.
+
+    :param open_: whether the operator can open the operation to everyone
+
+    >>> security(Scope.READ)
+    [{}, {'token': ['read']}]
+    >>> security(Scope.INGEST)
+    [{'token': ['ingest']}]
+    """
+    nobody: list[dict[str, list[str]]] = (
+        [{}] if open_ and OPENABLE_SCOPES.intersection(scopes) else []
+    )
+    return [*nobody, *({"token": [scope.value]} for scope in scopes)]
+
+
+#: Scopes whose requests write nothing, whatever their method.
+_READING = frozenset({Scope.READ, Scope.CYPHER})
+
+
+def require(scope: Scope, *, anonymous: bool = True) -> None:
+    """Let a request pass that has a scope.
+
+    :raises ApiError: 401 if a token is needed and missing, 403 if it lacks the scope, 503 if writes
+        wait for a migration
+    """
+    if not (anonymous and scope.value in service().settings.anonymous_scopes):
+        _require_token_with(scope)
+    if scope not in _READING:
+        refuse_writes()
+
+
+def _require_token_with(scope: Scope) -> None:
+    client = token()
+    if client is None:
+        raise _unauthorized(
+            f"this needs a token with the scope {scope.value!r}",
+            f'scope="{scope.value}"',
+            hint=_HINT,
+        )
+    if not client.may(scope):
+        raise ApiError(
+            403, ProblemType.FORBIDDEN,
+            f"the token {client.prefix}… does not have the scope {scope.value!r}",
+            headers=_challenge(f'error="insufficient_scope", scope="{scope.value}"'),
+        )  # fmt: skip
+
+
+def require_token() -> Token:
+    """:raises ApiError: 401 if this request has no token"""
+    client = token()
+    if client is None:
+        raise _unauthorized("this needs a token", hint=_HINT)
+    return client
+
+
+def token_of(secret: str) -> Token:
+    """The valid token with this secret.
+
+    :raises ApiError: 401 if there is none, 429 if the address sent too many invalid ones
+    :raises StoreUnavailable: if PostgreSQL does not answer
+    """
+    guesses: TokenThrottle = current_app.extensions[_GUESSES]
+    digest = digest_of(secret)
+    guesses.check(digest)
+    try:
+        with service().writing() as connection:
+            client = token_shown(connection, secret)
+    except StoreUnavailable:
+        recent = guesses.recent(digest) if request.endpoint == METRICS else None
+        if recent is None:
+            raise
+        return recent
+    if client is None:
+        guesses.refused()
+        raise _unauthorized(
+            "the token is unknown, has expired or was revoked", 'error="invalid_token"'
+        )
+    guesses.accepted(digest, client)
+    return client
+
+
+def _shown(guesses: TokenThrottle) -> Token | None:
+    """The token of this request; ``None`` if it has none.
+
+    :raises ApiError: 401 if it is invalid, 429 if its address sent too many invalid ones
+    """
+    try:
+        secret = _secret()
+    except ApiError:
+        guesses.check("")
+        guesses.refused()
+        raise
+    return None if secret is None else token_of(secret)
+
+
+def _of_session() -> Token | None:
+    """The token of the session of a page; ``None`` without a session that is still open."""
+    secret = request.cookies.get(SESSION_COOKIE)
+    if secret is None or not (request.blueprint or "").startswith(PAGES):
+        return None
+    with service().reading() as connection:
+        return session_token(connection, secret)
+
+
+def _secret() -> str | None:
+    """The secret in this request; ``None`` if there is none."""
+    header = request.headers.get("Authorization")
+    if _IN_QUERY in request.args:
+        if not service().settings.query_tokens:
+            raise _unauthorized("a token belongs in the Authorization header, not in the URL")
+        if header is None:
+            return request.args[_IN_QUERY]
+    if header is None:
+        return None
+    kind, _, secret = header.partition(" ")
+    if kind.lower() != "bearer" or not secret.strip():
+        raise _unauthorized("the Authorization header is not `Bearer <token>`")
+    return secret.strip()
+
+
+def _unauthorized(detail: str, why: str = "", **more: str) -> ApiError:
+    return ApiError(401, ProblemType.UNAUTHORIZED, detail, headers=_challenge(why), **more)
+
+
+def _challenge(why: str) -> dict[str, str]:
+    """The header ``WWW-Authenticate`` of RFC 6750, section 3."""
+    return {"WWW-Authenticate": f"Bearer {why}".rstrip()}

@@ -1,0 +1,310 @@
+"""``/metrics`` for Prometheus: requests of all processes, the queue and the stores."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import struct
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from threading import Lock
+from typing import TypeVar
+
+from flask import Flask, Response, current_app, g, request
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+from sqlalchemy import Connection, text
+
+from api.access.authentication import METRICS, PAGE_TOKEN, require
+from api.access.rate_limits import UNLIMITED
+from api.health.checks import readiness
+from api.health.metrics_files import files
+from api.health.metrics_values import use_allocated_values
+from api.jobs.queue import ALIVE_S, QueueName, attending_workers, oldest_waits
+from api.server.certificates import expires_at
+from api.service import ServiceStores, service
+from common import __version__
+from graph.record.advice import recent_statuses
+from graph.record.analyses import states, times, workers
+from graph.record.freshness import COUNTED, lag_of
+from graph.record.ledger import interval_coverage, recent_identical_pairs
+from graph.record.notices import notice_lag
+from graph.record.quarantine import count_refusals
+from graph.record.releases import recent_hash_alarms
+from graph.record.source_successes import source_successes
+from graph.record.tokens import Scope
+from model.errors import ProjectError
+from model.reasons import Reason
+
+#: How long metrics are reused whose queries count many rows, s.
+_KEPT_S = 300.0
+#: Key of these metrics in ``app.extensions``.
+_KEPT = "thoth-kept-metrics"
+_Label = TypeVar("_Label", bound=str)
+_STATUSES = ("ready", "degraded", "unavailable")
+_DATABASE_BYTES = text("SELECT pg_database_size(current_database())")
+
+
+class KeptMetrics:
+    """Metrics of the knowledge, which are read again after some minutes."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._until = 0.0
+        self._metrics: list[Metric] = []
+
+    def read(self, connection: Connection) -> list[Metric]:
+        """The metrics; one thread reads them, the others wait for it."""
+        with self._lock:
+            if time.monotonic() > self._until:
+                self._metrics = list(_knowledge(connection))
+                self._until = time.monotonic() + _KEPT_S
+            return self._metrics
+
+
+class StoreMetrics(Collector):
+    """Metrics of the stores, the queue, the knowledge and the disk; few if PostgreSQL is down."""
+
+    def __init__(self, service: ServiceStores, kept: KeptMetrics) -> None:
+        self._service = service
+        self._kept = kept
+
+    def collect(self) -> Iterator[Metric]:
+        """Read all metrics from PostgreSQL with one connection."""
+        try:
+            with self._service.reading() as connection:
+                metrics = [
+                    *self._waiting(connection), *_analyses(connection),
+                    *self._kept.read(connection),
+                ]  # fmt: skip
+        except ProjectError:
+            metrics = []
+        up = GaugeMetricFamily("thoth_record_up", "Whether PostgreSQL answers.")
+        up.add_metric([], 1.0 if metrics else 0.0)
+        yield from (up, *metrics)
+        yield from _readiness()
+        home = self._service.settings.home
+        if home.exists():
+            disk = shutil.disk_usage(home)
+            yield _gauge(
+                "thoth_disk_free_bytes", "Free space on the disk of THOTH_HOME.", disk.free
+            )
+            yield _gauge("thoth_disk_size_bytes", "Size of the disk of THOTH_HOME.", disk.total)
+
+    def _waiting(self, connection: Connection) -> Iterator[Metric]:
+        waiting = {it: self._service.queue.waiting(connection, it) for it in QueueName}
+        yield _gauges("thoth_queue_jobs", "Jobs that wait.", "queue", waiting)
+        yield _gauges(
+            "thoth_queue_age_seconds", "How long the oldest job that is due has waited.",
+            "queue", oldest_waits(connection),
+        )  # fmt: skip
+        yield _gauges(
+            "thoth_queue_workers", "Workers with a heartbeat that take jobs from a queue.",
+            "queue", attending_workers(connection),
+        )  # fmt: skip
+        behind = lag_of(connection, COUNTED)
+        yield _gauge(
+            "thoth_outbox_entries",
+            "Entries of the record that the graph does not contain yet.",
+            behind.count,
+        )
+        yield _gauge(
+            "thoth_outbox_age_seconds", "How long the oldest of them has waited.", behind.oldest_s
+        )
+        notices = notice_lag(connection)
+        yield _gauge(
+            "thoth_notices_waiting",
+            "Notices that wait for their first or next attempt.",
+            notices.waiting,
+        )
+        yield _gauge(
+            "thoth_notices_age_seconds", "How long the oldest of them has waited.", notices.oldest_s
+        )
+        yield _gauge(
+            "thoth_notices_given_up", "Notices that were given up within a day.", notices.given_up
+        )
+        succeeded = GaugeMetricFamily(
+            "thoth_source_success_timestamp_seconds",
+            "When a source was last read completely; 0 if it never was.", labels=["kind", "source"],
+        )  # fmt: skip
+        for success in source_successes(connection):
+            moment = success.succeeded_at.timestamp()
+            succeeded.add_metric([success.kind, success.source], moment)
+        yield succeeded
+        yield _gauge(
+            "thoth_workers",
+            "Workers with a heartbeat within 20 seconds.",
+            workers(connection, timedelta(seconds=ALIVE_S)),
+        )
+
+
+def _analyses(connection: Connection) -> Iterator[Metric]:
+    number = GaugeMetricFamily(
+        "thoth_analyses", "Requests of the last day, and all that wait or run.",
+        labels=["kind", "state"],
+    )  # fmt: skip
+    for kind, state, count in states(connection):
+        number.add_metric([kind, state], count)
+    yield number
+    # The type of metrics with the label ``quantile``; the client's own class has no quantiles.
+    waited = Metric(
+        "thoth_analysis_wait_seconds", "How long requests of the last day waited.", "summary"
+    )
+    ran = Metric("thoth_analysis_run_seconds", "How long a worker took for them.", "summary")
+    for analysis in times(connection):
+        for place, quantile in enumerate(("0.5", "0.99")):
+            labels = {"kind": analysis.kind, "quantile": quantile}
+            waited.add_sample(waited.name, labels, analysis.waited_s[place])
+            ran.add_sample(ran.name, labels, analysis.ran_s[place])
+    yield from (waited, ran)
+
+
+def _knowledge(connection: Connection) -> Iterator[Metric]:
+    """Metrics of the knowledge, which change slowly."""
+    # Growth is measured from a number, so an empty quarantine needs one, too.
+    refusals = {str(Reason.TAMPERED): 0, **count_refusals(connection)}
+    yield _gauges(
+        "thoth_quarantine_entries", "Unresolved entries of the quarantine.", "reason", refusals
+    )
+    yield _gauge(
+        "thoth_hash_alarms", "Files of the last 7 days whose hash differs from the first known.",
+        recent_hash_alarms(connection),
+    )  # fmt: skip
+    yield _gauges(
+        "thoth_advice", "Advice of the last day; feasible advice lacks a proof.",
+        "status", recent_statuses(connection),
+    )  # fmt: skip
+    yield _gauges(
+        "thoth_identical_pairs", "Comparisons of a stack with itself in the last 30 nights.",
+        "verdict", recent_identical_pairs(connection),
+    )  # fmt: skip
+    coverage = interval_coverage(connection)
+    yield _gauges(
+        "thoth_intervals", "Past 95 % intervals that were measured again, in the newest scores.",
+        "contained",
+        {"true": coverage.contained, "false": coverage.checked - coverage.contained},
+    )  # fmt: skip
+    expected = GaugeMetricFamily(
+        "thoth_interval_coverage_expected_ratio",
+        "Share of these intervals that contains the later estimate if all are honest.",
+    )
+    if coverage.expected is not None:
+        expected.add_metric([], coverage.expected)
+    yield expected
+    yield _gauge(
+        "thoth_record_size_bytes", "Size of the database in PostgreSQL.",
+        connection.scalar(_DATABASE_BYTES) or 0,
+    )  # fmt: skip
+
+
+def _readiness() -> Iterator[Metric]:
+    """What ``/readyz`` says, the version, and when the certificate expires."""
+    _, document = readiness()
+    status = _gauges(
+        "thoth_readiness", "1 for the status of /readyz, otherwise 0.",
+        "status", {it: float(document["status"] == it) for it in _STATUSES},
+    )  # fmt: skip
+    graph = GaugeMetricFamily("thoth_graph_up", "Whether the graph answers as it should.")
+    if document["checks"]["graph"]["status"] != "unknown":
+        graph.add_metric([], float(document["checks"]["graph"]["status"] == "up"))
+    build = GaugeMetricFamily(
+        "thoth_build_info", "The version of this release.", labels=["version", "python"]
+    )
+    build.add_metric([__version__, platform.python_version()], 1.0)
+    expiry = GaugeMetricFamily(
+        "thoth_certificate_expiry_timestamp_seconds", "When the certificate of the server expires."
+    )
+    path: Path | None = current_app.config["CERTIFICATE"]
+    expires = None if path is None else expires_at(path)
+    if expires is not None:
+        expiry.add_metric([], expires.timestamp())
+    yield from (status, graph, build, expiry)
+
+
+def _gauge(name: str, documentation: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, documentation, value=value)
+
+
+def _gauges(name: str, documentation: str, label: str, values: Mapping[_Label, float]) -> Metric:
+    """A gauge with a number for each value of ``label``."""
+    gauge = GaugeMetricFamily(name, documentation, labels=[label])
+    for value, number in values.items():
+        gauge.add_metric([str(value)], number)
+    return gauge
+
+
+#: Other methods share one label, so that clients cannot create new series.
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+#: Attempts to read the files of processes, which may start or end meanwhile.
+_TRIES = 3
+
+use_allocated_values()
+
+#: Metrics of this process; with several processes, their files hold them.
+PROCESS_REGISTRY = CollectorRegistry()
+REQUESTS = Counter(
+    "thoth_http_requests", "Requests by pattern of their URL, method and status.",
+    ("route", "method", "status"), registry=PROCESS_REGISTRY,
+)  # fmt: skip
+DURATIONS = Histogram(
+    "thoth_http_request_seconds", "How long requests took in the application.",
+    ("route", "method"), buckets=_SECONDS, registry=PROCESS_REGISTRY,
+)  # fmt: skip
+RESTARTS = Counter(
+    "thoth_worker_restarts", "Workers that ended unexpectedly and were restarted.",
+    registry=PROCESS_REGISTRY,
+)  # fmt: skip
+
+
+class _AllProcesses(Collector):
+    """Sums of the metrics in the files of all processes."""
+
+    def collect(self) -> Iterable[Metric]:
+        for _ in range(_TRIES):
+            folder_files = files()
+            if folder_files is None:
+                return PROCESS_REGISTRY.collect()
+            try:
+                merged = MultiProcessCollector.merge(folder_files, accumulate=True)  # type: ignore[no-untyped-call]
+                return list(merged)
+            except (FileNotFoundError, struct.error):
+                continue  # a process has just started or ended
+        return []
+
+
+def register(app: Flask) -> None:
+    """Count the requests of ``app`` and serve ``/metrics``."""
+    app.extensions[_KEPT] = KeptMetrics()
+    app.before_request(_begin)
+    app.after_request(_count)
+    app.add_url_rule("/metrics", METRICS, _metrics)
+
+
+def _metrics() -> Response:
+    """All metrics in Prometheus' text format."""
+    require(Scope.READ)
+    registry = CollectorRegistry()
+    registry.register(_AllProcesses())
+    registry.register(StoreMetrics(service(), current_app.extensions[_KEPT]))
+    return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+
+
+def _begin() -> None:
+    g.began = time.perf_counter()
+
+
+def _count(response: Response) -> Response:
+    if request.endpoint in UNLIMITED or PAGE_TOKEN in request.environ:
+        return response
+    route = request.url_rule.rule if request.url_rule else "none"
+    method = request.method if request.method in METHODS else "other"
+    REQUESTS.labels(route, method, str(response.status_code)).inc()
+    if "began" in g:
+        DURATIONS.labels(route, method).observe(time.perf_counter() - g.began)
+    return response

@@ -1,0 +1,1 @@
+"""What all routes share: errors, paging, bodies, schema fields, and cached answers."""

@@ -1,0 +1,121 @@
+"""The OpenAPI document: errors and security of all operations."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from flask import Flask
+from flask_smorest import Api, Blueprint
+from marshmallow import INCLUDE, Schema, fields
+
+from api.http.errors import MEDIA_TYPE
+from api.http.schema_fields import text
+
+
+class ProblemSchema(Schema):
+    """A problem document (RFC 9457); below /api/v1 it has further members."""
+
+    class Meta:
+        unknown = INCLUDE
+
+    type = text("URL of an explanation of this problem; it is stable.", "/problems/not-found")
+    title = text("Kind of problem, for people.", "Not found")
+    status = fields.Raw(
+        required=True,
+        metadata={
+            "description": "HTTP status; below /api/v1, the state of an analysis.",
+            "type": ["integer", "object"],
+            "example": 404,
+        },
+    )
+    detail = text("What is wrong, for people.", "no package is called 'flaks'")
+    request_id = text("Identifier of this request in the log.", "5f0c9d2be417a863")
+    analysis = fields.Dict(
+        keys=fields.String(), metadata={"description": "State of the analysis, below /api/v2."}
+    )
+    errors = fields.Dict(keys=fields.String(), metadata={"description": "What is wrong, by field."})
+    hint = fields.String(metadata={"description": "How to fix it."})
+    reason = fields.String(metadata={"description": "Why a document was refused, as a code."})
+    field = fields.String(metadata={"description": "Field of the document that was refused."})
+    error = fields.String(metadata={"description": "The same as `detail`, below /api/v1."})
+    parameters = fields.Dict(
+        keys=fields.String(), metadata={"description": "Parameters of the request, below /api/v1."}
+    )
+
+
+#: Errors of every operation; each has a component named like its phrase.
+_ALWAYS = (
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+)
+#: Errors of every operation with a body.
+_WITH_BODY = (
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+)
+_DESCRIPTION = (
+    "Advice on the package versions that a project should use on a machine, and the data behind"
+    " it. Errors are problem documents (RFC 9457). Lists are paginated: `next` is the URL of the"
+    " next page."
+)
+_SCOPES = (
+    "A token of `thoth token create`. The `security` of each operation names the scope that its"
+    " token needs; a token with the scope `admin` may use all operations. An operation that is also"
+    " open without a token (`{}`) is so unless the operator's `ANONYMOUS_SCOPES` say otherwise."
+)
+
+
+class OpenApi(Api):
+    """Documents all errors, but leaves their translation to :mod:`api.http.errors`."""
+
+    ERROR_SCHEMA = ProblemSchema
+
+    def __init__(self, app: Flask) -> None:
+        super().__init__(
+            app,
+            spec_kwargs={
+                "info": {"description": _DESCRIPTION, "license": {"name": "Apache-2.0"}},
+            },
+        )
+        scheme = {"type": "http", "scheme": "bearer", "description": _SCOPES}
+        self.spec.components.security_scheme("token", scheme)
+
+    def register_blueprint(self, blueprint: Blueprint, **options: Any) -> None:
+        """Register a blueprint, and document the errors and scopes of its operations."""
+        callbacks = blueprint._prepare_doc_cbks
+        if _with_errors not in callbacks:  # several applications may share a blueprint
+            callbacks += (_with_errors, _with_scopes)
+        super().register_blueprint(blueprint, **options)
+
+    def _register_error_handlers(self) -> None:
+        return
+
+    def _register_responses(self) -> None:
+        responses = self.spec.components
+        for status in HTTPStatus:
+            responses.response(status.name, _problem(status.phrase), lazy=True)
+        responses.response("DEFAULT_ERROR", _problem("Any other error."), lazy=True)
+
+
+def _problem(description: str) -> dict[str, Any]:
+    return {"description": description, "content": {MEDIA_TYPE: {"schema": ProblemSchema}}}
+
+
+def _with_errors(doc: dict[str, Any], _info: dict[str, Any], **_: Any) -> dict[str, Any]:
+    responses = doc.setdefault("responses", {})
+    documented = {str(status) for status in responses}
+    for status in (*_ALWAYS, *(_WITH_BODY if "requestBody" in doc else ())):
+        if str(status.value) not in documented:
+            responses[str(status.value)] = status.name
+    return doc
+
+
+def _with_scopes(doc: dict[str, Any], _info: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Add the scopes of :func:`api.access.authentication.needs`; other operations are open."""
+    doc.setdefault("security", _info.get("security", []))
+    return doc

@@ -1,0 +1,1 @@
+"""Measurements: inspections, hardware classes, units, stability of jobs, and evidence."""

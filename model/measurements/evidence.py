@@ -1,0 +1,234 @@
+"""The frozen evidence behind scores: measurements, stacks, vulnerabilities, sources.
+
+Evidence does no I/O. Like a snapshot, it is identified by a digest of its content, so equal
+evidence leads to equal advice. :mod:`graph.record.evidence` reads evidence from the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from model.errors import InvalidDocument
+from model.json_documents import canonical_json, digest_bytes, fault_in
+from model.measurements.units import Unit
+from model.packages.identity import PackageVersion, Purl
+from model.packages.releases import as_json_time
+from model.reasons import Reason
+
+#: Name of the source of advisories if no archive of advisories was ever read.
+ADVISORIES = "advisories"
+
+#: Schema of the JSON form.
+SCHEMA_VERSION = "evidence-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A group of comparable measurements: one indicator, its parameters and one hardware class.
+
+    :param comparison_key: digest of indicator, script, parameters, device and hardware class
+    :param python_version: such as ``3.11``; ``None`` if the documents do not contain it
+    """
+
+    comparison_key: str
+    indicator: str
+    script_sha256: str | None
+    parameters: Mapping[str, Any]
+    device: str | None
+    unit: Unit
+    hardware_digest: str
+    python_version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One measurement of one job.
+
+    :param series: index into :attr:`Evidence.series`
+    :param stack: digest of the measured stack
+    :param rate: rate of the median repetition in the unit of the series, positive
+    :param seen_at: end of the job, otherwise the date of the document
+    :param tick_share: smallest step of the clock as a share of the time of a repetition
+    """
+
+    observation_id: str
+    series: int
+    stack: str
+    document_id: str
+    job_id: str
+    rate: float
+    unstable_reason: str | None = None
+    host: str | None = None
+    block: str | None = None
+    seen_at: datetime | None = None
+    tick_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VulnerabilityDetails:
+    """Facts about a vulnerability that the snapshot does not contain.
+
+    :param aliases: all its identifiers, its own included, sorted
+    """
+
+    aliases: tuple[str, ...]
+    summary: str | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that scoring reads in addition to the snapshot.
+
+    :param as_of: reference time for ages, which replaces the clock
+    :param series: sorted by content
+    :param readings: sorted by series, then by identifier
+    :param stacks: the versions in each measured stack, sorted
+    :param hardware: label of each hardware class, by digest
+    :param vulnerabilities: details about vulnerabilities of the snapshot's candidates, by
+        identifier
+    :param sources: time of the last answer or document of each source, by name
+    :param refused: number of observations of these stacks that are left out, because their
+        documents were tampered with
+    """
+
+    as_of: datetime
+    series: tuple[Series, ...] = ()
+    readings: tuple[Reading, ...] = ()
+    stacks: Mapping[str, tuple[Purl, ...]] = field(default_factory=dict)
+    hardware: Mapping[str, str] = field(default_factory=dict)
+    vulnerabilities: Mapping[str, VulnerabilityDetails] = field(default_factory=dict)
+    sources: Mapping[str, datetime | None] = field(default_factory=dict)
+    refused: int = 0
+
+    @cached_property
+    def revision(self) -> str:
+        """Digest of the content."""
+        return digest_bytes(self.to_json())
+
+    @property
+    def knows_advisories(self) -> bool:
+        """Whether an archive of advisories was read; otherwise no version counts as vulnerable."""
+        return self.sources.get(ADVISORIES, self.as_of) is not None
+
+    def to_json(self) -> bytes:
+        """The canonical JSON form, cached; equal evidence has equal bytes."""
+        return self._json
+
+    @cached_property
+    def _json(self) -> bytes:
+        return canonical_json(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "as_of": as_json_time(self.as_of),
+                "series": [_members(it) for it in self.series],
+                "readings": list(map(_row, self.readings)),
+                "stacks": self.stacks,
+                "hardware": self.hardware,
+                "vulnerabilities": {key: _members(it) for key, it in self.vulnerabilities.items()},
+                "sources": {key: _plain(it) for key, it in self.sources.items()},
+            }
+            # Absent if zero: evidence without refused observations keeps its digest.
+            | ({"refused": self.refused} if self.refused else {})
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Evidence:
+        """Read the output of :meth:`to_json`.
+
+        :raises InvalidDocument: if ``data`` is not such a document
+        """
+        try:
+            raw = orjson.loads(data)
+            version = raw["schema_version"]
+            if version != SCHEMA_VERSION:
+                raise InvalidDocument(
+                    Reason.UNKNOWN_SCHEMA, f"{version!r} is not {SCHEMA_VERSION}",
+                    field="schema_version",
+                )  # fmt: skip
+            return cls(
+                as_of=datetime.fromisoformat(raw["as_of"]),
+                series=tuple(Series(**{**row, "unit": Unit(row["unit"])}) for row in raw["series"]),
+                readings=tuple(map(_reading, raw["readings"])),
+                stacks={key: tuple(map(Purl, it)) for key, it in raw["stacks"].items()},
+                hardware=raw["hardware"],
+                vulnerabilities={
+                    key: VulnerabilityDetails(tuple(it["aliases"]), it["summary"])
+                    for key, it in raw["vulnerabilities"].items()
+                },
+                sources={key: _moment(it) for key, it in raw["sources"].items()},
+                refused=raw.get("refused", 0),
+            )
+        except orjson.JSONDecodeError as error:
+            raise InvalidDocument(Reason.INVALID_JSON, str(error), field="$") from error
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise InvalidDocument(
+                Reason.MISSING_FIELD, f"not evidence: {fault_in(error)}", field="$"
+            ) from error
+
+
+#: Fields of a reading, in the order of its row.
+_READING = tuple(field.name for field in fields(Reading))
+_SEEN_AT = _READING.index("seen_at")
+
+
+def _members(it: Series | VulnerabilityDetails) -> dict[str, Any]:
+    return {field.name: getattr(it, field.name) for field in fields(it)}
+
+
+def _plain(value: Any) -> Any:
+    return as_json_time(value) if isinstance(value, datetime) else value
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _row(reading: Reading) -> list[Any]:
+    """The values of a reading. An unknown tick is left out: old evidence keeps its digest."""
+    row = [_plain(getattr(reading, name)) for name in _READING]
+    return row if reading.tick_share is not None else row[:-1]
+
+
+def _reading(row: list[Any]) -> Reading:
+    row[_SEEN_AT] = _moment(row[_SEEN_AT])
+    if len(row) < len(_READING):
+        row.append(None)
+    return Reading(**dict(zip(_READING, row, strict=True)))
+
+
+#: Placeholder for the stack of readings whose inspection has no lock.
+UNKNOWN_STACK = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredObservation:
+    """One measurement of one job, with its stack and machine.
+
+    :param reading: its stack may be :data:`UNKNOWN_STACK`; its series is a number, counted from 0
+        in the order of the result
+    :param component: package that provides the measured library, otherwise the library's name
+    :param component_version: version of that package in the stack, if known
+    :param packages: all packages of the stack; empty if it is unknown
+    """
+
+    series: Series
+    reading: Reading
+    hardware_label: str
+    component: str | None
+    component_version: str | None
+    packages: tuple[PackageVersion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedHardware:
+    """A hardware class; its digest is computed from ``identity``."""
+
+    digest: str
+    label: str
+    identity: dict[str, Any]

@@ -1,0 +1,75 @@
+"""Jobs with their raw repetitions, and the settings of a series: what quality reports read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from model.measurements.evidence import MeasuredObservation, Series
+
+
+@dataclass(frozen=True, slots=True)
+class JobSamples:
+    """One measured job with its raw durations.
+
+    :param repetitions_s: duration of each repetition, s, in order; may be empty
+    :param elapsed_s: duration of one measured call, s: the median repetition, if there are any
+    :param duration_s: from the start of the job to its end, s
+    """
+
+    observation: MeasuredObservation
+    repetitions_s: tuple[float, ...]
+    elapsed_s: float | None
+    duration_s: float | None
+
+    @property
+    def series(self) -> Series:
+        """The series of the job."""
+        return self.observation.series
+
+    def repetition_rates(self) -> list[float]:
+        """The rate of each repetition, in the unit of the series."""
+        if self.elapsed_s is None:
+            return []
+        return [self.observation.reading.rate * self.elapsed_s / it for it in self.repetitions_s]
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesSettings:
+    """What a series was measured with, and how many measurements it has.
+
+    :param component: library that the indicator measures, if known
+    :param hardware: identity of the hardware class
+    :param python_versions: minor versions, sorted
+    :param jobs: number of measurements
+    :param stacks: number of known stacks
+    """
+
+    comparison_key: str
+    indicator: str
+    component: str | None
+    script_sha256: str | None
+    parameters: Mapping[str, Any]
+    device: str | None
+    unit: str
+    hardware_digest: str
+    hardware_label: str
+    hardware: Mapping[str, Any]
+    python_versions: tuple[str, ...]
+    jobs: int
+    stacks: int
+
+
+@dataclass(frozen=True, slots=True)
+class MissingMeasurement:
+    """Jobs that ran but were not measured, or whose measurement does not count.
+
+    :param reason: code of the crash or of the quarantine
+    """
+
+    comparison_key: str
+    stack: str | None
+    outcome: str
+    reason: str | None
+    jobs: int

@@ -1,0 +1,1 @@
+"""Packages: names, releases, wheels, target environments, candidates and the snapshot."""

@@ -1,0 +1,194 @@
+"""Whether releases can be installed, and what a person is told if not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.tags import parse_tag
+
+from model.errors import InvalidArgument
+from model.packages.environments import environment
+from model.packages.wheels import (
+    Fit,
+    compatibility,
+    cuda_of,
+    cuda_runs,
+    glibc_floor,
+    parse_wheel,
+)
+
+LINUX = environment("3.11", "manylinux_2_28_x86_64")
+MUSL = environment("3.11", "musllinux_1_1_x86_64")
+MAC = environment("3.11", "macosx_12_0_arm64")
+
+TAG_SETS = [
+    "py3-none-any", "py2.py3-none-any", "py2-none-any", "cp311-cp311-linux_x86_64",
+    "cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64", "cp311-cp311-manylinux_2_34_x86_64",
+    "cp311-cp311-musllinux_1_2_x86_64", "cp38-abi3-manylinux1_x86_64", "cp310-cp310-win_amd64",
+    "cp311-cp311d-linux_x86_64", "cp311-cp311-macosx_13_0_arm64", "py3-none-manylinux_2_40_aarch64",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wheels", "env", "reason", "words"),
+    [
+        (["cp311-cp311-manylinux_2_34_x86_64"], LINUX, Fit.LIBC_TOO_OLD,
+         "needs glibc 2.34, this environment has 2.28"),
+        (["cp311-cp311-musllinux_1_2_x86_64"], MUSL, Fit.LIBC_TOO_OLD,
+         "needs musl 1.2, this environment has 1.1"),
+        (["cp311-cp311-macosx_13_0_arm64"], MAC, Fit.LIBC_TOO_OLD,
+         "needs macOS 13.0, this environment has 12.0"),
+        (["cp311-cp311-macosx_13_0_x86_64"], MAC, Fit.PLATFORM_TAG,
+         "built for macosx_13_0_x86_64, this environment has macosx_12_0_arm64"),
+        (["cp311-cp311-musllinux_1_2_x86_64"], LINUX, Fit.PLATFORM_TAG,
+         "built for musl, this environment has glibc 2.28"),
+        (["cp311-cp311-manylinux_2_17_x86_64"], MUSL, Fit.PLATFORM_TAG,
+         "built for glibc, this environment has musl 1.1"),
+        (["cp311-cp311-win_amd64"], LINUX, Fit.PLATFORM_TAG,
+         "built for win_amd64, this environment has manylinux_2_28_x86_64"),
+        (["cp311-cp311d-linux_x86_64"], LINUX, Fit.ABI_TAG,
+         "built for the ABI cp311d, this environment has cp311"),
+        (["cp310-cp310-manylinux_2_17_x86_64"], LINUX, Fit.PYTHON_TAG,
+         "built for cp310, this environment has cp311"),
+        (["cp27-cp27m-manylinux1_x86_64", "cp37-cp37m-win_amd64", "cp36-none-any", "py2-none-any",
+          "cp310-cp310-manylinux_2_17_x86_64", "cp310-cp310-win_amd64"], LINUX, Fit.PYTHON_TAG,
+         "built for cp310, cp37, cp36, cp27, py2, this environment has cp311"),
+        ([f"cp{it}-none-any" for it in (27, 33, 34, 35, 36, 37, 38)], LINUX, Fit.PYTHON_TAG,
+         "built for cp38, cp37, cp36, cp35, cp34, cp33 and 1 more, this environment has cp311"),
+        (["cp311-cp311-macosx_11_0_arm64", "cp311-cp311-win32.win_amd64", "cp310-cp310-win_arm64"],
+         LINUX, Fit.PLATFORM_TAG,
+         "built for win_amd64, win32, macosx_11_0_arm64, this environment has "
+         "manylinux_2_28_x86_64"),
+        (["cp311-cp311-win_amd64", "cp311-cp311-musllinux_1_2_x86_64"], LINUX, Fit.PLATFORM_TAG,
+         "built for musl, this environment has glibc 2.28"),
+        (["nonsense"], LINUX, Fit.PYTHON_TAG,
+         "built for the unknown tags 'nonsense', this environment has cp311"),
+        ([], LINUX, Fit.NO_FILES, "no file that could be installed"),
+    ],
+)  # fmt: skip
+def test_a_release_that_cannot_be_installed_says_why(
+    wheels: list[str], env: object, reason: Fit, words: str
+) -> None:
+    found = compatibility(wheels, False, True, env)  # type: ignore[arg-type]
+    assert (found.installable, found.rank, found.reason, found.message) == (
+        False, None, reason, words,
+    )  # fmt: skip
+
+
+def test_the_nearest_miss_of_all_wheels_is_named() -> None:
+    wheels = ["cp310-cp310-win_amd64", "cp311-cp311-manylinux_2_39_x86_64",
+              "cp311-cp311-manylinux_2_34_x86_64", "cp311-cp311-win_amd64"]  # fmt: skip
+    assert compatibility(wheels, False, True, LINUX).message.startswith("needs glibc 2.34,")
+
+
+def test_a_source_distribution_is_no_artifact_but_is_mentioned() -> None:
+    only = compatibility([], True, True, LINUX)
+    assert (only.installable, only.reason) == (False, Fit.SDIST_ONLY)
+    beside = compatibility(["cp311-cp311-win_amd64"], True, True, LINUX)
+    assert beside.reason is Fit.PLATFORM_TAG
+    assert "source distribution" in beside.message
+
+
+def test_what_is_not_known_is_not_denied() -> None:
+    unknown = compatibility([], None, False, LINUX)
+    assert (unknown.installable, unknown.rank, unknown.reason) == (
+        True, None, Fit.ARTIFACTS_UNKNOWN,
+    )  # fmt: skip
+    known = compatibility(["py3-none-any"], None, False, LINUX)
+    assert known.reason is Fit.COMPATIBLE
+
+
+def test_a_wheel_for_just_this_interpreter_comes_before_a_general_one() -> None:
+    exact = compatibility(["cp311-cp311-manylinux_2_17_x86_64"], False, True, LINUX).rank
+    stable = compatibility(["cp38-abi3-manylinux_2_17_x86_64"], False, True, LINUX).rank
+    pure = compatibility(["py3-none-any"], False, True, LINUX).rank
+    assert exact is not None
+    assert stable is not None
+    assert pure is not None
+    assert exact < stable < pure
+
+
+@given(st.lists(st.sampled_from(TAG_SETS), max_size=6), st.sampled_from([LINUX, MUSL, MAC]))
+def test_installable_is_exactly_having_a_tag_of_the_environment(
+    wheels: list[str], env: object
+) -> None:
+    tags = list(env.tags)  # type: ignore[attr-defined]
+    places = [tags.index(tag) for text in wheels for tag in parse_tag(text) if tag in tags]
+    found = compatibility(wheels, False, True, env)  # type: ignore[arg-type]
+    assert (found.installable, found.rank) == (bool(places), min(places, default=None))
+
+
+@given(st.lists(st.sampled_from(TAG_SETS), max_size=6), st.randoms())
+def test_the_order_of_wheels_never_matters(wheels: list[str], random: object) -> None:
+    shuffled = list(wheels)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert compatibility(wheels, True, True, LINUX) == compatibility(shuffled, True, True, LINUX)
+
+
+def test_fifty_thousand_versions_take_less_than_a_second() -> None:
+    platforms = ("manylinux_2_17_x86_64", "win_amd64", "macosx_11_0_arm64")
+    pythons = [f"cp3{minor}" for minor in range(6, 15)]
+    wheels = [f"{python}-{python}-{platform}" for python in pythons for platform in platforms]
+    began = time.process_time()
+    for _ in range(50_000):
+        compatibility(wheels, True, True, LINUX)
+    assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize(
+    ("tags", "floor"),
+    [
+        ("cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64", (2, 27)),
+        ("cp311-cp311-manylinux1_i686.manylinux_2_5_i686", (2, 5)),
+        ("cp311-cp311-musllinux_1_2_x86_64", None),
+        ("cp311-cp311-linux_x86_64", None),
+        ("", None),
+    ],
+)
+def test_the_glibc_floor_is_the_oldest_that_is_promised(
+    tags: str, floor: tuple[int, int] | None
+) -> None:
+    assert glibc_floor(tags) == floor
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "cuda"),
+    [
+        ("torch", "2.3.0+cu121", "12.1"), ("torch", "1.9.0+cu111", "11.1"),
+        ("torch", "2.3.0+cpu", None), ("torch", "2.3.0", None), ("jaxlib", "0.4+cuda12.1", "12.1"),
+        ("nvidia-cudnn-cu12", "9.1", "12"), ("cupy-cuda12x", "13.0", "12"),
+        ("cupy_cuda110", "9.0", "11.0"), ("faiss-gpu-cu11", "1", "11"), ("curio", "1.6", None),
+        ("torch", "2.3.0+rocm5.7", None), ("my-cuda", "1", None), ("x", "1+abcu12", None),
+    ],
+)  # fmt: skip
+def test_the_cuda_of_a_release_is_in_its_local_version_or_its_name(
+    name: str, version: str, cuda: str | None
+) -> None:
+    assert cuda_of(name, version) == cuda
+
+
+def test_a_driver_runs_what_is_not_newer_than_its_major_version() -> None:
+    driver = environment("3.11", "linux_x86_64", cuda="12.2")
+    assert cuda_runs("12.8", driver)
+    assert cuda_runs("11", driver)
+    assert not cuda_runs("13", driver)
+    assert not cuda_runs("12", LINUX)
+
+
+def test_the_name_of_a_wheel_is_read() -> None:
+    found = parse_wheel("Foo_Bar-1!2.0.0+cu12-3x-cp311-cp311-win_amd64.whl")
+    assert (found.name, found.version, found.build, found.tags) == (
+        "foo-bar", "1!2.0.0+cu12", (3, "x"), "cp311-cp311-win_amd64",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a.whl", "a-1.tar.gz", "a-x-py3-none-any.whl", "a-1-py3-none.whl",
+             "../a-1-py3-none-any.whl", "a" * 300 + "-1-py3-none-any.whl"]
+)  # fmt: skip
+def test_what_is_not_the_name_of_a_wheel_is_refused(name: str) -> None:
+    with pytest.raises(InvalidArgument):
+        parse_wheel(name)
