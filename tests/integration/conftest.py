@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from api.health.checks import checks as health
+from api.health import checks as health
 from common.index import client
 from graph import statement_watch
 from tests.services.filled import filled, filled_app

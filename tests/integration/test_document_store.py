@@ -16,7 +16,7 @@ from alembic import command
 from flask.testing import FlaskClient
 from sqlalchemy import Connection, Engine, text, update
 
-from api.health.checks import checks as health
+from api.health import checks as health
 from api.jobs.upkeep import prune
 from cli.service import ensure_stores
 from common.settings import Settings
