@@ -34,18 +34,7 @@ from ingest.benchmarks.pipeline import ingest_benchmarks
 from ingest.record import open_record
 from ingest.runs import list_quarantine
 from ingest.sources.source_items import SourceLimits
-from tests.factories.benchmark_files import (
-    DAWNBENCH_ENTRY,
-    DAWNBENCH_TABLE,
-    DEEPBENCH_CONSOLE,
-    DLBS_LOG,
-    LOADGEN_SUMMARY,
-    TF_CNN_LOG,
-    VLLM_RECORDS,
-    training_log,
-    write_files,
-)
-from tests.factories.benchmark_tables import JETSON_INPUTS
+from tests.factories.benchmark_files import sample, sample_text, training_log, write_files
 from tests.factories.inspections import (
     inspection_files,
     measured,
@@ -65,11 +54,13 @@ REAL = pytest.mark.skipif(
     not (DATA / "golden.csv").is_file(),
     reason="no real documents here; THOTH_REAL_DATA names a folder that has them",
 )
+DLBS = sample_text("hpe-dlcookbook/plain")
+ENTRY, TABLE = (it.decode() for it in sample("dawnbench/plain").values())
 FILES = {
-    "dlbs/a.log": DLBS_LOG,
-    "dawn/CIFAR10/train/a.json": DAWNBENCH_ENTRY,
-    "dawn/CIFAR10/train/a.tsv": DAWNBENCH_TABLE,
-    "tf/1": TF_CNN_LOG,
+    "dlbs/a.log": DLBS,
+    "dawn/CIFAR10/train/a.json": ENTRY,
+    "dawn/CIFAR10/train/a.tsv": TABLE,
+    "tf/1": sample_text("tf_cnn_benchmarks/plain"),
     "notes.md": "nothing of interest\n",
 }
 
@@ -126,7 +117,7 @@ def test_archives_in_a_folder_are_read_like_folders(stores: Stores, tmp_path: Pa
     plain, packed = tmp_path / "plain", tmp_path / "packed"
     write_files(plain / "logs.tar.gz", FILES)
     write_files(
-        packed, {"a.log": DLBS_LOG.replace("96.3", "97.3"), "cut.zip": b"PK\x03\x04 and no more"}
+        packed, {"a.log": DLBS.replace("96.3", "97.3"), "cut.zip": b"PK\x03\x04 and no more"}
     )
     with tarfile.open(packed / "logs.tar.gz", "w:gz") as archive:
         for place in FILES:
@@ -158,8 +149,8 @@ def test_archives_in_a_folder_are_read_like_folders(stores: Stores, tmp_path: Pa
 def test_archives_of_a_source_share_the_limits_of_one(tmp_path: Path, settings: Settings) -> None:
     for name in ("a.zip", "b.zip", "c.zip"):
         with zipfile.ZipFile(tmp_path / name, "w") as archive:
-            archive.writestr("a.log", DLBS_LOG)
-    limits = SourceLimits(archive_bytes=2 * len(DLBS_LOG))
+            archive.writestr("a.log", DLBS)
+    limits = SourceLimits(archive_bytes=2 * len(DLBS))
     with open_record(settings) as engine:
         report = ingest_benchmarks(settings, engine, [str(tmp_path)], limits)
     assert (report.files, dict(report.reasons)) == (2, {"archive_bomb": 1})
@@ -183,7 +174,7 @@ def test_an_archive_of_unknown_size_is_read_up_to_the_limit(settings: Settings) 
     fsspec.register_implementation("sizeless", _Sizeless)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("a.log", DLBS_LOG)
+        archive.writestr("a.log", DLBS)
     fsspec.filesystem("sizeless").pipe_file("/logs/a.zip", bytes(2**20) + packed.getvalue())
     counts = []
     with open_record(settings) as engine:
@@ -212,7 +203,7 @@ def test_a_web_address_is_one_file_and_read_up_to_the_limit(settings: Settings) 
     counts = []
     with site() as server, open_record(settings) as engine:
         for pieces in (1, 64):
-            page = DLBS_LOG.encode() + bytes(2**20)
+            page = DLBS.encode() + bytes(2**20)
             # For the size, which it does not state, and for the content.
             server.answers = 2 * [_streamed(page, pieces)]
             url = f"{server.url}/runs/a.log?signature=0a1b"
@@ -236,7 +227,7 @@ def test_a_single_file_may_be_packed_and_keeps_its_name(stores: Stores, tmp_path
 
 
 def test_a_file_without_a_result_of_its_own_is_counted(stores: Stores, tmp_path: Path) -> None:
-    write_files(tmp_path, {"nx-benchmarks.csv": JETSON_INPUTS, "run.txt": DLBS_LOG})
+    write_files(tmp_path, {"nx-benchmarks.csv": sample_text("jetson/inputs"), "run.txt": DLBS})
     report = ingest(stores.settings, tmp_path)
     assert report["skipped"] == {"file of NVIDIA Jetson benchmarks without a result of its own": 1}
 
@@ -325,13 +316,13 @@ def test_a_refused_file_is_quarantined_and_holds_up_no_other(
 
 
 def test_a_path_that_is_not_utf_8_is_stored_with_escapes(stores: Stores, tmp_path: Path) -> None:
-    write_files(tmp_path, {os.fsdecode(b"caf\xe9/1"): TF_CNN_LOG})
+    write_files(tmp_path, {os.fsdecode(b"caf\xe9/1"): sample_text("tf_cnn_benchmarks/plain")})
     assert thoth(stores.settings, "ingest", "benchmarks", str(tmp_path)).returncode == 0
     assert {row["source"] for row in listed(stores.settings)} == {r"caf\udce9/1"}
 
 
 def test_a_parameter_that_no_store_takes_is_left_out(stores: Stores, tmp_path: Path) -> None:
-    summary = LOADGEN_SUMMARY.format(rate=40.5, verdict="VALID", constraints="Yes")
+    summary = sample_text("mlperf-inference/summary")
     summary += f"samples_per_query : {10**20}\nmin_query_count : 7\n"
     write_files(tmp_path, {"a/mlperf_log_summary.txt": summary})
     assert thoth(stores.settings, "ingest", "benchmarks", str(tmp_path)).returncode == 0
@@ -350,7 +341,7 @@ def test_an_unknown_system_is_refused_with_those_there_are(
 
 
 def test_exported_records_can_be_read_again(stores: Stores, tmp_path: Path) -> None:
-    write_files(tmp_path / "one", {**FILES, "vllm.json": VLLM_RECORDS})
+    write_files(tmp_path / "one", {**FILES, "vllm.json": sample_text("pytorch-v3/plain")})
     ingest(stores.settings, tmp_path / "one")
     done = thoth(stores.settings, "benchmarks", "export", "--format", "pytorch-v3")
     assert (done.returncode, done.stderr) == (0, "1 result without a value left out.\n")
@@ -413,7 +404,7 @@ def test_own_inspections_are_in_the_same_list(stores: Stores, tmp_path: Path) ->
 def test_own_inspections_have_metrics_of_other_systems_where_definitions_agree(
     stores: Stores, tmp_path: Path
 ) -> None:
-    write_files(tmp_path / "others", {"gemm.txt": DEEPBENCH_CONSOLE})
+    write_files(tmp_path / "others", {"gemm.txt": sample_text("deepbench/plain")})
     ingest(stores.settings, tmp_path / "others")
     theirs = listed(stores.settings, "--benchmark", "gemm")
     name = "inspection-gemm-00000001"

@@ -17,7 +17,7 @@ from graph.record import advisories
 from graph.record.documents import INLINE_LIMIT_BYTES
 from ingest.advisories import person_removal, sync
 from tests.factories.advisories import affected, osv, write_archive
-from tests.factories.benchmark_files import DAWNBENCH_ENTRY, DAWNBENCH_TABLE, DLBS_LOG, write_files
+from tests.factories.benchmark_files import sample, sample_text, write_files
 from tests.factories.generations import FOLDER as GENERATIONS
 from tests.factories.releases import release, release_document
 from tests.services.advisories import Record
@@ -55,15 +55,17 @@ def test_persons_of_every_kind_of_document_stay_out(stores: Stores, tmp_path: Pa
         details=f"Found by {mail}",
         credits=[{"name": "Adalind Person", "contact": [f"mailto:{mail}"], "type": "FINDER"}],
     )
-    entry = DAWNBENCH_ENTRY.replace("Jo Doe", "Adalind Person").replace("jo@mail.example", mail)
+    entry, table = (it.decode() for it in sample("dawnbench/plain").values())
+    entry = entry.replace("Jo Doe", "Adalind Person").replace("jo@mail.example", mail)
     write_files(
         tmp_path,
         {
             "inspection.json": json.dumps(inspection),
             "releases.jsonl": json.dumps(release),
             "results/CIFAR10/train/a.json": entry,
-            "results/CIFAR10/train/a.tsv": DAWNBENCH_TABLE,
-            "results/a.log": f'/home/adalind/run.sh\n__exp.node_id__="adalind-laptop"\n{DLBS_LOG}',
+            "results/CIFAR10/train/a.tsv": table,
+            "results/a.log": '/home/adalind/run.sh\n__exp.node_id__="adalind-laptop"\n'
+            + sample_text("hpe-dlcookbook/plain"),
         },
     )
     archive = write_archive(tmp_path / "all.zip", [advisory])

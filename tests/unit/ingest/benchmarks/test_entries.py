@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from ingest.benchmarks.pipeline import ScatteredResults, results_by_entry
-from tests.factories.benchmark_files import read_files
-from tests.factories.benchmark_tables import AIIA_BLOCK, AIIA_TABLE
+from tests.factories.benchmark_files import read_files, sample_text
 from tests.factories.foreign_results import foreign_result
+
+_TABLE, _BLOCK = sample_text("aiia-dnn/plain"), sample_text("aiia-dnn/block")
 
 
 def test_results_that_follow_each_other_are_one_entry() -> None:
@@ -39,10 +40,10 @@ def test_a_reader_that_returns_to_an_entry_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("system", "name", "text"),
+    ("system", "name", "content"),
     [
-        ("aiia-dnn", "table.md", f"{AIIA_TABLE}\n\n{AIIA_TABLE}"),
-        ("aiia-dnn", "log.txt", f"{AIIA_BLOCK}\n{AIIA_TABLE}\n{AIIA_BLOCK}"),
+        ("aiia-dnn", "table.md", f"{_TABLE}\n\n{_TABLE}"),
+        ("aiia-dnn", "log.txt", f"{_BLOCK}\n{_TABLE}\n{_BLOCK}"),
         (
             "tf_cnn_benchmarks",
             "throughput.csv",
@@ -50,7 +51,9 @@ def test_a_reader_that_returns_to_an_entry_is_an_error() -> None:
         ),
     ],
 )
-def test_a_table_may_return_to_a_machine(system: str, name: str, text: str, tmp_path: Path) -> None:
-    results, refusals = read_files(tmp_path, system, {name: text})
+def test_a_table_may_return_to_a_machine(
+    system: str, name: str, content: str, tmp_path: Path
+) -> None:
+    results, refusals = read_files(tmp_path, system, {name: content})
     assert refusals == []
     assert sum(len(list(group)) for _, group in results_by_entry(results)) == len(results)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
@@ -12,41 +13,23 @@ import pytest
 from ingest.benchmarks.captures import without_captures
 from ingest.sources.content_detection import system_of
 from model.measurements.benchmark_results import BenchmarkResult
-from tests.factories.benchmark_files import (
-    AIOT_BENCH_LOG,
-    AIPERF_REPORT,
-    DEEPBENCH_CONSOLE,
-    DLBS_LOG,
-    PERFZERO_SUMMARY,
-    PYTORCH_BENCHMARK_CONSOLE,
-    TF_CNN_LOG,
-    TORCHAO_RECORDS,
-    read_files,
-    training_log,
-)
-from tests.factories.benchmark_tables import (
-    AIIA_BLOCK,
-    FACES,
-    IANVS_BOX,
-    NVPROF,
-    NVPROF_TABLE,
-    TRTEXEC_SUMMARY,
-)
+from tests.factories.benchmark_files import read_files, sample_text, training_log
 
 _NUMBER = re.compile(r"(?<![\w.])\d\.\d+(?![\w.])")
+#: A log of each system, with a number in it that differs between two processes.
 LOGS = {
-    "tf_cnn_benchmarks": TF_CNN_LOG,
-    "deepbench": DEEPBENCH_CONSOLE.replace(" 38\n", " 3.8\n"),
-    "perfzero": PERFZERO_SUMMARY.replace("90.5", "9.5"),
-    "pytorch-benchmark": PYTORCH_BENCHMARK_CONSOLE,
-    "hpe-dlcookbook": DLBS_LOG.replace("96.3", "9.3"),
-    "aiot-bench": AIOT_BENCH_LOG,
-    "aiperf": AIPERF_REPORT.replace("560.5", "5.5"),
-    "pytorch-v3": TORCHAO_RECORDS,
-    "jetson": TRTEXEC_SUMMARY,
-    "ianvs": IANVS_BOX.replace("84.22", " 8.42"),
-    "edge-aibench": FACES,
-    "aiia-dnn": AIIA_BLOCK.replace("12.5", "2.5"),
+    "tf_cnn_benchmarks": sample_text("tf_cnn_benchmarks/plain"),
+    "deepbench": sample_text("deepbench/plain").replace(" 38\n", " 3.8\n"),
+    "perfzero": sample_text("perfzero/plain").replace("90.5", "9.5"),
+    "pytorch-benchmark": sample_text("pytorch-benchmark/plain"),
+    "hpe-dlcookbook": sample_text("hpe-dlcookbook/plain").replace("96.3", "9.3"),
+    "aiot-bench": sample_text("aiot-bench/plain"),
+    "aiperf": sample_text("aiperf/plain").replace("560.5", "5.5"),
+    "pytorch-v3": sample_text("pytorch-v3/lines"),
+    "jetson": sample_text("jetson/summary"),
+    "ianvs": sample_text("ianvs/box").replace("84.22", " 8.42"),
+    "edge-aibench": sample_text("edge-aibench/faces"),
+    "aiia-dnn": sample_text("aiia-dnn/block").replace("12.5", "2.5"),
 }
 
 
@@ -87,8 +70,8 @@ def test_lines_of_processes_in_turns_are_read_by_process(
 ) -> None:
     first = LOGS[system]
     second = _NUMBER.sub(lambda it: f"{float(it[0]) / 2:.5f}", first)
-    text = chatter + interleaved(first, second, marks)
-    recognised = system_of(text.encode())
+    log = chatter + interleaved(first, second, marks)
+    recognised = system_of(log.encode())
     assert recognised is not None
     assert recognised.key == system
     alone = [
@@ -96,19 +79,19 @@ def test_lines_of_processes_in_turns_are_read_by_process(
         for name, it in (("first", first), ("second", second))
     ]
     assert values_of(alone[0]) != values_of(alone[1])
-    together, refusals = read_files(tmp_path / "both", system, {"log": text})
+    together, refusals = read_files(tmp_path / "both", system, {"log": log})
     assert refusals == []
     assert values_of(together) == values_of([*alone[0], *alone[1]])
 
 
-@pytest.mark.parametrize("profile", [NVPROF.format(script="train.py"), NVPROF_TABLE])
+@pytest.mark.parametrize("profile", [sample_text("aibench/kernels"), sample_text("aibench/table")])
 @pytest.mark.parametrize("marks", [("0: ", "1: "), None])
 def test_profiles_of_two_programs_are_not_added(
     marks: tuple[str, str] | None, profile: str, tmp_path: Path
 ) -> None:
     other = profile.replace("train", "test").replace("0.3,", "0.5,").replace("300.0ms", "500.0ms")
-    text = profile + other if marks is None else interleaved(profile, other, marks)
-    results, refusals = read_files(tmp_path, "aibench", {"log": text})
+    log = profile + other if marks is None else interleaved(profile, other, marks)
+    results, refusals = read_files(tmp_path, "aibench", {"log": log})
     assert refusals == []
     assert [(it.source, it.benchmark, it.value) for it in results] == [
         ("log#0", "train.py", pytest.approx(400)), ("log#1", "test.py", pytest.approx(600)),
@@ -118,10 +101,10 @@ def test_profiles_of_two_programs_are_not_added(
 def test_a_last_line_that_was_cut_off_is_left_out_whichever_process_wrote_it(
     tmp_path: Path,
 ) -> None:
-    console = DEEPBENCH_CONSOLE.replace("          0\n", "          4567\n")
+    console = sample_text("deepbench/plain").replace("          0\n", "          4567\n")
     for marks in (("0: ", "1: "), ("1: ", "0: ")):
-        text = interleaved(console, console, marks)
-        results, refusals = read_files(tmp_path, "deepbench", {"log": text[: -len("67\n")]})
+        log = interleaved(console, console, marks)
+        results, refusals = read_files(tmp_path, "deepbench", {"log": log[: -len("67\n")]})
         assert refusals == []
         times = sorted(it.value or 0 for it in results if it.metric.name == "time")
         assert times == [0.038, 0.038, 4.567]
@@ -130,15 +113,15 @@ def test_a_last_line_that_was_cut_off_is_left_out_whichever_process_wrote_it(
 def test_processes_of_one_training_are_one_run(tmp_path: Path) -> None:
     """Two runs in a log, each of two processes, whose lines say the same."""
     lines = training_log(1e9, 1e9 + 600) + training_log(1e9 + 1000, 1e9 + 2200)
-    text = interleaved(lines, lines, ("0: ", "1: "))
-    results, refusals = read_files(tmp_path, "mlperf-training", {"s/resnet/result_0.txt": text})
+    log = interleaved(lines, lines, ("0: ", "1: "))
+    results, refusals = read_files(tmp_path, "mlperf-training", {"s/resnet/result_0.txt": log})
     assert refusals == []
     assert [it.samples for it in results] == [(10.0, 20.0)]
 
 
 def test_runs_of_a_training_may_be_in_any_order(tmp_path: Path) -> None:
-    text = training_log(1e9 + 1000, 1e9 + 2200) + training_log(1e9, 1e9 + 600)
-    results, _ = read_files(tmp_path, "mlperf-training", {"s/resnet/result_0.txt": text})
+    log = training_log(1e9 + 1000, 1e9 + 2200) + training_log(1e9, 1e9 + 600)
+    results, _ = read_files(tmp_path, "mlperf-training", {"s/resnet/result_0.txt": log})
     assert [it.samples for it in results] == [(10.0, 20.0)]
 
 
@@ -149,7 +132,7 @@ def test_a_table_of_rates_may_be_appended_with_its_header(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "text",
+    "lines",
     [
         "0: a\n0: b\nsrun: done\n",
         "model-1 | 5\nmodel-2 | 6\nmodel-3 | 7\n",
@@ -157,5 +140,38 @@ def test_a_table_of_rates_may_be_appended_with_its_header(tmp_path: Path) -> Non
         "model | rate\n--- | ---:\nresnet | 5\nvgg | 6\nresnet | 7\nvgg | 8\nresnet | 9\n",
     ],
 )
-def test_lines_stay_in_order_without_several_processes(text: str) -> None:
-    assert without_captures(text).replace("0: ", "") == text.replace("0: ", "")
+def test_lines_stay_in_order_without_several_processes(lines: str) -> None:
+    assert without_captures(lines).replace("0: ", "") == lines.replace("0: ", "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{}  ", "\x1b[32m{}\x1b[0m", "[1,0]<stdout>:{}", "2023-01-01T00:00:00.123Z {}",
+        "[pod/worker-0/main] {}", "worker_1  | {}", "0: {}", " 3: {}", "[0] {}",
+        "[2023-01-01 00:00:00] {}", "2023-01-01 00:00:00,123 {}", "Jan  1 00:00:00 {}",
+        "Jan 01 00:00:00 build-17 run[12]: {}", "01-01 00:00:00.123  1234  1250 I bench: {}",
+        "I/bench ( 1234): {}", "0: 2023-01-01T00:00:00Z {}", "INFO:tensorflow:{}",
+        "2023-01-01 00:00:00,123 WARNING __main__: {}", "[2023-01-01 00:00:00,1][a.b][INFO] - {}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    ["tf_cnn_benchmarks/plain", "deepbench/plain", "aiot-bench/plain", "aibench/nvprof-tables"],
+)
+def test_what_launchers_and_terminals_add_to_lines_changes_no_result(
+    name: str, line: str, tmp_path: Path
+) -> None:
+    system, plain = name.partition("/")[0], sample_text(name)
+    log = "".join(line.format(it) + "\n" for it in plain.splitlines())
+    recognised = system_of(log.encode())
+    assert recognised is not None
+    assert recognised.key == system
+    alone, captured = (
+        read_files(tmp_path / folder, system, {"log": it})
+        for folder, it in (("alone", plain), ("captured", log))
+    )
+    assert captured[1] == []
+    assert [replace(it, files=()) for it in captured[0]] == [
+        replace(it, files=()) for it in alone[0]
+    ]

@@ -1,0 +1,162 @@
+"""Results that other people published, read as they published them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+
+from ingest.benchmarks.pipeline import known_system
+from ingest.benchmarks.result_tree import ResultTree
+from ingest.sources.content_detection import HEAD_BYTES, system_of
+from ingest.sources.source_items import SourceLimits
+from model.errors import InvalidDocument
+from model.measurements.benchmark_results import BenchmarkResult
+
+DATA = Path(
+    os.environ.get("THOTH_REAL_DATA") or Path(__file__).parents[4].parent / "shared" / "data"
+)
+pytestmark = pytest.mark.skipif(
+    not (DATA / "golden.csv").is_file(),
+    reason="no real documents here; THOTH_REAL_DATA names a folder that has them",
+)
+
+
+def published(folder: str, key: str) -> list[BenchmarkResult]:
+    """Results of the files below ``folder`` that are recognised as those of one system."""
+    root = DATA / folder
+    files = sorted(it.relative_to(root).as_posix() for it in root.rglob("*") if it.is_file())
+    places = []
+    for place in files:
+        with (root / place).open("rb") as stream:
+            system = system_of(stream.read(HEAD_BYTES))
+        if system is not None and system.key == key:
+            places.append(place)
+    tree = ResultTree("source", LocalFileSystem(), str(root), files, SourceLimits())
+    reader = known_system(key).reader
+    assert reader is not None
+    results = []
+    for item in reader(tree, places):
+        assert not isinstance(item, InvalidDocument), item
+        results.append(item)
+    return results
+
+
+def values(results: list[BenchmarkResult]) -> dict[tuple[str, str], float | None]:
+    """Values by benchmark and metric."""
+    return {(it.benchmark, it.metric.name): it.value for it in results}
+
+
+def test_published_rates_of_jetson_boards() -> None:
+    results = published("jetson", "jetson")
+    assert {name: value for (name, _), value in values(results[1:]).items()} == {
+        "inception_v4": 311.73, "vgg19_N2": 66.43, "super_resolution_bsd500": 150.46,
+        "unet-segmentation": 145.42, "pose_estimation": 237.1, "yolov3-tiny-416": 546.69,
+        "ResNet50_224x224": 824.02, "ssd-mobilenet-v1": 887.6,
+    }  # fmt: skip
+    failed = results[0]
+    assert (failed.value, failed.reason) == (None, "an engine could not be built")
+    assert failed.parameters["batch_size_gpu"] == 16
+    assert "shl666" not in repr(results)
+
+
+def test_published_rank_tables() -> None:
+    results = published("ianvs", "ianvs")
+    scores = [it.value for it in results if it.metric.name == "f1_score"]
+    assert scores == [0.9572, 0.9444, 0.8440, 0.8527]
+    ratios = [it.value for it in results if it.metric.name == "samples_transfer_ratio"]
+    assert ratios == [0.5263, 0.5789]
+    lifelong = {it.metric.name: it.value for it in results if "lifelonglearning" in it.benchmark}
+    assert lifelong == pytest.approx(
+        {"accuracy": 0.5206033, "BWT": 0.0423965, "FWT": 0.0229971}, abs=5e-8
+    )
+    (first, *_) = (it for it in results if it.value == 0.9572)
+    assert first.parameters["momentum"] == 0.95
+
+
+def test_frames_of_automated_driving() -> None:
+    results = published("edge-aibench/v2/analysis/latency", "edge-aibench")
+    rows = values(results)
+    assert len(next(it.samples for it in results if it.benchmark == "lane keeping")) == 2431
+    lane, sign = "lane keeping", "traffic sign classification"
+    assert rows[lane, "frame_latency_mean"] == pytest.approx(0.075018, abs=5e-7)
+    assert rows[lane, "frame_latency_p99"] == pytest.approx(0.080310, abs=5e-7)
+    assert rows["object detection", "frame_latency_mean"] == pytest.approx(0.009242, abs=5e-7)
+    light = rows["traffic light classification", "frame_latency_mean"]
+    assert light == pytest.approx(0.024693, abs=5e-7)
+    assert rows[sign, "frame_latency_mean"] == pytest.approx(0.052323, abs=5e-7)
+    assert rows[sign, "frame_latency_max"] == pytest.approx(0.296849, abs=5e-7)
+
+
+def test_requests_kernels_and_scores_of_aibench() -> None:
+    results = published("aibench", "aibench")
+    rows = {it.metric.name: it.value for it in results if it.benchmark == "Search"}
+    assert rows == pytest.approx(
+        {
+            "latency_mean": 140.897, "latency_p50": 129, "latency_p90": 198, "latency_p99": 270,
+            "latency_max": 381, "throughput": 6.6367, "error_rate": 0,
+        },
+        abs=1e-4,
+    )  # fmt: skip
+    (kernels,) = (it for it in results if it.metric.name == "gpu_time")
+    assert kernels.parameters["share of volta_sgemm_128x64_nn, %"] == 11.013482
+    assert [it.value for it in results if it.metric.name == "rouge-1_f"] == [
+        0.4412018559893622,
+        0.4499047033247696,
+    ]
+
+
+def test_published_table_of_aiia() -> None:
+    results = published("aiia-dnn", "aiia-dnn")
+    phone = values([it for it in results if it.hardware["description"] == "Huawei_Mate_20"][:-2])
+    expected = {
+        ("mobilenet_v2", "fps"): 101.9, ("mobilenet_v2", "top1"): 71.3,
+        ("mobilenet_v2", "top5"): 88.3, ("resnet101", "fps"): 43.78, ("vgg16", "fps"): 32.38,
+        ("inception_v3", "fps"): 58.32, ("ssd_mobilenetv1", "fps"): 65.68,
+        ("ssd_mobilenetv1", "mAP"): 0.84, ("ssd_mobilenetv1", "mIoU"): 0.83,
+        ("vdsr", "fps"): 12.42, ("vdsr", "psnr"): 24.92, ("fcn", "fps"): None,
+    }  # fmt: skip
+    assert {key: phone[key] for key in expected} == expected
+    board = values([it for it in results if it.hardware["description"] == "ROC_RK3399_PC"])
+    assert board["mobilenet_v2", "fps"] == 17.41
+    assert (board["mobilenet_v2", "top1"], board["mobilenet_v2", "top5"]) == (73.3, 91.3)
+    assert board["vdsr", "psnr"] is None
+
+
+def test_published_runs_of_efficientnet() -> None:
+    results = published("pytorch-benchmark", "pytorch-benchmark")
+    assert {(it.parameters["flops"], it.parameters["params"]) for it in results} == {
+        (401669732, 5288548)
+    }
+    seconds = {
+        (it.source, it.parameters["batch_size"], it.parameters["part"]): it.value
+        for it in results
+        if it.metric.name == "seconds_per_batch"
+    }
+    cpu, gpu = ("readme-macbook-i7-cpu.yaml", "readme-rtx2080-cuda.yaml")
+    assert seconds[cpu, 1, "on_device_inference"] == pytest.approx(0.0744385, abs=5e-8)
+    assert seconds[cpu, 8, "on_device_inference"] == pytest.approx(0.5094102, abs=5e-8)
+    assert seconds[gpu, 1, "total"] == pytest.approx(0.0158180, abs=5e-8)
+    assert seconds[gpu, 8, "total"] == pytest.approx(0.0175328, abs=5e-8)
+    assert len(seconds) == 2 + 2 * 4
+    assert "d40049" not in repr(results)
+    assert "monster" not in repr(results)
+
+
+def test_the_documented_execution_of_perfzero() -> None:
+    results = published("perfzero", "perfzero")
+    assert {it.metric.name: it.value for it in results} == {
+        "wall_time": 14.552583694458008,
+        "accuracy_top_5": 0.7558000087738037,
+        "accuracy_top_1": 0.2639999985694885,
+        "max_rss": 4269047808,
+        "max_vms": 39894450176,
+        "max_cpu_percent": 771.1,
+    }
+    (wall_time, *_) = results
+    assert wall_time.benchmark.endswith("EstimatorCifar10BenchmarkTests.unit_test")
+    assert wall_time.hardware["accelerator"] == "Tesla V100-SXM2-16GB"
+    assert wall_time.accelerators == 2
+    assert wall_time.software["tensorflow"] == "1.13.0-dev20190206"
