@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from adviser.locks.lock_model import LockFormat
 from cli.console import print_canonical_json, print_lines, print_note
 from cli.index_reading import read_over_indexes, stored_knowledge
-from cli.options import (
-    EnumChoice,
-    advice_request_of,
-    as_json_option,
-    index_from_project,
-    project_path,
-    request_options,
-)
+from cli.options import as_json_option
+from cli.request_options import advice_request_of, index_from_project, project_path, request_options
 from common.settings import Settings
 from model.errors import InvalidArgument
 from model.text import counted
@@ -25,7 +20,6 @@ from model.text import counted
 if TYPE_CHECKING:
     from adviser.advise import Resolver
     from adviser.answering.answers import Answer
-    from adviser.locks.lock_model import LockFormat
     from adviser.projects.project import Project
     from adviser.stack_request import StackRequest
     from graph.engine import Stores
@@ -55,7 +49,7 @@ _OUTPUT = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON document.")
 @click.option("-o", "--output", type=_OUTPUT, help="Write the lock of the best stack to a file.")
-@click.option("--format", "lock_format", type=EnumChoice("adviser.locks.lock_model:LockFormat"),
+@click.option("--format", "lock_format", type=click.Choice([it.value for it in LockFormat]),
               help="Format of the lock.  [default: according to the file's name]")  # fmt: skip
 @click.pass_context
 def advise(
@@ -80,7 +74,6 @@ def advise(
     there is no stack and an index did not give everything that was needed.
     """
     from adviser.answering.answers import on_hardware, store
-    from adviser.locks.lock_model import LockFormat
     from adviser.reports.documents import lock_of
     from adviser.reports.unfetched_versions import unread_texts
     from adviser.resolver.worker import ResolverWorker
@@ -198,7 +191,6 @@ def _format_of(output: Path | None, project: Project) -> str:
 
 def _unusual_name(output: Path, lock_format: LockFormat) -> str | None:
     """A note for a file whose name usually indicates another format."""
-    from adviser.locks.lock_model import LockFormat
     from adviser.projects.locks import is_pylock
 
     if lock_format is LockFormat.PYLOCK and not is_pylock(output.name):

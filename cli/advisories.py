@@ -5,22 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from packaging.utils import InvalidName, canonicalize_name
 
 from cli.console import Column, Table, moment_text, print_field, print_graph_state, print_json
 from cli.help_pages import CommandGroup
 from cli.ingest import document_progress
 from cli.options import as_json_option
+from cli.project_files import read_lock_file
 from common.settings import Settings
+from graph.engine import relational_errors
+from graph.record.advisories import SourceState, source_states
+from graph.record.freshness import knows_advisories
+from graph.record.vulnerability_queries import (
+    AdvisoryCounts,
+    PackageVulnerability,
+    advisory_counts,
+    vulnerabilities_of,
+)
+from ingest.advisories.sync import AdvisoryReport, check_source, run_sync
+from ingest.background_projection import RunOutcome
+from ingest.record import open_record
+from ingest.sources.urls import source_argument
+from model.advisories import NO_ADVISORIES, AffectedPackage, range_text
+from model.errors import InvalidArgument
+from model.packages.identity import version_of
 from model.text import printable
-
-if TYPE_CHECKING:
-    from graph.record.advisories import SourceState
-    from graph.record.vulnerability_queries import AdvisoryCounts, PackageVulnerability
-    from ingest.advisories.sync import AdvisoryReport
-    from model.advisories import AffectedPackage
 
 #: Column at which the text of a labelled line begins.
 _WIDTH = 17
@@ -52,10 +64,6 @@ def sync_command(
     An unchanged source is not read again. Documents that cannot be ingested go to the quarantine,
     and the exit code is 1. Run the command again to continue after an interruption.
     """
-    from ingest.advisories.sync import check_source, run_sync
-    from ingest.background_projection import RunOutcome
-    from ingest.sources.urls import source_argument
-
     settings: Settings = context.obj
     if source is not None and osv:
         raise click.UsageError("--osv reads the archive in ADVISORIES: leave SOURCE out")
@@ -85,11 +93,6 @@ def sync_command(
 @click.pass_obj
 def status(settings: Settings, as_json: bool) -> None:
     """Count the known advisories and show how fresh they are."""
-    from graph.engine import relational_errors
-    from graph.record.advisories import source_states
-    from graph.record.vulnerability_queries import advisory_counts
-    from ingest.record import open_record
-
     with open_record(settings) as engine, relational_errors(settings), engine.connect() as record:
         counts, sources = advisory_counts(record), source_states(record)
     if as_json:
@@ -110,12 +113,6 @@ def list_command(context: click.Context, subject: str, as_json: bool) -> None:
     not have to be recorded releases. Exit code 1 if no advisories were read, so that nothing is
     known.
     """
-    from graph.engine import relational_errors
-    from graph.record.freshness import knows_advisories
-    from graph.record.vulnerability_queries import vulnerabilities_of
-    from ingest.record import open_record
-    from model.advisories import NO_ADVISORIES
-
     settings: Settings = context.obj
     wanted = _wanted(subject)
     with open_record(settings) as engine, relational_errors(settings), engine.connect() as record:
@@ -145,12 +142,8 @@ def _wanted(subject: str) -> dict[str, tuple[str, str | None]]:
 
     :raises InvalidArgument: if it is neither
     """
-    from model.errors import InvalidArgument
-
     path = Path(subject)
     if path.suffix and path.is_file():
-        from cli.project_files import read_lock_file
-
         entries = read_lock_file(path).entries
         return {f"{it.name} {it.version}": (it.name, it.version) for it in entries}
     if path.suffix in {".txt", ".lock", ".toml"}:
@@ -163,11 +156,6 @@ def _named_package(text: str) -> tuple[str, str | None]:
 
     :raises InvalidArgument: if it is neither
     """
-    from packaging.utils import InvalidName, canonicalize_name
-
-    from model.errors import InvalidArgument
-    from model.packages.identity import version_of
-
     name, equals, version = (part.strip() for part in text.partition("=="))
     try:
         canonicalize_name(name, validate=True)
@@ -274,8 +262,6 @@ def _versions_text(versions: Sequence[str]) -> str:
 
 def ranges_text(packages: Iterable[AffectedPackage]) -> str:
     """Return affected ranges as specifiers, one per line; without ranges, the listed versions."""
-    from model.advisories import range_text
-
     packages = tuple(packages)
     lines = {range_text(events): None for it in packages for events in it.ranges}
     if not lines:

@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,18 +14,28 @@ from cli.console import print_field, print_graph_state, print_json
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
 from common.settings import Settings
+from graph.missing_interfaces import MissingInterface
+from ingest.native.environments import analyze_host, analyze_image
+from ingest.native.file_trees import is_there
+from ingest.native.recorded_analyses import (
+    InterfaceDifference,
+    RecordedAnalysis,
+    differences,
+    record_analysis,
+)
+from ingest.native.wheel_download import fetched_wheel, parse_pin
+from ingest.native.wheels import analyze_wheel
+from model.packages.environments import environment
+from model.packages.native_interfaces import (
+    Analysis,
+    EnvironmentAnalysis,
+    Interface,
+    UnreadableLibrary,
+    WheelAnalysis,
+    highest_versions,
+)
+from model.packages.wheels import glibc_floor
 from model.text import printable
-
-if TYPE_CHECKING:
-    from graph.missing_interfaces import MissingInterface
-    from ingest.native.recorded_analyses import InterfaceDifference, RecordedAnalysis
-    from model.packages.native_interfaces import (
-        Analysis,
-        EnvironmentAnalysis,
-        Interface,
-        UnreadableLibrary,
-        WheelAnalysis,
-    )
 
 _INGEST = click.option("--ingest", is_flag=True, help="Store the analysis in PostgreSQL.")
 _NAME = click.option("--name", metavar="NAME", help="Name of the stored analysis.")
@@ -58,12 +68,8 @@ def wheel(
     for the given --python and --platform. No code of the wheel is run. Exit code 1 if a library in
     the wheel is broken.
     """
-    from ingest.native.file_trees import is_there
-
     settings: Settings = context.obj
     if is_there(wheel) or wheel.endswith(".whl"):
-        from ingest.native.wheels import analyze_wheel
-
         if python or platform:
             raise click.UsageError("--python and --platform choose among the wheels of an index")
         analysis = analyze_wheel(Path(wheel), index=index)
@@ -77,10 +83,6 @@ def wheel(
 def _of_index(
     settings: Settings, wanted: str, index: str | None, target: tuple[str | None, str | None]
 ) -> WheelAnalysis:
-    from ingest.native.wheel_download import fetched_wheel, parse_pin
-    from ingest.native.wheels import analyze_wheel
-    from model.packages.environments import environment
-
     named, chosen = parse_pin(wanted), environment(*target)
     with fetched_wheel(settings, named, index, chosen) as (path, served_by):
         return analyze_wheel(path, index=served_by)
@@ -93,8 +95,6 @@ def _of_index(
 @click.pass_context
 def host(context: click.Context, name: str | None, as_json: bool, ingest: bool) -> None:
     """Show the native libraries that this machine provides."""
-    from ingest.native.environments import analyze_host
-
     _finish(context, analyze_host(name), "this machine", as_json=as_json, ingest=ingest)
 
 
@@ -112,8 +112,6 @@ def image(
     PATH is a root folder, an OCI layout (folder or tar), or a file that podman or docker wrote with
     `save` or `export`, compressed or not. Nothing is downloaded, and no program in it is run.
     """
-    from ingest.native.environments import analyze_image
-
     source = str(Path(image).absolute())
     _finish(context, analyze_image(image, name), source, as_json=as_json, ingest=ingest)
 
@@ -135,8 +133,6 @@ def missing(
     packages whose stored wheels bundle a missing library, because they may be in the same stack.
     Exit code 1 if a library is missing.
     """
-    from ingest.native.recorded_analyses import differences
-
     settings: Settings = context.obj
     compared = differences(settings, wheel, where, index)
     print_differences(compared, as_json=as_json)
@@ -147,8 +143,6 @@ def missing(
 def _finish(
     context: click.Context, analysis: Analysis, source: str, *, as_json: bool, ingest: bool
 ) -> None:
-    from ingest.native.recorded_analyses import record_analysis
-
     settings: Settings = context.obj
     recorded = record_analysis(settings, analysis, source) if ingest else None
     print_analysis(analysis, recorded, as_json=as_json)
@@ -158,8 +152,6 @@ def _finish(
 
 def print_analysis(analysis: Analysis, recorded: RecordedAnalysis | None, *, as_json: bool) -> None:
     """Print an analysis, and whether it is new in PostgreSQL."""
-    from model.packages.native_interfaces import WheelAnalysis
-
     if as_json:
         print_json(_analysis_json(analysis, recorded))
         return
@@ -220,9 +212,6 @@ def _print_wheel(analysis: WheelAnalysis) -> None:
 
 def _print_promise(analysis: WheelAnalysis) -> None:
     """Print whether the libraries are compatible with the platform tag in the file name."""
-    from model.packages.native_interfaces import highest_versions
-    from model.packages.wheels import glibc_floor
-
     floor = glibc_floor(analysis.tags)
     needed = highest_versions(analysis.needs).get("GLIBC")
     if floor is None or needed is None:
@@ -234,8 +223,6 @@ def _print_promise(analysis: WheelAnalysis) -> None:
 
 
 def _print_environment(analysis: EnvironmentAnalysis) -> None:
-    from model.packages.native_interfaces import highest_versions
-
     system = " ".join(filter(None, (analysis.os_name, analysis.os_version))) or "unknown"
     print_field(analysis.kind.value, printable(analysis.name))
     print_field("system", f"{printable(system)}, {printable(analysis.architecture)}")
@@ -264,8 +251,6 @@ def _print_interfaces(heading: str, interfaces: Iterable[Interface]) -> None:
 
 
 def _print_highest(interfaces: Iterable[Interface]) -> None:
-    from model.packages.native_interfaces import highest_versions
-
     highest = highest_versions(interfaces)
     if highest:
         print_field("highest", ", ".join(f"{name} {version}" for name, version in highest.items()))
@@ -281,12 +266,6 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _analysis_json(analysis: Analysis, recorded: RecordedAnalysis | None) -> dict[str, Any]:
-    from model.packages.native_interfaces import (
-        EnvironmentAnalysis,
-        WheelAnalysis,
-        highest_versions,
-    )
-
     interfaces = analysis.needs if isinstance(analysis, WheelAnalysis) else analysis.provides
     document: dict[str, Any] = {
         "document_id": analysis.document_id,

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cli.console import cut_list, moment_text, print_json
 from cli.help_pages import CommandGroup
-from cli.options import as_json_option, moment
+from cli.options import as_json_option
+from cli.request_options import moment
 from common.settings import Settings
+from graph.migrate import migrated_stores
+from graph.record.audit import StoredAuditEntry, latest_writes, writes_between
 from model.errors import InvalidArgument
 from model.text import printable
-
-if TYPE_CHECKING:
-    from graph.record.audit import StoredAuditEntry
 
 _MOST_WRITES = 100_000
 
@@ -33,9 +33,6 @@ def audit(context: click.Context, limit: int, as_json: bool) -> None:
     Each line has the time, the token, the client's address, the route, the status and the created
     or changed object.
     """
-    from graph.migrate import migrated_stores
-    from graph.record.audit import latest_writes
-
     if context.invoked_subcommand is not None:
         return
     settings: Settings = context.obj
@@ -62,9 +59,6 @@ def export(settings: Settings, since: str | None, until: str | None) -> None:
     TIME is a date or a time in UTC, such as 2026-01-31 or 2026-01-31T18:00, or a number of days
     ago, such as 7d.
     """
-    from graph.migrate import migrated_stores
-    from graph.record.audit import writes_between
-
     now = datetime.now(UTC)
     first, end = moment(since, now, "--since"), moment(until, now, "--until")
     if first and end and first >= end:

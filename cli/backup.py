@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 import click
 
 from cli.console import print_json, progress_bars
-from cli.options import FileOrUrl, as_json_option
+from cli.options import NamedPath, as_json_option
 from common.settings import Settings
+from graph.backup.archive import Archive
+from graph.backup.backup_files import size_of
+from graph.backup.creation import create_backup
+from graph.backup.restoration import restore_backup
+from graph.engine import open_stores
+from graph.migrate import migrated_stores
+from graph.projection import sync, verify
+from graph.record.source_successes import BACKUP, add_successes
+from graph.verification.run import verify_record
+from ingest.sources.urls import has_credentials, local_path
 from model.text import counted
 
 _FAILED, _INCOMPLETE = 1, 6
 _COPYING = "Copying"
+
+
+class FileOrUrl(NamedPath):
+    """A local file, or the URL of an object such as ``s3://bucket/thoth.tar``, as text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        local = local_path(value)
+        if local is not None:
+            return super().convert(local, param, ctx)
+        if has_credentials(value):
+            self.fail("a URL with credentials is refused: set them in the environment", param, ctx)
+        return value
 
 
 @click.command()
@@ -27,11 +50,6 @@ def backup(settings: Settings, file: str, as_json: bool) -> int:
     its owner may read it, or whoever may read the bucket. Exit code 6 if the document store
     lacks documents that the record names.
     """
-    from graph.backup.backup_files import size_of
-    from graph.backup.creation import create_backup
-    from graph.migrate import migrated_stores
-    from graph.record.source_successes import BACKUP, add_successes
-
     with (
         migrated_stores(settings, graph=False) as stores,
         progress_bars(_COPYING, hidden=as_json) as bars,
@@ -76,12 +94,6 @@ def restore(settings: Settings, file: str, as_json: bool) -> int:
     migrated. Then the graph is built, and both stores are verified, as by `thoth record verify` and
     `thoth graph verify`. Exit code 1 if they differ.
     """
-    from graph.backup.archive import Archive
-    from graph.backup.restoration import restore_backup
-    from graph.engine import open_stores
-    from graph.projection import sync, verify
-    from graph.verification.run import verify_record
-
     with progress_bars(hidden=as_json) as bars:
         archive = Archive(file, lambda done, total: bars.update("Reading", done, total))
         with open_stores(settings) as stores:

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
+from sqlalchemy import Connection
 
 from cli.console import Column, Table, print_json
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
 from common.settings import Settings
+from graph.record.benchmark_list import benchmark_results, count_results
+from graph.record.benchmark_results import BenchmarkFilter, ListedResult, known_names
+from graph.record.own_results import OWN_SYSTEM
+from ingest.benchmarks.readers.perfzero import perfzero_summaries
+from ingest.benchmarks.readers.pytorch_v3 import v3_record
+from ingest.record import open_record
+from model.json_documents import canonical_json
+from model.measurements.benchmark_results import (
+    BenchmarkResult,
+    SharedMetric,
+    Validity,
+    result_document,
+)
 from model.text import counted, printable, suggestion
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from graph.record.benchmark_results import BenchmarkFilter, ListedResult
-    from model.measurements.benchmark_results import BenchmarkResult, SharedMetric
+from pis.metrics import shared_metrics
 
 #: Rows that the table shows without ``--limit``; ``--json`` prints all rows.
 _TABLE_ROWS = 50
@@ -77,11 +86,6 @@ def benchmarks(
 def _list(
     settings: Settings, limit: int | None, as_json: bool, chosen: dict[str, str | None]
 ) -> None:
-    from graph.record.benchmark_list import benchmark_results, count_results
-    from ingest.record import open_record
-    from model.measurements.benchmark_results import result_document
-    from pis.metrics import shared_metrics
-
     wanted, shared = _filter(chosen), shared_metrics()
     with open_record(settings) as engine, engine.connect() as connection:
         most = limit or (None if as_json else _TABLE_ROWS)
@@ -109,10 +113,6 @@ def _explain_emptiness(
     connection: Connection, chosen: dict[str, str | None], shared: Sequence[SharedMetric]
 ) -> None:
     """Say on standard error which options match nothing, with similar or known names."""
-    from graph.record.benchmark_list import count_results
-    from graph.record.benchmark_results import known_names
-    from graph.record.own_results import OWN_SYSTEM
-
     unmatched = {
         name: it
         for name, it in chosen.items()
@@ -130,9 +130,6 @@ def _explain_emptiness(
 
 
 def _filter(chosen: dict[str, str | None]) -> BenchmarkFilter:
-    from graph.record.benchmark_results import BenchmarkFilter
-    from model.measurements.benchmark_results import Validity
-
     validity = chosen.get("validity")
     texts = {name: it for name, it in chosen.items() if name != "validity"}
     return BenchmarkFilter(**texts, validity=None if validity is None else Validity(validity))
@@ -154,13 +151,6 @@ def export(settings: Settings, /, form: str, **chosen: str | None) -> None:
     pytorch-v3 is a list of records, perfzero a summary on each line. Results without a value are
     left out and counted on standard error.
     """
-    from graph.record.benchmark_list import benchmark_results
-    from ingest.benchmarks.readers.perfzero import perfzero_summaries
-    from ingest.benchmarks.readers.pytorch_v3 import v3_record
-    from ingest.record import open_record
-    from model.json_documents import canonical_json
-    from pis.metrics import shared_metrics
-
     left_out = 0
 
     def measured(results: Iterator[ListedResult]) -> Iterator[BenchmarkResult]:

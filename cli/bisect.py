@@ -8,13 +8,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from adviser.answering.index_stacks import IndexStacks
+from adviser.answering.target_hardware import own_hardware
+from adviser.bisect.dips import SUGGESTED_GOAL, DipGoal
+from adviser.bisect.search import SearchState, StackUnavailable, StepSearch, StopReason, find_step
+from adviser.bisect.stack_series import StackSeries
+from adviser.resolver.worker import ResolverWorker
 from cli.bisect_measurer import (
     ExecutorMeasurer,
     MachineGuard,
@@ -23,6 +30,7 @@ from cli.bisect_measurer import (
 )
 from cli.bisect_recorder import BisectRecorder, identity
 from cli.bisect_series import SeriesMaker
+from cli.bisect_view import print_searches, progress_line
 from cli.inspect import (
     UnusableSpecification,
     hint_to_resume,
@@ -34,16 +42,17 @@ from cli.inspect import (
 from cli.inspect_view import print_wait
 from cli.options import NamedPath, as_json_option, key_and_value
 from common.settings import Settings
+from graph.record.bisects import Bisect
 from model.errors import InvalidArgument
 from model.json_documents import digest
+from model.packages.environments import environment
+from model.packages.identity import DEFAULT_INDEX
 from model.text import printable
-
-if TYPE_CHECKING:
-    from adviser.bisect.dips import DipGoal
-    from adviser.bisect.search import StepSearch
-    from adviser.bisect.stack_series import StackSeries
-    from graph.record.bisects import Bisect
-    from pis.amun.launchers import Launcher
+from pis.amun.launchers import BuildFailed, Launcher
+from pis.amun.launchers.local import LocalLauncher
+from pis.amun.processes import interrupted_by_signals
+from pis.amun.schema import InvalidSpecification
+from pis.catalogue import indicator_of
 
 #: Exit code if the machine stayed busy, as for any work that only one process may do at a time.
 _BUSY = 5
@@ -131,14 +140,6 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
     Exit code 0 if a step was confirmed, or if there is none; 5 if the machine stayed busy; 1 if the
     search ended without an answer for another reason.
     """
-    from adviser.answering.index_stacks import IndexStacks
-    from adviser.resolver.worker import ResolverWorker
-    from cli.bisect_view import print_searches
-    from model.packages.environments import environment
-    from model.packages.identity import DEFAULT_INDEX
-    from pis.amun.launchers.local import LocalLauncher
-    from pis.amun.processes import interrupted_by_signals
-
     settings: Settings = context.obj
     program: tuple[str, ...] = context.meta[_PROGRAM]
     measured = measured_script(indicator, parameters, program, trust_script)
@@ -197,9 +198,6 @@ def bisect(  # noqa: PLR0913, PLR0917 - one for each option
 
 @contextmanager
 def _explained_errors() -> Iterator[None]:
-    from pis.amun.launchers import BuildFailed
-    from pis.amun.schema import InvalidSpecification
-
     try:
         yield
     except InvalidSpecification as error:
@@ -211,8 +209,6 @@ def _explained_errors() -> Iterator[None]:
 
 
 def _exit_code(search: StepSearch) -> int:
-    from adviser.bisect.search import StopReason
-
     if search.state in {"step", "none"}:
         return 0
     stopped = search.stopped
@@ -247,8 +243,6 @@ def measured_script(
 
     :raises click.UsageError: if neither or both are given, or the program is no Python script
     """
-    from pis.catalogue import indicator_of
-
     if (indicator is None) is not bool(program):
         raise click.UsageError("give an indicator with --pi, or a script: -- python SCRIPT")
     if indicator is not None:
@@ -270,8 +264,6 @@ def measured_script(
 
 
 def _dip_goal(width: int | None, size_pct: float | None) -> DipGoal | None:
-    from adviser.bisect.dips import SUGGESTED_GOAL, DipGoal
-
     if width is None:
         if size_pct is not None:
             raise click.UsageError("--dip-size is for --dips")
@@ -319,13 +311,6 @@ def _template(
 
     :param options: those beside the question, for the command that continues the search
     """
-    from datetime import datetime
-
-    from adviser.answering.target_hardware import own_hardware
-    from adviser.bisect.search import SearchState
-    from graph.record.bisects import Bisect
-    from model.packages.identity import DEFAULT_INDEX
-
     hardware = own_hardware()
     question_options = {
         "--pi": None if program else question["indicator"],
@@ -400,8 +385,6 @@ class _StepSearches:
 
         :raises InvalidArgument: if fewer than two stacks can be measured
         """
-        from adviser.bisect.search import StackUnavailable, find_step
-
         if not self.done:
             self.begin()
         measurer = ExecutorMeasurer(
@@ -425,8 +408,6 @@ class _StepSearches:
         return result
 
     def _progress(self, series: StackSeries, at: StepSearch, spent: int) -> None:
-        from cli.bisect_view import progress_line
-
         self.recorder.progress([*self.done, (series, at)])
         if not self.quiet:
             click.echo(printable(progress_line(at, series, spent)), err=True)

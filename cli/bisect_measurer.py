@@ -7,24 +7,28 @@ specification or refusal per stack) and one inspection folder for each stack and
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from adviser.answering.index_stacks import IndexStacks, NoValidStack
 from adviser.bisect.posterior import MeasuredRate
 from adviser.bisect.search import SearchStopped, StackUnavailable, StopReason
+from adviser.scoring.samples import job_log_rate, mean_of
 from common.private_folders import private_folder
 from model.errors import InvalidArgument
 from model.json_documents import digest
-
-if TYPE_CHECKING:
-    from adviser.answering.index_stacks import IndexStacks
-    from pis.amun.free_machine import OnWait
-    from pis.amun.inspect import Observer
-    from pis.amun.launchers import Launcher
-    from pis.amun.outcomes import InspectionOutcome
+from pis.amun.free_machine import MachineBusy, OnWait, wait_until_quiet
+from pis.amun.inspect import InspectOptions, Observer, inspect
+from pis.amun.inspection_folder import read_job
+from pis.amun.job_output import readings_of
+from pis.amun.launchers import BuildFailed, Launcher
+from pis.amun.outcomes import InspectionOutcome
+from pis.amun.pinning import pinned_specification
+from pis.amun.specification import load_specification
 
 _STATE = "bisect.json"
 #: From this number of unusable jobs in one run, the search is stopped if they are the majority.
@@ -66,9 +70,6 @@ class SearchFolder:
         :param pin: makes the specification
         :raises BuildFailed: if the host or the index prevents an answer
         """
-        from adviser.answering.index_stacks import NoValidStack
-        from pis.amun.launchers import BuildFailed
-
         name = digest(sorted(requirements)).removeprefix("sha256:")[:16]
         path = self.path / "stacks" / f"{name}.json"
         try:
@@ -126,17 +127,12 @@ class StackPinner:
 
     def is_valid(self, pins: Mapping[str, str]) -> bool:
         """Whether exactly these versions can be installed together, by the adviser's resolver."""
-        from adviser.answering.index_stacks import NoValidStack
-
         try:
             return self.stacks.best(pinned_requirements(pins)).keys() == pins.keys()
         except NoValidStack:
             return False
 
     def _pinned(self, requirements: Sequence[str]) -> dict[str, Any]:
-        from adviser.answering.index_stacks import NoValidStack
-        from pis.amun.pinning import pinned_specification
-
         versions = self.stacks.best(requirements)
         specification = pinned_specification(
             self.script, pinned_requirements(versions), self.python_version,
@@ -181,8 +177,6 @@ class MachineGuard:
 
     def job_finished(self, job: object, result: Mapping[str, Any]) -> None:
         """Count a job."""
-        from pis.amun.job_output import readings_of
-
         readings = readings_of(result)
         self.measured += 1
         self.unusable += not readings.rates or any(readings.unstable)
@@ -192,8 +186,6 @@ class MachineGuard:
 
         :raises SearchStopped: if the machine stays busy, or most jobs were unusable
         """
-        from pis.amun.free_machine import MachineBusy, wait_until_quiet
-
         if not jobs:
             return
         if self.unusable >= _UNUSABLE_JOBS and self.unusable > self.measured / 2:
@@ -231,9 +223,6 @@ class ExecutorMeasurer:
 
     def measure(self, stacks: Sequence[int], blocks: int) -> Sequence[MeasuredRate]:
         """Run ``blocks`` blocks; what a stored inspection holds is not measured again."""
-        from pis.amun.inspect import InspectOptions, inspect
-        from pis.amun.specification import load_specification
-
         specifications = []
         for stack in stacks:
             document, refusal = self.specification_of(stack)
@@ -267,12 +256,6 @@ class ExecutorMeasurer:
 
 def _rates_of(stack: int, outcome: InspectionOutcome, blocks: int) -> list[MeasuredRate]:
     """Read the jobs of an inspection; the rate of several measurements is their geometric mean."""
-    import math
-
-    from adviser.scoring.samples import job_log_rate, mean_of
-    from pis.amun.inspection_folder import read_job
-    from pis.amun.job_output import readings_of
-
     rates = []
     for number in range(blocks):
         result = read_job(outcome.folder, number)

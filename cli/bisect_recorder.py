@@ -7,21 +7,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from adviser.bisect.documents import search_document
+from adviser.bisect.search import SearchState, StepSearch
+from adviser.bisect.stack_series import StackSeries
+from common.settings import Settings
+from graph.engine import Stores, relational_errors
+from graph.migrate import migrated_stores
+from graph.record.bisects import Bisect, bisect_named, write_bisect
 from model.errors import ProjectError
 from model.redaction import scrubbed, without_secrets
 from model.text import printable
-
-if TYPE_CHECKING:
-    from adviser.bisect.search import StepSearch
-    from adviser.bisect.stack_series import StackSeries
-    from common.settings import Settings
-    from graph.engine import Stores
-    from graph.record.bisects import Bisect
 
 #: Stored characters of a reason, such as the end of a build's log.
 _MOST_CHARACTERS = 2000
@@ -66,8 +65,6 @@ class BisectRecorder:
 
     def open(self) -> None:
         """Open the record."""
-        from graph.migrate import migrated_stores
-
         if not self.wanted:
             return
         try:
@@ -81,9 +78,6 @@ class BisectRecorder:
 
     def _taken_up(self, stores: Stores) -> Bisect:
         """The search with the results of an earlier run, until the first block of this one."""
-        from graph.engine import relational_errors
-        from graph.record.bisects import bisect_named
-
         try:
             with relational_errors(self.settings), stores.engine.connect() as connection:
                 known = bisect_named(connection, self.template.bisect_id)
@@ -110,8 +104,6 @@ class BisectRecorder:
         self._write(self._state)
 
     def _interrupted(self, error: BaseException) -> None:
-        from adviser.bisect.search import SearchState
-
         state = self._state or self.template
         if self._stores is None or state.state != SearchState.RUNNING:
             return
@@ -120,9 +112,6 @@ class BisectRecorder:
         self._write(replace(state, state=SearchState.INTERRUPTED.value, reason=reason))
 
     def _write(self, bisect: Bisect) -> None:
-        from graph.engine import relational_errors
-        from graph.record.bisects import write_bisect
-
         assert self._stores is not None  # noqa: S101 - callers checked
         try:
             with relational_errors(self.settings), self._stores.engine.begin() as connection:

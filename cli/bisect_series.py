@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from adviser.bisect.lock_paths import PathStep, path_between
+from adviser.bisect.search import StepSearch
 from adviser.bisect.stack_series import StackSeries
+from adviser.projects.locks import read_lock, require_pins
 from cli.bisect_measurer import (
     SearchFolder,
     StackPinner,
     pinned_requirements,
     pins_of,
 )
+from common.index.client import IndexClient
+from common.index.configuration import index_of
 from common.settings import Settings
 from model.errors import InvalidArgument
+from model.packages.environments import environment
+from model.packages.project_pages import ListedVersion
 from model.text import printable
-
-if TYPE_CHECKING:
-    from packaging.specifiers import SpecifierSet
-
-    from adviser.bisect.lock_paths import PathStep
-    from adviser.bisect.search import StepSearch
-    from model.packages.project_pages import ListedVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +50,6 @@ class SeriesMaker:
 
         :raises InvalidArgument: if there are fewer than two
         """
-        from packaging.requirements import InvalidRequirement, Requirement
-        from packaging.utils import canonicalize_name
-
         try:
             parsed = Requirement(requirement)
         except InvalidRequirement as error:
@@ -100,8 +103,6 @@ class SeriesMaker:
                 search(series)
 
     def _path(self, names: Sequence[str]) -> list[PathStep]:
-        from adviser.bisect.lock_paths import PathStep, path_between
-
         if "path" not in self.state:
             old, new = (_lock_pins(name, self.pinner.python_version) for name in names)
             if old == new:
@@ -119,9 +120,6 @@ class SeriesMaker:
         self, name: str, before: Mapping[str, str], after: Mapping[str, str]
     ) -> StackSeries:
         """The releases of a package between its versions in two stacks, in this direction."""
-        from packaging.specifiers import SpecifierSet
-        from packaging.version import Version
-
         first, last = before[name], after[name]
         low, high = sorted((Version(first), Version(last)))
 
@@ -162,12 +160,6 @@ class SeriesMaker:
 
         :raises model.errors.IndexProblem: if the index does not answer or lacks the package
         """
-        import asyncio
-
-        from packaging.version import InvalidVersion, Version
-
-        from common.index.client import IndexClient
-        from common.index.configuration import index_of
 
         async def read() -> Mapping[str, ListedVersion]:
             index = index_of(self.settings, self.pinner.index)
@@ -200,9 +192,6 @@ def _move(before: PathStep, after: PathStep) -> str:
 
 def _lock_pins(name: str, python_version: str | None) -> dict[str, str]:
     """The version of each package that a lock installs here, without development packages."""
-    from adviser.projects.locks import read_lock, require_pins
-    from model.packages.environments import environment
-
     path = Path(name)
     lock = require_pins(read_lock(path.name, {path.name: path.read_bytes()}))
     packages = lock.packages(environment(python_version).markers, dev=False)

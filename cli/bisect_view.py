@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from adviser.bisect.documents import dip_note, search_document, search_sentence
+from adviser.bisect.search import StepSearch
+from adviser.bisect.stack_series import StackSeries
 from cli.console import print_json
 from model.text import counted, printable
-
-if TYPE_CHECKING:
-    from adviser.bisect.search import StepSearch
-    from adviser.bisect.stack_series import StackSeries
 
 #: Increased when a key changes its meaning or is removed, not when one is added.
 DOCUMENT_VERSION = 1

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from packaging.utils import canonicalize_name
 
+from adviser.bisect.search import SearchState
 from cli.console import Column, Table, cut_list, moment_text, print_field, print_json
-from cli.options import EnumChoice, as_json_option
+from cli.options import as_json_option
 from common.settings import Settings
+from graph.migrate import migrated_stores
+from graph.record.bisects import BisectFilter, RecordedBisect, bisect_named, browse_bisects
 from model.errors import InvalidArgument
 from model.text import printable
-
-if TYPE_CHECKING:
-    from graph.record.bisects import RecordedBisect
 
 _MOST = 10_000
 
@@ -22,7 +23,7 @@ _MOST = 10_000
 @click.command()
 @click.argument("bisect_id", required=False, metavar="[ID]")
 @click.option("--package", metavar="NAME", help="Only searches in releases of this package.")
-@click.option("--state", type=EnumChoice("adviser.bisect.search:SearchState"),
+@click.option("--state", type=click.Choice([it.value for it in SearchState]),
               help="Only searches in this state.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(1, _MOST), default=100, show_default=True,
               help="Number of searches to list, last started first.")  # fmt: skip
@@ -41,11 +42,6 @@ def bisects(
     A search appears when it starts, and its state is stored after each block. A search that is
     interrupted or stopped continues with its command.
     """
-    from packaging.utils import canonicalize_name
-
-    from graph.migrate import migrated_stores
-    from graph.record.bisects import BisectFilter, bisect_named, browse_bisects
-
     name = None if package is None else canonicalize_name(package)
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
         if bisect_id is not None:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import click
+from packaging.utils import canonicalize_name
 
+from adviser.answering.change_recording import record_changes
+from adviser.changes.documents import change_document, change_text
 from cli.console import cut_list, moment_text, print_json, print_lines
-from cli.options import as_json_option, moment
+from cli.options import as_json_option
+from cli.request_options import moment
 from common.settings import Settings
+from graph.migrate import migrated_stores
+from graph.record.changes import ChangeFilter, browse_changes
 from model.text import counted, printable
 
 _MOST_CHANGES = 10_000
@@ -37,13 +43,6 @@ def changes(
     changed overnight. Entries are never edited: later evidence makes a new entry that refers to the
     first one.
     """
-    from packaging.utils import canonicalize_name
-
-    from adviser.answering.change_recording import record_changes
-    from adviser.changes.documents import change_document, change_text
-    from graph.migrate import migrated_stores
-    from graph.record.changes import ChangeFilter, browse_changes
-
     start = moment(since, datetime.now(UTC), "--since")
     name = None if package is None else canonicalize_name(package)
     with migrated_stores(settings, graph=False) as stores:

@@ -15,6 +15,7 @@ from cli.stores import size_of
 from common.settings import Settings
 from model.measurements.units import byte_size
 from model.text import counted
+from pis.amun.free_machine import free_machine
 
 _DAY_S = 86_400
 #: Folders of ``INDEX_CACHE``.
@@ -34,8 +35,6 @@ def clean(settings: Settings, days: float, cache: bool, dry_run: bool, as_json: 
     Everything that is removed is made or read again when it is needed. Measurements, documents and
     stores stay. Exit code 5 while a measurement runs on this machine.
     """
-    from pis.amun.free_machine import free_machine
-
     with free_machine(0):
         folders = list(_old_environments(settings.home / "environments", days))
         if cache:

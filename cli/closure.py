@@ -6,20 +6,28 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from packaging.specifiers import SpecifierSet
+from sqlalchemy import Connection
 
 from cli.console import Column, Table, print_json
+from cli.graph_lag import catch_up_graph
 from cli.options import as_json_option
 from common.settings import Settings
-from model.text import printable
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from model.packages.candidates import Candidate
-    from model.packages.snapshot import Snapshot
+from graph.engine import GRAPH
+from graph.migrate import migrated_stores
+from graph.record.freshness import knows_advisories
+from graph.record.indexes import reasons_for_missing
+from graph.record.release_queries import unread_of
+from graph.snapshot_reader import load_snapshot
+from graph.watchdog import watchdog
+from model.packages.candidate_builder import roots_of
+from model.packages.candidates import Candidate, newest_first
+from model.packages.environments import environment
+from model.packages.snapshot import Snapshot
+from model.text import printable, suggestion
 
 
 @click.command()
@@ -47,16 +55,6 @@ def closure(
     from. The number of excluded versions is shown by reason. Exit code 1 if a requirement has no
     candidate.
     """
-    from cli.graph_lag import catch_up_graph
-    from graph.engine import GRAPH
-    from graph.migrate import migrated_stores
-    from graph.record.freshness import knows_advisories
-    from graph.record.indexes import reasons_for_missing
-    from graph.snapshot_reader import load_snapshot
-    from graph.watchdog import watchdog
-    from model.packages.candidate_builder import roots_of
-    from model.packages.environments import environment
-
     settings: Settings = context.obj
     target = environment(python, platform, cuda)
     roots_of(requirements, target)  # refuse malformed requirements before a store is opened
@@ -91,8 +89,6 @@ def meeting(snapshot: Snapshot) -> dict[str, int]:
 
 def _admitted(snapshot: Snapshot) -> dict[str, tuple[tuple[str, ...], list[Candidate]]]:
     """The required extras and the candidates within all specifiers, by package."""
-    from packaging.specifiers import SpecifierSet
-
     admitted: dict[str, tuple[tuple[str, ...], list[Candidate]]] = {}
     for name in dict.fromkeys(root.name for root in snapshot.roots):
         roots = [root for root in snapshot.roots if root.name == name]
@@ -124,9 +120,6 @@ def _missing_extras(extras: Iterable[str], candidates: Sequence[Candidate]) -> t
 
 def _missing_extras_text(name: str, missing: Sequence[str], fitting: Sequence[Candidate]) -> str:
     """A message for extras that no version has, with the extras of the newest that has any."""
-    from model.packages.candidates import newest_first
-    from model.text import suggestion
-
     newest = newest_first([it for it in fitting if it.extras])
     known = sorted(newest[0].extras) if newest else []
     named = " or ".join(f"{extra!r}{suggestion(extra, known, shown=repr)}" for extra in missing)
@@ -139,8 +132,6 @@ def _unread_counts(connection: Connection, names: Collection[str]) -> dict[str, 
 
     Packages without such versions are left out.
     """
-    from graph.record.release_queries import unread_of
-
     unread = unread_of(connection, sorted(names))
     counts = {name: sum(map(len, indexes.values())) for name, indexes in unread.items()}
     return {name: count for name, count in sorted(counts.items()) if count}

@@ -18,14 +18,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
+import orjson
 
+from model.errors import ProjectError
+from model.packages.releases import as_json_time
 from model.text import counted, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
-
-    from model.errors import ProjectError
 
 #: Column at which the text of a labelled line begins.
 LABEL_WIDTH = 14
@@ -71,16 +72,12 @@ def print_json(value: Any) -> None:
 
 def _json_value(value: Any) -> Any:
     if isinstance(value, datetime):
-        from model.packages.releases import as_json_time
-
         return as_json_time(value)
     raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
 def print_canonical_json(value: Any) -> None:
     """Print one JSON document in the form that digests are computed from."""
-    import orjson
-
     data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
     click.echo(data, nl=False)
 

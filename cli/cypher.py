@@ -8,17 +8,21 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import click
 
 from cli.console import Column, Table
 from cli.options import key_and_value
 from common.settings import Settings
+from graph.analyst_queries import open_reader, run_query
+from graph.checkpoints import is_own_graph
+from graph.embedded.start_stop import EmbeddedStores
+from graph.engine import GRAPH, graph_database, to_stderr
+from graph.migrate import migrated_stores
+from graph.query_results import Cut, QueryResult, as_document, plain, short
+from graph.watchdog import watchdog
 from model.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from graph.query_results import QueryResult
 
 FORMATS = ("table", "json", "csv")
 #: More than the longest query has.
@@ -79,14 +83,6 @@ def cypher(
     values = dict(_parameter(parameter) for parameter in parameters)
     timeout_s = _within("--timeout", timeout_s, settings.query_timeout_s, "QUERY_TIMEOUT_S")
     row_limit = int(_within("--limit", row_limit, settings.query_row_limit, "QUERY_ROW_LIMIT"))
-
-    from graph.analyst_queries import open_reader, run_query
-    from graph.checkpoints import is_own_graph
-    from graph.embedded.start_stop import EmbeddedStores
-    from graph.engine import GRAPH, graph_database, to_stderr
-    from graph.migrate import migrated_stores
-    from graph.query_results import Cut
-    from graph.watchdog import watchdog
 
     EmbeddedStores(settings).start(to_stderr)
     # The store itself enforces the limit; this one is for a store that does not answer.
@@ -162,8 +158,6 @@ def _within(option: str, wanted: float | None, most: float, variable: str) -> fl
 
 def render(result: QueryResult, form: str, out: TextIO) -> None:
     """Write ``result`` to ``out`` in one of :data:`FORMATS`."""
-    from graph.query_results import as_document
-
     if form == "json":
         json.dump(as_document(result), out, ensure_ascii=False, indent=2, allow_nan=False)
         out.write("\n")
@@ -184,8 +178,6 @@ def _as_csv(result: QueryResult) -> str:
 
 
 def _cell(value: Any) -> Any:
-    from graph.query_results import plain
-
     value = plain(value)
     if isinstance(value, (dict, list)):
         return json.dumps(value, ensure_ascii=False)
@@ -194,8 +186,6 @@ def _cell(value: Any) -> Any:
 
 def _write_table(result: QueryResult, out: TextIO) -> None:
     """Write rows as a table; in a pipe or a file, each row is one line."""
-    from graph.query_results import short
-
     columns = []
     for index, name in enumerate(result.columns):
         numbers = [isinstance(row[index], (int, float)) for row in result.rows]

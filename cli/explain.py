@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import click
 
+from adviser.answering.recorded_claims import ExplainedClaim, explained_claim, repetitions_of
+from adviser.claim_details import ClaimDetails, PartialEffect, sentences
+from adviser.stack_comparison import short_digest
 from cli.console import (
     Column,
     Table,
@@ -20,11 +22,9 @@ from cli.console import (
 )
 from cli.options import as_json_option
 from common.settings import Settings
+from graph.migrate import migrated_stores
 from model.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from adviser.answering.recorded_claims import ExplainedClaim
-    from adviser.claim_details import ClaimDetails, PartialEffect
+from model.measurements.units import DISPLAY_UNITS
 
 #: Other contexts that are printed.
 _MOST_CONTEXTS = 20
@@ -44,9 +44,6 @@ def explain(settings: Settings, claim: str, samples: bool, as_json: bool) -> Non
     the effects of single hosts and inspections, the same versions in other stacks, the jobs left
     out, and the share of the error rate.
     """
-    from adviser.answering.recorded_claims import explained_claim, repetitions_of
-    from graph.migrate import migrated_stores
-
     advice_id, _, start = claim.rpartition("/")
     if not start:
         raise InvalidArgument("CLAIM: the identifier is empty")
@@ -65,9 +62,6 @@ def explain(settings: Settings, claim: str, samples: bool, as_json: bool) -> Non
 
 
 def _print(explained: ExplainedClaim, repetitions: Mapping[str, Sequence[float]] | None) -> None:
-    from adviser.claim_details import sentences
-    from adviser.stack_comparison import short_digest
-
     details, claim = explained.details, explained.details.claim
     print_lines(sentences(details))
     click.echo()
@@ -167,8 +161,6 @@ def _jobs_table(details: ClaimDetails, repetitions: Mapping[str, Sequence[float]
 
 
 def _short(identifiers: Sequence[str | None]) -> str:
-    from adviser.stack_comparison import short_digest
-
     return ", ".join(short_digest(it) for it in identifiers if it) or "unknown"
 
 
@@ -178,7 +170,5 @@ def _when(moment: datetime | None) -> str:
 
 def _unit(details: ClaimDetails) -> tuple[str, float]:
     """The name of the unit in which rates are shown, and its factor."""
-    from model.measurements.units import DISPLAY_UNITS
-
     unit = DISPLAY_UNITS[details.claim.unit]
     return unit.name, unit.factor

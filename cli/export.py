@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from adviser.exports.parquet import ExportReport, export_parquet
 from cli.console import Column, Table, print_json, progress_bars
 from cli.help_pages import CommandGroup
 from cli.options import NamedPath, as_json_option
 from common.settings import Settings
-
-if TYPE_CHECKING:
-    from adviser.exports.parquet import ExportReport
+from ingest.record import open_record
 
 
 @click.group(cls=CommandGroup)
@@ -36,9 +34,6 @@ def parquet(
     croissant.json describes all tables, columns and units. Logs, messages, requests and identifiers
     of advice are not exported. Needs the extra `export`.
     """
-    from adviser.exports.parquet import export_parquet
-    from ingest.record import open_record
-
     with open_record(settings) as engine, progress_bars(hidden=as_json) as bars:
         report = export_parquet(engine, folder, only=only, replace=replace, progress=bars.update)
     if as_json:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,13 +12,17 @@ from cli.console import print_json, progress_bars
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
 from common.settings import Settings
+from graph.engine import Stores, to_stderr
+from graph.migrate import migrated_stores
+from graph.projection import KindReport, SyncReport
+from graph.projection import lag as lag_of
+from graph.projection import rebuild as project_again
+from graph.projection import sync as project
+from graph.projection import verify as compare
+from graph.record.source_successes import GRAPH, add_successes, set_sources
+from graph.watchdog import watchdog
 from model.errors import GraphMismatch
 from model.text import counted
-
-if TYPE_CHECKING:
-    from graph.engine import Stores
-    from graph.projection import KindReport, SyncReport
-
 
 #: A batch takes a second, but emptying a large graph takes minutes without visible progress.
 PROGRESS_TIMEOUT_S = 900.0
@@ -35,8 +38,6 @@ def graph() -> None:
 @click.pass_obj
 def sync(settings: Settings, as_json: bool) -> None:
     """Bring the graph up to date."""
-    from graph.projection import sync as project
-
     with _at_work(settings, "Projecting", as_json) as (stores, progress):
         report = project(
             stores.engine,
@@ -56,9 +57,6 @@ def lag(settings: Settings, as_json: bool) -> None:
 
     This command needs only PostgreSQL to be running.
     """
-    from graph.migrate import migrated_stores
-    from graph.projection import lag as lag_of
-
     with migrated_stores(settings, graph=False) as stores:
         behind = lag_of(stores.engine)
     if as_json:
@@ -79,9 +77,6 @@ def rebuild(settings: Settings, as_json: bool) -> None:
     No data is lost, because PostgreSQL has all of it. After an interruption, run `thoth graph sync`
     to continue.
     """
-    from graph.engine import to_stderr
-    from graph.projection import rebuild as project_again
-
     with _at_work(settings, "Rebuilding", as_json) as (stores, progress):
         to_stderr("Emptying the graph and projecting the whole record again")
         report = project_again(
@@ -101,9 +96,6 @@ def verify(ctx: click.Context, as_json: bool) -> None:
 
     Exit code 1 if the graph and PostgreSQL differ.
     """
-    from graph.projection import verify as compare
-    from graph.record.source_successes import GRAPH, add_successes, set_sources
-
     with _at_work(ctx.obj, "Comparing", as_json) as (stores, progress):
         report = compare(stores.engine, stores.driver, progress=progress, database=stores.database)
         with stores.engine.begin() as connection:
@@ -159,8 +151,6 @@ def _at_work(
     The command stops if there is no progress for :data:`PROGRESS_TIMEOUT_S`.
     """
     from graph.engine import GRAPH
-    from graph.migrate import migrated_stores
-    from graph.watchdog import watchdog
 
     with (
         watchdog(GRAPH, PROGRESS_TIMEOUT_S) as got_on,

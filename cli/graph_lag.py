@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 import click
 
 from cli.console import progress_bars
+from graph.engine import GRAPH, Stores
+from graph.projection import catch_up
+from graph.record.freshness import FEW_ENTRIES, lag_of, pending_packages
+from graph.watchdog import watchdog
 from model.errors import StoreUnavailable
 from model.text import counted, first_few, printable
-
-if TYPE_CHECKING:
-    from graph.engine import Stores
 
 #: Longest time that a command spends on projecting, in seconds; a running batch is completed.
 CATCH_UP_S = 30.0
@@ -26,16 +26,11 @@ def catch_up_graph(stores: Stores, within_s: float = CATCH_UP_S) -> None:
 
     :raises StoreUnavailable: if the graph does not answer
     """
-    from graph.engine import GRAPH
-    from graph.record.freshness import FEW_ENTRIES, lag_of
-    from graph.watchdog import watchdog
-
     with stores.engine.connect() as connection:
         behind = lag_of(connection)
     if not behind.count:
         return
     # Loading the projection takes time, and usually nothing is pending.
-    from graph.projection import catch_up
 
     if behind.count > FEW_ENTRIES:
         changes = counted(behind.count, "change")
@@ -68,9 +63,6 @@ def require_projected(stores: Stores, names: Collection[str]) -> None:
 
     :raises StoreUnavailable: if changes of one of these packages are pending
     """
-    from graph.engine import GRAPH
-    from graph.record.freshness import pending_packages
-
     with stores.engine.connect() as connection:
         pending = pending_packages(connection, names)
     if pending:

@@ -12,13 +12,8 @@ import click
 
 from cli.console import print_canonical_json, print_lines, print_note, shown
 from cli.index_reading import read_over_indexes
-from cli.options import (
-    ExclusiveSwitch,
-    NamedPath,
-    as_json_option,
-    environment_options,
-    requested_environment,
-)
+from cli.options import ExclusiveSwitch, NamedPath, as_json_option
+from cli.request_options import environment_options, requested_environment
 from common.settings import Settings
 from model.errors import InvalidArgument
 from model.text import counted

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 import click
+from click.shell_completion import CompletionItem
 
 #: Below this width, definitions are below their terms instead of beside them.
 _NARROW = 60
@@ -44,12 +45,20 @@ def _broken(term: str, width: int) -> list[str]:
 class CommandGroup(click.Group):
     """A group whose help shows the whole first sentence of each command."""
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """Name and first sentence of each command."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        rows = [(name, command.get_short_help_str(1000)) for name, command in commands if command]
-        if rows:
+        return [(name, command.get_short_help_str(1000)) for name, command in commands if command]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if rows := self.summaries(ctx):
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        rows = [row for row in self.summaries(ctx) if row[0].startswith(incomplete)]
+        items = [CompletionItem(name, help=summary) for name, summary in rows]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 # The class is an attribute of every context, and subcommands do not inherit it from their group.

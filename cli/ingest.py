@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from sqlalchemy import Engine
 
+from adviser.exports.parquet import export_nightly
 from cli.console import (
     Column,
     Table,
@@ -19,19 +21,30 @@ from cli.console import (
 )
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
+from cli.packages_view import print_crawl
 from common.settings import Settings
+from graph.record.quarantine import QuarantineEntry
+from ingest.background_projection import RunOutcome
+from ingest.benchmarks.pipeline import BenchmarkReport, known_system
+from ingest.inspections.cluster_parsing import cluster_parser
+from ingest.inspections.pipeline import IngestReport, Parser, ignore_skipped, parse_here
+from ingest.runs import (
+    NightlyReport,
+    check,
+    forget_refusals,
+    list_quarantine,
+    retry_quarantine,
+    run,
+    run_benchmarks,
+    run_nightly,
+)
+from ingest.sources.reader import count_hint
+from ingest.sources.source_items import SkippedFile
+from ingest.sources.urls import source_argument
+from loop.notices import deliver_notices
 from model.errors import GraphMismatch, ProjectError
+from model.redaction import absolute_source
 from model.text import counted, counts_text, printable
-
-if TYPE_CHECKING:
-    from sqlalchemy import Engine
-
-    from graph.record.quarantine import QuarantineEntry
-    from ingest.background_projection import RunOutcome
-    from ingest.benchmarks.pipeline import BenchmarkReport
-    from ingest.inspections.pipeline import IngestReport, Parser
-    from ingest.runs import NightlyReport
-    from ingest.sources.source_items import SkippedFile
 
 #: Exit code of a nightly run that did all its work, but refused documents.
 REFUSED = 6
@@ -68,18 +81,12 @@ def inspections(
     Documents with the same content are stored only once. Documents that cannot be ingested go to
     the quarantine, and the exit code is 1. Run the command again to continue after an interruption.
     """
-    from ingest.inspections.pipeline import ignore_skipped, parse_here
-    from ingest.runs import check, run
-    from ingest.sources.urls import source_argument
-
     paths = [source_argument(source) for source in sources]
     skipped: list[SkippedFile] | None = [] if list_skipped else None
     on_skipped = ignore_skipped if skipped is None else skipped.append
     with ExitStack() as stack:
         parser: Parser = parse_here
         if ray:
-            from ingest.inspections.cluster_parsing import cluster_parser
-
             parser = stack.enter_context(cluster_parser())
         on_document = stack.enter_context(document_progress("inspections", paths, hidden=as_json))
         ingest_all = check if dry_run else run
@@ -104,10 +111,6 @@ def ingest_benchmark_results(
     once, whatever its path. Refused files go to the quarantine, and the exit code is 1. `thoth
     benchmarks` lists the results.
     """
-    from ingest.benchmarks.pipeline import known_system
-    from ingest.runs import run_benchmarks
-    from ingest.sources.urls import source_argument
-
     paths = [source_argument(source) for source in sources]
     chosen = None if system is None else known_system(system)
     with document_progress("files", [], hidden=as_json) as on_file:
@@ -153,10 +156,6 @@ def nightly(context: click.Context, as_json: bool) -> None:
     Exit code 6 if documents were refused or something else needs a look, 1 if a part failed or the
     graph was not projected from this record, 5 if another nightly run is in progress.
     """
-    from adviser.exports.parquet import export_nightly
-    from ingest.runs import run_nightly
-    from model.redaction import absolute_source
-
     settings: Settings = context.obj
     # A missing source is quarantined, so that the other sources are still read.
     paths = [absolute_source(source) for source in settings.ingest_sources]
@@ -177,8 +176,6 @@ def nightly(context: click.Context, as_json: bool) -> None:
 
 def _send_notices(settings: Settings, engine: Engine) -> None:
     """Send the notices of the run, since a machine with a cron line may have no worker."""
-    from loop.notices import deliver_notices
-
     if not (settings.webhooks or settings.notice_targets):
         return
     try:
@@ -198,8 +195,6 @@ def _send_notices(settings: Settings, engine: Engine) -> None:
 @click.pass_context
 def quarantine(context: click.Context, retry: bool, forget: tuple[int, ...], as_json: bool) -> None:
     """List refused documents, each with the reason and the field."""
-    from ingest.runs import forget_refusals, list_quarantine, retry_quarantine
-
     settings: Settings = context.obj
     if forget:
         forgotten = forget_refusals(settings, forget)
@@ -229,8 +224,6 @@ def document_progress(
     with progress_bars(name, hidden=hidden) as bars:
         total = None
         if bars.visible:
-            from ingest.sources.reader import count_hint
-
             counts = [count_hint(source) for source in sources]
             total = sum(filter(None, counts)) if counts and None not in counts else None
         yield lambda: bars.advance(name, total)
@@ -309,8 +302,6 @@ def _print_skipped(report: IngestReport, files: Sequence[SkippedFile] | None) ->
 
 
 def _print_nightly_parts(report: NightlyReport) -> None:
-    from cli.packages_view import print_crawl
-
     for crawl in report.packages or ():
         print_crawl(crawl)
     if report.unfollowed_packages:

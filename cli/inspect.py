@@ -10,21 +10,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from cli.inspect_view import print_wait
+from cli.ingest import document_progress, print_ingest
+from cli.inspect_view import Lines, bar, print_outcomes, print_wait
 from cli.options import as_json_option, key_and_value
 from common.private_folders import private_folder
 from common.settings import Settings
 from model.errors import InvalidArgument, InvalidSettings
-
-if TYPE_CHECKING:
-    from cli.inspect_view import Lines
-    from pis.amun.launchers import Launcher
-    from pis.amun.outcomes import InspectionOutcome
-    from pis.amun.specification import Specification
+from pis.amun.conditions import BUSY_SHARE, busy_share
+from pis.amun.free_machine import MachineBusy, free_machine, wait_until_quiet
+from pis.amun.inspect import InspectOptions
+from pis.amun.inspect import inspect as run
+from pis.amun.launchers import Launcher
+from pis.amun.launchers.container import ContainerLauncher
+from pis.amun.launchers.kubernetes import KubernetesLauncher
+from pis.amun.launchers.local import LocalLauncher
+from pis.amun.launchers.ray import RayLauncher
+from pis.amun.outcomes import InspectionOutcome
+from pis.amun.processes import interrupted_by_signals
+from pis.amun.schema import InvalidSpecification, SpecificationProblem
+from pis.amun.specification import Specification, load_specification
+from pis.amun.specification_files import read_specification
 
 _LAUNCHERS = ("local", "ray", "container", "kubernetes")
 #: Launchers that make an image from the specification's ``base``.
@@ -74,8 +83,6 @@ def machine_of_this_command(wait_s: float, share: bool) -> Iterator[None]:
 
     :raises MachineBusy: after ``wait_s`` seconds
     """
-    from pis.amun.free_machine import free_machine
-
     with ExitStack() as stack:
         if not share:
             with _busy_hint():
@@ -86,8 +93,6 @@ def machine_of_this_command(wait_s: float, share: bool) -> Iterator[None]:
 
 @contextmanager
 def _busy_hint() -> Iterator[None]:
-    from pis.amun.free_machine import MachineBusy
-
     try:
         yield
     except MachineBusy as error:
@@ -148,12 +153,6 @@ def inspect(  # noqa: PLR0913, PLR0917 - one for each option
     Your own scripts run in a sandbox made by bubblewrap. With --trust-script, scripts run with all
     your permissions: use that option only for scripts that you wrote or read.
     """
-    from cli.inspect_view import print_outcomes
-    from pis.amun.free_machine import wait_until_quiet
-    from pis.amun.inspect import InspectOptions
-    from pis.amun.inspect import inspect as run
-    from pis.amun.processes import interrupted_by_signals
-
     settings: Settings = context.obj
     if trust_script and launcher != "local":
         raise click.UsageError("--trust-script is for --launcher local, which runs on this machine")
@@ -206,10 +205,6 @@ def _checked(
 
     :raises UnusableSpecification: with the problems of all of them
     """
-    from pis.amun.schema import InvalidSpecification, SpecificationProblem
-    from pis.amun.specification import load_specification
-    from pis.amun.specification_files import read_specification
-
     changes: list[dict[str, Any]] = [{}] if vary is None else _varied(vary)
     indexes, problems = dict(settings.package_indexes), []
     rounds: list[list[Specification]] = [[] for _ in changes]
@@ -284,8 +279,6 @@ def _try_to_write(folder: Path) -> None:
 
 def warn_if_busy() -> None:
     """Warn of other processes. Threads of a job wait for each other, so rates drop sharply."""
-    from pis.amun.conditions import BUSY_SHARE, busy_share
-
     share = busy_share()
     if share > BUSY_SHARE:
         click.echo(
@@ -307,26 +300,17 @@ def _launcher(name: str, settings: Settings) -> Iterator[Launcher]:
 def _made(name: str, settings: Settings) -> Launcher:
     """Return the launcher; its libraries are imported only if it is used."""
     if name == "ray":
-        from pis.amun.launchers.ray import RayLauncher
-
         return RayLauncher(settings)
     if name == "container":
-        from pis.amun.launchers.container import ContainerLauncher
-
         return ContainerLauncher(settings)
     if name == "kubernetes":
-        from pis.amun.launchers.kubernetes import KubernetesLauncher
-
         return KubernetesLauncher(settings)
-    from pis.amun.launchers.local import LocalLauncher
 
     return LocalLauncher(settings)
 
 
 @contextmanager
 def _observer(*, quiet: bool) -> Iterator[Lines]:
-    from cli.inspect_view import Lines, bar
-
     if quiet:
         yield Lines(lambda line: None)
     elif sys.stderr.isatty():
@@ -354,7 +338,6 @@ def ingest_folders(settings: Settings, folders: Sequence[Path], *, as_json: bool
 
     With ``--json``, standard output must contain one document, so the report is on standard error.
     """
-    from cli.ingest import document_progress, print_ingest
     from ingest.runs import run
 
     sources = [str(folder) for folder in folders]

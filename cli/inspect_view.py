@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.console import Column, Table, print_json
+from model.measurements.job_stability import left_out_text
 from model.text import counted, printable
+from pis.amun.job_output import readings_of
+from pis.amun.launchers import BuildFailed, Inspection, Job
+from pis.amun.outcomes import InspectionOutcome
 
 if TYPE_CHECKING:
     from rich.progress import Progress
-
-    from pis.amun.launchers import BuildFailed, Inspection, Job
-    from pis.amun.outcomes import InspectionOutcome
 
 
 #: Increased when a key changes its meaning or is removed, not when one is added.
@@ -112,8 +113,6 @@ class _Bar(Lines):
         )
 
     def job_finished(self, job: Job, result: Mapping[str, Any]) -> None:
-        from pis.amun.job_output import readings_of
-
         if readings_of(result).rates:
             self._left -= 1
         else:
@@ -138,8 +137,6 @@ def print_outcomes(
     outcomes: Sequence[InspectionOutcome], out: Path, *, as_json: bool, ingested: bool
 ) -> None:
     """Print the measured stacks, failures, and what to do next."""
-    from model.measurements.job_stability import left_out_text
-
     if as_json:
         print_json(_document(outcomes, out))
         return
@@ -200,8 +197,6 @@ def _rate(outcome: InspectionOutcome) -> str:
 
 
 def _ending(result: Mapping[str, Any]) -> str:
-    from pis.amun.job_output import readings_of
-
     readings = readings_of(result)
     if readings.rates:
         return "measured"

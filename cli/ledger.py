@@ -6,9 +6,12 @@ from dataclasses import asdict
 
 import click
 
+from adviser.answering.advice_scoring import recorded_ledger, score_past_advice
+from adviser.resolver.worker import ResolverWorker
 from cli.console import Column, Table, print_json, progress_bars
 from cli.options import as_json_option
 from common.settings import Settings
+from graph.migrate import migrated_stores
 from model.ledger import CountedShare, LedgerMonth
 from model.text import counted
 
@@ -25,13 +28,8 @@ def ledger(settings: Settings, update: bool, as_json: bool) -> None:
     stack is behind the best one: in score points, and in per cent of speed where a difference is
     settled.
     """
-    from adviser.answering.advice_scoring import recorded_ledger, score_past_advice
-    from graph.migrate import migrated_stores
-
     with migrated_stores(settings, graph=False) as stores:
         if update:
-            from adviser.resolver.worker import ResolverWorker
-
             with ResolverWorker() as worker, progress_bars("advice") as bars:
                 counts = score_past_advice(
                     stores.engine,

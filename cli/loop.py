@@ -7,11 +7,16 @@ from typing import Any
 
 import click
 
+from adviser.resolver.worker import ResolverWorker
 from cli.console import Column, Table, print_json, progress_bars
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
 from common.settings import Settings
+from graph.migrate import migrated_stores
+from loop.night import run_night
+from loop.status import is_idle, morning_summary, status_document
 from model.text import printable, step_text
+from pis.amun.processes import interrupted_by_signals
 
 
 @click.group(cls=CommandGroup)
@@ -30,12 +35,6 @@ def run_(context: click.Context, until_idle: bool, as_json: bool) -> None:
     Exit code 1 if the night ended early; the output says why. Run the command again after an
     interruption: what is finished is not repeated.
     """
-    from adviser.resolver.worker import ResolverWorker
-    from graph.migrate import migrated_stores
-    from loop.night import run_night
-    from loop.status import is_idle, morning_summary
-    from pis.amun.processes import interrupted_by_signals
-
     settings: Settings = context.obj
     reports, before = [], None
     with interrupted_by_signals(), ResolverWorker() as worker, progress_bars("Jobs") as bars:
@@ -81,9 +80,6 @@ def _print_summary(summary: Sequence[Sequence[str]]) -> None:
 @click.pass_obj
 def status(settings: Settings, as_json: bool) -> None:
     """Show the state of each release and each watched project, and the last nights."""
-    from graph.migrate import migrated_stores
-    from loop.status import morning_summary, status_document
-
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
         document = status_document(connection)
         summary = morning_summary(connection, settings)

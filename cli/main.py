@@ -54,62 +54,81 @@ _FAILED, _INTERRUPTED, _BROKEN_PIPE = 1, 130, 141
 _LOG = logging.getLogger(__name__)
 
 
-#: Module and name of each command. A module is imported when its command is used.
+#: Module and first sentence of each command. The sentence is here, too, because `thoth --help` and
+#: completion list all commands, and to import all modules takes seconds.
 COMMANDS = {
-    "advise": "cli.advise:advise",
-    "advisories": "cli.advisories:advisories",
-    "analyze": "cli.analyze:analyze",
-    "audit": "cli.audit:audit",
-    "backup": "cli.backup:backup",
-    "benchmarks": "cli.benchmarks:benchmarks",
-    "bisect": "cli.bisect:bisect",
-    "bisects": "cli.bisects:bisects",
-    "changes": "cli.changes:changes",
-    "check": "cli.advise:check",
-    "clean": "cli.clean:clean",
-    "completion": "cli.completion:completion",
-    "cypher": "cli.cypher:cypher",
-    "down": "cli.stores:down",
-    "explain": "cli.explain:explain",
-    "export": "cli.export:export",
-    "graph": "cli.graph:graph",
-    "guard": "cli.guard:guard",
-    "ingest": "cli.ingest:ingest",
-    "inspect": "cli.inspect:inspect",
-    "ledger": "cli.ledger:ledger",
-    "loop": "cli.loop:loop",
-    "migrate": "cli.stores:migrate",
-    "monkey": "cli.monkey:monkey",
-    "notices": "cli.notices:notices",
-    "packages": "cli.packages:packages",
-    "pi": "cli.pi:pi",
-    "provenance": "cli.provenance:provenance",
-    "queue": "cli.queue:queue",
-    "record": "cli.record:record",
-    "replay": "cli.advise:replay",
-    "report": "cli.report:report",
-    "restore": "cli.backup:restore",
-    "serve": "cli.service:serve",
-    "stacks": "cli.stacks:stacks",
-    "status": "cli.stores:status",
-    "token": "cli.token:token",
-    "up": "cli.stores:up",
-    "watch": "cli.watch:watch",
-    "why": "cli.why:why",
-    "why-not": "cli.why:why_not",
-    "worker": "cli.service:worker",
+    "advise": ("advise", "Find the best versions for a project."),
+    "advisories": ("advisories", "Read and list security advisories."),
+    "analyze": (
+        "analyze",
+        "Show the native libraries that wheels need, and those that systems provide.",
+    ),
+    "audit": ("audit", "List the API requests that wrote data."),
+    "backup": ("backup", "Write a backup of the record and its documents to a new FILE."),
+    "benchmarks": (
+        "benchmarks",
+        "List results of other benchmark systems and of our own inspections.",
+    ),
+    "bisect": ("bisect", "Find the release that made an operation slower or faster."),
+    "bisects": ("bisects", "List the searches of `thoth bisect`, or show the one with ID."),
+    "changes": ("changes", "List settled changes of performance."),
+    "check": ("advise", "Verify a report of advice."),
+    "clean": ("clean", "Remove old environments of inspections, and cached pages."),
+    "completion": ("completion", "Print the completion script for a shell."),
+    "cypher": ("cypher", "Query the graph, read-only."),
+    "down": ("stores", "Stop the embedded stores; their data stays."),
+    "explain": ("explain", "Show what a claim of an advice rests on."),
+    "export": ("export", "Export the record for other programs."),
+    "graph": ("graph", "Update, rebuild and verify the graph, which is projected from PostgreSQL."),
+    "guard": ("guard", "Compare two locks by speed, vulnerabilities and yanked versions."),
+    "ingest": (
+        "ingest",
+        "Ingest inspections and results of benchmarks, and list refused documents.",
+    ),
+    "inspect": ("inspect", "Build and measure stacks."),
+    "ledger": ("ledger", "Show how past advice holds up against what was learned later."),
+    "loop": ("loop", "Keep the advice of watched projects up to date."),
+    "migrate": ("stores", "Migrate the schemas of both stores to this version."),
+    "monkey": ("monkey", "Generate valid stacks to measure (Dependency Monkey)."),
+    "notices": (
+        "notices",
+        "Show and repeat notices; WEBHOOKS and NOTICE_TARGETS name their targets.",
+    ),
+    "packages": ("packages", "Read, refresh and show releases of packages."),
+    "pi": ("pi", "List, run and pin performance indicators."),
+    "provenance": ("provenance", "Check where every file of a lock comes from."),
+    "queue": ("queue", "Show and cancel the jobs of the service."),
+    "record": ("record", "Compare stored rows with the documents that they were made from."),
+    "replay": ("advise", "Answer a recorded request again and compare the reports."),
+    "report": ("report", "Report on the quality of measurements."),
+    "restore": ("backup", "Restore a backup into empty stores."),
+    "serve": ("service", "Start the HTTP server."),
+    "stacks": ("stacks", "Compare the speed of measured stacks."),
+    "status": ("stores", "Show whether the stores are up."),
+    "token": ("token", "Create, list, rotate and revoke the tokens of the service's clients."),
+    "up": ("stores", "Start the embedded stores and wait until they answer."),
+    "watch": ("watch", "Name the projects and packages that the nightly loop watches."),
+    "why": ("why", "Explain why a package is in the advised stack."),
+    "why-not": ("why", "Explain what choosing another version would cost."),
+    "worker": ("service", "Process the jobs of the service."),
 }
 
 
 class LazyGroup(CommandGroup):
-    """A group that imports each command's module when it is needed."""
+    """A group that imports the module of a command when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module, _, name = COMMANDS.get(cmd_name, "").partition(":")
-        return getattr(import_module(module), name) if module else None
+        if cmd_name not in COMMANDS:
+            return None
+        module, _ = COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(f"cli.{module}"), cmd_name.replace("-", "_"))
+        return command
+
+    def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
+        return [(name, summary) for name, (_, summary) in COMMANDS.items()]
 
 
 @click.group("thoth", cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

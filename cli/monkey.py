@@ -6,32 +6,56 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from packaging.utils import canonicalize_name
 
+from adviser.answering.answers import on_hardware
+from adviser.answering.missing_packages import lacks_releases
+from adviser.answering.stack_generation import (
+    StackKnowledge,
+    files_of_stack,
+    read_varied,
+    recorded_ranking,
+    stack_knowledge,
+)
+from adviser.monkey.job_value import WORTHWHILE
+from adviser.monkey.report import WrittenStack, monkey_document, space_document
+from adviser.monkey.specifications import (
+    NotInstallable,
+    StackMeasurement,
+    lock_of,
+    specification_name,
+    specification_of,
+)
+from adviser.monkey.strategies import (
+    GeneratedStack,
+    GenerationOptions,
+    JobRanking,
+    SpaceReport,
+    StackGenerator,
+    Strategy,
+    unmeasured_values,
+)
+from adviser.resolver.resolver_request import OutOfTime, SearchClock
+from adviser.resolver.universe import Universe
+from adviser.resolver.worker import ResolverWorker
+from adviser.stack_request import StackRequest
 from cli.console import print_json, print_note
 from cli.index_reading import read_over_indexes, stored_knowledge
-from cli.options import (
-    EnumChoice,
-    NamedPath,
-    advice_request_of,
-    as_json_option,
-    key_and_value,
-    project_path,
-    request_options,
-)
+from cli.inspect import inspect
+from cli.options import NamedPath, as_json_option, key_and_value
+from cli.project_files import read_lock_file, write_file
+from cli.request_options import advice_request_of, project_path, request_options
 from common.settings import Settings
+from graph.engine import Stores
+from graph.migrate import migrated_stores
 from model.errors import InvalidArgument
+from model.json_documents import digest
+from model.packages.candidates import IndexesSilent
 from model.text import counted
-
-if TYPE_CHECKING:
-    from adviser.answering.stack_generation import StackKnowledge
-    from adviser.monkey.report import WrittenStack
-    from adviser.monkey.strategies import GeneratedStack, JobRanking, SpaceReport, StackGenerator
-    from adviser.resolver.universe import Universe
-    from adviser.stack_request import StackRequest
-    from graph.engine import Stores
+from pis.catalogue import InvalidParameters, arguments_of, indicator_of
 
 _REPORT = "monkey.json"
 _QUEUE = "queue"
@@ -43,7 +67,7 @@ _SHOWN = 10
 @click.command()
 @project_path
 @request_options
-@click.option("--strategy", type=EnumChoice("adviser.monkey.strategies:Strategy"),
+@click.option("--strategy", type=click.Choice([it.value for it in Strategy]),
               default="random", show_default=True, help="How stacks are chosen.")  # fmt: skip
 @click.option("--pi", "indicators", multiple=True, metavar="NAME",
               help="Performance indicator to measure; repeat the option for more.")  # fmt: skip
@@ -95,10 +119,6 @@ def monkey(context: click.Context, /, path: Path | None, as_json: bool, **option
 
     Exit code 1 if no stack is valid, or a stack cannot be written as a specification.
     """
-    from adviser.answering.answers import on_hardware
-    from adviser.resolver.worker import ResolverWorker
-    from graph.migrate import migrated_stores
-
     settings: Settings = context.obj
     _check(options)
     with ResolverWorker() as worker:
@@ -125,8 +145,6 @@ def monkey(context: click.Context, /, path: Path | None, as_json: bool, **option
 
 def _check(options: Mapping[str, Any]) -> None:
     """:raises InvalidArgument: naming the option"""
-    from pis.catalogue import InvalidParameters, arguments_of, indicator_of
-
     if options["count"]:
         return
     if options["out"] is None and not options["dry_run"]:
@@ -151,10 +169,6 @@ def _known(
     stores: Stores, request: StackRequest, options: Mapping[str, Any], resolver: Any
 ) -> StackKnowledge:
     """What is stored, or what the indexes list if the store lacks releases."""
-    from adviser.answering.missing_packages import lacks_releases
-    from adviser.answering.stack_generation import read_varied, stack_knowledge
-    from model.packages.candidates import IndexesSilent
-
     fetch, stored = options["build"] or options["fetch"], None
     if fetch is None:
         stored = stored_knowledge(stores, request)
@@ -170,8 +184,6 @@ def _known(
 
 
 def _names(texts: Iterable[str]) -> tuple[str, ...]:
-    from packaging.utils import canonicalize_name
-
     return tuple(dict.fromkeys(map(canonicalize_name, texts)))
 
 
@@ -179,17 +191,6 @@ def _generator(
     stores: Stores, known: StackKnowledge, request: StackRequest, options: Mapping[str, Any]
 ) -> StackGenerator:
     """:raises InvalidArgument: if a package to vary is unknown, or the lock has no versions"""
-    from adviser.answering.stack_generation import recorded_ranking
-    from adviser.monkey.strategies import (
-        GenerationOptions,
-        StackGenerator,
-        Strategy,
-        unmeasured_values,
-    )
-    from adviser.resolver.resolver_request import OutOfTime, SearchClock
-    from cli.project_files import read_lock_file
-    from pis.catalogue import indicator_of
-
     varied, base = _names(options["varied"]), None
     for name in varied:
         if not known.universe.packages.get(name):
@@ -230,8 +231,6 @@ def _note_unusable(base: Mapping[str, str], universe: Universe, varied: Collecti
 
 
 def _threshold(options: Mapping[str, Any]) -> float:
-    from adviser.monkey.job_value import WORTHWHILE
-
     value = options["threshold"]
     return WORTHWHILE if value is None else float(value)
 
@@ -315,8 +314,6 @@ class MonkeyRun:
 
     def generate(self) -> dict[str, Any]:
         """Generate, write and submit; returns the report."""
-        from adviser.monkey.report import monkey_document
-
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
         size = self._generator.size()
@@ -328,16 +325,11 @@ class MonkeyRun:
             self._generator.sampling, dict(self._known.unread),
         )  # fmt: skip
         if self._folder is not None:
-            from cli.project_files import write_file
-
             text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
             write_file(self._folder / _REPORT, text.encode())
         return document
 
     def _write(self, generated: GeneratedStack) -> WrittenStack:
-        from adviser.monkey.report import WrittenStack
-        from adviser.monkey.specifications import NotInstallable, specification_name
-
         try:
             specifications = self._specifications(generated)
         except NotInstallable as error:
@@ -358,9 +350,6 @@ class MonkeyRun:
 
         :raises NotInstallable: if it cannot be measured
         """
-        from adviser.answering.stack_generation import files_of_stack
-        from adviser.monkey.specifications import StackMeasurement, lock_of, specification_of
-
         universe, files = self._known.universe, files_of_stack(self._stores, generated)
         lock = lock_of(generated, universe, files, self._request.environment)
         indexes = dict(self._stores.settings.package_indexes)
@@ -377,8 +366,6 @@ class MonkeyRun:
 
     def _keep(self, name: str, specification: Mapping[str, Any]) -> None:
         """Write a specification, unless an earlier run did."""
-        from cli.project_files import write_file
-
         path = (self._folder or Path()) / name
         if path.exists():
             self.kept += 1
@@ -388,9 +375,8 @@ class MonkeyRun:
 
     def _submit(self, name: str, specification: Mapping[str, Any]) -> str:
         """Enqueue an inspection, unless an earlier run into the same folder did."""
-        from api.jobs.inspections import enqueue_inspection
+        from api.jobs.inspections import enqueue_inspection  # loads the HTTP service
         from api.jobs.queue import Queue
-        from model.json_documents import digest
 
         queue = Queue(self._stores.engine, self._stores.settings.queue_limit)
         submission = digest(["monkey", str((self._folder or Path()).absolute()), name])
@@ -406,8 +392,6 @@ class MonkeyRun:
 
 def _inspect(context: click.Context, run: MonkeyRun, launcher: str) -> None:
     """Measure the written specifications now."""
-    from cli.inspect import inspect
-
     if run.paths:
         context.invoke(
             inspect, specifications=tuple(map(str, run.paths)), launcher=launcher, ingest=True
@@ -415,8 +399,6 @@ def _inspect(context: click.Context, run: MonkeyRun, launcher: str) -> None:
 
 
 def _print_size(size: SpaceReport, unread: Mapping[str, int], *, as_json: bool) -> None:
-    from adviser.monkey.report import space_document
-
     if as_json:
         print_json(space_document(size) | {"unread_versions": dict(sorted(unread.items()))})
         return

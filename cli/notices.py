@@ -8,8 +8,12 @@ import click
 
 from cli.console import Column, Table, cut_list, print_json
 from cli.help_pages import CommandGroup
-from cli.options import EnumChoice, as_json_option
+from cli.options import as_json_option
 from common.settings import Settings
+from graph.migrate import migrated_stores
+from graph.record.notices import NoticeState, list_notices, retry_notices
+from loop.notice_targets import planned_targets
+from loop.notice_targets import send_test as send
 from model.errors import InvalidArgument
 from model.text import counted
 
@@ -22,7 +26,7 @@ def notices() -> None:
 
 
 @notices.command("list")
-@click.option("--state", type=EnumChoice("graph.record.notices:NoticeState"),
+@click.option("--state", type=click.Choice([it.value for it in NoticeState]),
               help="Only notices in this state.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(1, _MOST), default=100, show_default=True,
               help="Number of notices to list, newest first.")  # fmt: skip
@@ -30,9 +34,6 @@ def notices() -> None:
 @click.pass_obj
 def list_(settings: Settings, state: str | None, limit: int, as_json: bool) -> None:
     """List notices, newest first, with the error of the last attempt."""
-    from graph.migrate import migrated_stores
-    from graph.record.notices import NoticeState, list_notices
-
     wanted = None if state is None else NoticeState(state)
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
         rows = list_notices(connection, wanted, limit + 1)
@@ -64,9 +65,6 @@ def retry(settings: Settings, notice_ids: tuple[str, ...], as_json: bool) -> Non
 
     They get all attempts again, and workers send them within a minute.
     """
-    from graph.migrate import migrated_stores
-    from graph.record.notices import retry_notices
-
     with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
         number = 0
         for notice_id in dict.fromkeys(notice_ids) or (None,):
@@ -91,9 +89,6 @@ def send_test(settings: Settings, target: str, as_json: bool) -> None:
 
     Exit code 1 if the target has not acknowledged the notice.
     """
-    from loop.notice_targets import planned_targets
-    from loop.notice_targets import send_test as send
-
     names = planned_targets(settings)
     if target not in names:
         known = ", ".join(sorted(names)) or "none"

@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from packaging.utils import canonicalize_name
+from sqlalchemy import Engine
 
 from cli.closure import closure
 from cli.console import print_graph_state, print_json, progress_bars
 from cli.help_pages import CommandGroup
-from cli.options import LazyDefault, as_json_option
-from cli.options import moment as moment_of
+from cli.options import as_json_option
+from cli.packages_view import (
+    crawl_progress,
+    print_crawls,
+    print_package,
+    print_providers,
+    print_releases,
+    print_status,
+    print_watched,
+    view_json,
+)
+from cli.request_options import moment as moment_of
+from common.index.configuration import configured_indexes
 from common.settings import Settings
-from model.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sqlalchemy import Engine
-
-    from ingest.background_projection import RunOutcome
-    from ingest.crawl.reports import CrawlReport
-    from ingest.releases.pipeline import ReleaseReport
+from graph.record.crawls import unwatch, watched_packages
+from graph.record.indexes import index_status
+from graph.record.modules import module_providers, releases_without_names
+from graph.record.packages import package_view
+from ingest.background_projection import RunOutcome, run_on_record
+from ingest.crawl.closure import WantedPackage
+from ingest.crawl.crawl_request import MAX_PACKAGES, MAX_VERSIONS, CrawlBounds
+from ingest.crawl.reports import CrawlReport
+from ingest.crawl.runs import add_packages, clean, packages_document, unanswered, wanted_packages
+from ingest.crawl.runs import refresh as refresh_all
+from ingest.record import open_record
+from ingest.releases.pipeline import (
+    ReleaseReport,
+    ReleaseSourceOptions,
+    check_releases,
+    import_releases,
+)
+from ingest.sources.urls import source_argument
+from model.errors import IndexProblem, InvalidArgument
+from model.packages.identity import DEFAULT_INDEX
 
 #: Days whose events `status` counts.
 _DAYS = 7
@@ -43,10 +66,10 @@ def packages() -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @_index
 @click.option("--max-packages", type=click.IntRange(1), show_default=True,
-              cls=LazyDefault, source="ingest.crawl.crawl_request:MAX_PACKAGES",
+              default=MAX_PACKAGES,
               help="Maximum number of packages to read.")  # fmt: skip
 @click.option("--max-versions", type=click.IntRange(1), show_default=True,
-              cls=LazyDefault, source="ingest.crawl.crawl_request:MAX_VERSIONS",
+              default=MAX_VERSIONS,
               help="Maximum number of releases to read per package, newest first.")  # fmt: skip
 @click.option("--newer-than", metavar="DATE", help="Skip releases uploaded before this date.")
 @click.option("--no-watch", is_flag=True, help="Do not put the packages on the watch list.")
@@ -64,10 +87,6 @@ def add(
     package is missing, if no usable release meets the specifier, if something could not be read, or
     if the hash of a file has changed; 3 if the index does not answer.
     """
-    from cli.packages_view import crawl_progress
-    from ingest.crawl.crawl_request import CrawlBounds
-    from ingest.crawl.runs import add_packages, wanted_packages
-
     settings: Settings = context.obj
     roots = wanted_packages(names)
     newer_than = moment_of(bounds["newer_than"], datetime.now(UTC), "--newer-than")
@@ -94,9 +113,6 @@ def refresh(context: click.Context, as_json: bool) -> None:
     too. `thoth ingest nightly` includes a refresh. The exit codes are the same as for `thoth
     packages add`; exit code 5 means that another refresh is in progress.
     """
-    from cli.packages_view import crawl_progress
-    from ingest.crawl.runs import refresh as refresh_all
-
     with crawl_progress(hidden=as_json) as on_progress:
         outcome = refresh_all(context.obj, on_progress=on_progress)
     _finish(context, outcome, as_json=as_json)
@@ -105,9 +121,6 @@ def refresh(context: click.Context, as_json: bool) -> None:
 def _finish(
     context: click.Context, outcome: RunOutcome[tuple[CrawlReport, ...]], *, as_json: bool
 ) -> None:
-    from cli.packages_view import print_crawls
-    from ingest.crawl.runs import packages_document
-
     if as_json:
         print_json(packages_document(outcome))
     else:
@@ -117,8 +130,6 @@ def _finish(
 
 def crawl_exit_code(crawls: Sequence[CrawlReport]) -> int:
     """Exit code of a crawl: 3 if no index answered, 1 if a problem was found, 0 otherwise."""
-    from ingest.crawl.runs import clean, unanswered
-
     if unanswered(crawls):
         return 3
     return 0 if clean(crawls) else 1
@@ -129,10 +140,6 @@ def crawl_exit_code(crawls: Sequence[CrawlReport]) -> int:
 @click.pass_context
 def status(context: click.Context, as_json: bool) -> None:
     """Show packages, freshness and problems of each index."""
-    from cli.packages_view import print_status
-    from graph.record.indexes import index_status
-    from ingest.record import open_record
-
     with open_record(context.obj) as engine, engine.connect() as connection:
         indexes = index_status(connection, _DAYS)
     if as_json:
@@ -150,11 +157,6 @@ def show(context: click.Context, package: str, as_json: bool) -> None:
 
     A version is shown with its requirements, files and hashes.
     """
-    from cli.packages_view import print_package, view_json
-    from graph.record.packages import package_view
-    from ingest.crawl.runs import wanted_packages
-    from ingest.record import open_record
-
     (root,) = wanted_packages([package])
     with open_record(context.obj) as engine, engine.connect() as connection:
         view = package_view(connection, root.name, root.specifier)
@@ -182,12 +184,6 @@ def whatprovides(context: click.Context, module: str, as_json: bool) -> None:
     wheels that were read. If none provides the module, the newest release of the package with its
     name is read from the index, unless FETCH_MISSING is 0. Exit code 1 if no release provides it.
     """
-    from packaging.utils import canonicalize_name
-
-    from cli.packages_view import print_providers
-    from graph.record.modules import module_providers, releases_without_names
-    from ingest.record import open_record
-
     namesake = canonicalize_name(module.partition(".")[0])
     with open_record(context.obj) as engine, engine.connect() as connection:
         providers = module_providers(connection, module)
@@ -212,11 +208,6 @@ def whatprovides(context: click.Context, module: str, as_json: bool) -> None:
 
 def _read_newest(settings: Settings, name: str) -> None:
     """Read the newest release of a package from the default index, if that has it."""
-    from ingest.crawl.closure import WantedPackage
-    from ingest.crawl.crawl_request import CrawlBounds
-    from ingest.crawl.runs import add_packages
-    from model.errors import IndexProblem, InvalidArgument
-
     bounds = CrawlBounds(max_packages=1, max_versions=1)
     try:
         add_packages(settings, [WantedPackage(name)], bounds, watching=False)
@@ -237,10 +228,6 @@ def watch() -> None:
 @click.pass_context
 def watch_list(context: click.Context, as_json: bool) -> None:
     """List the watched packages."""
-    from cli.packages_view import print_watched
-    from graph.record.crawls import watched_packages
-    from ingest.record import open_record
-
     with open_record(context.obj) as engine, engine.connect() as connection:
         listed = watched_packages(connection)
     if as_json:
@@ -255,12 +242,6 @@ def watch_list(context: click.Context, as_json: bool) -> None:
 @click.pass_context
 def watch_remove(context: click.Context, names: tuple[str, ...], index: str | None) -> None:
     """Remove packages from the watch list; known releases stay."""
-    from packaging.utils import canonicalize_name
-
-    from graph.record.crawls import unwatch
-    from ingest.record import open_record
-    from model.packages.identity import DEFAULT_INDEX
-
     wanted = {canonicalize_name(name) for name in names}
     with open_record(context.obj) as engine, engine.begin() as connection:
         removed = unwatch(connection, index or DEFAULT_INDEX, wanted)
@@ -288,12 +269,6 @@ def import_command(
     code 1 if a release cannot be ingested, or if the hash of a file has changed. Run the command
     again to continue after an interruption.
     """
-    from cli.packages_view import print_releases
-    from common.index.configuration import configured_indexes
-    from ingest.background_projection import RunOutcome, run_on_record
-    from ingest.releases.pipeline import ReleaseSourceOptions, check_releases, import_releases
-    from ingest.sources.urls import source_argument
-
     settings: Settings = context.obj
     sources = [source_argument(file) for file in files]
     addresses = {

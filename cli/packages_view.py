@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,20 +20,18 @@ from cli.console import (
     print_list,
     progress_bars,
 )
+from graph.record.crawls import WatchedProject
+from graph.record.indexes import IndexStatus
+from graph.record.modules import ModuleProvider
+from graph.record.packages import PackageView, ReleaseVulnerability
+from graph.record.release_merging import KnownRelease
+from ingest.background_projection import RunOutcome
+from ingest.crawl.reports import CrawlReport
+from ingest.releases.pipeline import ReleaseReport
 from model.advisories import NO_ADVISORIES
+from model.packages.import_names import ImportNames
+from model.packages.releases import ReleaseFile, ReleaseState
 from model.text import counted, counts_text, first_few, printable
-
-if TYPE_CHECKING:
-    from graph.record.crawls import WatchedProject
-    from graph.record.indexes import IndexStatus
-    from graph.record.modules import ModuleProvider
-    from graph.record.packages import PackageView, ReleaseVulnerability
-    from graph.record.release_merging import KnownRelease
-    from ingest.background_projection import RunOutcome
-    from ingest.crawl.reports import CrawlReport
-    from ingest.releases.pipeline import ReleaseReport
-    from model.packages.import_names import ImportNames
-    from model.packages.releases import ReleaseFile
 
 #: Maximum number of lines of one kind in a report of a run; the rest is counted.
 _SHOWN_LINES = 10
@@ -281,8 +279,6 @@ def _print_releases(view: PackageView) -> None:
 
 
 def _state(release: KnownRelease) -> str:
-    from model.packages.releases import ReleaseState
-
     state = release.state.value
     if release.state not in (ReleaseState.SOLVED, ReleaseState.UNREAD):
         state += f": {release.problem}"

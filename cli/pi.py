@@ -13,7 +13,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -22,12 +22,20 @@ from cli.help_pages import CommandGroup
 from cli.inspect import UnusableSpecification, machine_of_this_command, machine_options
 from cli.options import as_json_option, key_and_value
 from common.settings import Settings
+from ingest.benchmarks.readers.perfzero import perfzero_summaries
 from model.errors import ProjectError
+from model.json_documents import canonical_json
+from model.packages.identity import DEFAULT_INDEX
 from model.text import printable
-
-if TYPE_CHECKING:
-    from pis.indicators.harness import Indicator
-    from pis.scripts import ScriptRun
+from pis.amun.pinning import pinned_specification
+from pis.amun.processes import SIGNAL_EXIT_CODE, interrupted_by_signals
+from pis.amun.schema import InvalidSpecification
+from pis.bundle import script_sha256
+from pis.catalogue import INDICATORS, check_flags, indicator_of
+from pis.indicators.harness import Indicator
+from pis.metrics import metrics_of
+from pis.result_documents import results_in
+from pis.scripts import ScriptRun, run_script
 
 _PYTHON_VERSION = re.compile(r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")
 _HELP = frozenset({"-h", "--help"})
@@ -55,8 +63,6 @@ def pi() -> None:
 @as_json_option
 def list_indicators(as_json: bool) -> None:
     """List the indicators."""
-    from pis.catalogue import INDICATORS, indicator_of
-
     indicators = [indicator_of(name) for name in INDICATORS]
     if as_json:
         print_json({"indicators": [_head(indicator) for indicator in indicators]})
@@ -69,10 +75,6 @@ def list_indicators(as_json: bool) -> None:
 @as_json_option
 def describe(name: str, as_json: bool) -> None:
     """Show what an indicator measures, and which flags it has."""
-    from pis.bundle import script_sha256
-    from pis.catalogue import indicator_of
-    from pis.metrics import metrics_of
-
     indicator = indicator_of(name)
     if as_json:
         parameters = [_parameter(each) for each in indicator.all_parameters()]
@@ -115,10 +117,6 @@ def run(  # noqa: PLR0913, PLR0917 - one for each option
     `thoth pi describe NAME` lists the flags of an indicator. Exit code 1 if the library's result or
     the rate cannot be right; 2 if the library or the device does not support the request.
     """
-    from pis.amun.processes import SIGNAL_EXIT_CODE, interrupted_by_signals
-    from pis.catalogue import check_flags
-    from pis.scripts import run_script
-
     if as_json and perfzero:
         raise click.UsageError("--json and --perfzero print different documents: give one of them")
     check_flags(name, arguments)
@@ -158,10 +156,6 @@ def run(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _print_perfzero(document: dict[str, Any]) -> None:
-    from ingest.benchmarks.readers.perfzero import perfzero_summaries
-    from model.json_documents import canonical_json
-    from pis.result_documents import results_in
-
     for summary in perfzero_summaries(results_in(document, datetime.now(UTC))):
         click.echo(canonical_json(summary))
 
@@ -226,10 +220,6 @@ def pin(
     --script mine.py numpy==2.3.5`. The requirements and their dependencies are locked with the
     hashes of their wheels, for this platform. `thoth inspect` measures the stack.
     """
-    from model.packages.identity import DEFAULT_INDEX
-    from pis.amun.pinning import pinned_specification
-    from pis.amun.schema import InvalidSpecification
-
     if python_version is not None and not _PYTHON_VERSION.fullmatch(python_version):
         raise UnusableSpecification(f"--python: {python_version!r} is no version such as 3.11")
     if output is not None and not output.exists():

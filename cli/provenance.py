@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from adviser.answering.file_listings import places_of, recorded_listings, served_listings
+from adviser.answering.index_selection import called_indexes, foreign_indexes, stages_of_lock
+from adviser.projects.parsing import PIPFILE, PIPFILE_LOCK
+from adviser.projects.project import Project
+from adviser.provenance import KnownIndexes, check_lock
+from adviser.provenance_issues import ProvenanceIssue
+from adviser.scoring.assessment_types import NoteLevel
 from cli.console import print_canonical_json, print_lines, print_note
-from cli.options import NamedPath, as_json_option, index_from_project
+from cli.options import NamedPath, as_json_option
+from cli.project_files import read_project
+from cli.request_options import index_from_project
+from common.index.configuration import configured_indexes, index_of
 from common.settings import Settings
+from graph.migrate import migrated_stores
 from model.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from adviser.projects.project import Project
-    from adviser.provenance_issues import ProvenanceIssue
 
 
 @click.command()
@@ -35,13 +41,6 @@ def provenance(
     an identifier, a severity and a remedy. Exit code 1 if an issue is an error; 3 if an index or a
     store does not answer.
     """
-    from adviser.answering.file_listings import places_of, recorded_listings, served_listings
-    from adviser.answering.index_selection import called_indexes, foreign_indexes, stages_of_lock
-    from adviser.provenance import KnownIndexes, check_lock
-    from adviser.scoring.assessment_types import NoteLevel
-    from common.index.configuration import configured_indexes, index_of
-    from graph.migrate import migrated_stores
-
     settings: Settings = context.obj
     project = _project_of(lock)
     if project.locked is None:
@@ -71,9 +70,6 @@ def provenance(
 
 def _project_of(path: Path) -> Project:
     """Return the project of a lock; a ``Pipfile.lock`` is read with the Pipfile beside it."""
-    from adviser.projects.parsing import PIPFILE, PIPFILE_LOCK
-    from cli.project_files import read_project
-
     if path.name != PIPFILE_LOCK or not path.is_file():
         return read_project(path)
     manifest = path.with_name(PIPFILE)

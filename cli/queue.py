@@ -8,14 +8,17 @@ from typing import Any
 
 import click
 
+from api.jobs.queue import QueueName
+from api.jobs.queue_contents import cancel_waiting, queued_jobs, task_name
 from cli.console import Column, Table, cut_list, moment_text, print_json
 from cli.help_pages import CommandGroup
-from cli.options import EnumChoice, as_json_option
+from cli.options import as_json_option
 from common.settings import Settings
+from graph.migrate import migrated_stores
 from model.errors import InvalidArgument
 from model.text import counted
 
-_QUEUE = EnumChoice("api.jobs.queue:QueueName")
+_QUEUE = click.Choice([it.value for it in QueueName])
 _MOST_JOBS = 100_000
 
 
@@ -32,10 +35,6 @@ def queue() -> None:
 @click.pass_obj
 def list_(settings: Settings, name: str | None, limit: int, as_json: bool) -> None:
     """List running jobs, then waiting jobs in the order in which workers take them."""
-    from api.jobs.queue import QueueName
-    from api.jobs.queue_contents import queued_jobs, task_name
-    from graph.migrate import migrated_stores
-
     chosen = None if name is None else QueueName(name)
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
         jobs = queued_jobs(connection, chosen, limit + 1)
@@ -67,9 +66,6 @@ def cancel(settings: Settings, names: tuple[str, ...], as_json: bool) -> None:
 
     ID is the number of a job or the identifier of a request. Running jobs are not cancelled.
     """
-    from api.jobs.queue_contents import cancel_waiting
-    from graph.migrate import migrated_stores
-
     with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
         for name in dict.fromkeys(names):
             if not cancel_waiting(connection, name=name):
@@ -84,10 +80,6 @@ def cancel(settings: Settings, names: tuple[str, ...], as_json: bool) -> None:
 @click.pass_obj
 def purge(settings: Settings, name: str, client: str | None, as_json: bool) -> None:
     """Cancel all waiting jobs of a queue, or those of one client."""
-    from api.jobs.queue import QueueName
-    from api.jobs.queue_contents import cancel_waiting
-    from graph.migrate import migrated_stores
-
     with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
         number = cancel_waiting(connection, queue=QueueName(name), client=client)
     _print_cancelled(number, as_json)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from cli.console import print_json, progress_bars
 from cli.help_pages import CommandGroup
 from cli.options import as_json_option
 from common.settings import Settings
+from graph.migrate import migrated_stores
+from graph.verification.run import RecordReport, verify_record
 from model.text import counted, printable
-
-if TYPE_CHECKING:
-    from graph.verification.run import RecordReport
 
 #: Maximum number of differences that are printed without ``--all``.
 _MOST_DIFFERENCES = 20
@@ -48,9 +45,6 @@ def verify(
     differs, its observations are not used as evidence until a later run finds no difference. Exit
     code 1 if something differs.
     """
-    from graph.migrate import migrated_stores
-    from graph.verification.run import verify_record
-
     settings: Settings = context.obj
     task = "Comparing documents"
     with (

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from adviser.answering.quality_reports import read_report, selected_measurements
+from adviser.quality.repetitions import batch_report, read_batches
+from adviser.quality.report_document import batches_document, report_document
+from api.pages.report_files import batches_file, report_file
+from api.pages.report_view import series_titles
 from cli.console import print_json, print_lines
 from cli.options import NamedPath, as_json_option
+from cli.project_files import write_file
 from common.settings import Settings
+from graph.migrate import migrated_stores
 from model.errors import InvalidArgument
 from model.text import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @click.command()
@@ -58,9 +63,6 @@ def report(
         raise InvalidArgument("--baseline: the digest is empty; `thoth stacks` shows digests")
     document = _read(settings, selection, baseline)
     if output is not None:
-        from api.pages.report_files import report_file
-        from cli.project_files import write_file
-
         write_file(output, report_file(document, datetime.now(UTC)).encode())
     if as_json:
         print_json(document)
@@ -72,18 +74,12 @@ def report(
 
 
 def _read(settings: Settings, names: tuple[str, ...], baseline: str | None) -> dict[str, Any]:
-    from adviser.answering.quality_reports import read_report, selected_measurements
-    from adviser.quality.report_document import report_document
-    from graph.migrate import migrated_stores
-
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
         selection = selected_measurements(connection, names)
         return report_document(read_report(connection, selection, baseline=baseline))
 
 
 def _print_findings(document: Mapping[str, Any]) -> None:
-    from api.pages.report_view import series_titles
-
     for axis in document["axes"]:
         print_lines([f"{axis['indicator']} over {axis['name']}"])
         print_lines(f"  {it}" for it in axis["findings"])
@@ -97,9 +93,6 @@ def _print_findings(document: Mapping[str, Any]) -> None:
 
 
 def _report_batches(table: Path, output: Path | None, *, as_json: bool) -> None:
-    from adviser.quality.repetitions import batch_report, read_batches
-    from adviser.quality.report_document import batches_document
-
     try:
         text = table.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -109,9 +102,6 @@ def _report_batches(table: Path, output: Path | None, *, as_json: bool) -> None:
     except InvalidArgument as error:
         raise InvalidArgument(f"--batches: {table}: {error}") from None
     if output is not None:
-        from api.pages.report_files import batches_file
-        from cli.project_files import write_file
-
         write_file(output, batches_file(document, datetime.now(UTC)).encode())
     if as_json:
         print_json(document)

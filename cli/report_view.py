@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from adviser.reports.remarks import remark_of
+from adviser.reports.unfetched_versions import fetch_hint
 from cli.console import Column, Styled, Table, print_text, shown
 from model.text import counted, first_few
 
@@ -59,8 +60,6 @@ def report_parts(
     verbose: bool = False,
 ) -> Iterator[Table | Styled]:
     """The tables and lines of a report; the parameters are those of :func:`print_report`."""
-    from adviser.reports.unfetched_versions import fetch_hint
-
     result = report["result"]
     inner = result["report"]
     products = inner["products"]

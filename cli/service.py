@@ -6,18 +6,32 @@ import gc
 import logging
 import os
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from sqlalchemy import Connection
 
-from cli.options import EnumChoice
+from api.health.metrics import RESTARTS
+from api.health.metrics_files import metrics_folder
+from api.jobs.queue import PROJECT, Queue, QueueName
+from api.jobs.worker import run_worker
+from api.server.certificates import self_signed
+from api.server.http_server import ServerOptions, check, is_private, listen
+from api.server.http_server import serve as run
+from api.server.supervisor import ChildProcess, Supervisor, keeping_stores
 from common.logs import set_up_logs
 from common.settings import Settings
+from graph.checkpoints import stores_agree
+from graph.embedded.home import unusable
+from graph.engine import GRAPH, Stores, open_stores, relational_errors
+from graph.migrate import ensure_schema, migrated_stores
+from graph.record.document_store import identify_store, require_own_store
 from model.errors import (
     DocumentStoreMismatch,
     GraphMismatch,
@@ -25,13 +39,6 @@ from model.errors import (
     SchemaMismatch,
     StoreUnavailable,
 )
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from api.jobs.queue import QueueName
-    from api.server.supervisor import ChildProcess
-    from graph.engine import Stores
 
 _MOST_PROCESSES = 64
 #: One worker for requests of people, one for bulk jobs, one for inspections.
@@ -88,10 +95,6 @@ def serve(ctx: click.Context, /, **arguments: Any) -> int:
 
 
 def _serve(settings: Settings, verbose: bool, arguments: dict[str, Any]) -> None:
-    from api.health.metrics_files import metrics_folder
-    from api.server.http_server import ServerOptions, check, listen
-    from api.server.http_server import serve as run
-
     tls = _tls(arguments)
     log_service(settings, verbose)
     with listen(arguments["host"], arguments["port"]) as listener:
@@ -129,8 +132,6 @@ def serve_with_workers(
 
     :param arguments: of ``thoth serve``
     """
-    from api.server.supervisor import ChildProcess
-
     log_service(ctx.obj, is_verbose(ctx))
     ensure_stores(ctx.obj)
     server = ChildProcess("serve", command("serve", *arguments), essential=True)
@@ -165,8 +166,6 @@ def _tls(arguments: dict[str, Any]) -> _Tls:
 def _refuse_open(
     listener: socket.socket, tls: _Tls, *, behind_proxy: bool, fetch_missing: bool
 ) -> None:
-    from api.server.http_server import is_private
-
     if fetch_missing and (behind_proxy or not is_private(listener)):
         raise InvalidArgument(
             "--fetch-missing: others can reach this service; give them tokens with the scope ingest"
@@ -181,8 +180,6 @@ def _refuse_open(
 def _files(settings: Settings, tls: _Tls, host: str) -> tuple[Path | None, Path | None]:
     if not tls.self_signed:
         return _checked(tls)
-    from api.server.certificates import self_signed
-    from graph.embedded.home import unusable
 
     names = [host] if host not in {"0.0.0.0", "::", ""} else []  # noqa: S104 - compared, not bound
     try:
@@ -199,8 +196,6 @@ def _checked(tls: _Tls) -> tuple[Path | None, Path | None]:
 
     :raises InvalidArgument: otherwise
     """
-    import ssl
-
     if tls.certificate is not None:
         try:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -220,7 +215,7 @@ def _address(host: str, listener: socket.socket, tls: bool) -> str:
 @click.option("--processes", type=click.IntRange(1, _MOST_PROCESSES),
               help="Number of processes; each runs one job at a time."
               "  [default: 1 with --queue, else 3]")  # fmt: skip
-@click.option("--queue", "queues", type=EnumChoice("api.jobs.queue:QueueName"),
+@click.option("--queue", "queues", type=click.Choice([it.value for it in QueueName]),
               multiple=True, help="Take jobs from this queue.  [default: all]")  # fmt: skip
 @click.option("--metrics-dir", type=click.Path(file_okay=False, path_type=Path),
               help="Folder in which the processes share values for /metrics.")  # fmt: skip
@@ -240,14 +235,10 @@ def worker(
     Workers run until SIGTERM. After SIGTERM, each worker finishes its running job, or returns the
     job to its queue.
     """
-    from api.jobs.queue import QueueName
-
     settings: Settings = ctx.obj
     log_service(settings, is_verbose(ctx))
     wanted = [QueueName(name) for name in dict.fromkeys(queues)] or list(QueueName)
     if alone:
-        from api.jobs.worker import run_worker
-
         name = f"{socket.gethostname()}-{'-'.join(wanted)}-{os.getpid()}"
         run_worker(settings, wanted, name, heartbeat)
         return 0
@@ -262,8 +253,6 @@ def queue_sets(processes: int) -> list[list[QueueName]]:
     >>> [[str(name) for name in names] for names in queue_sets(2)]
     [['people'], ['bulk', 'inspections']]
     """
-    from api.jobs.queue import QueueName
-
     people, bulk, inspections = [QueueName.PEOPLE], [QueueName.BULK], [QueueName.INSPECTIONS]
     if processes == 1:
         return [[*people, *bulk, *inspections]]
@@ -275,8 +264,6 @@ def queue_sets(processes: int) -> list[list[QueueName]]:
 
 def workers_of(sets: Sequence[Sequence[QueueName]], folder: Path | None) -> list[ChildProcess]:
     """A worker process for each set of queues, with its heartbeats in a file of ``folder``."""
-    from api.server.supervisor import ChildProcess
-
     children = []
     for number, queues in enumerate(sets, 1):
         options = [text for queue in queues for text in ("--queue", queue.value)]
@@ -299,15 +286,11 @@ def supervise(
 
     :param children: further processes beside a worker for each of ``sets``
     """
-    from api.health.metrics_files import metrics_folder
-    from api.server.supervisor import Supervisor, keeping_stores
-
     with (
         metrics_folder(metrics_root(settings, metrics_dir), "worker") as folder,
         keeping_stores(settings),
     ):
         # prometheus_client looks for the folder when it is imported.
-        from api.health.metrics import RESTARTS
 
         workers = workers_of(sets, folder)
         return Supervisor([*children, *workers], lambda _child: RESTARTS.inc()).run()
@@ -339,10 +322,6 @@ def ensure_stores(settings: Settings) -> None:
     :raises DocumentStoreMismatch: if the document store is not the one of this record
     :raises SchemaMismatch: if an external store has another schema; a server reads an older one
     """
-    from graph.engine import open_stores, relational_errors
-    from graph.migrate import ensure_schema
-    from graph.record.document_store import identify_store, require_own_store
-
     try:
         _check_graph(settings)
     except SchemaMismatch as error:
@@ -362,11 +341,6 @@ def ensure_stores(settings: Settings) -> None:
 
 def _check_graph(settings: Settings) -> None:
     """Let the workers rebuild a graph that was not projected from this record."""
-    from api.jobs.queue import PROJECT, Queue
-    from graph.checkpoints import stores_agree
-    from graph.engine import GRAPH
-    from graph.migrate import migrated_stores
-
     try:
         with migrated_stores(settings, any_graph=True) as stores:
             if not stores_agree(stores):

@@ -7,17 +7,15 @@ import os
 from collections.abc import Mapping
 from http.client import HTTPException
 from ssl import SSLCertVerificationError
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from adviser.answering.lock_comparison import LockKnowledge
 from common import __version__
 from model.errors import InvalidArgument, InvalidSettings, StoreUnavailable
-
-if TYPE_CHECKING:
-    from adviser.answering.lock_comparison import LockKnowledge
-    from model.packages.environments import Environment
+from model.packages.environments import Environment
 
 #: Variable with the token; an option would show it to all users of the machine.
 TOKEN = "THOTH_TOKEN"  # noqa: S105
@@ -73,8 +71,6 @@ class ServiceClient:
         :raises InvalidArgument: if the service refuses the request
         :raises InvalidDocument: if its answer cannot be read
         """
-        from adviser.answering.lock_comparison import LockKnowledge
-
         where = {"python": environment.name, "platform": environment.platform}
         if environment.cuda is not None:
             where["cuda"] = environment.cuda

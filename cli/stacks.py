@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
+from adviser.reports.notes import refused_text
+from adviser.scoring.comparisons import SelfCheck
+from adviser.scoring.verdicts import family_text
+from adviser.stack_comparison import StackGroup, compare_stacks, identical_pairs
+from adviser.stacks_document import comparison_count, self_check_document, stacks_document
 from cli.console import print_json, print_text
 from cli.options import as_json_option
+from cli.stacks_view import group_notes, group_table, short_group_titles
 from common.settings import Settings
+from graph.migrate import migrated_stores
+from graph.record.measurements import measured_observations, refused_observations
 from model.errors import InvalidArgument, ProjectError
 from model.text import counted
-
-if TYPE_CHECKING:
-    from adviser.scoring.comparisons import SelfCheck
-    from adviser.stack_comparison import StackGroup
 
 
 class NothingMeasured(ProjectError):
@@ -53,13 +56,6 @@ def stacks(  # noqa: PLR0913, PLR0917 - one for each option
     on the same hardware class. With --self-check, the exit code is 1 if more differences are
     claimed than the error rate allows.
     """
-    from adviser.reports.notes import refused_text
-    from adviser.scoring.verdicts import family_text
-    from adviser.stack_comparison import compare_stacks, identical_pairs
-    from adviser.stacks_document import comparison_count, self_check_document, stacks_document
-    from graph.migrate import migrated_stores
-    from graph.record.measurements import measured_observations, refused_observations
-
     settings: Settings = context.obj
     if baseline == "":
         raise InvalidArgument("--baseline: the digest is empty; `thoth stacks` shows digests")
@@ -101,8 +97,6 @@ def stacks(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _print_groups(groups: Sequence[StackGroup], *, verbose: bool) -> None:
-    from cli.stacks_view import group_notes, group_table, short_group_titles
-
     for group, title in zip(groups, short_group_titles(groups), strict=True):
         group_table(group, title, verbose=verbose).print()
         for note in group_notes(group, verbose=verbose):

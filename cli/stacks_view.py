@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from adviser.group_titles import TitledSeries, short_titles
+from adviser.scoring.comparisons import MIN_DELTA, Comparison
+from adviser.scoring.estimates import Method
+from adviser.scoring.next_jobs import FurtherJobs
+from adviser.scoring.sample_needs import Need, missing_text, more_jobs
+from adviser.stack_comparison import StackGroup, StackResult, short_digest
 from cli.console import Column, Styled, Table, shown
+from model.measurements.job_stability import disturbed_jobs, left_out_text
+from model.measurements.units import DISPLAY_UNITS, Multiple
 from model.text import counted, first_few
-
-if TYPE_CHECKING:
-    from adviser.scoring.comparisons import Comparison
-    from adviser.scoring.next_jobs import FurtherJobs
-    from adviser.stack_comparison import StackGroup, StackResult
-    from model.measurements.units import Multiple
 
 _STYLES = {"faster": "green", "slower": "red", "equivalent": "cyan"}
 #: Undetermined comparisons that the verbose table lists below it; the short table lists one.
@@ -29,9 +30,6 @@ _INTERVAL_WIDTH = 21
 
 def short_group_titles(groups: Sequence[StackGroup]) -> list[str]:
     """A title for each group with only what tells the groups apart."""
-    from adviser.group_titles import TitledSeries, short_titles
-    from adviser.stack_comparison import short_digest
-
     return short_titles(
         [
             TitledSeries(
@@ -58,8 +56,6 @@ def long_group_title(group: StackGroup) -> str:
 
     The digest distinguishes two scripts that print the same name.
     """
-    from adviser.stack_comparison import short_digest
-
     script = f" (script {short_digest(group.script_sha256)})" if group.script_sha256 else ""
     parameters = (
         f"{it} {group.parameters[it]}" for it in sorted(group.parameters) if it != "device"
@@ -73,8 +69,6 @@ def long_group_title(group: StackGroup) -> str:
 
 def group_table(group: StackGroup, title: str, *, verbose: bool = False) -> Table:
     """One row for each stack, known stacks first; the caption names the baseline."""
-    from model.measurements.units import DISPLAY_UNITS
-
     unit = DISPLAY_UNITS[group.unit]
     interval = interval_scale(group)
     digits = _decimals([it.median_rate / unit.factor for it in group.stacks if it.median_rate])
@@ -169,10 +163,6 @@ def interval_scale(group: StackGroup) -> IntervalScale | None:
 
 
 def _caption(group: StackGroup, *, verbose: bool) -> str:
-    from adviser.scoring.comparisons import MIN_DELTA
-    from adviser.scoring.sample_needs import Need
-    from adviser.stack_comparison import short_digest
-
     key = f"Key {short_digest(group.comparison_key)}."
     if group.baseline is None:
         return f"{key} No stack is known, so nothing is compared."
@@ -208,8 +198,6 @@ def _caption(group: StackGroup, *, verbose: bool) -> str:
 
 def group_notes(group: StackGroup, *, verbose: bool = False) -> Iterator[Styled]:
     """Lines below a table: packages that differ, jobs left out (if verbose), noise warnings."""
-    from model.measurements.job_stability import left_out_text
-
     stacks = (*group.stacks, *group.unknown)
     if any(stack.unnamed_differences for stack in stacks):
         yield Styled("Packages that differ from the baseline:", "")
@@ -228,8 +216,6 @@ def group_notes(group: StackGroup, *, verbose: bool = False) -> Iterator[Styled]
 
 def _further(further: FurtherJobs) -> str:
     """``tensorflow 2.9.3 (aa010000), 13 more jobs (62 % chance of a claim)``."""
-    from adviser.scoring.sample_needs import more_jobs
-
     missing = more_jobs(further.jobs, further.baseline_jobs)
     chance = f" ({100 * further.chance:.0f} % chance of a claim)" if further.chance else ""
     return f"{further.candidate}, {missing}{chance}" if missing else further.candidate + chance
@@ -271,8 +257,6 @@ def _interval(comparison: Comparison) -> str:
 
 def _method(comparison: Comparison | None) -> str:
     """How the difference was estimated."""
-    from adviser.scoring.estimates import Method
-
     if comparison is None:
         return ""
     if comparison.method is Method.PAIRED:
@@ -296,8 +280,6 @@ def verdict_text(comparison: Comparison, left_out: Mapping[str, int]) -> str:
 
     :param left_out: number of jobs that the comparison leaves out, by reason
     """
-    from adviser.scoring.sample_needs import missing_text
-
     text = str(comparison.verdict)
     missing = missing_text(
         comparison.needs,
@@ -311,6 +293,4 @@ def verdict_text(comparison: Comparison, left_out: Mapping[str, int]) -> str:
 
 def _disturbed(comparison: Comparison, left_out: Mapping[str, int]) -> int:
     """The number of disturbed jobs, if too few others are left for pairs."""
-    from model.measurements.job_stability import disturbed_jobs
-
     return 0 if comparison.pairs else disturbed_jobs(left_out)

@@ -7,19 +7,34 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cli.console import print_json
 from cli.options import as_json_option
 from common.settings import Settings
+from graph.checkpoints import is_own_graph
+from graph.embedded.arcadedb import ArcadeDB
+from graph.embedded.home import FREE_SPACE, has_full_disk
+from graph.embedded.postgresql import PostgreSQL
+from graph.embedded.service import Service
+from graph.embedded.start_stop import EmbeddedStores, Started
+from graph.engine import (
+    GRAPH,
+    POSTGRESQL,
+    driver_connection,
+    graph_database,
+    graph_driver,
+    graph_errors,
+    graph_url,
+    open_stores,
+    server_agent,
+    to_stderr,
+)
+from graph.migrate import IS_MIGRATED, REVISION, SchemaState, graph_state, relational_state_at
+from graph.migrate import migrate as apply
+from graph.record.waiting_requests import WAITING_REQUESTS, WaitingRequests
 from model.errors import GraphMismatch, ProjectError, ServiceFailed, StoreUnavailable
-
-if TYPE_CHECKING:
-    from graph.embedded.service import Service
-    from graph.embedded.start_stop import Started
-    from graph.migrate import SchemaState
 
 _NOT_ALL_UP = 3
 
@@ -32,9 +47,6 @@ _NOT_ALL_UP = 3
 @click.pass_context
 def up(ctx: click.Context, as_json: bool, serve: bool, port: int | None) -> int:
     """Start the embedded stores and wait until they answer."""
-    from graph.embedded.start_stop import EmbeddedStores
-    from graph.engine import to_stderr
-
     if port is not None and not serve:
         raise click.UsageError("--port is for --serve", ctx)
     settings: Settings = ctx.obj
@@ -55,14 +67,13 @@ def up(ctx: click.Context, as_json: bool, serve: bool, port: int | None) -> int:
 
 def _serve(ctx: click.Context, started: list[Started], port: int | None) -> int:
     """Serve until a signal. Then stop the stores that this command started."""
-    from cli.service import serve_with_workers
-    from graph.embedded.start_stop import EmbeddedStores
-
     arguments = ["--tls-self-signed", "--fetch-missing"]
     arguments += [] if port is None else ["--port", str(port)]
     if ctx.obj.log_format is None:  # the child processes read it, too
         os.environ["LOG_FORMAT"] = "brief"
         ctx.obj = replace(ctx.obj, log_format="brief")
+    from cli.service import serve_with_workers  # loads the HTTP service
+
     try:
         return serve_with_workers(ctx, arguments)
     finally:
@@ -92,8 +103,6 @@ def _print_started(
 @click.pass_obj
 def down(settings: Settings, as_json: bool) -> None:
     """Stop the embedded stores; their data stays."""
-    from graph.embedded.start_stop import EmbeddedStores
-
     stopped = EmbeddedStores(settings).stop()
     if as_json:
         stores = [{"name": store.name, "stopped": store.now} for store in stopped]
@@ -135,9 +144,6 @@ def migrate(settings: Settings, as_json: bool) -> None:
     PostgreSQL comes first, also if the graph does not answer; then the exit code is 3. Running the
     command again does no harm.
     """
-    from graph.engine import open_stores
-    from graph.migrate import migrate as apply
-
     with open_stores(settings, graph=False) as record:
         done = list(apply(record))
     try:
@@ -205,10 +211,6 @@ class StoreStatus:
 
 def inventory(settings: Settings) -> list[StoreStatus]:
     """Return both stores' states, PostgreSQL first; each must answer within its connect timeout."""
-    from graph.embedded.arcadedb import ArcadeDB
-    from graph.embedded.postgresql import PostgreSQL
-    from graph.engine import GRAPH, POSTGRESQL
-
     return [
         _status(settings, PostgreSQL, POSTGRESQL, settings.embedded_database, _query_postgresql),
         _status(settings, ArcadeDB, GRAPH, settings.embedded_graph, _query_graph),
@@ -222,9 +224,6 @@ def _status(
     embedded: bool,
     query: Callable[[Settings, StoreStatus], StoreStatus],
 ) -> StoreStatus:
-    from graph.embedded.home import FREE_SPACE, has_full_disk
-    from graph.embedded.start_stop import EmbeddedStores
-
     record = EmbeddedStores(settings).record_of(kind) if embedded else None
     status = StoreStatus(name, up=False, embedded=embedded, pid=record.pid if record else None)
     if embedded and record is None:
@@ -237,10 +236,6 @@ def _status(
 
 
 def _query_postgresql(settings: Settings, status: StoreStatus) -> StoreStatus:
-    from graph.engine import driver_connection
-    from graph.migrate import IS_MIGRATED, REVISION, relational_state_at
-    from graph.record.waiting_requests import WAITING_REQUESTS, WaitingRequests
-
     with driver_connection(settings) as database:
         (version,) = database.row("SHOW server_version")
         (size_bytes,) = database.row("SELECT pg_database_size(current_database())")
@@ -255,11 +250,6 @@ def _query_postgresql(settings: Settings, status: StoreStatus) -> StoreStatus:
 
 
 def _query_graph(settings: Settings, status: StoreStatus) -> StoreStatus:
-    from graph.checkpoints import is_own_graph
-    from graph.embedded.start_stop import EmbeddedStores
-    from graph.engine import graph_database, graph_driver, graph_errors, graph_url, server_agent
-    from graph.migrate import graph_state
-
     database = graph_database(settings)
     with graph_errors(settings), graph_driver(settings) as driver:
         agent = server_agent(driver, database)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cli.console import moment_text, print_json
 from cli.help_pages import CommandGroup
-from cli.options import EnumChoice, as_json_option
+from cli.options import as_json_option
 from common.settings import Settings
+from graph.migrate import migrated_stores
+from graph.record.tokens import Scope, Token, create_token, revoke_token, rotate_token, tokens
 from model.errors import InvalidArgument
 from model.text import printable
-
-if TYPE_CHECKING:
-    from graph.record.tokens import Token
 
 _UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _LONGEST = timedelta(days=3650)
@@ -39,7 +38,7 @@ def token() -> None:
 
 @token.command()
 @click.argument("name")
-@click.option("--scope", "scopes", type=EnumChoice("graph.record.tokens:Scope"),
+@click.option("--scope", "scopes", type=click.Choice([it.value for it in Scope]),
               multiple=True, required=True, help="Allowed scope; repeat for more.")  # fmt: skip
 @expires_option
 @as_json_option
@@ -48,9 +47,6 @@ def create(
     settings: Settings, name: str, scopes: tuple[str, ...], expires: str | None, as_json: bool
 ) -> None:
     """Create a token and print its secret, which is shown only once."""
-    from graph.migrate import migrated_stores
-    from graph.record.tokens import Scope, create_token
-
     if not name.strip() or len(name) > _NAME_LENGTH or not name.isprintable():
         raise InvalidArgument(f"NAME: must have 1 to {_NAME_LENGTH} printable characters")
     ends = _end(settings, expires)
@@ -64,9 +60,6 @@ def create(
 @click.pass_obj
 def list_(settings: Settings, as_json: bool) -> None:
     """List the tokens, without their secrets."""
-    from graph.migrate import migrated_stores
-    from graph.record.tokens import tokens
-
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
         listed = tokens(connection)
     if as_json:
@@ -93,9 +86,6 @@ def rotate(
     name, its scopes and everything that was requested with it. Without --expires, a token that
     never expires stays so; every other token expires TOKEN_DAYS from now.
     """
-    from graph.migrate import migrated_stores
-    from graph.record.tokens import rotate_token
-
     kept = timedelta() if overlap == _NONE else duration(overlap, "--overlap")
     ends = _end(settings, expires)
     with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
@@ -114,9 +104,6 @@ def revoke(settings: Settings, token_id: str, as_json: bool) -> None:
 
     ID is the token's identifier, or the prefix that `thoth token list` shows.
     """
-    from graph.migrate import migrated_stores
-    from graph.record.tokens import revoke_token
-
     with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
         revoked = revoke_token(connection, token_id)
     if not revoked:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cli.console import Column, Table, print_json
 from cli.help_pages import CommandGroup
-from cli.options import advice_request_of, as_json_option, request_options
+from cli.options import as_json_option
+from cli.request_options import advice_request_of, request_options
 from common.settings import Settings
+from graph.migrate import migrated_stores
+from graph.record.watches import AdviceWatch, NewWatch, add_watch, remove_watches, watches
+from loop.watching import identifiers_of, package_project, package_watch, project_watch
 from model.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from graph.record.watches import AdviceWatch, NewWatch
 
 
 @click.group(cls=CommandGroup)
@@ -34,9 +35,6 @@ def add(settings: Settings, /, names: tuple[str, ...], as_json: bool, **options:
     requirement, such as 'numpy>=2'. The options are those of `thoth advise`, and every night
     repeats this request. A name that is watched already gets the new request.
     """
-    from graph.migrate import migrated_stores
-    from graph.record.watches import add_watch
-
     wanted = [_new_watch(settings, name, options) for name in names]
     with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
         added = [(it, add_watch(connection, it)) for it in wanted]
@@ -59,10 +57,6 @@ def remove(settings: Settings, names: tuple[str, ...], as_json: bool) -> None:
 
     A project that clients of the service ask about is switched off, and stays off.
     """
-    from graph.migrate import migrated_stores
-    from graph.record.watches import remove_watches
-    from loop.watching import identifiers_of
-
     shown = [_name_of(name) for name in names]
     with migrated_stores(settings, graph=False) as stores, stores.engine.begin() as connection:
         removed = remove_watches(connection, set(identifiers_of(connection, shown).values()))
@@ -78,9 +72,6 @@ def remove(settings: Settings, names: tuple[str, ...], as_json: bool) -> None:
 @click.pass_obj
 def list_(settings: Settings, everything: bool, as_json: bool) -> None:
     """List what is watched, with its state."""
-    from graph.migrate import migrated_stores
-    from graph.record.watches import watches
-
     with migrated_stores(settings, graph=False) as stores, stores.engine.connect() as connection:
         listed = watches(connection, enabled=not everything)
     if as_json:
@@ -120,8 +111,6 @@ def watch_document(watch: AdviceWatch) -> dict[str, Any]:
 
 
 def _new_watch(settings: Settings, name: str, options: dict[str, Any]) -> NewWatch:
-    from loop.watching import package_project, package_watch, project_watch
-
     path = Path(name)
     if path.exists():
         return project_watch(_name_of(name), advice_request_of(settings, path, options))

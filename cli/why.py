@@ -11,9 +11,9 @@ import click
 
 from cli.console import print_canonical_json, print_lines, print_note
 from cli.index_reading import read_over_indexes, stored_knowledge
-from cli.options import (
+from cli.options import as_json_option
+from cli.request_options import (
     advice_request_of,
-    as_json_option,
     dependencies,
     index_from_project,
     project_path,

@@ -21,7 +21,6 @@ from adviser.monkey.space import (
     distinct_ranks,
 )
 from adviser.monkey.version_classes import closed_universe, group_versions, held_at
-from adviser.resolver.conflicts import conflict_of
 from adviser.resolver.resolve import resolve, resolved_stack
 from adviser.resolver.resolver_request import Budget, SearchClock
 from adviser.resolver.results import ResolutionStatus, ResolvedStack
@@ -185,6 +184,8 @@ class StackGenerator:
         return resolved_stack(self.universe, space.classes.problem, nodes).versions()
 
     def _no_stacks(self) -> NoStacks:
+        from adviser.resolver.conflicts import conflict_of  # loads OR-Tools
+
         conflict = conflict_of(self.universe, Budget(time_s=_EXPLANATIONS_S))
         lines = "\n".join(conflict.lines()) if conflict else ""
         return NoStacks(f"no stack meets the request with the versions that were read\n{lines}")

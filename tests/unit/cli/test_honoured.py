@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adviser.advise import advise
-from cli.options import advice_request_of
+from cli.request_options import advice_request_of
 from common.settings import Settings
 from tests.factories.requests import GIVEN, NOTHING
 from tests.factories.universes import Index, snapshot_of

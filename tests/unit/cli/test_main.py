@@ -11,6 +11,7 @@ import click
 import pytest
 
 from cli.main import (
+    COMMANDS,
     run,
     thoth,
 )
@@ -85,12 +86,13 @@ def test_a_command_can_choose_its_exit_code() -> None:
     assert run(choosy, []) == 3
 
 
-def test_every_command_can_be_loaded() -> None:
+def test_the_help_lists_each_command_with_the_first_sentence_of_its_own_help() -> None:
+    assert list(COMMANDS) == sorted(COMMANDS)
     with click.Context(thoth) as context:
-        for name in thoth.list_commands(context):
+        for name, (_, summary) in COMMANDS.items():
             command = thoth.get_command(context, name)
             assert command is not None
-            assert command.name == name
+            assert (command.name, command.get_short_help_str(1000)) == (name, summary)
 
 
 def test_help_loads_no_store_and_no_solver() -> None:

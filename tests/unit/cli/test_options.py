@@ -18,18 +18,18 @@ from adviser.projects.project import Project, ProjectFormat, ProjectIndex
 from adviser.scoring.criteria import RecommendationType
 from adviser.stack_request import RequestIndex, RequestOptions, StackRequest
 from cli.advise import advise
-from cli.options import (
+from cli.project_files import (
+    read_lock_file,
+    read_project,
+    write_file,
+)
+from cli.request_options import (
     advice_request_of,
     dependencies,
     labels,
     moment,
     project_path,
     requested_environment,
-)
-from cli.project_files import (
-    read_lock_file,
-    read_project,
-    write_file,
 )
 from common.settings import Settings
 from model.errors import InvalidArgument, InvalidFile, InvalidSettings
