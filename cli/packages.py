@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 from packaging.utils import canonicalize_name
-from sqlalchemy import Engine
 
 from cli.closure import closure
 from cli.console import print_graph_state, print_json, progress_bars
@@ -32,7 +31,7 @@ from graph.record.crawls import unwatch, watched_packages
 from graph.record.indexes import index_status
 from graph.record.modules import module_providers, releases_without_names
 from graph.record.packages import package_view
-from ingest.background_projection import RunOutcome, run_on_record
+from ingest.background_projection import RunOutcome, recording
 from ingest.crawl.closure import WantedPackage
 from ingest.crawl.crawl_request import MAX_PACKAGES, MAX_VERSIONS, CrawlBounds
 from ingest.crawl.reports import CrawlReport
@@ -40,7 +39,6 @@ from ingest.crawl.runs import add_packages, clean, packages_document, unanswered
 from ingest.crawl.runs import refresh as refresh_all
 from ingest.record import open_record
 from ingest.releases.pipeline import (
-    ReleaseReport,
     ReleaseSourceOptions,
     check_releases,
     import_releases,
@@ -282,15 +280,15 @@ def import_command(
         def on_release() -> None:
             bars.advance("releases")
 
-        def work(engine: Engine, wake: Callable[[], None]) -> ReleaseReport:
-            return import_releases(
-                settings, engine, sources, reading, on_release=on_release, on_commit=wake
-            )
-
         if dry_run:
             outcome = RunOutcome(check_releases(sources, reading, on_release))
         else:
-            outcome = run_on_record(settings, work)
+            with recording(settings) as run:
+                imported = import_releases(
+                    settings, run.engine, sources, reading,
+                    on_release=on_release, on_commit=run.on_commit,
+                )  # fmt: skip
+            outcome = run.outcome(imported)
     report = outcome.report
     if as_json:
         print_json({"dry_run": dry_run, **outcome.as_json(release=report.as_json())})

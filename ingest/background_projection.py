@@ -147,30 +147,45 @@ class RunOutcome(Generic[Report]):
         return {**parts, "graph": {"lag": self.lag, "error": error}}
 
 
-def run_on_record(
-    settings: Settings, work: Callable[[Engine, Callable[[], None]], Report]
-) -> RunOutcome[Report]:
-    """Open the record and call :func:`run_with_projection`."""
+@dataclass(slots=True)
+class RecordRun:
+    """A run that writes the record while :func:`recording` projects its changes.
+
+    :param on_commit: to be called after each commit; starts the projection of new entries
+    :param lag: number of pending outbox entries at the end of the run
+    :param graph_error: why the projection failed, if it did
+    """
+
+    engine: Engine
+    on_commit: Callable[[], None]
+    lag: int | None = None
+    graph_error: ProjectError | None = None
+
+    def outcome(self, report: Report) -> RunOutcome[Report]:
+        """``report`` with the state of the graph after the run."""
+        return RunOutcome(report, self.lag, self.graph_error)
+
+
+@contextmanager
+def recording(settings: Settings) -> Iterator[RecordRun]:
+    """Start both stores, open the record, and project in the background what the block commits."""
     start_both_stores(settings)
-    with open_record(settings) as engine:
-        return run_with_projection(settings, engine, work)
+    with open_record(settings) as engine, recording_on(settings, engine) as run:
+        yield run
 
 
-def run_with_projection(
-    settings: Settings,
-    engine: Engine,
-    work: Callable[[Engine, Callable[[], None]], Report],
-    *,
-    in_turn: bool = False,
-) -> RunOutcome[Report]:
-    """Run ``work`` with a background projection, and project the remaining entries afterwards.
+@contextmanager
+def recording_on(
+    settings: Settings, engine: Engine, *, in_turn: bool = False
+) -> Iterator[RecordRun]:
+    """:func:`recording` on a record that is open.
 
-    :param work: called with the record and a function to call after each commit
     :param in_turn: as for :class:`BackgroundProjector`
     """
     with background_projection(settings, engine, in_turn=in_turn) as projector:
-        report = work(engine, projector.wake)
-    return RunOutcome(report, lag(engine).count, projector.error)
+        run = RecordRun(engine, projector.wake)
+        yield run
+    run.lag, run.graph_error = lag(engine).count, projector.error
 
 
 def start_both_stores(settings: Settings) -> None:

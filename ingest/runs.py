@@ -27,9 +27,10 @@ from graph.record.source_successes import (
     set_sources,
 )
 from ingest.background_projection import (
+    RecordRun,
     RunOutcome,
-    run_on_record,
-    run_with_projection,
+    recording,
+    recording_on,
     start_both_stores,
 )
 from ingest.inspections.pipeline import (
@@ -137,14 +138,12 @@ def run(
     parser: Parser = parse_here,
 ) -> RunOutcome[IngestReport]:
     """Store the inspections in ``sources``, and project them to the graph in the background."""
-
-    def work(engine: Engine, wake: Callable[[], None]) -> IngestReport:
-        return ingest_inspections(
-            settings, engine, sources, _OPERATOR_LIMITS,
-            on_skipped=on_skipped, on_commit=wake, parser=reporting(parser, on_document),
+    with recording(settings) as run:
+        report = ingest_inspections(
+            settings, run.engine, sources, _OPERATOR_LIMITS,
+            on_skipped=on_skipped, on_commit=run.on_commit, parser=reporting(parser, on_document),
         )  # fmt: skip
-
-    return run_on_record(settings, work)
+    return run.outcome(report)
 
 
 def run_benchmarks(
@@ -156,13 +155,12 @@ def run_benchmarks(
     """Store and project the results of other benchmark systems in ``sources``."""
     from ingest.benchmarks.pipeline import ingest_benchmarks
 
-    def work(engine: Engine, committed: Callable[[], None]) -> BenchmarkReport:
-        return ingest_benchmarks(
-            settings, engine, sources, _OPERATOR_LIMITS,
-            system=system, on_file=on_file, committed=committed,
+    with recording(settings) as run:
+        report = ingest_benchmarks(
+            settings, run.engine, sources, _OPERATOR_LIMITS,
+            system=system, on_file=on_file, on_commit=run.on_commit,
         )  # fmt: skip
-
-    return run_on_record(settings, work)
+    return run.outcome(report)
 
 
 def do_nothing(settings: Settings, engine: Engine) -> None:
@@ -197,43 +195,54 @@ def run_nightly(
         if not (sources or settings.advisories or follows):
             raise InvalidArgument("INGEST_SOURCES is not set: name sources, separated by spaces")
 
-        def work(engine: Engine, wake: Callable[[], None]) -> NightlyReport:
-            inspections = ingest_inspections(
-                settings, engine, sources, _OPERATOR_LIMITS,
-                on_commit=wake, parser=reporting(parse_here, on_document),
-            )  # fmt: skip
-            skipped: list[tuple[str, ProjectError]] = []
-            packages = advisories = record = exported = None
-            with _skipping("packages", skipped):
-                packages = _refresh(settings, engine, wake) if follows else None
-            with _skipping("advisories", skipped):
-                advisories = _advisories(settings, engine, wake)
-            with _skipping("record", skipped):
-                record = _verify(settings, engine, wake)
-            with _skipping("documents", skipped):
-                find_unreferenced_bodies(settings, engine)
-                delete_unreferenced_bodies(settings, engine)
-            with _skipping("export", skipped):
-                exported = export(settings, engine)
-            with engine.connect() as reading:
-                unfollowed = unfollowed_packages(reading)
-            report = NightlyReport(
-                inspections, packages, advisories, record, exported, unfollowed, tuple(skipped)
-            )
-            _note_successes(settings, engine, sources, report)
-            return report
-
         try:
             # People may be waiting for advice, and nobody for this run.
-            outcome = run_with_projection(settings, engine, work, in_turn=True)
+            with recording_on(settings, engine, in_turn=True) as run:
+                report = _nightly(settings, run, sources, on_document, export, follows=follows)
         except Exception as error:
             with suppress(ProjectError):  # the record may be the cause
                 _note_end(settings, engine, {"run": error})
                 on_end(settings, engine)
             raise
-        _note_end(settings, engine, outcome.report.problems)
+        _note_end(settings, engine, report.problems)
         on_end(settings, engine)
-        return outcome
+        return run.outcome(report)
+
+
+def _nightly(
+    settings: Settings,
+    run: RecordRun,
+    sources: Sequence[str],
+    on_document: Callable[[], None],
+    export: Callable[[Settings, Engine], Mapping[str, Any] | None],
+    *,
+    follows: bool,
+) -> NightlyReport:
+    engine, on_commit = run.engine, run.on_commit
+    inspections = ingest_inspections(
+        settings, engine, sources, _OPERATOR_LIMITS,
+        on_commit=on_commit, parser=reporting(parse_here, on_document),
+    )  # fmt: skip
+    skipped: list[tuple[str, ProjectError]] = []
+    packages = advisories = record = exported = None
+    with _skipping("packages", skipped):
+        packages = _refresh(settings, engine, on_commit) if follows else None
+    with _skipping("advisories", skipped):
+        advisories = _advisories(settings, engine, on_commit)
+    with _skipping("record", skipped):
+        record = _verify(settings, engine, on_commit)
+    with _skipping("documents", skipped):
+        find_unreferenced_bodies(settings, engine)
+        delete_unreferenced_bodies(settings, engine)
+    with _skipping("export", skipped):
+        exported = export(settings, engine)
+    with engine.connect() as reading:
+        unfollowed = unfollowed_packages(reading)
+    report = NightlyReport(
+        inspections, packages, advisories, record, exported, unfollowed, tuple(skipped)
+    )
+    _note_successes(settings, engine, sources, report)
+    return report
 
 
 def _note_end(settings: Settings, engine: Engine, problems: Mapping[str, object]) -> None:
@@ -269,29 +278,29 @@ def _skipping(part: str, skipped: list[tuple[str, ProjectError]]) -> Iterator[No
 
 
 def _refresh(
-    settings: Settings, engine: Engine, wake: Callable[[], None]
+    settings: Settings, engine: Engine, on_commit: Callable[[], None]
 ) -> tuple[CrawlReport, ...]:
     # Imported here, because a run without packages does not need the index client.
     from ingest.crawl.runs import refresh_indexes
 
-    return tuple(refresh_indexes(settings, engine, on_commit=wake))
+    return tuple(refresh_indexes(settings, engine, on_commit=on_commit))
 
 
 def _advisories(
-    settings: Settings, engine: Engine, wake: Callable[[], None]
+    settings: Settings, engine: Engine, on_commit: Callable[[], None]
 ) -> AdvisoryReport | None:
     from ingest.advisories.sync import sync_source
 
     if settings.advisories is None:
         return None
-    return sync_source(settings, engine, settings.advisories, on_commit=wake)
+    return sync_source(settings, engine, settings.advisories, on_commit=on_commit)
 
 
-def _verify(settings: Settings, engine: Engine, wake: Callable[[], None]) -> RecordReport:
+def _verify(settings: Settings, engine: Engine, on_commit: Callable[[], None]) -> RecordReport:
     from graph.verification.run import verify_record
 
     budget = settings.nightly_verify_s
-    return verify_record(settings, engine, seconds=budget, on_commit=wake)
+    return verify_record(settings, engine, seconds=budget, on_commit=on_commit)
 
 
 def retry_quarantine(

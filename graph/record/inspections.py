@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -149,7 +151,8 @@ def derived_rows(document: InspectionDocument) -> Iterator[tuple[type[Base], Row
     """
     yield InspectionRow, _inspection_row(document)
     for observation in document.observations:
-        yield from _circumstances(observation, document.document_id)
+        for model, _, row in _circumstances(observation, document.document_id):
+            yield model, row
         yield ObservationRow, _observation_row(document.document_id, observation)
 
 
@@ -178,15 +181,20 @@ def _observation_row(document_id: str, observation: Observation) -> Row:
     )
 
 
-def _circumstances(observation: Observation, document_id: str) -> list[tuple[type[Base], Row]]:
-    return [
-        (HardwareRow, _row(HardwareRow, observation.hardware, document_id=document_id)),
-        (
-            RuntimeEnvironmentRow,
-            _row(RuntimeEnvironmentRow, observation.environment, document_id=document_id),
-        ),
-        (IndicatorRow, _row(IndicatorRow, observation.indicator, document_id=document_id)),
-    ]
+def _circumstances(
+    observation: Observation, document_id: str, known: AbstractSet[str] = frozenset()
+) -> Iterator[tuple[type[Base], str, Row]]:
+    """Rows of an observation's hardware, environment and indicator, with their keys.
+
+    :param known: keys whose rows are left out
+    """
+    for model, key, source in (
+        (HardwareRow, observation.hardware.digest, observation.hardware),
+        (RuntimeEnvironmentRow, observation.environment.digest, observation.environment),
+        (IndicatorRow, observation.indicator.indicator_id, observation.indicator),
+    ):
+        if key not in known:
+            yield model, key, _row(model, source, document_id=document_id)
 
 
 def _values(model: type[Base], rows: Iterable[Row]) -> tuple[list[list[Any]], tuple[str, ...]]:
@@ -201,27 +209,19 @@ def _add_circumstances(
     :returns: keys of new rows by the kind of their outbox entry
     """
     # Most observations of an inspection share these objects, so each row is built once.
-    hardware: dict[str, Row] = {}
-    environments: dict[str, Row] = {}
-    indicators: dict[str, Row] = {}
+    rows: dict[type[Base], list[Row]] = defaultdict(list)
+    known: set[str] = set()
     for document in documents:
         for observation in document.observations:
-            origin = document.document_id
-            if observation.hardware.digest not in hardware:
-                row = _row(HardwareRow, observation.hardware, document_id=origin)
-                hardware[observation.hardware.digest] = row
-            if observation.environment.digest not in environments:
-                row = _row(RuntimeEnvironmentRow, observation.environment, document_id=origin)
-                environments[observation.environment.digest] = row
-            if observation.indicator.indicator_id not in indicators:
-                row = _row(IndicatorRow, observation.indicator, document_id=origin)
-                indicators[observation.indicator.indicator_id] = row
+            for model, key, row in _circumstances(observation, document.document_id, known):
+                rows[model].append(row)
+                known.add(key)
     return {
-        kind: insert_new(connection, model, *_values(model, rows.values()), key)
-        for kind, model, rows, key in (
-            ("hardware", HardwareRow, hardware, "digest"),
-            ("runtime_environment", RuntimeEnvironmentRow, environments, "digest"),
-            ("indicator", IndicatorRow, indicators, "indicator_id"),
+        kind: insert_new(connection, model, *_values(model, rows[model]), key)
+        for kind, model, key in (
+            ("hardware", HardwareRow, "digest"),
+            ("runtime_environment", RuntimeEnvironmentRow, "digest"),
+            ("indicator", IndicatorRow, "indicator_id"),
         )
     }
 

@@ -30,7 +30,7 @@ from graph.record.source_successes import ADVISORIES, add_successes, set_sources
 from ingest.advisories.osv import advisory_of, without_persons
 from ingest.advisories.person_removal import remove_stored_persons
 from ingest.advisories.sources import OpenedSource, opened_source
-from ingest.background_projection import RunOutcome, run_on_record
+from ingest.background_projection import RunOutcome, recording
 from ingest.batches import Batch, SourceRecorder, in_batches
 from ingest.sources.source_items import RawDocument, RefusedDocument
 from ingest.sources.urls import local_path, stored_source
@@ -255,8 +255,8 @@ def run_sync(
 
     :raises StoreUnavailable: if the record is lost or a server does not answer
     """
-
-    def work(engine: Engine, wake: Callable[[], None]) -> AdvisoryReport:
-        return sync_source(settings, engine, source, on_document=on_document, on_commit=wake)
-
-    return run_on_record(settings, work)
+    with recording(settings) as run:
+        report = sync_source(
+            settings, run.engine, source, on_document=on_document, on_commit=run.on_commit
+        )
+    return run.outcome(report)

@@ -102,13 +102,13 @@ def ingest_benchmarks(
     *,
     system: BenchmarkSystem | None = None,
     on_file: Callable[[], None] = lambda: None,
-    committed: Callable[[], None] = lambda: None,
+    on_commit: Callable[[], None] = lambda: None,
 ) -> BenchmarkReport:
     """Store every result in ``sources`` once, and quarantine what is refused.
 
     :param system: reads all files as results of this system, instead of recognising them
     :param on_file: called for each file that was recognised or skipped
-    :param committed: called after each transaction that stored an entry
+    :param on_commit: called after each transaction that stored an entry
     :raises StoreUnavailable: if the store is lost; stored entries are kept
     """
     report = BenchmarkReport()
@@ -120,7 +120,7 @@ def ingest_benchmarks(
                 new = store_entries(connection, stored_source(source), group)
             if new:
                 report.new += new
-                committed()
+                on_commit()
         with relational_errors(settings), engine.begin() as connection:
             add_refusals(connection, refusals)
     report.known = sum(report.results.values()) - report.new

@@ -22,7 +22,7 @@ from graph.record.crawls import (
     watched_packages,
 )
 from graph.record.source_successes import INDEX, add_successes, set_sources
-from ingest.background_projection import RunOutcome, run_on_record
+from ingest.background_projection import RunOutcome, recording
 from ingest.crawl.closure import WantedPackage
 from ingest.crawl.crawl_request import CrawlBounds, CrawlRequest
 from ingest.crawl.crawler import crawl
@@ -92,19 +92,16 @@ def add_packages(
     :raises InvalidArgument: if there is no such index
     """
     served = index_of(settings, index)
-
-    def work(engine: Engine, wake: Callable[[], None]) -> tuple[CrawlReport, ...]:
+    with recording(settings) as run:
         if retry:
-            _retry(settings, engine, served)
+            _retry(settings, run.engine, served)
         report = crawl(
-            settings, engine, served, _adding(roots, bounds, retry),
-            on_progress=on_progress, on_commit=wake,
+            settings, run.engine, served, _adding(roots, bounds, retry),
+            on_progress=on_progress, on_commit=run.on_commit,
         )  # fmt: skip
         if watching:
-            _watch(settings, engine, served, roots, bounds, report)
-        return (report,)
-
-    return run_on_record(settings, work)
+            _watch(settings, run.engine, served, roots, bounds, report)
+    return run.outcome((report,))
 
 
 def refresh(
@@ -114,11 +111,11 @@ def refresh(
 
     :raises AlreadyRunning: if another process on any machine is running it
     """
-
-    def work(engine: Engine, wake: Callable[[], None]) -> tuple[CrawlReport, ...]:
-        return tuple(refresh_indexes(settings, engine, on_progress=on_progress, on_commit=wake))
-
-    return run_on_record(settings, work)
+    with recording(settings) as run:
+        reports = refresh_indexes(
+            settings, run.engine, on_progress=on_progress, on_commit=run.on_commit
+        )
+    return run.outcome(tuple(reports))
 
 
 def refresh_indexes(

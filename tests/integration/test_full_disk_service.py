@@ -29,8 +29,8 @@ import os, sys
 from api.health.metrics_files import files, metrics_folder
 from pathlib import Path
 with metrics_folder(Path(sys.argv[1]), "serve"):
-    from api.health.checks import metrics
-    from api.health.checks import metrics_values
+    from api.health import metrics
+    from api.health import metrics_values
     metrics_values.RETRY_S = 0.0
     for step in range(3):
         for number in range(3000):
