@@ -9,11 +9,11 @@ from datetime import datetime
 from functools import partial
 from urllib.parse import unquote, urlsplit
 
-from adviser.projects.locks import names_indexes
 from adviser.projects.project import NonIndexPackage, Project, ProjectIndex, WarningCode
 from adviser.provenance_issues import IssueId, ProvenanceIssue, issue_of
 from adviser.scoring.assessment_types import NoteLevel
-from common.formats.locks import LockedFile, LockEntry
+from common.formats.locks.entries import LockedFile, LockEntry
+from common.formats.locks.readers import reader_of
 from model.packages.identity import DEFAULT_INDEX
 from model.packages.releases import ReleaseFile
 
@@ -240,7 +240,7 @@ def check_lock(project: Project, served: KnownIndexes) -> list[ProvenanceIssue]:
     Entries for all environments and in all sections are checked.
     """
     issues = [*_project_issues(project, served)]
-    names = project.lock_source is None or names_indexes(project.lock_source)
+    names = project.lock_source is None or reader_of(project.lock_source) is not None
     for locked in sorted(project.lock_entries, key=lambda it: (it.name, it.version, it.origin)):
         listings = served.listings.get((locked.name, locked.version), ())
         issues += _package_issues(locked, listings, served, names)

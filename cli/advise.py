@@ -169,8 +169,8 @@ def _format_of(output: Path | None, project: Project) -> str:
 
     :raises InvalidArgument: if the name may indicate several formats
     """
-    from adviser.projects.locks import is_pylock
     from adviser.projects.project import ProjectFormat
+    from common.formats.locks.pylock import is_pylock
 
     if output is not None:
         if is_pylock(output.name):
@@ -191,7 +191,7 @@ def _format_of(output: Path | None, project: Project) -> str:
 
 def _unusual_name(output: Path, lock_format: LockFormat) -> str | None:
     """A note for a file whose name usually indicates another format."""
-    from adviser.projects.locks import is_pylock
+    from common.formats.locks.pylock import is_pylock
 
     if lock_format is LockFormat.PYLOCK and not is_pylock(output.name):
         return "installers accept this lock only as pylock.toml or pylock.NAME.toml"

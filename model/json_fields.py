@@ -1,14 +1,15 @@
-"""Typed access to the fields of a JSON document. Errors name the field by its JSON path.
+"""Typed access to the fields of a document. Errors name the field by its path.
 
-Every function takes the record, the key and the path of the record. ``null`` and a missing key
-are equal, because the programs that wrote the documents used both.
+``null`` and a missing key are equal, because the programs that wrote the documents used both.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from model.errors import InvalidDocument
 from model.reasons import Reason
@@ -21,20 +22,59 @@ FUTURE_TOLERANCE = timedelta(hours=24)
 MAX_NAME_LENGTH = 500
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_PLAIN = re.compile(r"[\w@.+-]{1,80}\Z")
 
 
-def path(at: str, key: str | int) -> str:
-    """JSON path of ``key`` in the record at ``at``.
+class FieldPath(str):
+    """Path of a value, as a text; ``/`` appends a key or a position.
 
-    >>> path("$.stdout", "@result"), path("$.results", 0)
+    A path in a document begins with ``$``, and quotes keys like JSONPath (RFC 9535):
+
+    >>> FieldPath("$.stdout") / "@result", FieldPath("$.results") / 0
     ("$.stdout['@result']", '$.results[0]')
+
+    A path in a user's file begins with the name of the file; ``:$`` is the whole file. A path in a
+    specification begins with a key:
+
+    >>> FieldPath("Pipfile:$") / "packages" / "zope.interface", FieldPath() / "run" / "a b"
+    ('Pipfile:packages.zope.interface', "run['a b']")
     """
-    if isinstance(key, int):
-        return f"{at}[{key}]"
-    if _IDENTIFIER.match(key):
-        return f"{at}.{key}"
-    escaped = key[:80].replace("\\", "\\\\").replace("'", "\\'")
-    return f"{at}['{escaped}']"
+
+    __slots__ = ()
+
+    def __truediv__(self, key: str | int) -> FieldPath:
+        if isinstance(key, int):
+            return FieldPath(f"{self}[{key}]")
+        if self.startswith("$"):
+            if _IDENTIFIER.match(key):
+                return FieldPath(f"{self}.{key}")
+            escaped = key[:80].replace("\\", "\\\\").replace("'", "\\'")
+            return FieldPath(f"{self}['{escaped}']")
+        outer = self[:-1] if self.endswith(":$") else self
+        if _PLAIN.match(key):
+            return FieldPath(f"{outer}{'.' if outer and outer[-1] != ':' else ''}{key}")
+        return FieldPath(f"{outer}[{key[:80]!r}]")
+
+
+#: Path of a whole document.
+ROOT = FieldPath("$")
+
+
+@contextmanager
+def inside(outer: str) -> Iterator[None]:
+    """Errors within the block name fields relative to ``outer``; afterwards, from its root.
+
+    >>> with inside("results/3/result:$.stdout"):
+    ...     raise InvalidDocument(Reason.RATE_ZERO, "a rate of zero", field="$.rate")
+    Traceback (most recent call last):
+    model.errors.InvalidDocument: results/3/result:$.stdout.rate: a rate of zero [rate_zero]
+    """
+    try:
+        yield
+    except InvalidDocument as error:
+        if error.field.startswith("$"):
+            error.field = f"{outer}{error.field[1:]}"
+        raise
 
 
 def kind(value: Any) -> str:
@@ -50,6 +90,152 @@ def wrong_type(value: Any, expected: str, field: str) -> InvalidDocument:
     return InvalidDocument(
         Reason.WRONG_TYPE, f"{expected} was expected, {kind(value)} found", field=field
     )
+
+
+def too_long(field: str, most: int = MAX_NAME_LENGTH) -> InvalidDocument:
+    """The error for a text of more than ``most`` characters."""
+    return InvalidDocument(Reason.OUT_OF_RANGE, f"longer than {most} characters", field=field)
+
+
+def as_number(value: Any, field: str, low: float, high: float) -> float:
+    """``value`` if it is a number within ``[low, high]``."""
+    if type(value) is not float and type(value) is not int:
+        raise wrong_type(value, "a number", field)
+    if not low <= value <= high:
+        raise InvalidDocument(
+            Reason.OUT_OF_RANGE, f"{value!r} is not within {low:g} … {high:g}", field=field
+        )
+    return float(value)
+
+
+class Fields(Mapping[str, Any]):
+    """An object of a document, with its path."""
+
+    __slots__ = ("at", "record")
+    #: Limit of texts that callers do not limit themselves.
+    longest: int | None = MAX_NAME_LENGTH
+
+    def __init__(self, value: Any, at: FieldPath = ROOT) -> None:
+        """:raises InvalidDocument: if ``value`` is not an object"""
+        self.at = at
+        if not isinstance(value, dict):
+            raise self.wrong_type(value, "an object", at)
+        self.record: Record = value
+
+    def __getitem__(self, key: str) -> Any:
+        return self.record[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.record)
+
+    def __len__(self) -> int:
+        return len(self.record)
+
+    def wrong_type(self, value: Any, expected: str, at: FieldPath) -> InvalidDocument:
+        """The error for a value whose type is not ``expected``."""
+        return wrong_type(value, expected, at)
+
+    def nested(self, key: str) -> Self:
+        """An object; empty if it is missing."""
+        value = self.record.get(key)
+        return type(self)({} if value is None else value, self.at / key)
+
+    def sequence(self, key: str, expected: str = "a list") -> list[Any]:
+        """A list; empty if it is missing."""
+        value = self.record.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self.wrong_type(value, expected, self.at / key)
+        return value
+
+    def each(self, key: str) -> Iterator[Self]:
+        """The objects of a list; none if it is missing."""
+        at = self.at / key
+        for position, value in enumerate(self.sequence(key)):
+            yield type(self)(value, at / position)
+
+    def texts(self, key: str) -> list[str]:
+        """A list of texts; empty if it is missing."""
+        values = self.sequence(key, "a list of texts")
+        for position, value in enumerate(values):
+            if not isinstance(value, str):
+                raise self.wrong_type(value, "text", self.at / key / position)
+        return values
+
+    def text(self, key: str, most: int | None = None) -> str | None:
+        """Text of at most ``most`` characters; ``None`` if missing or empty."""
+        value = self.record.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise self.wrong_type(value, "text", self.at / key)
+        most = self.longest if most is None else most
+        if most is not None and len(value) > most:
+            raise too_long(self.at / key, most)
+        return value or None
+
+    def number(self, key: str, low: float = 0.0, high: float = 1e15) -> float | None:
+        """A number within ``[low, high]``; texts and booleans are refused."""
+        value = self.record.get(key)
+        return None if value is None else as_number(value, self.at / key, low, high)
+
+    def integer(self, key: str, low: int = 0, high: int = 2**31 - 1) -> int | None:
+        """An integer within ``[low, high]``."""
+        value = self.record.get(key)
+        if value is None:
+            return None
+        if type(value) is not int:
+            raise self.wrong_type(value, "a whole number", self.at / key)
+        if not low <= value <= high:
+            message = f"{value} is not within {low} … {high}"
+            raise InvalidDocument(Reason.OUT_OF_RANGE, message, field=self.at / key)
+        return value
+
+    def required_integer(self, key: str, low: int, high: int) -> int:
+        """An integer within ``[low, high]`` that must not be missing."""
+        value = self.integer(key, low, high)
+        if value is None:
+            raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field=self.at / key)
+        return value
+
+    def time(self, key: str, now: datetime) -> datetime | None:
+        """A time in UTC; an ISO time without a zone is in UTC, as in all known documents.
+
+        A time in the year 1 counts as missing: it is the zero time of Go, which some writers use.
+        """
+        value = self.text(key)
+        if value is None:
+            return None
+        try:
+            moment = datetime.fromisoformat(value)
+            if moment.year == 1:
+                return None
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        except (ValueError, OverflowError):
+            message = f"{value[:40]!r} is not an ISO time"
+            raise InvalidDocument(Reason.WRONG_TYPE, message, field=self.at / key) from None
+        if moment > now + FUTURE_TOLERANCE:
+            message = f"{value} lies in the future"
+            raise InvalidDocument(Reason.FUTURE_TIMESTAMP, message, field=self.at / key)
+        return moment
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        """A boolean; ``default`` if it is missing."""
+        value = self.optional_flag(key)
+        return default if value is None else value
+
+    def optional_flag(self, key: str) -> bool | None:
+        """A boolean; ``None`` if it is missing."""
+        value = self.record.get(key)
+        if value is None or isinstance(value, bool):
+            return value
+        raise self.wrong_type(value, "a boolean", self.at / key)
+
+
+def path(at: str, key: str | int) -> str:
+    """JSON path of ``key`` in the record at ``at``."""
+    return FieldPath(at) / key
 
 
 def as_record(value: Any, field: str) -> Record:
@@ -91,28 +277,12 @@ def text_of(record: Record, key: str, at: str, most: int = MAX_NAME_LENGTH) -> s
     return value or None
 
 
-def too_long(field: str, most: int = MAX_NAME_LENGTH) -> InvalidDocument:
-    """The error for a text of more than ``most`` characters."""
-    return InvalidDocument(Reason.OUT_OF_RANGE, f"longer than {most} characters", field=field)
-
-
 def number_of(
     record: Record, key: str, at: str, low: float = 0.0, high: float = 1e15
 ) -> float | None:
     """A number within ``[low, high]``; texts and booleans are refused."""
     value = record.get(key)
     return None if value is None else as_number(value, path(at, key), low, high)
-
-
-def as_number(value: Any, field: str, low: float, high: float) -> float:
-    """``value`` if it is a number within ``[low, high]``."""
-    if type(value) is not float and type(value) is not int:
-        raise wrong_type(value, "a number", field)
-    if not low <= value <= high:
-        raise InvalidDocument(
-            Reason.OUT_OF_RANGE, f"{value!r} is not within {low:g} … {high:g}", field=field
-        )
-    return float(value)
 
 
 def integer_of(

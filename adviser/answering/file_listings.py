@@ -9,7 +9,7 @@ from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
 from adviser.provenance import IndexLocation, ReleaseListing
-from common.formats.locks import LockEntry
+from common.formats.locks.entries import LockEntry
 from common.index.cache import IndexCache
 from common.index.client import IndexClient
 from common.index.configuration import Index, configured_indexes

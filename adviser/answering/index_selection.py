@@ -10,7 +10,7 @@ from adviser.projects.project import Project, ProjectFormat, ProjectIndex
 from adviser.reports.note_codes import NoteCode
 from adviser.stack_request import RequestIndex, StackRequest
 from common.formats.file_fields import value_text
-from common.formats.locks import LockEntry
+from common.formats.locks.entries import LockEntry
 from common.formats.requirements_files import has_variable
 from common.index.configuration import (
     Index,

@@ -9,12 +9,13 @@ from typing import Any
 from adviser.locks.lock_model import LockablePackage, LockOptions, fits, hashes_of
 from adviser.monkey.strategies import GeneratedStack
 from adviser.resolver.universe import Universe
+from common.formats.locks.entries import LockEntry
 from model.errors import ProjectError
 from model.json_documents import digest
 from model.packages.environments import Environment
 from model.packages.identity import Purl
 from model.packages.releases import ReleaseFile
-from pis.amun.locks import Lock, LockedPackage, pipfile_lock_of
+from pis.amun.locks import Lock, pipfile_lock_of
 from pis.amun.schema import InvalidSpecification
 from pis.amun.specification import load_specification
 
@@ -64,7 +65,7 @@ def lock_of(
             raise NotInstallable(text)
         hashes = tuple(hashes_of(package, options))
         locked.append(
-            LockedPackage(choice.name, choice.version, hashes, None, candidate.index, choice.extras)
+            LockEntry(choice.name, choice.version, hashes, None, candidate.index, choice.extras)
         )
     return Lock(tuple(locked), environment.python_version)
 

@@ -10,8 +10,9 @@ from typing import Any, NoReturn
 
 import orjson
 
-from common.formats.file_fields import inside, refuse, value_text
+from common.formats.file_fields import FileTable, refuse, value_text
 from model.json_documents import out_of_bounds
+from model.json_fields import FieldPath
 from model.reasons import Reason
 
 #: Largest size of a file. The largest real locks, with all hashes of 1,000 packages, have 5 MB.
@@ -107,6 +108,14 @@ def toml_of(name: str, data: bytes) -> dict[str, Any]:
     return value
 
 
+def table_of(name: str, data: bytes) -> FileTable:
+    """Parse a TOML document, for typed access.
+
+    :raises InvalidFile: with line and column
+    """
+    return FileTable(toml_of(name, data), FieldPath(f"{name}:$"))
+
+
 def json_of(name: str, data: bytes) -> Any:
     """Parse a JSON document.
 
@@ -129,7 +138,7 @@ def _check_values(name: str, value: Any) -> None:
     if "nested" in message:
         _too_deep(name)
     reason = Reason.NUL_CHARACTER if "NUL" in message else Reason.OUT_OF_RANGE
-    refuse(reason, message, inside(name, place or "$"), "correct the file there")
+    refuse(reason, message, f"{name}:{place or '$'}", "correct the file there")
 
 
 def _decoded(name: str, data: bytes, encoding: str) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from adviser.projects.project import ProjectIndex, WarningCode
 from adviser.projects.requirement_parsing import ParseContext
-from common.formats.file_fields import refuse, text_in, value_text
+from common.formats.file_fields import FileTable, refuse, value_text
 from common.formats.requirements_files import has_variable
 from model.reasons import Reason
 from model.redaction import without_secrets
@@ -37,14 +37,14 @@ def index_named(name: str, url: str, at: str, context: ParseContext, **facts: bo
     return ProjectIndex(name, public_url(url, at, context), **facts)
 
 
-def required_url(table: Mapping[str, Any], at: str) -> str:
+def required_url(table: FileTable) -> str:
     """The ``url`` of an index in a table.
 
     :raises InvalidFile: if it is missing
     """
-    url = text_in(table, "url", at)
+    url = table.text("url")
     if url is None:
-        refuse(Reason.MISSING_FIELD, "an index without a url", at, "add its url")
+        refuse(Reason.MISSING_FIELD, "an index without a url", table.at, "add its url")
     return url
 
 

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from adviser.projects.documents import check_sizes, requirements_text_of, toml_of
+from adviser.projects.documents import check_sizes, requirements_text_of, table_of, toml_of
 from adviser.projects.foreign_files import FOREIGN_FILES, refuse_foreign
-from adviser.projects.locks import ProjectLock, is_pylock, lock_of
+from adviser.projects.locks import ProjectLock, lock_of
 from adviser.projects.pipfile import read_pipfile
 from adviser.projects.project import Project, ProjectFormat, ProjectRequirement, WarningCode
 from adviser.projects.pyproject import has_requirements, read_pyproject, unread_tables
@@ -17,7 +17,8 @@ from adviser.projects.requirement_parsing import ParseContext, PathExists
 from adviser.projects.requirements_files import RequirementList, included, read_requirements
 from adviser.projects.scripts import read_script
 from common.formats.file_fields import refuse, value_text
-from common.formats.locks import NEVER
+from common.formats.locks.entries import NEVER
+from common.formats.locks.pylock import is_pylock
 from common.formats.requirements_files import exact_version, lines_of
 from model.reasons import Reason
 from model.text import counted, first_few
@@ -130,13 +131,13 @@ def _read(files: Mapping[str, bytes], name: str, context: ParseContext) -> Proje
     refuse_foreign(name)
     base = posixpath.basename(name)
     if base == PIPFILE:
-        return read_pipfile(toml_of(name, files[name]), name, context)
+        return read_pipfile(table_of(name, files[name]), name, context)
     if base == PIPFILE_LOCK or is_pylock(base):
         return _project_of_lock(lock_of(name, files, context), context)
     if base.endswith(".py"):
         return read_script(files[name], name, context)
     if base.endswith(".toml"):
-        content = toml_of(name, files[name])
+        content = table_of(name, files[name])
         if not has_requirements(content):
             _refuse_settings(name, content)
         return read_pyproject(content, name, context)

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from packaging.utils import canonicalize_name
 
 from adviser.projects.indexes import index_named, required_url
 from adviser.projects.project import ProjectIndex, ProjectRequirement, WarningCode
 from adviser.projects.requirement_parsing import ParseContext, parse_project_requirement
-from common.formats.file_fields import (
-    flag_in,
-    inside,
-    table_in,
-    tables_in,
-    text_in,
-    texts_in,
-    value_text,
-)
+from common.formats.file_fields import FileTable, value_text
 from model.packages.identity import DEFAULT_INDEX
 
 _Requirements = tuple[ProjectRequirement, ...]
@@ -43,31 +34,30 @@ class PdmTable:
     all_prereleases: bool = False
 
 
-def read_pdm(content: Mapping[str, Any], name: str, context: ParseContext) -> PdmTable:
+def read_pdm(content: FileTable, context: ParseContext) -> PdmTable:
     """Read the table; settings that are not supported give a warning.
 
     :raises InvalidFile: with the path of the entry
     """
-    at = f"{name}:tool.pdm"
-    table = table_in(table_in(content, "tool", name), "pdm", f"{name}:tool")
-    resolution, resolution_at = table_in(table, "resolution", at), f"{at}.resolution"
+    table = content.nested("tool").nested("pdm")
+    resolution = table.nested("resolution")
     for key in sorted(resolution.keys() - _RESOLUTION):
-        _ignored(key, inside(resolution_at, key), context)
+        _ignored(key, resolution.at / key, context)
     if "options" in table:
-        _ignored("options", f"{at}.options", context)
-    dev, dev_at = table_in(table, "dev-dependencies", at), f"{at}.dev-dependencies"
+        _ignored("options", table.at / "options", context)
+    dev = table.nested("dev-dependencies")
     index_of: dict[str, str] = {}
     with context.optional():
         groups: dict[str, _Requirements] = {
-            canonicalize_name(key): tuple(_group(dev, key, dev_at, context)) for key in dev
+            canonicalize_name(key): tuple(_group(dev, key, context)) for key in dev
         }
     return PdmTable(
         groups=groups,
-        overrides=tuple(_overrides(resolution, resolution_at, context)),
-        removed=frozenset(map(canonicalize_name, texts_in(resolution, "excludes", resolution_at))),
-        indexes=tuple(_indexes(table, at, index_of, context)),
+        overrides=tuple(_overrides(resolution.nested("overrides"), context)),
+        removed=frozenset(map(canonicalize_name, resolution.texts("excludes"))),
+        indexes=tuple(_indexes(table, index_of, context)),
         index_of=index_of,
-        all_prereleases=flag_in(resolution, "allow-prereleases", resolution_at),
+        all_prereleases=resolution.flag("allow-prereleases"),
     )
 
 
@@ -76,23 +66,18 @@ def _ignored(key: str, at: str, context: ParseContext) -> None:
     context.warn(WarningCode.OPTION_IGNORED, message, at)
 
 
-def _group(
-    table: Mapping[str, Any], key: str, at: str, context: ParseContext
-) -> Iterator[ProjectRequirement]:
-    for number, text in enumerate(texts_in(table, key, at)):
-        here = f"{inside(at, key)}[{number}]"
+def _group(table: FileTable, key: str, context: ParseContext) -> Iterator[ProjectRequirement]:
+    for number, text in enumerate(table.texts(key)):
+        here = table.at / key / number
         if text.startswith("-e "):
             context.leave_out(WarningCode.EDITABLE, text.removeprefix("-e ").strip(), here)
         elif (requirement := parse_project_requirement(text, here, context)) is not None:
             yield requirement
 
 
-def _overrides(
-    resolution: Mapping[str, Any], at: str, context: ParseContext
-) -> Iterator[ProjectRequirement]:
-    table, at = table_in(resolution, "overrides", at), f"{at}.overrides"
+def _overrides(table: FileTable, context: ParseContext) -> Iterator[ProjectRequirement]:
     for package in table:
-        here, version = inside(at, package), (text_in(table, package, at) or "").strip()
+        here, version = table.at / package, (table.text(package) or "").strip()
         if "://" in version:
             message = f"{value_text(package)} is overridden by a URL, which is not supported"
             context.warn(WarningCode.OPTION_IGNORED, message, here)
@@ -105,25 +90,24 @@ def _overrides(
 
 
 def _indexes(
-    table: Mapping[str, Any], at: str, index_of: dict[str, str], context: ParseContext
+    table: FileTable, index_of: dict[str, str], context: ParseContext
 ) -> Iterator[ProjectIndex]:
     """The sources in their order; adds packages that come from one of them only to ``index_of``."""
-    for number, source in enumerate(tables_in(table, "source", at)):
-        here = f"{at}.source[{number}]"
-        if text_in(source, "type", here) == "find_links":
+    for number, source in enumerate(table.each("source")):
+        if source.text("type") == "find_links":
             message = "files outside of indexes are not supported"
-            context.warn(WarningCode.OPTION_IGNORED, message, here)
+            context.warn(WarningCode.OPTION_IGNORED, message, source.at)
             continue
-        called = text_in(source, "name", here) or f"source-{number + 1}"
-        own = texts_in(source, "include_packages", here)
+        called = source.text("name") or f"source-{number + 1}"
+        own = source.texts("include_packages")
         if source.get("exclude_packages"):
-            _ignored("exclude_packages", f"{here}.exclude_packages", context)
+            _ignored("exclude_packages", source.at / "exclude_packages", context)
         if "*" in "".join(own):
-            _ignored("a pattern", f"{here}.include_packages", context)
+            _ignored("a pattern", source.at / "include_packages", context)
         index_of |= {canonicalize_name(it): called for it in own}
         yield index_named(
-            called, required_url(source, here), here, context,
-            verify_ssl=flag_in(source, "verify_ssl", here, True),
+            called, required_url(source), source.at, context,
+            verify_ssl=source.flag("verify_ssl", True),
             # A source with this name replaces PDM's default index.
             default=called == DEFAULT_INDEX, explicit=bool(own),
         )  # fmt: skip

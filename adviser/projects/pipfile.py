@@ -30,17 +30,7 @@ from adviser.projects.requirement_parsing import (
     parse_marker,
     parse_project_requirement,
 )
-from common.formats.file_fields import (
-    flag_in,
-    inside,
-    refuse,
-    table_in,
-    tables_in,
-    text_in,
-    texts_in,
-    value_text,
-    wrong_type,
-)
+from common.formats.file_fields import FileTable, refuse, value_text
 from common.formats.requirements_files import SOURCE_KEYS, SourceKind, is_remote, local_path
 from model.packages.identity import DEFAULT_INDEX, index_identity, public_index_url
 from model.reasons import Reason
@@ -63,7 +53,7 @@ _REPOSITORY = re.compile(r"(?P<tool>git|hg|svn|bzr)\+")
 _BEGINS_WITH_OPERATOR = re.compile(r"\s*(?:[<>=!~]=?=?|\*\s*$|$)")
 
 
-def read_pipfile(manifest: Mapping[str, Any], name: str, context: ParseContext) -> Project:
+def read_pipfile(manifest: FileTable, name: str, context: ParseContext) -> Project:
     """Read the content of a Pipfile as a project.
 
     ``[pipenv.thoth]`` may allow pre-releases of packages: ``allow_prereleases = {numpy = true}``.
@@ -72,28 +62,28 @@ def read_pipfile(manifest: Mapping[str, Any], name: str, context: ParseContext) 
 
     :raises InvalidFile: with the path of the entry
     """
-    indexes = _indexes(manifest, name, context)
-    pipenv = table_in(manifest, "pipenv", name)
-    prereleases = _allowed_prereleases(manifest, name) | _allowed_prereleases(
-        pipenv, f"{name}:pipenv"
-    )
+    indexes = _indexes(manifest, context)
+    pipenv = manifest.nested("pipenv")
+    prereleases = _allowed_prereleases(manifest) | _allowed_prereleases(pipenv)
     sections = {}
     for key in (it for it in manifest if it not in _OTHER_TABLES):
         with context.optional(key != _DEFAULT):
-            sections[key] = _section(manifest, key, name, indexes, prereleases, context)
-    requires = table_in(manifest, "requires", name)
-    python = [text_in(requires, it, f"{name}:requires") for it in _PYTHONS]
+            sections[key] = _section(manifest.nested(key), indexes, prereleases, context)
+    python = map(manifest.nested("requires").text, _PYTHONS)
     return Project(
         requirements=sections.pop(_DEFAULT, ()),
         dev=sections.pop(_DEVELOP, ()),
         groups=sections,
         indexes=indexes,
         prereleases=prereleases,
-        all_prereleases=flag_in(pipenv, "allow_prereleases", f"{name}:pipenv"),
+        all_prereleases=pipenv.flag("allow_prereleases"),
         format=ProjectFormat.PIPFILE,
         source=name,
-        manifest=public_values(manifest),
-        manifest_hashes=(pipfile_hash(manifest), pipfile_hash(manifest, as_written=True)),
+        manifest=public_values(manifest.record),
+        manifest_hashes=(
+            pipfile_hash(manifest.record),
+            pipfile_hash(manifest.record, as_written=True),
+        ),
         python=next(filter(None, python), None),
     )
 
@@ -106,12 +96,10 @@ def _default_source() -> dict[str, Any]:
     return {"name": DEFAULT_INDEX, "url": public_index_url(), "verify_ssl": True}
 
 
-def _allowed_prereleases(table: Mapping[str, Any], at: str) -> frozenset[str]:
+def _allowed_prereleases(table: FileTable) -> frozenset[str]:
     """Packages whose pre-releases a table allows with ``thoth.allow_prereleases``."""
-    thoth, thoth_at = table_in(table, "thoth", at), inside(at, "thoth")
-    allowed = table_in(thoth, "allow_prereleases", thoth_at)
-    allowed_at = inside(thoth_at, "allow_prereleases")
-    return frozenset(canonicalize_name(key) for key in allowed if flag_in(allowed, key, allowed_at))
+    allowed = table.nested("thoth").nested("allow_prereleases")
+    return frozenset(canonicalize_name(key) for key in allowed if allowed.flag(key))
 
 
 def pipfile_hash(manifest: Mapping[str, Any], *, as_written: bool = False) -> str:
@@ -218,24 +206,21 @@ def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, An
     return {key: value for key, value in merged.items() if value}
 
 
-def _indexes(
-    manifest: Mapping[str, Any], name: str, context: ParseContext
-) -> tuple[ProjectIndex, ...]:
+def _indexes(manifest: FileTable, context: ParseContext) -> tuple[ProjectIndex, ...]:
     indexes: dict[str, ProjectIndex] = {}
-    for number, source in enumerate(tables_in(manifest, "source", name)):
-        at = f"{name}:source[{number}]"
-        url = required_url(source, at)
-        index = text_in(source, "name", at) or f"source-{number + 1}"
+    for number, source in enumerate(manifest.each("source")):
+        url = required_url(source)
+        index = source.text("name") or f"source-{number + 1}"
         if index in indexes:
             refuse(
                 Reason.CONFLICTING_FIELDS,
                 f"two indexes have the name {value_text(index)}",
-                at,
+                source.at,
                 "rename one of them",
             )
         indexes[index] = index_named(
-            index, url, at, context,
-            verify_ssl=flag_in(source, "verify_ssl", at, True),
+            index, url, source.at, context,
+            verify_ssl=source.flag("verify_ssl", True),
             # pipenv takes packages that name no index from the first source only.
             default=number == 0, explicit=number > 0,
         )  # fmt: skip
@@ -243,26 +228,22 @@ def _indexes(
 
 
 def _section(
-    manifest: Mapping[str, Any],
-    key: str,
-    name: str,
+    section: FileTable,
     indexes: tuple[ProjectIndex, ...],
     prereleases: frozenset[str],
     context: ParseContext,
 ) -> tuple[ProjectRequirement, ...]:
-    section = table_in(manifest, key, name)
-    at, seen = inside(name, key), dict[str, str]()
+    seen: dict[str, str] = {}
     requirements: list[ProjectRequirement] = []
-    for package, entry in section.items():
-        here = inside(at, package)
+    for package in section:
         if (first := seen.setdefault(canonicalize_name(package), package)) != package:
             refuse(
                 Reason.CONFLICTING_FIELDS,
                 f"{value_text(first)} and {value_text(package)} are the same package",
-                here,
+                section.at / package,
                 "keep one of them",
             )
-        requirement = _entry(package, entry, here, indexes, context)
+        requirement = _entry(section, package, indexes, context)
         if requirement is not None:
             allowed = True if requirement.name in prereleases else None
             requirements.append(replace(requirement, prereleases=allowed))
@@ -270,23 +251,25 @@ def _section(
 
 
 def _entry(
-    package: str, entry: Any, at: str, indexes: tuple[ProjectIndex, ...], context: ParseContext
+    section: FileTable, package: str, indexes: tuple[ProjectIndex, ...], context: ParseContext
 ) -> ProjectRequirement | None:
-    if isinstance(entry, str):
-        repository = _REPOSITORY.match(entry)
-        entry = {repository["tool"] if repository else "version": entry}
-    if not isinstance(entry, Mapping):
-        wrong_type(entry, "a version or a table", at)
+    value, at = section[package], section.at / package
+    if isinstance(value, str):
+        repository = _REPOSITORY.match(value)
+        value = {repository["tool"] if repository else "version": value}
+    if not isinstance(value, dict):
+        raise section.wrong_type(value, "a version or a table", at)
+    entry = FileTable(value, at)
     if (source := next((it for it in _SOURCES if entry.get(it)), None)) is not None:
-        _leave_out(package, entry, source, at, context)
+        _leave_out(package, entry, source, context)
         return None
     for key in entry.keys() - _KNOWN:
         context.warn(
             WarningCode.OPTION_IGNORED,
             f"{value_text(key)} has no effect on advice",
-            inside(at, key),
+            at / key,
         )
-    version = text_in(entry, "version", at) or ""
+    version = entry.text("version") or ""
     if not _BEGINS_WITH_OPERATOR.match(version):
         refuse(
             Reason.INVALID_REQUIREMENT,
@@ -294,17 +277,14 @@ def _entry(
             at,
             f"write `=={version[:40]}` for this version only, or `*` for any",
         )
-    extras = texts_in(entry, "extras", at)
-    text = _pep508(package, version, extras, _marker(entry, at))
+    text = _pep508(package, version, entry.texts("extras"), _marker(entry))
     requirement = parse_project_requirement(text, at, context)
     if requirement is None:
         return None
-    return replace(requirement, index=_index(entry, at, indexes, context))
+    return replace(requirement, index=_index(entry, indexes, context))
 
 
-def _leave_out(
-    package: str, entry: Mapping[str, Any], source: str, at: str, context: ParseContext
-) -> None:
+def _leave_out(package: str, entry: FileTable, source: str, context: ParseContext) -> None:
     target = str(entry[source])
     path = local_path(target) if source in ("path", "file") else None
     kind = SOURCE_KEYS[source]
@@ -312,13 +292,13 @@ def _leave_out(
         kind = SourceKind.EDITABLE
     elif source in ("path", "file"):
         kind = SourceKind.ADDRESS if is_remote(target) else SourceKind.LOCAL_PATH
-    marker = _marker(entry, at)
+    marker = _marker(entry)
     context.leave_out(
         WarningCode(kind),
         f"{package} @ {target}",
-        at,
+        entry.at,
         path=path,
-        marker=parse_marker(marker, at) if marker else None,
+        marker=parse_marker(marker, entry.at) if marker else None,
     )
 
 
@@ -328,30 +308,30 @@ def _pep508(package: str, version: str, extras: list[str], marker: str) -> str:
     return f"{package}{suffix}{bounds}{f' ; {marker}' if marker else ''}"
 
 
-def _marker(entry: Mapping[str, Any], at: str) -> str:
+def _marker(entry: FileTable) -> str:
     """The marker of an entry: its ``markers`` and all marker variables among its keys, joined."""
-    parts = [f"({whole})"] if (whole := text_in(entry, "markers", at)) else []
+    parts = [f"({whole})"] if (whole := entry.text("markers")) else []
     for key in _MARKERS:
-        if condition := text_in(entry, key, at):
+        if condition := entry.text(key):
             parts.append(f"{key} {condition}")
     return " and ".join(parts)
 
 
 def _index(
-    entry: Mapping[str, Any], at: str, indexes: tuple[ProjectIndex, ...], context: ParseContext
+    entry: FileTable, indexes: tuple[ProjectIndex, ...], context: ParseContext
 ) -> str | None:
     """The name of an entry's index; the entry may give the URL of the index instead."""
-    index = text_in(entry, "index", at)
+    index = entry.text("index")
     if index is None:
         return None
     if "://" in index:
-        index = public_url(index, at, context)
+        index = public_url(index, entry.at, context)
         same = (it.name for it in indexes if index_identity(it.url) == index_identity(index))
         index = next(same, index)
     if index not in {it.name for it in indexes}:
         context.warn(
             WarningCode.UNKNOWN_INDEX,
             f"the index {value_text(index)} is not one of the project's sources",
-            inside(at, "index"),
+            entry.at / "index",
         )
     return index

@@ -20,17 +20,7 @@ from adviser.projects.requirement_parsing import (
     parse_marker,
     parse_project_requirement,
 )
-from common.formats.file_fields import (
-    flag_in,
-    inside,
-    refuse,
-    table_in,
-    tables_in,
-    text_in,
-    texts_in,
-    value_text,
-    wrong_type,
-)
+from common.formats.file_fields import FileTable, refuse, value_text
 from model.packages.identity import DEFAULT_INDEX, public_index_url
 from model.reasons import Reason
 
@@ -74,7 +64,7 @@ def has_poetry_requirements(content: Mapping[str, Any]) -> bool:
     return isinstance(table, Mapping) and any(it in table for it in names)
 
 
-def read_poetry(content: Mapping[str, Any], name: str, context: ParseContext) -> PoetryTable:
+def read_poetry(content: FileTable, context: ParseContext) -> PoetryTable:
     """Read the table; without one, the result is empty.
 
     Dependencies that ``[project]`` lists are Poetry's own since version 2; the table then only adds
@@ -82,110 +72,103 @@ def read_poetry(content: Mapping[str, Any], name: str, context: ParseContext) ->
 
     :raises InvalidFile: with the path of the entry
     """
-    at = f"{name}:tool.poetry"
-    table = table_in(table_in(content, "tool", name), "poetry", f"{name}:tool")
-    in_project = "dependencies" in table_in(content, "project", name)
-    main, main_at = table_in(table, "dependencies", at), f"{at}.dependencies"
+    table = content.nested("tool").nested("poetry")
+    in_project = "dependencies" in content.nested("project")
+    main = table.nested("dependencies")
     needed: list[ProjectRequirement] = []
     optional: dict[str, list[ProjectRequirement]] = {}
-    for package, entry, here in _entries({} if in_project else main, main_at):
+    for package, entry in () if in_project else _entries(main):
         if canonicalize_name(package) == "python":
             continue
-        requirement = _requirement(package, entry, here, context)
+        requirement = _requirement(package, entry, context)
         if requirement is None:
             continue
-        if flag_in(entry, "optional", here):
+        if entry.flag("optional"):
             optional.setdefault(requirement.name, []).append(requirement)
         else:
             needed.append(requirement)
-    extras = {} if in_project else table_in(table, "extras", at)
+    extras = table.nested("extras")
     sources: dict[str, list[tuple[str | None, str]]] = {}
-    for package, entry, here in _entries(main, main_at):
-        if source := _source(entry, here):
-            text = _marker(entry, here)
-            marker = parse_marker(text, here) if text else None
+    for package, entry in _entries(main):
+        if source := _source(entry):
+            text = _marker(entry)
+            marker = parse_marker(text, entry.at) if text else None
             sources.setdefault(canonicalize_name(package), []).append((marker, source))
-    python = None if in_project else text_in(main, "python", main_at)
+    python = None if in_project else main.text("python")
     with context.optional():
-        groups = _groups(table, at, context)
+        groups = _groups(table, context)
     return PoetryTable(
         requirements=tuple(needed),
         extras={
             canonicalize_name(key): tuple(
                 requirement
-                for package in texts_in(extras, key, f"{at}.extras")
+                for package in extras.texts(key)
                 for requirement in optional.get(canonicalize_name(package), ())
             )
-            for key in extras
+            for key in (() if in_project else extras)
         },
         groups=groups,
-        indexes=_indexes(table, at, context),
+        indexes=_indexes(table, context),
         sources=sources,
         prereleases=frozenset(
             canonicalize_name(package)
-            for package, entry, here in _entries(main, main_at)
-            if flag_in(entry, "allow-prereleases", here)
+            for package, entry in _entries(main)
+            if entry.flag("allow-prereleases")
         ),
-        requires_python=" || ".join(map(str, _pythons(python or "", f"{main_at}.python"))) or None,
+        requires_python=" || ".join(map(str, _pythons(python or "", main.at / "python"))) or None,
     )
 
 
-def _groups(table: Mapping[str, Any], at: str, context: ParseContext) -> dict[str, _Requirements]:
+def _groups(table: FileTable, context: ParseContext) -> dict[str, _Requirements]:
     groups: dict[str, _Requirements] = {}
-    members = {"dev": (table_in(table, "dev-dependencies", at), f"{at}.dev-dependencies")}
-    named, named_at = table_in(table, "group", at), f"{at}.group"
+    named = table.nested("group")
     for key in named:
-        here = inside(named_at, key)
-        listed = table_in(table_in(named, key, named_at), "dependencies", here)
-        if "include-groups" in named[key]:
+        group = named.nested(key)
+        if "include-groups" in group:
             message = "groups that include others are not supported: name these with `--group`, too"
-            context.warn(WarningCode.OPTION_IGNORED, message, f"{here}.include-groups")
-        group = canonicalize_name(key)
-        groups[group] = _all(listed, f"{here}.dependencies", context)
-    for key, (listed, here) in members.items():
-        if listed:
-            groups[key] = (*groups.get(key, ()), *_all(listed, here, context))
+            context.warn(WarningCode.OPTION_IGNORED, message, group.at / "include-groups")
+        groups[canonicalize_name(key)] = _all(group.nested("dependencies"), context)
+    if listed := table.nested("dev-dependencies"):
+        groups["dev"] = (*groups.get("dev", ()), *_all(listed, context))
     return groups
 
 
-def _all(table: Mapping[str, Any], at: str, context: ParseContext) -> _Requirements:
-    parsed = (
-        _requirement(package, entry, here, context) for package, entry, here in _entries(table, at)
-    )
+def _all(table: FileTable, context: ParseContext) -> _Requirements:
+    parsed = (_requirement(package, entry, context) for package, entry in _entries(table))
     return tuple(it for it in parsed if it is not None)
 
 
-def _entries(table: Mapping[str, Any], at: str) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+def _entries(table: FileTable) -> Iterator[tuple[str, FileTable]]:
     """Names with each of their entries as a table; a package may have several entries."""
     for package, value in table.items():
-        here = inside(at, package)
+        here = table.at / package
         several = isinstance(value, list)
         for number, each in enumerate(value if several else [value]):
-            place = f"{here}[{number}]" if several else here
+            at = here / number if several else here
             entry = {"version": each} if isinstance(each, str) else each
-            if not isinstance(entry, Mapping):
-                wrong_type(entry, "a version or a table", place)
-            yield package, entry, place
+            if not isinstance(entry, dict):
+                raise table.wrong_type(entry, "a version or a table", at)
+            yield package, FileTable(entry, at)
 
 
 def _requirement(
-    package: str, entry: Mapping[str, Any], at: str, context: ParseContext
+    package: str, entry: FileTable, context: ParseContext
 ) -> ProjectRequirement | None:
+    at = entry.at
     for key, code in _SOURCES.items():
         if entry.get(key):
             context.count(at)
             local = key in ("path", "file")
             path = str(entry[key]) if local else None
-            text = _marker(entry, at)
+            text = _marker(entry)
             marker = parse_marker(text, at) if text else None
-            with context.optional(flag_in(entry, "optional", at)):
+            with context.optional(entry.flag("optional")):
                 what = f"{package} @ {entry[key]}"
                 context.leave_out(code, what, at, local=local, path=path, marker=marker)
             return None
-    version = text_in(entry, "version", at) or "*"
-    extras = ",".join(texts_in(entry, "extras", at))
-    marker = _marker(entry, at)
-    bounds, gaps = specifier_of(version, inside(at, "version"))
+    extras = ",".join(entry.texts("extras"))
+    marker = _marker(entry)
+    bounds, gaps = specifier_of(entry.text("version") or "*", at / "version")
     text = f"{package}{f'[{extras}]' if extras else ''}{bounds}{f' ; {marker}' if marker else ''}"
     requirement = parse_project_requirement(text, at, context)
     if requirement is None:
@@ -193,8 +176,8 @@ def _requirement(
     return replace(
         requirement,
         excluded=gaps,
-        index=_source(entry, at),
-        prereleases=True if flag_in(entry, "allow-prereleases", at) else None,
+        index=_source(entry),
+        prereleases=True if entry.flag("allow-prereleases") else None,
     )
 
 
@@ -336,17 +319,17 @@ def _next(version: str, *, caret: bool) -> str:
     return ".".join(map(str, (*release[:last], release[last] + 1)))
 
 
-def _source(entry: Mapping[str, Any], at: str) -> str | None:
+def _source(entry: FileTable) -> str | None:
     """The source of an entry; Poetry knows the public index by its name in any case."""
-    source = text_in(entry, "source", at)
+    source = entry.text("source")
     return DEFAULT_INDEX if source and source.lower() == DEFAULT_INDEX else source
 
 
-def _marker(entry: Mapping[str, Any], at: str) -> str:
-    parts = [f"({whole})"] if (whole := text_in(entry, "markers", at)) else []
-    if python := text_in(entry, "python", at):
-        parts += filter(None, [_python_marker(python, inside(at, "python"))])
-    if platform := text_in(entry, "platform", at):
+def _marker(entry: FileTable) -> str:
+    parts = [f"({whole})"] if (whole := entry.text("markers")) else []
+    if python := entry.text("python"):
+        parts += filter(None, [_python_marker(python, entry.at / "python")])
+    if platform := entry.text("platform"):
         parts.append(f"sys_platform == {platform!r}")
     return " and ".join(parts)
 
@@ -370,20 +353,19 @@ def _pythons(constraint: str, at: str) -> list[SpecifierSet]:
     return _alternatives(constraint, at) if gaps else [SpecifierSet(whole)]
 
 
-def _indexes(table: Mapping[str, Any], at: str, context: ParseContext) -> tuple[ProjectIndex, ...]:
+def _indexes(table: FileTable, context: ParseContext) -> tuple[ProjectIndex, ...]:
     indexes: list[ProjectIndex] = []
     public: list[ProjectIndex] = []  # searched after the primary sources
     supplemental: list[ProjectIndex] = []
-    for number, source in enumerate(tables_in(table, "source", at)):
-        here = f"{at}.source[{number}]"
-        called = text_in(source, "name", here) or f"source-{number + 1}"
-        is_secondary = flag_in(source, "secondary", here)
-        priority = text_in(source, "priority", here) or ("secondary" if is_secondary else "primary")
+    for number, source in enumerate(table.each("source")):
+        called = source.text("name") or f"source-{number + 1}"
+        is_secondary = source.flag("secondary")
+        priority = source.text("priority") or ("secondary" if is_secondary else "primary")
         is_public = "url" not in source and called.lower() == DEFAULT_INDEX
-        url = public_index_url() if is_public else required_url(source, here)
+        url = public_index_url() if is_public else required_url(source)
         # A primary source, or the public one with any priority, replaces the implicit public one.
         index = index_named(
-            DEFAULT_INDEX if is_public else called, url, here, context,
+            DEFAULT_INDEX if is_public else called, url, source.at, context,
             default=is_public or priority in ("default", "primary"),
             explicit=priority == "explicit",
         )  # fmt: skip

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from common.formats.file_fields import value_text
-from common.formats.locks import LockEntry, marker_holds
+from common.formats.locks.entries import LockEntry, marker_holds
 from model.packages.candidates import Dependency
 
 

@@ -18,15 +18,8 @@ from adviser.projects.requirement_parsing import (
     parse_requirement_list,
 )
 from adviser.projects.uv_table import IndexSource, read_uv
-from common.formats.file_fields import (
-    inside,
-    refuse,
-    table_in,
-    text_in,
-    texts_in,
-    value_text,
-    wrong_type,
-)
+from common.formats.file_fields import FileTable, refuse, value_text
+from model.json_fields import FieldPath
 from model.reasons import Reason
 from model.text import first_few
 
@@ -63,17 +56,17 @@ def unread_tables(content: Mapping[str, Any]) -> Iterator[str]:
             yield f"tool.{path}"
 
 
-def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext) -> Project:
+def read_pyproject(content: FileTable, name: str, context: ParseContext) -> Project:
     """Read the content of a ``pyproject.toml`` as a project.
 
     If an extra requires other extras of the same project, it includes their requirements.
 
     :raises InvalidFile: with the path of the entry; for a cycle, with all its groups
     """
-    project = table_in(content, "project", name)
-    poetry = read_poetry(content, name, context)
-    pdm = read_pdm(content, name, context)
-    uv = read_uv(content, name, context)
+    project = content.nested("project")
+    poetry = read_poetry(content, context)
+    pdm = read_pdm(content, context)
+    uv = read_uv(content, context)
     of_pdm = {name: [IndexSource(index)] for name, index in pdm.index_of.items()}
     uv = replace(uv, sources=of_pdm | dict(uv.sources))
     for path in unread_tables(content):
@@ -83,18 +76,15 @@ def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext)
     for override in overrides:
         message = f"{override.text} replaces every other requirement on {override.name}"
         context.warn(WarningCode.OVERRIDDEN, message, override.origin)
-    _warn_of_dynamic(project, name, context, poetry)
-    at = f"{name}:project"
-    own = canonicalize_name(text_in(project, "name", at) or "")
-    optional = table_in(project, "optional-dependencies", at)
+    _warn_of_dynamic(project, context, poetry)
+    own = canonicalize_name(project.text("name") or "")
+    optional = project.nested("optional-dependencies")
     with context.optional():
         extras: dict[str, _Requirements] = {
-            canonicalize_name(key): parse_requirement_list(
-                optional, key, f"{at}.optional-dependencies", context
-            )
+            canonicalize_name(key): parse_requirement_list(optional, key, context)
             for key in optional
         }
-        flat = _groups(table_in(content, "dependency-groups", name), name, context)
+        flat = _groups(content.nested("dependency-groups"), context)
     groups = {key: members for key, (members, _) in flat.items()}
     for key, members in (*poetry.groups.items(), *pdm.groups.items()):
         groups[key] = (*groups.get(key, ()), *members)
@@ -105,7 +95,7 @@ def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext)
         key: uv.with_indexes(members, extra=key)
         for key, members in {**poetry.extras, **extras}.items()
     }
-    listed = parse_requirement_list(project, "dependencies", at, context)
+    listed = parse_requirement_list(project, "dependencies", context)
     listed = tuple(
         replace(
             requirement,
@@ -120,7 +110,7 @@ def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext)
         for requirement in listed
     )
     base = uv.with_indexes((*listed, *poetry.requirements))
-    expansion = _ExtraExpansion(own, extras, base, f"{at}.optional-dependencies")
+    expansion = _ExtraExpansion(own, extras, base, optional.at)
     requirements = uv.of_indexes(expansion.expand(base), context)
     with context.optional():
         expanded = {
@@ -133,10 +123,7 @@ def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext)
     default = groups if uv.default_groups == ["all"] else uv.default_groups
     development = dict.fromkeys([DEVELOPMENT, *pdm.groups, *default])
     dev = [it for key in development for it in expanded.get(key, ())]
-    python_of = {
-        key: _requires_python(table, f"{name}:tool.uv.dependency-groups.{key}")
-        for key, table in uv.group_settings.items()
-    }
+    python_of = {key: _requires_python(table) for key, table in uv.group_settings.items()}
     pythons = {
         option: text
         for option, keys in [("--dev", development), *((f"--group {key}", [key]) for key in flat)]
@@ -167,7 +154,7 @@ def read_pyproject(content: Mapping[str, Any], name: str, context: ParseContext)
         all_prereleases=uv.all_prereleases or pdm.all_prereleases,
         format=ProjectFormat.PYPROJECT,
         source=name,
-        requires_python=_requires_python(project, at) or poetry.requires_python,
+        requires_python=_requires_python(project) or poetry.requires_python,
         option_pythons=pythons,
     )
 
@@ -256,8 +243,8 @@ def _narrowed(requirement: ProjectRequirement, condition: _Condition) -> Project
     return replace(requirement, marker=marker)
 
 
-def _requires_python(project: Mapping[str, Any], at: str) -> str | None:
-    specifier = text_in(project, "requires-python", at)
+def _requires_python(table: FileTable) -> str | None:
+    specifier = table.text("requires-python")
     if specifier is None:
         return None
     try:
@@ -266,29 +253,24 @@ def _requires_python(project: Mapping[str, Any], at: str) -> str | None:
         refuse(
             Reason.INVALID_REQUIREMENT,
             f"{value_text(specifier)} is not a version specifier",
-            f"{at}.requires-python",
+            table.at / "requires-python",
             "use the form of PEP 440, such as `>=3.11`",
         )
 
 
-def _warn_of_dynamic(
-    project: Mapping[str, Any], name: str, context: ParseContext, poetry: PoetryTable
-) -> None:
-    at = f"{name}:project.dynamic"
+def _warn_of_dynamic(project: FileTable, context: ParseContext, poetry: PoetryTable) -> None:
     known = {"dependencies": poetry.requirements, "optional-dependencies": poetry.extras}
-    for key in texts_in(project, "dynamic", f"{name}:project"):
+    for key in project.texts("dynamic"):
         if key in known and not known[key]:
             context.warn(
                 WarningCode.DYNAMIC,
                 f"{key} are computed by the build and not part of the advice: pass a requirements "
                 "file that lists them",
-                at,
+                project.at / "dynamic",
             )
 
 
-def _groups(
-    table: Mapping[str, Any], name: str, context: ParseContext
-) -> dict[str, tuple[_Requirements, set[str]]]:
+def _groups(table: FileTable, context: ParseContext) -> dict[str, tuple[_Requirements, set[str]]]:
     """The requirements of every group, without duplicates, and the groups that it consists of.
 
     ``packaging`` can resolve includes, too, but repeats a group that is included twice. Forty small
@@ -300,38 +282,33 @@ def _groups(
             refuse(
                 Reason.CONFLICTING_FIELDS,
                 f"{value_text(first)} and {value_text(key)} are the same group",
-                f"{name}:dependency-groups",
+                table.at,
                 "keep one of them",
             )
-    members = {
-        group: list(_members(table, key, f"{name}:dependency-groups", context))
-        for group, key in names.items()
-    }
-    steps = _Steps(f"{name}:dependency-groups")
-    return {group: _flat(group, members, name, steps) for group in members}
+    members = {group: list(_members(table, key, context)) for group, key in names.items()}
+    steps = _Steps(table.at)
+    return {group: _flat(group, members, table.at, steps) for group in members}
 
 
 def _members(
-    table: Mapping[str, Any], key: str, at: str, context: ParseContext
+    table: FileTable, key: str, context: ParseContext
 ) -> Iterator[ProjectRequirement | str]:
     """Requirements of a group, and names of groups that it includes."""
-    place, members = inside(at, key), table[key]
-    if not isinstance(members, list):
-        wrong_type(members, "a list", place)
-    for number, member in enumerate(members):
-        here = f"{place}[{number}]"
+    for number, member in enumerate(table.sequence(key)):
+        here = table.at / key / number
         if isinstance(member, str):
             requirement = parse_project_requirement(member, here, context)
             if requirement is not None:
                 yield requirement
-        elif isinstance(member, Mapping) and member.keys() == {"include-group"}:
-            yield canonicalize_name(text_in(member, "include-group", here) or "")
+        elif isinstance(member, dict) and member.keys() == {"include-group"}:
+            yield canonicalize_name(FileTable(member, here).text("include-group") or "")
         else:
-            wrong_type(member, "a requirement or a table with only `include-group`", here)
+            expected = "a requirement or a table with only `include-group`"
+            raise table.wrong_type(member, expected, here)
 
 
 def _flat(
-    group: str, members: Mapping[str, list[ProjectRequirement | str]], name: str, steps: _Steps
+    group: str, members: Mapping[str, list[ProjectRequirement | str]], at: FieldPath, steps: _Steps
 ) -> tuple[_Requirements, set[str]]:
     """The requirements of a group and of all groups that it includes, and the names of these."""
     flat: dict[ProjectRequirement, None] = {}
@@ -349,14 +326,14 @@ def _flat(
             refuse(
                 Reason.INCLUDE_CYCLE,
                 f"groups include each other: {' → '.join(cycle)}",
-                f"{name}:dependency-groups.{next(reversed(path))}",
+                at / next(reversed(path)),
                 "remove one of these includes",
             )
         elif member not in members:
             refuse(
                 Reason.INCLUDE_MISSING,
                 f"includes the group {value_text(member)}, which does not exist",
-                f"{name}:dependency-groups.{next(reversed(path))}",
+                at / next(reversed(path)),
                 f"groups of this file: {first_few(sorted(members), 20)}",
             )
         elif member not in seen:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, NoReturn
-
-from packaging.markers import UndefinedComparison
+from typing import NoReturn
 
 from adviser.projects.documents import MAX_REQUIREMENTS
 from adviser.projects.project import (
@@ -20,8 +16,8 @@ from adviser.projects.project import (
     ProjectWarning,
     WarningCode,
 )
-from common.formats.file_fields import inside, refuse, texts_in, value_text
-from common.formats.locks import marker_holds
+from common.formats.file_fields import FileTable, refuse, value_text
+from common.formats.locks.entries import marker_fault
 from common.formats.requirements_files import (
     has_variable,
     is_remote,
@@ -33,14 +29,6 @@ from model.packages.releases import Requirement, parse_requirement
 from model.reasons import Reason
 from model.redaction import holds_user, without_secrets
 
-_HASH = re.compile(r"[a-z0-9_]{2,16}:[0-9a-f]{2,128}\Z")
-#: Environment for a trial evaluation of markers.
-_ANY_ENVIRONMENT = {
-    "implementation_name": "cpython", "implementation_version": "3.11.0", "os_name": "posix",
-    "platform_machine": "x86_64", "platform_python_implementation": "CPython",
-    "platform_release": "6.1", "platform_system": "Linux", "platform_version": "#1",
-    "python_full_version": "3.11.0", "python_version": "3.11", "sys_platform": "linux",
-}  # fmt: skip
 _MARKER_HINT = "see PEP 508 for the operators of markers"
 
 #: Whether a path exists, for the name of the project's file that has it.
@@ -181,16 +169,15 @@ def parse_project_requirement(
 
 
 def parse_requirement_list(
-    table: Mapping[str, Any], key: str, at: str, context: ParseContext
+    table: FileTable, key: str, context: ParseContext
 ) -> tuple[ProjectRequirement, ...]:
     """Parse the requirements in a list of a table; direct references are left out.
 
-    :param at: path of the table
     :raises InvalidFile: at an invalid requirement
     """
     parsed = (
-        parse_project_requirement(text, f"{inside(at, key)}[{number}]", context)
-        for number, text in enumerate(texts_in(table, key, at))
+        parse_project_requirement(text, table.at / key / number, context)
+        for number, text in enumerate(table.texts(key))
     )
     return tuple(it for it in parsed if it is not None)
 
@@ -214,7 +201,7 @@ def parse_marker(text: str, at: str) -> str | None:
 
 def check_marker(marker: str | None, at: str) -> None:
     """Refuse a marker that can be parsed but not evaluated, such as ``os_name ~= "nt"``."""
-    fault = None if marker is None else _marker_fault(marker)
+    fault = None if marker is None else marker_fault(marker)
     if fault is not None:
         refuse(
             Reason.INVALID_REQUIREMENT,
@@ -222,34 +209,6 @@ def check_marker(marker: str | None, at: str) -> None:
             at,
             _MARKER_HINT,
         )
-
-
-@lru_cache(maxsize=16_384)
-def _marker_fault(marker: str) -> str | None:
-    """Cached, because a file may be read both as a manifest and as a lock."""
-    try:
-        marker_holds(marker, _ANY_ENVIRONMENT)
-    except (UndefinedComparison, KeyError, ValueError, RecursionError) as error:
-        return (str(error) or type(error).__name__).splitlines()[0][:200]
-    return None
-
-
-def checked_hashes(hashes: Sequence[str], at: str) -> tuple[str, ...]:
-    """Hashes as ``algorithm:digits``, sorted and without duplicates.
-
-    :raises InvalidFile: at an invalid hash
-    """
-    # Tools that extract them from requirements files may keep trailing spaces.
-    hashes = [it.strip() for it in hashes]
-    for value in hashes:
-        if not _HASH.match(value):
-            refuse(
-                Reason.OUT_OF_RANGE,
-                f"{value_text(value)} is not a hash",
-                at,
-                "write it as `sha256:` and 64 hexadecimal digits",
-            )
-    return tuple(sorted(set(hashes)))
 
 
 def _is_local(code: WarningCode, what: str) -> bool:

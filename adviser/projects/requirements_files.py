@@ -14,12 +14,11 @@ from adviser.projects.indexes import index_named
 from adviser.projects.project import ProjectIndex, ProjectRequirement, WarningCode
 from adviser.projects.requirement_parsing import (
     ParseContext,
-    checked_hashes,
     parse_marker,
     parse_project_requirement,
 )
 from common.formats.file_fields import refuse, value_text
-from common.formats.locks import LockEntry
+from common.formats.locks.entries import MAKE_AGAIN, LockEntry, hash_fault, normalised_hashes
 from common.formats.requirements_files import (
     Line,
     exact_version,
@@ -150,11 +149,13 @@ class _Reader:
             self._constraint(requirement, at)
             return
         self.listed.requirements.append(requirement)
-        hashes = checked_hashes(line.values("--hash"), at)
+        hashes = line.values("--hash")
+        if (fault := hash_fault(hashes)) is not None:
+            refuse(Reason.OUT_OF_RANGE, fault, at, MAKE_AGAIN)
         if (version := exact_version(requirement.specifier)) is not None:
             self.listed.pins.append(
                 LockEntry(
-                    requirement.name, version, hashes, requirement.marker,
+                    requirement.name, version, normalised_hashes(hashes), requirement.marker,
                     extras=requirement.extras, origin=at,
                 )
             )  # fmt: skip

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from adviser.projects.documents import toml_of
+from adviser.projects.documents import table_of
 from adviser.projects.project import Project, ProjectFormat
 from adviser.projects.pyproject import read_pyproject
 from adviser.projects.requirement_parsing import ParseContext
-from common.formats.file_fields import refuse
+from common.formats.file_fields import FileTable, refuse
 from model.reasons import Reason
 
 #: A block of metadata, as PEP 723 defines it.
@@ -36,7 +36,7 @@ def read_script(data: bytes, name: str, context: ParseContext) -> Project:
             "list its dependencies between `# /// script` and `# ///` (PEP 723)",
         )
     lines = [re.sub("^# ?", "", line) for line in blocks[0].splitlines(keepends=True)]
-    content = toml_of(name, "".join(lines).encode())
+    content = table_of(name, "".join(lines).encode())
     project = {key: content[key] for key in _KEYS if key in content}
-    read = read_pyproject({"project": project, "tool": content.get("tool", {})}, name, context)
-    return replace(read, format=ProjectFormat.SCRIPT)
+    table = FileTable({"project": project, "tool": content.get("tool", {})}, content.at)
+    return replace(read_pyproject(table, name, context), format=ProjectFormat.SCRIPT)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any
 
 from packaging.utils import canonicalize_name
 
@@ -16,15 +15,7 @@ from adviser.projects.requirement_parsing import (
     parse_marker,
     parse_requirement_list,
 )
-from common.formats.file_fields import (
-    flag_in,
-    inside,
-    table_in,
-    tables_in,
-    text_in,
-    texts_in,
-    value_text,
-)
+from common.formats.file_fields import FileTable, value_text
 from model.packages.identity import DEFAULT_INDEX
 
 _Requirements = tuple[ProjectRequirement, ...]
@@ -76,7 +67,7 @@ class UvTable:
     published_before: datetime | None = None
     indexes: tuple[ProjectIndex, ...] = ()
     all_prereleases: bool = False
-    group_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    group_settings: Mapping[str, FileTable] = field(default_factory=dict)
     default_groups: Sequence[str] = ()
     sources: Mapping[str, Sequence[IndexSource]] = field(default_factory=dict)
     elsewhere: Mapping[str, _Source] = field(default_factory=dict)
@@ -115,85 +106,75 @@ class UvTable:
         return tuple(kept)
 
 
-def read_uv(content: Mapping[str, Any], name: str, context: ParseContext) -> UvTable:
+def read_uv(content: FileTable, context: ParseContext) -> UvTable:
     """Read the settings that matter for advice; unsupported settings give a warning.
 
     :raises InvalidFile: with the path of the entry
     """
-    at = f"{name}:tool.uv"
-    table = table_in(table_in(content, "tool", name), "uv", f"{name}:tool")
-    _warn_of_unsupported(table, at, context)
-    indexes = _indexes(table, at, context)
+    table = content.nested("tool").nested("uv")
+    _warn_of_unsupported(table, context)
+    indexes = _indexes(table, context)
     declared = {it.name for it in indexes}
-    sources, elsewhere = _sources(
-        table_in(table, "sources", at), f"{at}.sources", declared, context
-    )
+    sources, elsewhere = _sources(table.nested("sources"), declared, context)
     with context.optional():
         dev, constraints = (
-            parse_requirement_list(table, f"{key}-dependencies", at, context)
+            parse_requirement_list(table, f"{key}-dependencies", context)
             for key in ("dev", "constraint")
         )
-        overrides = _overrides(table, at, context)
-    groups = table_in(table, "dependency-groups", at)
+        overrides = _overrides(table, context)
+    groups = table.nested("dependency-groups")
     return UvTable(
         dev=dev,
         constraints=constraints,
         overrides=overrides,
         removed=frozenset(
-            it.name for it in parse_requirement_list(table, "exclude-dependencies", at, context)
+            it.name for it in parse_requirement_list(table, "exclude-dependencies", context)
         ),
-        published_before=_published_before(table, at, context),
+        published_before=_published_before(table, context),
         indexes=indexes,
-        all_prereleases=text_in(table, "prerelease", at) == "allow",
-        group_settings={
-            canonicalize_name(key): table_in(groups, key, f"{at}.dependency-groups")
-            for key in groups
-        },
-        default_groups=_default_groups(table, at, context),
+        all_prereleases=table.text("prerelease") == "allow",
+        group_settings={canonicalize_name(key): groups.nested(key) for key in groups},
+        default_groups=_default_groups(table, context),
         sources=sources,
         elsewhere=elsewhere,
     )
 
 
-def _indexes(table: Mapping[str, Any], at: str, context: ParseContext) -> tuple[ProjectIndex, ...]:
+def _indexes(table: FileTable, context: ParseContext) -> tuple[ProjectIndex, ...]:
     indexes = []
-    for number, entry in enumerate(tables_in(table, "index", at)):
-        here = f"{at}.index[{number}]"
-        url = required_url(entry, here)
+    for number, entry in enumerate(table.each("index")):
+        name = entry.text("name") or f"index-{number + 1}"
         indexes.append(
             index_named(
-                text_in(entry, "name", here) or f"index-{number + 1}", url, here, context,
-                default=flag_in(entry, "default", here), explicit=flag_in(entry, "explicit", here),
+                name, required_url(entry), entry.at, context,
+                default=entry.flag("default"), explicit=entry.flag("explicit"),
             )
         )  # fmt: skip
-    for number, url in enumerate(texts_in(table, "extra-index-url", at)):
-        here = f"{at}.extra-index-url[{number}]"
+    for number, url in enumerate(table.texts("extra-index-url")):
+        here = table.at / "extra-index-url" / number
         indexes.append(index_named(f"extra-{number + 1}", url, here, context))
-    default_url = text_in(table, "index-url", at)
+    default_url = table.text("index-url")
     if default_url is not None and not any(it.default for it in indexes):
-        indexes.append(
-            index_named("index-url", default_url, f"{at}.index-url", context, default=True)
-        )
+        here = table.at / "index-url"
+        indexes.append(index_named("index-url", default_url, here, context, default=True))
     # uv searches its default index last.
     return tuple(sorted(indexes, key=lambda it: it.default))
 
 
-def _default_groups(table: Mapping[str, Any], at: str, context: ParseContext) -> Sequence[str]:
-    listed = (
-        ["all"] if table.get("default-groups") == "all" else texts_in(table, "default-groups", at)
-    )
+def _default_groups(table: FileTable, context: ParseContext) -> Sequence[str]:
+    listed = ["all"] if table.get("default-groups") == "all" else table.texts("default-groups")
     groups = [canonicalize_name(it) for it in listed]
     if groups not in ([], ["dev"]):
         context.warn(
             WarningCode.OPTION_IGNORED,
             f"uv installs these groups by default ({', '.join(groups)}); here, `--dev` adds them",
-            f"{at}.default-groups",
+            table.at / "default-groups",
         )
     return groups
 
 
-def _overrides(table: Mapping[str, Any], at: str, context: ParseContext) -> _Requirements:
-    overrides = parse_requirement_list(table, "override-dependencies", at, context)
+def _overrides(table: FileTable, context: ParseContext) -> _Requirements:
+    overrides = parse_requirement_list(table, "override-dependencies", context)
     for override in overrides:
         if override.extras:
             context.warn(
@@ -205,12 +186,12 @@ def _overrides(table: Mapping[str, Any], at: str, context: ParseContext) -> _Req
     return overrides
 
 
-def _published_before(table: Mapping[str, Any], at: str, context: ParseContext) -> datetime | None:
+def _published_before(table: FileTable, context: ParseContext) -> datetime | None:
     """The time of ``exclude-newer``; a date means the end of that day.
 
     Durations are refused with a warning, because their meaning changes from day to day.
     """
-    text, here = text_in(table, "exclude-newer", at), f"{at}.exclude-newer"
+    text = table.text("exclude-newer")
     if text is None:
         return None
     try:
@@ -223,34 +204,33 @@ def _published_before(table: Mapping[str, Any], at: str, context: ParseContext) 
         context.warn(
             WarningCode.OPTION_IGNORED,
             f"{value_text(text)} is neither a date nor a time: use `--older-than 7d` instead",
-            here,
+            table.at / "exclude-newer",
         )
         return None
 
 
-def _warn_of_unsupported(table: Mapping[str, Any], at: str, context: ParseContext) -> None:
+def _warn_of_unsupported(table: FileTable, context: ParseContext) -> None:
     for key in _UNSUPPORTED:
         if table.get(key):
             message = f"{key} is not supported, so uv may choose other versions"
-            context.warn(WarningCode.OPTION_IGNORED, message, f"{at}.{key}")
-    for host in texts_in(table, "allow-insecure-host", at):
-        context.warn_of_host(host, f"{at}.allow-insecure-host")
+            context.warn(WarningCode.OPTION_IGNORED, message, table.at / key)
+    for host in table.texts("allow-insecure-host"):
+        context.warn_of_host(host, table.at / "allow-insecure-host")
 
 
 def _sources(
-    table: Mapping[str, Any], at: str, declared: Collection[str], context: ParseContext
+    table: FileTable, declared: Collection[str], context: ParseContext
 ) -> tuple[dict[str, list[IndexSource]], dict[str, _Source]]:
     sources: dict[str, list[IndexSource]] = {}
     elsewhere: dict[str, _Source] = {}
     for key in table:
-        name, here = canonicalize_name(key), inside(at, key)
-        several = isinstance(table[key], list)
-        for entry in tables_in(table, key, at) if several else [table_in(table, key, at)]:
+        name, here = canonicalize_name(key), table.at / key
+        for entry in table.each(key) if isinstance(table[key], list) else [table.nested(key)]:
             code = next((it for it in _SOURCE_CODES if entry.get(it)), None)
-            index = text_in(entry, "index", here)
-            marker, extra, group = (text_in(entry, it, here) for it in ("marker", "extra", "group"))
+            index = entry.text("index")
+            marker, extra, group = map(entry.text, ("marker", "extra", "group"))
             if code is not None and marker is extra is group is None:
-                path = text_in(entry, "path", here) if code == "path" else None
+                path = entry.text("path") if code == "path" else None
                 elsewhere[name] = (_SOURCE_CODES[code], f"{key} ({code})", here, path)
                 continue
             if code is not None:

@@ -12,11 +12,11 @@ import tomli_w
 
 from adviser.projects.documents import json_of, toml_of
 from adviser.projects.indexes import public_text, public_values
-from adviser.projects.locks import is_pylock
 from adviser.projects.parsing import PIPFILE, PIPFILE_LOCK, parse_project
 from adviser.projects.pipfile import pipfile_hash
 from adviser.projects.project import Project, ProjectWarning, WarningCode
 from common.formats.file_fields import refuse
+from common.formats.locks.pylock import is_pylock
 from common.formats.requirements_files import logical_lines, split_words
 from model.errors import InvalidFile
 from model.reasons import Reason

@@ -9,8 +9,8 @@ from typing import Any
 from marshmallow import ValidationError, fields
 
 from adviser.projects.foreign_files import FOREIGN_FILES
-from adviser.projects.locks import is_pylock
 from adviser.projects.parsing import CONSTRAINTS, PIPFILE_LOCK, PROJECT_FILES
+from common.formats.locks.pylock import is_pylock
 
 #: Maximum size of a file that people write. Parsing TOML takes about 1 s per megabyte.
 MAX_MANIFEST = 256 * 1024

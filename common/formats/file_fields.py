@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from model.errors import InvalidFile
+from model.json_fields import FieldPath, Fields
 from model.reasons import Reason
 from model.redaction import without_secrets
 
+#: What a user writes, by what a document has.
+_EXPECTED = {"an object": "a table", "text": "a text", "a boolean": "true or false"}
 
-def refuse(reason: str, message: str, at: str, hint: str) -> NoReturn:
-    """Raise :class:`InvalidFile` for a path such as ``Pipfile:packages.flask``.
+
+def invalid_file(reason: str, message: str, at: str, hint: str) -> InvalidFile:
+    """The error for a path such as ``Pipfile:packages.flask``.
 
     :param message: may quote the file; secrets in URLs are removed
     """
-    place, _, field = at.partition(":")
-    raise InvalidFile(reason, without_secrets(message), place=place, field=field or "$", hint=hint)
+    place, colon, field = at.partition(":")
+    if not colon:
+        place, field = "", at
+    return InvalidFile(reason, without_secrets(message), place=place, field=field or "$", hint=hint)
+
+
+def refuse(reason: str, message: str, at: str, hint: str) -> NoReturn:
+    """Raise :func:`invalid_file`."""
+    raise invalid_file(reason, message, at, hint)
 
 
 def value_text(value: object, most: int = 80) -> str:
@@ -29,61 +39,16 @@ def value_text(value: object, most: int = 80) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def table_in(table: Mapping[str, Any], key: str, at: str) -> Mapping[str, Any]:
-    """A table within a table; empty if it is missing.
+class FileTable(Fields):
+    """A table of a user's file, with its path such as ``pyproject.toml:tool.uv``."""
 
-    :param at: path of the outer table
-    :raises InvalidFile: if it has another type
-    """
-    value = table.get(key, {})
-    if not isinstance(value, Mapping):
-        wrong_type(value, "a table", inside(at, key))
-    return value
+    __slots__ = ()
+    longest = None
+    #: What to do about a wrong value; by default, to write another.
+    hint: str | None = None
 
-
-def text_in(table: Mapping[str, Any], key: str, at: str) -> str | None:
-    """A text, or ``None`` if it is missing."""
-    value = table.get(key)
-    if value is not None and not isinstance(value, str):
-        wrong_type(value, "a text", inside(at, key))
-    return value
-
-
-def flag_in(table: Mapping[str, Any], key: str, at: str, default: bool = False) -> bool:
-    """A boolean; ``default`` if it is missing."""
-    value = table.get(key, default)
-    if not isinstance(value, bool):
-        wrong_type(value, "true or false", inside(at, key))
-    return value
-
-
-def texts_in(table: Mapping[str, Any], key: str, at: str) -> list[str]:
-    """A list of texts; empty if it is missing."""
-    value = table.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(it, str) for it in value):
-        wrong_type(value, "a list of texts", inside(at, key))
-    return value
-
-
-def tables_in(table: Mapping[str, Any], key: str, at: str) -> list[Mapping[str, Any]]:
-    """A list of tables; empty if it is missing."""
-    value = table.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(it, Mapping) for it in value):
-        wrong_type(value, "a list of tables", inside(at, key))
-    return value
-
-
-def inside(at: str, key: str) -> str:
-    """Path of a key: ``Pipfile`` and ``packages`` give ``Pipfile:packages``."""
-    named = key if key.isprintable() else repr(key)
-    return f"{at}{'.' if ':' in at else ':'}{named[:80]}"
-
-
-def wrong_type(value: Any, wanted: str, at: str) -> NoReturn:
-    """Raise an error for a value whose type is not ``wanted``."""
-    refuse(
-        Reason.WRONG_TYPE,
-        f"{value_text(value)} where {wanted} was expected",
-        at,
-        f"write {wanted} there",
-    )
+    def wrong_type(self, value: Any, expected: str, at: FieldPath) -> InvalidFile:
+        """The error for a value whose type is not ``expected``."""
+        expected = _EXPECTED.get(expected, expected)
+        message = f"{value_text(value)} where {expected} was expected"
+        return invalid_file(Reason.WRONG_TYPE, message, at, self.hint or f"write {expected} there")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,7 +11,8 @@ from typing import Any
 
 import orjson
 
-from common.formats.locks import stack_of
+from common.formats.locks.pipfile_lock import pinned_version
+from ingest.releases.parsing import MAX_INDEX_LENGTH, MAX_PROJECT_LENGTH
 from model.errors import InvalidDocument
 from model.json_documents import canonical_json, digest
 from model.json_fields import (
@@ -26,7 +28,10 @@ from model.json_fields import (
 )
 from model.measurements.inspection import RuntimeEnvironment, Stack
 from model.measurements.units import THREAD_VARIABLES
+from model.packages.identity import PackageVersion, is_project_name, package_version
 from model.reasons import Reason
+
+NO_LOCK = "the document names no locked packages"
 
 NO_SPECIFICATION = "the inspection was published without its specification"
 
@@ -134,6 +139,58 @@ def _specification_of(canonical: bytes) -> InspectionSpecification:
         script_name=name,
         script_component=component,
     )
+
+
+def stack_of(locked: Record, at: str) -> tuple[Stack | None, str | None]:
+    """The pinned packages of a ``Pipfile.lock``, and a note about unpinned entries.
+
+    Development packages are excluded, because they are not installed for measurements.
+    """
+    default = record_of(locked, "default", at)
+    pinned: list[PackageVersion] = []
+    skipped: list[str] = []
+    for name, entry in default.items():
+        release = _release(name, entry, path(path(at, "default"), name))
+        if release is None:
+            skipped.append(name)
+        else:
+            pinned.append(release)
+    if not pinned:
+        return None, NO_LOCK
+    note = f"without entries that name no version: {', '.join(sorted(skipped))}"
+    twice = [name for name, count in Counter(it.name for it in pinned).items() if count > 1]
+    if twice:
+        raise InvalidDocument(
+            Reason.CONFLICTING_FIELDS, f"{twice[0]} is locked twice, in two spellings", field=at
+        )
+    return Stack.of(tuple(pinned)), note[:500] if skipped else None
+
+
+def _release(name: str, entry: Any, at: str) -> PackageVersion | None:
+    """The release of an entry; ``None`` for a repository, a path or a range."""
+    if isinstance(entry, str):
+        entry = {"version": entry}
+    record = as_record(entry, at)
+    version = text_of(record, "version", at)
+    if len(name) > MAX_PROJECT_LENGTH:
+        raise too_long(at, MAX_PROJECT_LENGTH)
+    if not is_project_name(name):
+        raise InvalidDocument(
+            Reason.WRONG_TYPE, f"{name[:80]!r} is not the name of a package", field=at
+        )
+    release = pinned_version(version)
+    if version is None or release is None:
+        return None
+    # int() refuses numbers of thousands of digits; real versions are short.
+    if len(version) > 100:
+        raise InvalidDocument(
+            Reason.INVALID_VERSION, "a version of over 100 characters", field=path(at, "version")
+        )
+    index = text_of(record, "index", at, MAX_INDEX_LENGTH)
+    try:
+        return package_version(name, release, index)
+    except InvalidDocument as error:
+        raise InvalidDocument(error.reason, error.message, field=path(at, "version")) from None
 
 
 def bare_lock(locked: bytes, requirements: bytes) -> InspectionSpecification:

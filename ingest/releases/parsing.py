@@ -32,7 +32,7 @@ from model.json_fields import (
     wrong_type,
 )
 from model.measurements.inspection import DocumentId
-from model.packages.identity import Purl
+from model.packages.identity import Purl, is_project_name
 from model.packages.import_names import ImportNames, ImportSource, is_import_name
 from model.packages.releases import (
     Release,
@@ -101,8 +101,6 @@ _MAX_MESSAGE_LENGTH = 1_000
 _MAX_IMPORTS = 10_000
 #: Longest text that is read; the document itself is bounded, too.
 _ANY_LENGTH = 2**26
-
-_PROJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +213,7 @@ def _identity(draft: ReleaseDraft) -> tuple[Purl, str, str, str]:
     name = _bounded(draft.name, "$.name", MAX_PROJECT_LENGTH)
     if name is None:
         raise InvalidDocument(Reason.MISSING_FIELD, "is missing", field="$.name")
-    if not _PROJECT_NAME.match(name):
+    if not is_project_name(name):
         raise InvalidDocument(
             Reason.WRONG_TYPE, f"{name[:80]!r} is not the name of a package", field="$.name"
         )

@@ -23,6 +23,7 @@ Purl = NewType("Purl", str)
 #: Name of the public Python index, and its earlier names.
 DEFAULT_INDEX = "pypi"
 _DEFAULT_INDEX_NAMES = frozenset({"pypi", "pypi-org", "pypi-python-org"})
+_PROJECT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 _PUBLIC_INDEX = re.compile(r'^PYPI_SIMPLE_ENDPOINT.*= "(.+)"$', re.MULTILINE)
 
 
@@ -94,6 +95,15 @@ class PackageVersion:
 
 
 @lru_cache(maxsize=65_536)
+def is_project_name(text: str) -> bool:
+    """Whether ``text`` can be the name of a package or of an extra.
+
+    >>> is_project_name("zope.interface"), is_project_name("-d")
+    (True, False)
+    """
+    return _PROJECT_NAME.match(text) is not None
+
+
 def package_version(name: str, version: str, index: str | None = None) -> PackageVersion:
     """Normalise a release: PEP 503 name, PEP 440 version, index name.
 

@@ -14,9 +14,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from filelock import FileLock, Timeout
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from common.formats.locks.entries import LockEntry
 from common.private_folders import private_folder
 from common.settings import Settings
 from model.json_documents import digest
@@ -33,7 +33,7 @@ from model.packages.identity import DEFAULT_INDEX
 from pis.amun.indexes import installer_environment
 from pis.amun.installer import TIMEOUT_S, BuildLog, LineCallback, build_failure, run_installer
 from pis.amun.launchers import BuildFailed
-from pis.amun.locks import Lock, LockedPackage, holds
+from pis.amun.locks import Lock
 from pis.amun.processes import run_group
 from pis.scratch import scratch_folder
 
@@ -188,12 +188,18 @@ def build_environment(
         raise build_failure(reason_of(error) or "build-failed", str(error), log) from error
 
 
+#: Fields of a locked package that decide what is installed.
+_INSTALLED = ("name", "version", "hashes", "marker", "index", "extras")
+
+
 def environment_digest(lock: Lock, interpreter: Interpreter) -> str:
     """Return the digest of packages, interpreter and platform; the location does not matter."""
     markers = interpreter.facts["markers"]
     return digest(
         {
-            "packages": [asdict(package) for package in lock.packages],
+            "packages": [
+                {key: getattr(package, key) for key in _INSTALLED} for package in lock.packages
+            ],
             "python": [markers["implementation_name"], interpreter.version],
             "build": interpreter.facts["build"],
             "platform": [interpreter.facts["platform"], interpreter.facts["libc"]],
@@ -261,13 +267,11 @@ def _fill(
     """Install the locked packages for this interpreter, and return the installed ones."""
     _make_empty(folder, interpreter, settings, log)
     site_packages = next(folder.glob("lib/*/site-packages"))
-    by_index: dict[str, list[LockedPackage]] = defaultdict(list)
+    installed = [it for it in lock.packages if it.holds(interpreter.facts["markers"])]
     for package in lock.packages:
-        if holds(package.marker, interpreter.facts["markers"]):
-            by_index[package.index].append(package)
-        else:
+        if package not in installed:
             log.write(f"excluded by its marker: {package.requirement}")
-    for index, packages in sorted(by_index.items()):
+    for index, packages in Lock(tuple(installed)).by_index().items():
         # In a separate environment: uv starts its interpreter, which must not have wheels yet.
         staging = folder / _STAGING
         _make_empty(staging, interpreter, settings, log)
@@ -275,7 +279,7 @@ def _fill(
         _merge(staging, folder)
         shutil.rmtree(staging)
     freeze = _freeze(site_packages, log)
-    _compare([package for packages in by_index.values() for package in packages], freeze, log)
+    _compare(installed, freeze, log)
     _compile(site_packages, interpreter, log)
     return freeze
 
@@ -298,7 +302,7 @@ def _merge(source: Path, target: Path) -> None:
 
 
 def _install(
-    packages: list[LockedPackage], index: str, path: Path, settings: Settings, log: BuildLog
+    packages: list[LockEntry], index: str, path: Path, settings: Settings, log: BuildLog
 ) -> None:
     requirements = path / "requirements.txt"
     requirements.write_text(requirements_of(packages), encoding="utf-8")
@@ -310,7 +314,7 @@ def _install(
     _uv(arguments, index, settings, log, hashed=True)
 
 
-def requirements_of(packages: list[LockedPackage]) -> str:
+def requirements_of(packages: list[LockEntry]) -> str:
     """Return a requirements file of ``packages`` with hashes."""
     return "".join(
         " \\\n    ".join([package.requirement, *(f"--hash={it}" for it in package.hashes)]) + "\n"
@@ -348,7 +352,7 @@ def _compile(packages: Path, interpreter: Interpreter, log: BuildLog) -> None:
         log.write("not all files could be compiled" if done.returncode else "compiled")
 
 
-def _compare(packages: list[LockedPackage], freeze: list[str], log: BuildLog) -> None:
+def _compare(packages: list[LockEntry], freeze: list[str], log: BuildLog) -> None:
     locked = {(package.name, package.version) for package in packages}
     pairs = [line.partition("==") for line in freeze]
     installed = {(str(canonicalize_name(name)), _release(version)) for name, _, version in pairs}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -114,5 +115,5 @@ def _locked(
     lock, problems = read_requirements(text, "the lock", python)
     if problems:
         raise InvalidSpecification(problems)
-    packages = tuple(package.served_by(index) for package in lock.packages)
+    packages = tuple(replace(package, index=index) for package in lock.packages)
     return Lock(packages, python)

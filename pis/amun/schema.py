@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 from marshmallow import RAISE, Schema, ValidationError, fields, validate
 
 from model.errors import ProjectError
+from model.json_fields import FieldPath
 from pis.catalogue import INDICATORS
-
-_PLAIN = re.compile(r"[\w@.+-]{1,80}\Z")
 
 
 class SpecificationProblem(NamedTuple):
@@ -49,16 +48,8 @@ class InvalidSpecification(ProjectError):
         return "\n".join(f"{prefix}{problem}" for problem in self.problems)
 
 
-def inside(at: str, key: str | int) -> str:
-    """Return the path of ``key`` in the record at ``at``.
-
-    >>> inside("", "run"), inside("run", "requests"), inside("files", 0), inside("run", "a b")
-    ('run', 'run.requests', 'files[0]', "run['a b']")
-    """
-    if isinstance(key, int) or not _PLAIN.match(key):
-        return f"{at}[{key if isinstance(key, int) else key[:80]!r}]"
-    return f"{at}.{key}" if at else key
-
+#: Path of a whole specification.
+SPECIFICATION = FieldPath()
 
 _CPU = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)(m?)\Z")
 _MEMORY = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)([EPTGMK]i|[EPTGMk])?\Z")
@@ -256,7 +247,7 @@ def unwritable_problems(value: Any) -> list[SpecificationProblem]:
     contain, cannot be encoded in UTF-8.
     """
     problems = []
-    left = [(value, "", 0)]
+    left: list[tuple[Any, FieldPath, int]] = [(value, SPECIFICATION, 0)]
     while left:
         inner, at, depth = left.pop()
         if depth > _DEEPEST:
@@ -271,10 +262,10 @@ def unwritable_problems(value: Any) -> list[SpecificationProblem]:
             for key in inner:
                 if not _is_unicode(key):
                     message = "the name contains an unpaired surrogate"
-                    problems.append(SpecificationProblem(inside(at, key), message))
-            left += [(child, inside(at, key), depth + 1) for key, child in inner.items()]
+                    problems.append(SpecificationProblem(at / key, message))
+            left += [(child, at / key, depth + 1) for key, child in inner.items()]
         elif isinstance(inner, list):
-            left += [(child, inside(at, number), depth + 1) for number, child in enumerate(inner)]
+            left += [(child, at / number, depth + 1) for number, child in enumerate(inner)]
     return problems
 
 
@@ -290,27 +281,27 @@ def shape_problems(value: Any) -> list[SpecificationProblem]:
     """Return the problems that the schema finds in ``value``."""
     if not isinstance(value, dict):
         return [SpecificationProblem(_DOCUMENT, "give a JSON object")]
-    return list(_flat(SpecificationSchema().validate(value), "", SpecificationSchema()))
+    return list(_flat(SpecificationSchema().validate(value), SPECIFICATION, SpecificationSchema()))
 
 
-def field_paths(schema: Schema | None = None, at: str = "") -> list[str]:
+def field_paths(schema: Schema | None = None, at: FieldPath = SPECIFICATION) -> list[str]:
     """Return the paths of all fields of the schema; ``[]`` stands for each item of a list."""
-    paths = []
+    paths: list[str] = []
     for name, field in (schema or SpecificationSchema()).fields.items():
-        path = inside(at, field.data_key or name)
+        path = at / (field.data_key or name)
         inner: Any = field.inner if isinstance(field, fields.List) else field
         if isinstance(inner, fields.Nested):
-            path += "[]" if inner is not field else ""
-            paths += field_paths(inner.schema, path)
+            items = "[]" if inner is not field else ""
+            paths += field_paths(inner.schema, FieldPath(f"{path}{items}"))
         else:
             paths.append(path)
     return paths
 
 
-def _flat(errors: Mapping[Any, Any], at: str, schema: Any) -> list[SpecificationProblem]:
+def _flat(errors: Mapping[Any, Any], at: FieldPath, schema: Any) -> list[SpecificationProblem]:
     problems = []
     for key, inner in errors.items():
-        path = at if key == "_schema" else inside(at, key)
+        path = at if key == "_schema" else at / key
         if isinstance(inner, Mapping):
             problems += _flat(inner, path, _schema_of(schema, key))
         else:

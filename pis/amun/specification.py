@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from model.json_fields import FieldPath
 from model.packages.identity import DEFAULT_INDEX, distributions_of
 from model.redaction import without_credentials
 from pis.amun.locks import Lock, pipfile_lock_of, read_pipfile_lock, read_pylock, read_requirements
@@ -17,7 +18,6 @@ from pis.amun.schema import (
     SpecificationProblem,
     environment_problems,
     file_problems,
-    inside,
     own_code_problems,
     package_problems,
     script_problems,
@@ -203,7 +203,7 @@ def _parameters_of(
         arguments_of(script, parameters)
     except InvalidParameters as error:
         return {}, [
-            SpecificationProblem(inside("parameters", name), message)
+            SpecificationProblem(FieldPath("parameters") / name, message)
             for name, message in error.problems.items()
         ]
     return {name: known[name].checked(value) for name, value in parameters.items()}, []
@@ -235,7 +235,7 @@ def _lock_of(
 def _read(
     name: str, value: Any, indexes: Mapping[str, str], version: str | None
 ) -> tuple[Lock, list[SpecificationProblem]]:
-    at = inside("python", name)
+    at = FieldPath("python") / name
     if name == "requirements_txt":
         return read_requirements(value, at, version)
     if name == "pylock_toml":
@@ -272,7 +272,7 @@ def _index_problems(
     lock: Lock, name: str, indexes: Mapping[str, str]
 ) -> list[SpecificationProblem]:
     known = ", ".join([DEFAULT_INDEX, *sorted(indexes)])
-    at = inside("python", name)
+    at = FieldPath("python") / name
     return [
         SpecificationProblem(
             f"{at}.default.{package.name}.index" if name == "requirements_locked" else at,

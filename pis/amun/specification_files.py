@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from model.json_fields import FieldPath
 from pis.amun.job_limits import MEBIBYTE
-from pis.amun.schema import InvalidSpecification, SpecificationProblem, inside
+from pis.amun.schema import SPECIFICATION, InvalidSpecification, SpecificationProblem
 
 STDIN = "-"
 #: Limit for the specification, and for all files together that it refers to.
@@ -164,18 +165,17 @@ class _ReferencedFiles:
         return text
 
 
-def _resolved(value: Any, files: _ReferencedFiles, keys: tuple[str, ...] = (), at: str = "") -> Any:
+def _resolved(
+    value: Any, files: _ReferencedFiles, keys: tuple[str, ...] = (), at: FieldPath = SPECIFICATION
+) -> Any:
     """Return ``value`` with all references replaced."""
     parse = _REFERENCES.get(keys)
     if parse and isinstance(value, dict) and value.keys() == {"file"}:
-        return files.content(value["file"], parse, inside(at, "file"))
+        return files.content(value["file"], parse, at / "file")
     if isinstance(value, dict) and len(keys) < 2:
         return {
-            key: _resolved(inner, files, (*keys, key), inside(at, key))
-            for key, inner in value.items()
+            key: _resolved(inner, files, (*keys, key), at / key) for key, inner in value.items()
         }
     if isinstance(value, list) and keys == ("files",):
-        return [
-            _resolved(inner, files, keys, inside(at, number)) for number, inner in enumerate(value)
-        ]
+        return [_resolved(inner, files, keys, at / number) for number, inner in enumerate(value)]
     return value

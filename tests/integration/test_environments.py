@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from common.formats.locks.entries import LockEntry
 from common.settings import Settings
 from model.measurements.host_problems import is_host_build
 from pis.amun.environments import build_environment
 from pis.amun.launchers import BuildFailed
-from pis.amun.locks import Lock, LockedPackage
+from pis.amun.locks import Lock
 from tests.services.index import PASSWORD, Answer, Index, package_index, raw
 from tests.services.waiting import DEADLINE_S
 
@@ -42,8 +43,8 @@ def settings(tmp_path: Path, index: Index) -> Settings:
     return Settings.from_env({"THOTH_HOME": home, "PACKAGE_INDEXES": f"own={index.url}"})
 
 
-def package(name: str, version: str, *hashes: str, marker: str | None = None) -> LockedPackage:
-    return LockedPackage(name, version, hashes, marker, "own")
+def package(name: str, version: str, *hashes: str, marker: str | None = None) -> LockEntry:
+    return LockEntry(name, version, hashes, marker, "own")
 
 
 def refusal(lock: Lock, settings: Settings, python_version: str | None = None) -> BuildFailed:
@@ -117,7 +118,7 @@ def test_no_wheel_runs_while_a_stack_is_installed(
     marker = tmp_path / "ran"
     starter = package("starter", "1.0", add_starter(index, tmp_path, marker))
     with package_index() as second:
-        parrot = LockedPackage("parrot", "1.2", (second.add_wheel("parrot", "1.2"),), None, "two")
+        parrot = LockEntry("parrot", "1.2", (second.add_wheel("parrot", "1.2"),), None, "two")
         both = f"own={index.url} two={second.url}"
         two = Settings.from_env({"THOTH_HOME": str(settings.home), "PACKAGE_INDEXES": both})
         built = build_environment(Lock((starter, parrot)), two)
@@ -150,7 +151,7 @@ def test_every_index_of_pips_configuration_is_asked_for_what_is_locked(
     with package_index() as extra:
         monkeypatch.setenv("PIP_EXTRA_INDEX_URL", extra.url)
         served = extra.add_wheel("parrot", "1.2")
-        lock = Lock((LockedPackage("parrot", "1.2", (served,)),))
+        lock = Lock((LockEntry("parrot", "1.2", (served,)),))
         assert build_environment(lock, settings).freeze == ("parrot==1.2",)
 
 
@@ -243,8 +244,9 @@ def test_two_processes_that_want_one_environment_build_it_once(
     program = (
         "from common.settings import Settings\n"
         "from pis.amun.environments import build_environment\n"
-        "from pis.amun.locks import Lock, LockedPackage\n"
-        f"lock = Lock((LockedPackage('parrot', '1.2', ({served!r},), None, 'own'),))\n"
+        "from common.formats.locks.entries import LockEntry\n"
+        "from pis.amun.locks import Lock\n"
+        f"lock = Lock((LockEntry('parrot', '1.2', ({served!r},), None, 'own'),))\n"
         "lines = []\n"
         f"settings = Settings.from_env({{'THOTH_HOME': {str(settings.home)!r},"
         f" 'PACKAGE_INDEXES': 'own={index.url}'}})\n"

@@ -25,7 +25,6 @@ from pis.amun.launchers.containerfile import (
     render,
     write_context,
 )
-from pis.amun.locks import LockedPackage
 from pis.amun.specification import Specification
 from pis.scratch import scratch_folder
 
@@ -140,7 +139,7 @@ def recipe_of(inspection: Inspection) -> Recipe:
     return Recipe(
         base=specification.base,
         packages=specification.packages,
-        requirements=tuple(map(requirements_of, _by_index(specification).values())),
+        requirements=tuple(map(requirements_of, specification.lock.by_index().values())),
         files=specification.files,
         script=inspection.script.text,
     )
@@ -186,7 +185,7 @@ def _build(
     write_context(recipe, context)
     arguments = ["build", "--file", str(context / "Containerfile"), "--iidfile", str(identifier)]
     arguments += _ULIMITS
-    indexes = list(_by_index(inspection.specification))
+    indexes = list(inspection.specification.lock.by_index())
     for name, text in _secrets(indexes, dict(settings.package_indexes)).items():
         (secrets / name).write_text(text, encoding="utf-8")
         arguments += ["--secret", f"id={name},src={secrets / name}"]
@@ -220,12 +219,6 @@ def _os_release(text: str) -> dict[str, str]:
     """Parse shell assignments (os-release(5))."""
     pairs = (assignment.partition("=") for assignment in shlex.split(text, comments=True))
     return {name.lower(): value for name, equals, value in pairs if equals}
-
-
-def _by_index(specification: Specification) -> dict[str, list[LockedPackage]]:
-    packages = specification.lock.packages
-    names = sorted({package.index for package in packages})
-    return {name: [package for package in packages if package.index == name] for name in names}
 
 
 def _secrets(names: Sequence[str], indexes: Mapping[str, str]) -> dict[str, str]:

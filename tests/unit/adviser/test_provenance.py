@@ -13,7 +13,7 @@ from adviser.projects.project import Project, ProjectIndex, ProjectWarning, Warn
 from adviser.provenance import IndexLocation, KnownIndexes, ReleaseListing, check_lock
 from adviser.provenance_issues import IssueId, ProvenanceIssue
 from adviser.scoring.assessment_types import NoteLevel
-from common.formats.locks import LockedFile, LockEntry
+from common.formats.locks.entries import LockedFile, LockEntry
 from model.packages.releases import ReleaseFile
 
 GOOD, OTHER = "a" * 64, "b" * 64

@@ -10,7 +10,7 @@ import pytest
 from adviser.projects.locks import ProjectLock, read_lock
 from adviser.projects.parsing import parse_project
 from adviser.projects.project import WarningCode
-from common.formats.locks import LockEntry
+from common.formats.locks.entries import LockEntry
 from model.errors import InvalidFile
 from model.packages.releases import parse_requirement
 from tests.factories.projects import (
@@ -118,8 +118,8 @@ def test_what_is_no_release_is_left_out_of_a_pylock(source: str, code: WarningCo
         (b"[]", "Pipfile.lock", "$"),
         (pipfile_lock(default=[]), "Pipfile.lock", "default"),
         (pipfile_lock(default={"a": 1}), "Pipfile.lock", "default.a"),
-        (pipfile_lock(default={"a": {"version": "==x y"}}), "Pipfile.lock", "default.a"),
-        (pipfile_lock(default={"a b": {"version": "==1"}}), "Pipfile.lock", "default.a b"),
+        (pipfile_lock(default={"a": {"version": "==x y"}}), "Pipfile.lock", "default.a.version"),
+        (pipfile_lock(default={"a b": {"version": "==1"}}), "Pipfile.lock", "default['a b']"),
         (
             pipfile_lock(default={"a": {"version": "==1", "hashes": ["x"]}}),
             "Pipfile.lock",
@@ -128,7 +128,7 @@ def test_what_is_no_release_is_left_out_of_a_pylock(source: str, code: WarningCo
         (
             pipfile_lock(default={"a": {"version": "==1", "markers": "os_name ~= 'x'"}}),
             "Pipfile.lock",
-            "default.a",
+            "default.a.markers",
         ),
         (b"a = ", "pylock.toml", "$"),
         (b'lock-version="2.0"\ncreated-by="x"\npackages=[]', "pylock.toml", "$"),

@@ -9,6 +9,7 @@ import pytest
 
 from adviser.locks.formats import pipfile_lock_document
 from adviser.locks.lock_model import LockOptions
+from adviser.projects.documents import table_of
 from adviser.projects.parsing import parse_project
 from adviser.projects.pipfile import pipfile_hash, pipfile_of, read_pipfile
 from adviser.projects.project import Project, ProjectIndex, ProjectRequirement, WarningCode
@@ -139,7 +140,7 @@ def test_editable_without_a_source_means_the_index_as_in_pipenv() -> None:
 def test_an_editable_repository_is_not_beside_the_project() -> None:
     context = ParseContext()
     text = '[packages]\na = {git = "https://h.example/a", editable = true}\n'
-    read_pipfile(tomllib.loads(text), "Pipfile", context)
+    read_pipfile(table_of("Pipfile", text.encode()), "Pipfile", context)
     (left_out,) = context.elsewhere
     assert (left_out.what, left_out.local) == ("a @ https://h.example/a", False)
 
@@ -191,7 +192,7 @@ def test_an_unknown_key_is_told() -> None:
         ('a = {extras = "x"}', "packages.a.extras", "a list of texts"),
         ('a = ">>1"', "packages.a", "PEP 508"),
         ("a = {version = '*', os_name = \"~= 'nt'\"}", "packages.a", "PEP 508"),
-        ('"a b" = "*"', "packages.a b", "PEP 508"),
+        ('"a b" = "*"', "packages['a b']", "PEP 508"),
         ('my_pkg = "*"\nMy-Pkg = "*"', "packages.My-Pkg", "keep one"),
     ],
 )

@@ -244,7 +244,7 @@ def test_an_index_that_uv_does_not_know_is_told() -> None:
         ("[project]\ndependencies='a'", "project.dependencies"),
         ("[project]\nrequires-python='3.11'", "project.requires-python"),
         ("project=1", "project"),
-        ("[project.optional-dependencies]\na=[1]", "project.optional-dependencies.a"),
+        ("[project.optional-dependencies]\na=[1]", "project.optional-dependencies.a[0]"),
         ("[dependency-groups]\na='b'", "dependency-groups.a"),
         ("[dependency-groups]\na=[{include='b'}]", "dependency-groups.a[0]"),
         ("[dependency-groups]\na=[1]", "dependency-groups.a[0]"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.formats.locks import stack_of
+from ingest.inspections.specification import stack_of
 from model.errors import InvalidDocument
 from model.reasons import Reason
 

@@ -1,0 +1,263 @@
+"""Entries of locks, their checks and their markers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from packaging.markers import Marker, UndefinedComparison
+from packaging.utils import canonicalize_name
+
+from common.formats.file_fields import FileTable, value_text
+from common.formats.requirements_files import SourceKind
+from model.errors import InvalidDocument
+from model.json_fields import FieldPath
+from model.packages.identity import is_project_name, version_of
+from model.packages.releases import parse_requirement
+from model.reasons import Reason
+
+#: What to do about a lock that cannot be read.
+MAKE_AGAIN = "create the lock again"
+#: The marker of packages that a lock does not install by default.
+NEVER = 'python_version < "0"'
+_ALWAYS = 'python_version >= "0"'
+#: A quoted text, and what may follow it in markers of locks only.
+_OF_LOCK = re.compile(r"""("[^"]*"|'[^']*')(?: (in|not in) (extras|dependency_groups)\b)?""")
+_LONGEST_VERSION = 128
+_CONSTANTS = re.compile(f"{NEVER}|{_ALWAYS}|and|or|[ ()]")
+_HASH = re.compile(r"[a-z0-9_]{2,16}:[0-9a-f]{2,128}\Z")
+#: Environment for a trial evaluation of markers.
+_ANY_ENVIRONMENT = {
+    "implementation_name": "cpython", "implementation_version": "3.11.0", "os_name": "posix",
+    "platform_machine": "x86_64", "platform_python_implementation": "CPython",
+    "platform_release": "6.1", "platform_system": "Linux", "platform_version": "#1",
+    "python_full_version": "3.11.0", "python_version": "3.11", "sys_platform": "linux",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LockedFile:
+    """One file of a package, in a lock that lists files.
+
+    :param url: without secrets; ``None`` for a file beside the lock
+    """
+
+    filename: str
+    url: str | None = None
+    size_bytes: int | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LockEntry:
+    """One package of a lock. A lock may have several entries of a package, with their markers.
+
+    :param version: empty if the entry leaves it open
+    :param hashes: ``sha256:…`` and others, sorted; empty where the lock names none
+    :param marker: when it is installed (PEP 508), ``None`` for always
+    :param index: its index as the lock names it, ``None`` if the lock does not say
+    :param dev: whether only development needs it
+    :param dependencies: normalised names, if the lock lists them
+    :param origin: place in the lock, such as ``Pipfile.lock:default.flask``
+    :param groups: dependency groups that ``marker`` may refer to, in documents of earlier versions
+    :param files: in a lock that lists them, such as ``pylock.toml``
+    :param source: where it comes from instead of an index
+    :param source_key: key of the entry that names it, in a ``Pipfile.lock``
+    :param target: instead of a version: address or path of that source, or an open specifier
+    :param local: whether that source is a file or a folder beside the lock
+    """
+
+    name: str
+    version: str
+    hashes: tuple[str, ...] = ()
+    marker: str | None = None
+    index: str | None = None
+    extras: tuple[str, ...] = ()
+    dev: bool = False
+    dependencies: tuple[str, ...] = ()
+    origin: str = ""
+    groups: frozenset[str] = frozenset()
+    files: tuple[LockedFile, ...] = ()
+    source: SourceKind | None = None
+    source_key: str = ""
+    target: str = ""
+    local: bool = False
+
+    @property
+    def requirement(self) -> str:
+        """The line of a pinned package in a requirements file, without the hashes.
+
+        >>> LockEntry("numpy", "2.0.1", marker="python_version < '3.13'").requirement
+        "numpy==2.0.1 ; python_version < '3.13'"
+        """
+        extras = f"[{','.join(self.extras)}]" if self.extras else ""
+        marker = f" ; {self.marker}" if self.marker else ""
+        return f"{self.name}{extras}=={self.version}{marker}"
+
+    def holds(self, markers: Mapping[str, str]) -> bool:
+        """Whether the package is installed in an environment with these variables of PEP 508."""
+        return marker_holds(self.marker, markers, self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class LockContent:
+    """A lock as it is written.
+
+    :param entries: in the order of the file, those for development last; an error in place of each
+        entry that cannot be read
+    :param sources: indexes that the lock describes, the default one first
+    :param manifest_hash: hash of the Pipfile in a ``Pipfile.lock``
+    """
+
+    entries: tuple[LockEntry | InvalidDocument, ...]
+    sources: tuple[FileTable, ...] = ()
+    manifest_hash: str | None = None
+    python: str | None = None
+    requires_python: str | None = None
+
+
+class LockTable(FileTable):
+    """A table of a lock, which tools write and people do not correct."""
+
+    __slots__ = ()
+    hint = MAKE_AGAIN
+
+
+def readable(
+    read: Callable[..., LockEntry], items: Iterable[tuple[Any, ...]]
+) -> Iterator[LockEntry | InvalidDocument]:
+    """The entry of each item, or the error that reading it raises."""
+    for item in items:
+        try:
+            yield read(*item)
+        except InvalidDocument as error:
+            yield error
+
+
+class EntryFault(NamedTuple):
+    """A part of an entry that violates the standards.
+
+    :param field: the field of :class:`LockEntry`
+    """
+
+    field: str
+    reason: Reason
+    message: str
+
+    def at(self, entry: LockEntry, keys: Mapping[str, str]) -> FieldPath:
+        """The path of the part.
+
+        :param keys: keys of the format, by field; other fields have no path of their own
+        """
+        origin = FieldPath(entry.origin)
+        return origin / keys[self.field] if self.field in keys else origin
+
+
+def faults_of(entry: LockEntry) -> Iterator[EntryFault]:
+    """What is wrong with a pinned entry, at most one fault for each of its fields."""
+    if not is_project_name(entry.name):
+        message = f"{value_text(entry.name)} is not the name of a package"
+        yield EntryFault("name", Reason.INVALID_REQUIREMENT, message)
+    # Python refuses to convert numbers of thousands of digits; real versions are short.
+    if len(entry.version) > _LONGEST_VERSION or version_of(entry.version.strip()) is None:
+        message = f"{value_text(entry.version)} is not a version by PEP 440"
+        yield EntryFault("version", Reason.INVALID_VERSION, message)
+    if (fault := hash_fault(entry.hashes)) is not None:
+        yield EntryFault("hashes", Reason.OUT_OF_RANGE, fault)
+    if entry.marker and (fault := marker_fault(entry.marker)) is not None:
+        message = f"{value_text(entry.marker)} is not a marker that can be evaluated: {fault}"
+        yield EntryFault("marker", Reason.INVALID_REQUIREMENT, message)
+    if not all(map(is_project_name, entry.extras)):
+        message = "contains an invalid name of an extra"
+        yield EntryFault("extras", Reason.INVALID_REQUIREMENT, message)
+
+
+def hash_fault(hashes: Iterable[str]) -> str | None:
+    """What is wrong with the first invalid hash."""
+    wrong = next((it for it in hashes if not _HASH.match(it.strip())), None)
+    if wrong is None:
+        return None
+    return f"{value_text(wrong)} is not a hash, such as `sha256:` and 64 hexadecimal digits"
+
+
+def normalised_hashes(hashes: Iterable[str]) -> tuple[str, ...]:
+    """Valid hashes, sorted and without duplicates."""
+    # Tools that extract them from requirements files may keep trailing spaces.
+    return tuple(sorted({it.strip() for it in hashes}))
+
+
+def normalised(entry: LockEntry) -> LockEntry:
+    """An entry without faults, with canonical name, version, hashes, marker and extras."""
+    return replace(
+        entry,
+        name=canonicalize_name(entry.name),
+        version=str(version_of(entry.version.strip())),
+        hashes=normalised_hashes(entry.hashes),
+        marker=parse_requirement(f"name ; {entry.marker}").marker if entry.marker else None,
+        extras=tuple(sorted(set(map(canonicalize_name, entry.extras)))),
+    )
+
+
+def marker_holds(
+    marker: str | None, markers: Mapping[str, str], groups: frozenset[str] = frozenset()
+) -> bool:
+    """Whether a marker holds without extras.
+
+    :param groups: installed dependency groups, which only markers of locks can refer to
+    """
+    if marker is None:
+        return True
+    variables: dict[str, str | AbstractSet[str]] = {
+        "extra": "",
+        **markers,
+        "dependency_groups": groups,
+    }
+    return Marker(marker).evaluate(variables, context="lock_file")
+
+
+@lru_cache(maxsize=16_384)
+def marker_fault(marker: str) -> str | None:
+    """Why a marker cannot be evaluated, such as ``os_name ~= "nt"``; ``None`` if it can.
+
+    Cached, because a file may be read both as a manifest and as a lock.
+    """
+    parsed = parse_requirement(f"name ; {marker}")
+    if parsed.name is None or parsed.marker is None:
+        return (parsed.problem or "it is empty")[:200]
+    try:
+        marker_holds(parsed.marker, _ANY_ENVIRONMENT)
+    except (UndefinedComparison, KeyError, ValueError, RecursionError) as error:
+        return (str(error) or type(error).__name__).splitlines()[0][:200]
+    return None
+
+
+def resolved_marker(marker: str, groups: AbstractSet[str]) -> str | None:
+    """A marker of a ``pylock.toml`` without ``extras`` and ``dependency_groups``.
+
+    :param marker: as ``packaging`` formats it
+    :param groups: the lock's default groups; no extra is installed by default
+    :returns: ``None`` for always, and :data:`NEVER` for packages that are not installed by default
+
+    >>> resolved_marker('"a" in dependency_groups or "b" in extras', {"a"}) is None
+    True
+    >>> resolved_marker('os_name == "nt" and "a" not in extras', set())
+    'os_name == "nt"'
+    """
+    installed = frozenset(map(canonicalize_name, groups))
+
+    def resolved(match: re.Match[str]) -> str:
+        quoted, operator, variable = match.groups()
+        if variable is None:
+            return match[0]
+        chosen = installed if variable == "dependency_groups" else frozenset()
+        is_in = canonicalize_name(quoted[1:-1]) in chosen
+        return _ALWAYS if is_in == (operator == "in") else NEVER
+
+    text = _OF_LOCK.sub(resolved, marker)
+    if not _CONSTANTS.sub("", text):
+        return None if Marker(text).evaluate() else NEVER
+    return text.replace(f" and {_ALWAYS}", "").replace(f"{_ALWAYS} and ", "")
