@@ -40,7 +40,6 @@ from common.index.earlier_reads import EarlierReads, PackageReads
 from common.index.file_metadata import MetadataRead
 from common.index.helper import IndexHelper
 from common.index.release_metadata import (
-    ReleaseMetadata,
     metadata_files,
     read_release,
 )
@@ -57,7 +56,7 @@ from model.packages.candidates import (
     IndexesSilent,
 )
 from model.packages.project_pages import IndexFile, ProjectPage
-from model.packages.releases import ReleaseProblem
+from model.packages.releases import ReleaseMetadata, ReleaseProblem
 from model.packages.snapshot import with_revision
 from model.packages.wheels import installed_rank
 

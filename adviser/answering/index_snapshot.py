@@ -15,7 +15,6 @@ from itertools import chain
 
 from packaging.utils import canonicalize_name
 
-from common.index.release_metadata import ReleaseMetadata
 from graph.snapshot_reader import Closure, unnamed_snapshot, with_known, with_vulnerabilities
 from model.packages.candidate_builder import CandidateBuilder, VersionRecord, has_compiled_wheels
 from model.packages.candidates import (
@@ -31,6 +30,7 @@ from model.packages.environments import Environment
 from model.packages.identity import Purl
 from model.packages.project_pages import ListedVersion, ProjectPage, ProjectState
 from model.packages.releases import (
+    ReleaseMetadata,
     ReleaseProblem,
     ReleaseState,
     fault_of,

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Protocol
 
 from common.index.file_metadata import MetadataRead
-from common.index.release_metadata import ReleaseMetadata, metadata_files, metadata_of_file
+from common.index.release_metadata import metadata_files, metadata_of_file
 from common.settings import Settings
 from model.errors import IndexProblem, InvalidArgument
 from model.packages.environments import Environment, host_environment
 from model.packages.project_pages import IndexFile
-from model.packages.releases import SDIST_BUILT, SDIST_LIKELY, ReleaseProblem
+from model.packages.releases import SDIST_BUILT, SDIST_LIKELY, ReleaseMetadata, ReleaseProblem
 from pis.amun.environments import find_interpreter
 from pis.amun.installer import BuildLog
 from pis.amun.launchers import BuildFailed

@@ -20,9 +20,8 @@ import orjson
 import zstandard
 
 from common.index.cache import read_packed, write_packed
-from common.index.release_metadata import ReleaseMetadata
 from model.packages.import_names import ImportNames, ImportSource
-from model.packages.releases import ReleaseProblem
+from model.packages.releases import ReleaseMetadata, ReleaseProblem
 from model.redaction import without_secrets
 
 logger = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
@@ -15,29 +15,8 @@ from model.packages.environments import Environment
 from model.packages.identity import version_of
 from model.packages.import_names import ImportNames, declared_names
 from model.packages.project_pages import IndexFile
-from model.packages.releases import ReleaseProblem
+from model.packages.releases import ReleaseMetadata, ReleaseProblem
 from model.packages.wheels import installed_rank
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseMetadata:
-    """Metadata of a release, or the problem that prevents reading the metadata.
-
-    :param requires_dist: requirement lines as written; ``None`` if they are not known
-    :param metadata_file: the file that was read, also if it was broken
-    :param imports: from the wheel that was read, or declared by the metadata; ``None`` if unknown
-    """
-
-    requires_dist: tuple[str, ...] | None = None
-    requires_python: str | None = None
-    provides_extra: tuple[str, ...] = ()
-    license: str | None = None
-    metadata_source: str | None = None
-    metadata_file: str | None = None
-    problem: ReleaseProblem | None = None
-    problem_message: str | None = None
-    imports: ImportNames | None = None
-
 
 NO_FILES = ReleaseMetadata(
     problem=ReleaseProblem.NO_FILES, problem_message="neither a wheel nor a source distribution"

@@ -30,7 +30,7 @@ from graph.record.crawls import (
 from graph.record.known_releases import known_releases
 from graph.record.postgresql_helpers import current_time
 from graph.record.release_merging import KnownRelease
-from graph.record.releases import ReleasesAdded
+from graph.record.releases import ReleaseDelivery, ReleasesAdded
 from ingest.crawl.closure import FollowedPackage, RequirementClosure, WantedPackage
 from ingest.crawl.crawl_request import CrawlRequest
 from ingest.crawl.failures import (
@@ -41,14 +41,12 @@ from ingest.crawl.failures import (
     pause_after,
     together,
 )
-from ingest.crawl.record_writer import ReadRelease, RecordWriter
+from ingest.crawl.record_writer import RecordWriter
 from ingest.crawl.release_drafts import release_draft, release_from
 from ingest.crawl.release_selection import (
-    ListedRelease,
     ProjectNeeds,
     ProjectPlan,
     as_listed,
-    listed_on,
     needed_versions,
     offered_on,
     plan,
@@ -56,7 +54,7 @@ from ingest.crawl.release_selection import (
 from ingest.crawl.reports import CrawlFailure, CrawlReport
 from ingest.releases.files import public_status
 from model.errors import IndexFault, IndexProblem, ProjectError
-from model.packages.project_pages import ProjectPage
+from model.packages.project_pages import ListedVersion, ProjectPage
 from model.packages.releases import Release, ReleaseState
 
 logger = logging.getLogger(__name__)
@@ -105,7 +103,7 @@ async def _crawl(
 class _Project:
     """A package of this crawl: the releases on its page, and the selected versions."""
 
-    listed: Sequence[ListedRelease]
+    listed: Sequence[ListedVersion]
     selected: frozenset[str]
 
 
@@ -131,13 +129,14 @@ class _Crawler:
         self._request = request
         self._recorder = recorder
         self._index = client.index.name
+        self._source = f"index {self._index}"
         self._closure = RequirementClosure(request.bounds.max_packages + len(request.known))
         self._projects: dict[str, _Project] = {}
         self._solved: set[str] = set()
         self._breaker = CircuitBreaker()
         self._packages = asyncio.Semaphore(WORKERS)
         self._readers = asyncio.Semaphore(WORKERS)
-        self._read: list[ReadRelease] = []
+        self._read: list[ReleaseDelivery] = []
         self._failures: list[FailedRead] = []
         self._stored_at = time.monotonic()
         self._on_progress = on_progress
@@ -181,7 +180,9 @@ class _Crawler:
         """Store the plan for a package; return ``None`` after an unexpected error."""
         try:
             prepared = await self._recorder.transaction(lambda it: self._prepare(it, page, needs))
-            self._projects[page.name] = _Project(listed_on(page), prepared.plan.selected)
+            self._projects[page.name] = _Project(
+                tuple(page.listed.values()), prepared.plan.selected
+            )
             self._report.count_plan(prepared.plan, prepared.known, needs.chosen)
             if page.skipped:
                 self._report.skipped[page.name] = len(page.skipped)
@@ -242,7 +243,7 @@ class _Crawler:
         before = project_row(connection, index, name)
         prepared = plan(index, page, needs, known, queue, before, current_time(connection))
         described = [
-            ReadRelease(release, page.as_of)
+            ReleaseDelivery(release, self._source, page.as_of)
             for release in filter(None, map(release_from, prepared.drafts))
             if release.version not in known
             or known[release.version].document_id != release.document_id
@@ -301,7 +302,7 @@ class _Crawler:
         if release.state is ReleaseState.SOLVED:
             self._closure.learn(release.name, release.version, release.requirements)
             self._solved.add(release.name)
-        self._read.append(ReadRelease(release, page.as_of))
+        self._read.append(ReleaseDelivery(release, self._source, page.as_of))
         self._report.read[release.state] += 1
 
     def _fail(
@@ -328,7 +329,9 @@ class _Crawler:
         except Exception:
             await self._store_one_by_one(read, failures)
 
-    async def _store_one_by_one(self, read: list[ReadRelease], failures: list[FailedRead]) -> None:
+    async def _store_one_by_one(
+        self, read: list[ReleaseDelivery], failures: list[FailedRead]
+    ) -> None:
         """Store releases one by one, so that a release that cannot be stored affects no others."""
         for each in read:
             try:

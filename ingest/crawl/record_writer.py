@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import datetime
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from common.index.release_metadata import ReleaseMetadata
 from common.settings import Settings
 from graph.engine import relational_errors
 from graph.record.crawls import (
@@ -30,17 +27,9 @@ from ingest.crawl.release_drafts import release_draft, release_from
 from ingest.crawl.release_selection import offered_on
 from ingest.releases.files import public_status
 from model.packages.project_pages import ProjectPage
-from model.packages.releases import Release
+from model.packages.releases import ReleaseMetadata
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRelease:
-    """A release with the time at which the index answered."""
-
-    release: Release
-    as_of: datetime
 
 
 class RecordWriter:
@@ -72,7 +61,7 @@ class RecordWriter:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
 
     async def store(
-        self, read: Sequence[ReadRelease], failures: Iterable[FailedRead]
+        self, read: Sequence[ReleaseDelivery], failures: Iterable[FailedRead]
     ) -> ReleasesAdded:
         """Store releases and remove them from the queue; failed releases stay in the queue."""
 
@@ -87,11 +76,9 @@ class RecordWriter:
         self._on_commit()
         return added
 
-    def add(self, connection: Connection, read: Sequence[ReadRelease]) -> ReleasesAdded:
+    def add(self, connection: Connection, read: Sequence[ReleaseDelivery]) -> ReleasesAdded:
         """Store releases within a transaction."""
-        source = f"index {self._index}"
-        deliveries = [ReleaseDelivery(it.release, source, it.as_of) for it in read]
-        return add_releases(connection, self._settings, deliveries)
+        return add_releases(connection, self._settings, read)
 
     def _run(self, work: Callable[[Connection], T]) -> T:
         with relational_errors(self._settings), self._engine.begin() as connection:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from common.index.release_metadata import ReleaseMetadata
 from graph.record.release_merging import KnownRelease
 from ingest.releases.files import public_reason
 from ingest.releases.parsing import ReleaseDraft, checked_release
 from model.errors import InvalidDocument
 from model.packages.project_pages import IndexFile
-from model.packages.releases import Release, ReleaseFile, ReleaseProblem
+from model.packages.releases import Release, ReleaseFile, ReleaseMetadata, ReleaseProblem
 
 logger = logging.getLogger(__name__)
 
@@ -39,22 +38,8 @@ def release_draft(
     index: str, name: str, version: str, files: Iterable[IndexFile], metadata: ReleaseMetadata
 ) -> ReleaseDraft:
     """A release with all files that the index lists."""
-    return ReleaseDraft(
-        name,
-        version,
-        index,
-        requires_dist=metadata.requires_dist,
-        requires_python=metadata.requires_python,
-        provides_extra=metadata.provides_extra,
-        license=metadata.license,
-        metadata_source=metadata.metadata_source,
-        metadata_file=metadata.metadata_file,
-        files=[_release_file(file) for file in files],
-        files_complete=True,
-        problem=metadata.problem,
-        problem_message=metadata.problem_message,
-        imports=metadata.imports,
-    )
+    listed = [_release_file(file) for file in files]
+    return ReleaseDraft(name, version, index, metadata, listed, files_complete=True)
 
 
 def _release_file(file: IndexFile) -> ReleaseFile:
@@ -90,10 +75,5 @@ def release_from(draft: ReleaseDraft) -> Release | None:
 
 def refused_draft(draft: ReleaseDraft, reason: str) -> ReleaseDraft:
     """A draft that replaces a refused one, so that the record contains the release."""
-    return ReleaseDraft(
-        draft.name,
-        draft.version,
-        draft.index,
-        problem=ReleaseProblem.BROKEN_METADATA,
-        problem_message=reason,
-    )
+    problem = ReleaseMetadata(problem=ReleaseProblem.BROKEN_METADATA, problem_message=reason)
+    return ReleaseDraft(draft.name, draft.version, draft.index, problem)

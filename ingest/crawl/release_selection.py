@@ -12,7 +12,6 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from common.index.release_metadata import (
     INVALID_VERSION,
     NO_FILES,
-    ReleaseMetadata,
     metadata_files,
 )
 from graph.record.crawls import (
@@ -25,76 +24,63 @@ from ingest.crawl.crawl_request import CrawlBounds
 from ingest.crawl.release_drafts import metadata_of_record, release_draft
 from ingest.releases.parsing import ReleaseDraft
 from model.packages.identity import version_of
-from model.packages.project_pages import IndexFile, ProjectPage
-from model.packages.releases import ReleaseState, first_upload
+from model.packages.project_pages import IndexFile, ListedVersion, ProjectPage
+from model.packages.releases import ReleaseMetadata, ReleaseState
 
 #: Number of releases to read for a requirement that none of the newest releases meets.
 CANDIDATES = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ListedRelease:
-    """A release as an index lists it.
-
-    :param version: normalised, or as written if it is not a valid version
-    :param yanked: whether all its files are yanked
-    """
-
-    version: str
-    uploaded_at: datetime | None = None
-    yanked: bool = False
-
-
-def newest_first(listed: Iterable[ListedRelease]) -> list[ListedRelease]:
+def newest_first(listed: Iterable[ListedVersion]) -> list[ListedVersion]:
     """Return the releases with a valid version, the newest first."""
     known = [(version, it) for it in listed if (version := version_of(it.version)) is not None]
     return [it for _, it in sorted(known, key=lambda pair: (pair[0], pair[1].version))[::-1]]
 
 
-def newest(listed: Iterable[ListedRelease], bounds: CrawlBounds) -> list[str]:
+def newest(listed: Iterable[ListedVersion], bounds: CrawlBounds) -> list[str]:
     """Return the versions within the bounds, newest first.
 
     Pre-releases are included if the bounds allow them or if there are no others. Yanked releases do
     not count towards the limit. Yanked releases between the selected ones are read, so that reports
     can name them.
 
-    >>> listed = [ListedRelease(it) for it in ("1.0", "2.0rc1", "0.9")]
-    >>> newest([*listed, ListedRelease("1.1", yanked=True)], CrawlBounds(max_versions=2))
+    >>> listed = [ListedVersion(it, 1) for it in ("1.0", "2.0rc1", "0.9")]
+    >>> newest([*listed, ListedVersion("1.1", 1, yanked=True)], CrawlBounds(max_versions=2))
     ['1.1', '1.0', '0.9']
     """
     ordered = newest_first(listed)
     if not bounds.prereleases:
         stable = [it for it in ordered if not _is_prerelease(it.version)]
-        ordered = stable if any(not it.yanked for it in stable) else ordered
+        ordered = stable if any(it.installable for it in stable) else ordered
     chosen, counted, yanked = [], 0, 0
     for release in ordered:
         if counted >= bounds.max_versions:
             break
         if _is_older(release, bounds.newer_than):
             continue
-        yanked += release.yanked
-        counted += not release.yanked
-        if not release.yanked or yanked <= bounds.max_versions:
+        yanked += not release.installable
+        counted += release.installable
+        if release.installable or yanked <= bounds.max_versions:
             chosen.append(release.version)
     return chosen
 
 
-def invalid(listed: Iterable[ListedRelease], bounds: CrawlBounds) -> list[str]:
+def invalid(listed: Iterable[ListedVersion], bounds: CrawlBounds) -> list[str]:
     """Return at most ``max_versions`` versions that violate PEP 440; the resolver ignores them."""
     names = sorted(it.version for it in listed if version_of(it.version) is None)
     return names[-bounds.max_versions :] if bounds.max_versions else []
 
 
 def needed_versions(
-    specifiers: Iterable[str], listed: Sequence[ListedRelease], selected: Collection[str]
+    specifiers: Iterable[str], listed: Sequence[ListedVersion], selected: Collection[str]
 ) -> set[str]:
     """Return the versions to read so that each specifier has candidates, if the index has any.
 
-    >>> listed = [ListedRelease(version) for version in ("1.8", "1.9", "1.7", "2")]
+    >>> listed = [ListedVersion(version, 1) for version in ("1.8", "1.9", "1.7", "2")]
     >>> sorted(needed_versions(["<2", ">=1"], listed, ["2"]))
     ['1.8', '1.9']
     """
-    offered = [it.version for it in listed if it.version in selected and not it.yanked]
+    offered = [it.version for it in listed if it.version in selected and it.installable]
     ordered = newest_first(listed)
     versions: set[str] = set()
     for specifier in sorted(set(specifiers)):
@@ -105,10 +91,10 @@ def needed_versions(
     return versions - set(selected)
 
 
-def _candidates(wanted: SpecifierSet, ordered: Sequence[ListedRelease]) -> list[str]:
+def _candidates(wanted: SpecifierSet, ordered: Sequence[ListedVersion]) -> list[str]:
     """Return the newest versions in ``wanted``; stable releases first, yanked releases last."""
     offered = [it for it in ordered if _meets(wanted, it.version)]
-    kept = [it for it in offered if not it.yanked]
+    kept = [it for it in offered if it.installable]
     stable = [it for it in kept if not _is_prerelease(it.version)]
     return [it.version for it in (stable or kept or offered)[:CANDIDATES]]
 
@@ -130,7 +116,7 @@ def _is_prerelease(text: str) -> bool:
     return version is not None and version.is_prerelease
 
 
-def _is_older(listed: ListedRelease, than: datetime | None) -> bool:
+def _is_older(listed: ListedVersion, than: datetime | None) -> bool:
     return than is not None and listed.uploaded_at is not None and listed.uploaded_at < than
 
 
@@ -177,14 +163,6 @@ class ProjectPlan:
     events: tuple[IndexEvent, ...] = ()
 
 
-def listed_on(page: ProjectPage) -> list[ListedRelease]:
-    """Return the releases of a page; a release without files counts as yanked."""
-    return [
-        ListedRelease(version, first_upload(files), all(file.yanked for file in files))
-        for version, files in page.releases.items()
-    ]
-
-
 def offered_on(page: ProjectPage) -> set[str]:
     """Return the versions of a page that have files."""
     return {version for version, it in page.listed.items() if it.file_count}
@@ -215,7 +193,7 @@ def plan(
     :param queue: queued releases of the project, by version
     :param before: the project at the last answer of the index
     """
-    listed, offered = listed_on(page), offered_on(page)
+    listed, offered = tuple(page.listed.values()), offered_on(page)
     selected = _selected(listed, offered, ask, known, queue, before)
     unread = {
         it for it in selected if needs_reading(known.get(it), it, page.releases[it], ask.again)
@@ -264,7 +242,7 @@ def needs_reading(
 
 
 def _selected(
-    listed: Sequence[ListedRelease],
+    listed: Sequence[ListedVersion],
     offered: Collection[str],
     ask: ProjectNeeds,
     known: Mapping[str, KnownRelease],
@@ -284,7 +262,7 @@ def _selected(
     return selected | needed_versions(ask.specifiers, listed, selected)
 
 
-def _appeared(listed: Sequence[ListedRelease], bounds: CrawlBounds, before: ProjectRow) -> set[str]:
+def _appeared(listed: Sequence[ListedVersion], bounds: CrawlBounds, before: ProjectRow) -> set[str]:
     """Return the newest versions that were not listed before."""
     everything = newest(listed, replace(bounds, max_versions=len(listed)))
     return set([it for it in everything if it not in before.listed][: bounds.max_versions])

@@ -37,6 +37,7 @@ from model.packages.import_names import ImportNames, ImportSource, is_import_nam
 from model.packages.releases import (
     Release,
     ReleaseFile,
+    ReleaseMetadata,
     ReleaseProblem,
     ReleaseState,
     Requirement,
@@ -107,27 +108,18 @@ _ANY_LENGTH = 2**26
 class ReleaseDraft:
     """Content of a release before its values are checked, from a document or from an index.
 
-    :param requires_dist: lines as they are written; ``None`` if they are unknown
     :param yanked: ``None`` if only the files say so
     """
 
     name: str
     version: str
-    index: str | None = None
-    requires_dist: Sequence[str] | None = None
-    requires_python: str | None = None
-    provides_extra: Sequence[str] = ()
-    license: str | None = None
+    index: str | None
+    metadata: ReleaseMetadata
+    files: Sequence[ReleaseFile] = ()
+    files_complete: bool = False
     yanked: bool | None = None
     yanked_reason: str | None = None
     uploaded_at: datetime | None = None
-    metadata_source: str | None = None
-    metadata_file: str | None = None
-    files: Sequence[ReleaseFile] = ()
-    files_complete: bool = False
-    problem: ReleaseProblem | None = None
-    problem_message: str | None = None
-    imports: ImportNames | None = None
 
 
 def release_of(document: Any, *, now: datetime | None = None) -> Release:
@@ -142,24 +134,27 @@ def release_of(document: Any, *, now: datetime | None = None) -> Release:
     moment = datetime.now(UTC) if now is None else now
     record = as_record(document, "$")
     yanked, yanked_reason = yanked_of(record, "$")
-    draft = ReleaseDraft(
-        name=text_of(record, "name", "$", _ANY_LENGTH) or "",
-        version=text_of(record, "version", "$", _ANY_LENGTH) or "",
-        index=text_of(record, "index", "$", 2_000),
+    metadata = ReleaseMetadata(
         requires_dist=_lines_of(record),
         requires_python=text_of(record, "requires_python", "$", _ANY_LENGTH),
         provides_extra=_texts_of(record, "provides_extra"),
         license=text_of(record, "license", "$", _ANY_LENGTH),
-        yanked=None if record.get("yanked") is None else yanked,
-        yanked_reason=yanked_reason,
-        uploaded_at=time_of(record, "upload_time", "$", moment),
         metadata_source=text_of(record, "metadata_source", "$", _ANY_LENGTH),
         metadata_file=text_of(record, "metadata_file", "$", _ANY_LENGTH),
-        files=release_files_of(record, moment),
-        files_complete=flag_of(record, "files_complete", "$"),
         problem=_problem_of(record),
         problem_message=text_of(record, "problem_message", "$", _ANY_LENGTH),
         imports=_imports_of(record),
+    )
+    draft = ReleaseDraft(
+        text_of(record, "name", "$", _ANY_LENGTH) or "",
+        text_of(record, "version", "$", _ANY_LENGTH) or "",
+        text_of(record, "index", "$", 2_000),
+        metadata,
+        files=release_files_of(record, moment),
+        files_complete=flag_of(record, "files_complete", "$"),
+        yanked=None if record.get("yanked") is None else yanked,
+        yanked_reason=yanked_reason,
+        uploaded_at=time_of(record, "upload_time", "$", moment),
     )
     return checked_release(draft, now=moment)
 
@@ -175,26 +170,26 @@ def checked_release(draft: ReleaseDraft, *, now: datetime | None = None) -> Rele
     :raises InvalidDocument: if a value is invalid; ``field`` is its path in a release document
     """
     purl, name, version, index = _identity(draft)
-    lines = _public_lines(draft.requires_dist)
+    lines = _public_lines(draft.metadata.requires_dist)
     requirements = tuple(map(parse_requirement, lines or ()))
-    requires_python = _bounded(draft.requires_python, "$.requires_python", MAX_NAME_LENGTH)
+    requires_python = _bounded(draft.metadata.requires_python, "$.requires_python", MAX_NAME_LENGTH)
     state, problem, message = _judged(draft, version, lines, requirements, requires_python)
     files = checked_files(draft.files, datetime.now(UTC) if now is None else now)
     yanked, yanked_reason = _yanked(draft, files)
     facts: dict[str, Any] = {
         "requires_python": requires_python,
-        "extras": _extras_of(draft.provides_extra),
-        "license": _license_of(draft.license),
+        "extras": _extras_of(draft.metadata.provides_extra),
+        "license": _license_of(draft.metadata.license),
         "yanked": yanked,
         "yanked_reason": yanked_reason,
         "uploaded_at": draft.uploaded_at or first_upload(files),
-        "metadata_source": _bounded(draft.metadata_source, "$.metadata_source", 100),
-        "metadata_file": checked_filename(draft.metadata_file or None, "$.metadata_file"),
+        "metadata_source": _bounded(draft.metadata.metadata_source, "$.metadata_source", 100),
+        "metadata_file": checked_filename(draft.metadata.metadata_file or None, "$.metadata_file"),
         "files": files,
         "files_complete": draft.files_complete,
         "problem": problem,
         "problem_message": message,
-        "imports": draft.imports,
+        "imports": draft.metadata.imports,
     }
     body = release_body(name, version, index, lines, facts)
     return Release(
@@ -226,16 +221,16 @@ def _identity(draft: ReleaseDraft) -> tuple[Purl, str, str, str]:
     return release_identity(name, version, index_name(draft.index))
 
 
-def _lines_of(record: Record) -> list[str] | None:
+def _lines_of(record: Record) -> tuple[str, ...] | None:
     return None if record.get("requires_dist") is None else _texts_of(record, "requires_dist")
 
 
-def _texts_of(record: Record, key: str) -> list[str]:
+def _texts_of(record: Record, key: str) -> tuple[str, ...]:
     texts = list_of(record, key, "$")
     for position, text in enumerate(texts):
         if not isinstance(text, str):
             raise wrong_type(text, "text", path(path("$", key), position))
-    return texts
+    return tuple(texts)
 
 
 def _public_lines(lines: Sequence[str] | None) -> list[str] | None:
@@ -267,8 +262,8 @@ def _judged(
         return ReleaseState.UNPARSABLE, *fault
     if lines is not None:
         return ReleaseState.SOLVED, None, None
-    problem = draft.problem or ReleaseProblem.NOT_RECORDED
-    return problem.state, problem, _short(draft.problem_message, _MAX_MESSAGE_LENGTH)
+    problem = draft.metadata.problem or ReleaseProblem.NOT_RECORDED
+    return problem.state, problem, _short(draft.metadata.problem_message, _MAX_MESSAGE_LENGTH)
 
 
 def _problem_of(record: Record) -> ReleaseProblem | None:

@@ -80,6 +80,11 @@ class ListedVersion:
     wheels: tuple[str, ...] = ()
     has_sdist: bool = False
 
+    @property
+    def installable(self) -> bool:
+        """Whether the version has a file that is not yanked."""
+        return bool(self.file_count) and not self.yanked
+
 
 class ProjectState(StrEnum):
     """State of a project (PEP 792); the values are stored and never renamed."""

@@ -105,6 +105,26 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseMetadata:
+    """Metadata of a release, or the problem that prevents reading the metadata.
+
+    :param requires_dist: requirement lines as written; ``None`` if they are not known
+    :param metadata_file: the file that was read, also if it was broken
+    :param imports: from the wheel that was read, or declared by the metadata; ``None`` if unknown
+    """
+
+    requires_dist: tuple[str, ...] | None = None
+    requires_python: str | None = None
+    provides_extra: tuple[str, ...] = ()
+    license: str | None = None
+    metadata_source: str | None = None
+    metadata_file: str | None = None
+    problem: ReleaseProblem | None = None
+    problem_message: str | None = None
+    imports: ImportNames | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseFile:
     """One file of a release.
 

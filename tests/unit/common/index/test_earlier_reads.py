@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from common.index.earlier_reads import EarlierReads, PackageReads
-from common.index.release_metadata import NO_FILES, ReleaseMetadata
+from common.index.release_metadata import NO_FILES
 from model.packages.import_names import ImportNames, ImportSource
+from model.packages.releases import ReleaseMetadata
 
 DAY_S = 86_400.0
 

@@ -95,7 +95,7 @@ def test_a_second_look_takes_only_what_the_specifier_needs() -> None:
 def test_without_anything_to_install_there_is_nothing_to_read() -> None:
     made = planned(page(IndexFile("demo-1-py3.7.egg", "1", "other", None)))
     assert made.to_read == ()
-    assert [it.problem for it in made.drafts] == [ReleaseProblem.NO_FILES]
+    assert [it.metadata.problem for it in made.drafts] == [ReleaseProblem.NO_FILES]
     assert checked_release(made.drafts[0]).state is ReleaseState.UNSOLVABLE
 
 
@@ -226,7 +226,7 @@ def test_what_a_solver_told_is_read_from_the_index_and_not_told_again_in_its_nam
     )
     ask = ProjectNeeds(CrawlBounds(max_versions=1))
     made = planned(page(wheel("1"), wheel("2")), ask, SOLVED_ONCE, known("2"), before=seen("1"))
-    assert {it.version: it.requires_dist for it in made.drafts} == {"1": None, "2": ()}
+    assert {it.version: it.metadata.requires_dist for it in made.drafts} == {"1": None, "2": ()}
 
 
 def test_a_version_is_known_however_it_is_spelt() -> None:

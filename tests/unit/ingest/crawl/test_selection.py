@@ -10,17 +10,17 @@ from packaging.specifiers import SpecifierSet
 
 from ingest.crawl.crawl_request import CrawlBounds
 from ingest.crawl.release_selection import (
-    ListedRelease,
     invalid,
     needed_versions,
     newest,
 )
+from model.packages.project_pages import ListedVersion
 
 JANUARY = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def listed(*versions: str, yanked: tuple[str, ...] = ()) -> list[ListedRelease]:
-    return [ListedRelease(it, yanked=it in yanked) for it in versions]
+def listed(*versions: str, yanked: tuple[str, ...] = ()) -> list[ListedVersion]:
+    return [ListedVersion(it, 1, yanked=it in yanked) for it in versions]
 
 
 def test_the_newest_are_by_version_not_by_text_or_place() -> None:
@@ -53,9 +53,9 @@ def test_yanked_releases_are_bounded_too() -> None:
 
 def test_older_uploads_are_left_out_and_those_without_a_time_are_not() -> None:
     some = [
-        ListedRelease("1", JANUARY - timedelta(days=1)),
-        ListedRelease("2", JANUARY),
-        ListedRelease("3"),
+        ListedVersion("1", 1, uploaded_at=JANUARY - timedelta(days=1)),
+        ListedVersion("2", 1, uploaded_at=JANUARY),
+        ListedVersion("3", 1),
     ]
     assert newest(some, CrawlBounds(newer_than=JANUARY)) == ["3", "2"]
 
