@@ -14,7 +14,7 @@ from api.access.rate_limits import RequestLimits
 from api.amun import blueprints as inspecting
 from api.health import checks as health
 from api.health import metrics, schema_state, tracing
-from api.http import errors, request_context, security_headers
+from api.http import errors, request_bodies, request_context, security_headers
 from api.http.openapi import OpenApi
 from api.pages import blueprints as pages
 from api.resources import blueprints as own
@@ -88,15 +88,15 @@ def _surround(app: Flask, settings: Settings) -> None:
     limits = RequestLimits(app, settings)
     tracing.register(app)
     errors.register(app)
+    access_log.register(app)
     Compress(app)
     if settings.cors_origins:
         origins = list(settings.cors_origins)
         CORS(app, origins=origins, expose_headers=list(_EXPOSED), max_age=600)
     security_headers.register(app)
     request_context.register(app)
-    access_log.register(app)
     metrics.register(app)
-    limits.bound()
+    request_bodies.register(app, settings)
     authentication.register(app, limits.guesses)
     schema_state.register(app)
     limits.count()

@@ -15,16 +15,10 @@ from api.access.client_addresses import is_loopback
 from api.access.shared_counts import SharedCounts
 from api.access.token_throttle import RememberedKeys, TokenThrottle, client_address, wait_of
 from api.http.errors import ApiError, ProblemType
-from api.http.request_bodies import BoundedRequest
 from api.service import EXTENSION
 from common.settings import Settings
 from model.errors import InvalidSettings
 
-_MIB = 1024**2
-#: Maximum size of most bodies. A lock of a few thousand packages has a tenth of it.
-REQUEST_BYTES = 3 * _MIB
-#: The only path with a larger limit.
-_UPLOADS = "/api/v2/inspections"
 #: Endpoints for monitoring without a limit; `metrics` only with a token or from this machine.
 UNLIMITED = frozenset({*OPEN, METRICS})
 
@@ -40,16 +34,10 @@ class RequestLimits:
 
     def __init__(self, app: Flask, settings: Settings) -> None:
         self._app = app
-        app.request_class = BoundedRequest
-        app.config["MAX_CONTENT_LENGTH"] = settings.body_limit_mb * _MIB
         self._rates = parse_many(settings.rate_limit) if settings.rate_limit else []
         self._limiter = FixedWindowRateLimiter(_storage(app, settings))
         self._refused = RememberedKeys()
         self.guesses = TokenThrottle(self._limiter, self._rates)
-
-    def bound(self) -> None:
-        """Limit the size of bodies."""
-        self._app.before_request(_bound_body)
 
     def count(self) -> None:
         """Limit the rate of requests; register this after authentication."""
@@ -91,10 +79,3 @@ def _storage(app: Flask, settings: Settings) -> Storage:
     if not isinstance(storage, Storage):
         raise InvalidSettings("RATE_LIMIT_STORAGE: cannot be used: it is asynchronous")
     return storage
-
-
-def _bound_body() -> None:
-    if request.path.rstrip("/") != _UPLOADS:
-        request.max_content_length = REQUEST_BYTES
-        # By default, texts of a form may have 500 kB together.
-        request.max_form_memory_size = REQUEST_BYTES

@@ -281,7 +281,6 @@ class _AllProcesses(Collector):
 def register(app: Flask) -> None:
     """Count the requests of ``app`` and serve ``/metrics``."""
     app.extensions[_KEPT] = KeptMetrics()
-    app.before_request(_begin)
     app.after_request(_count)
     app.add_url_rule("/metrics", METRICS, _metrics)
 
@@ -295,16 +294,11 @@ def _metrics() -> Response:
     return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 
-def _begin() -> None:
-    g.began = time.perf_counter()
-
-
 def _count(response: Response) -> Response:
     if request.endpoint in UNLIMITED or PAGE_TOKEN in request.environ:
         return response
     route = request.url_rule.rule if request.url_rule else "none"
     method = request.method if request.method in METHODS else "other"
     REQUESTS.labels(route, method, str(response.status_code)).inc()
-    if "began" in g:
-        DURATIONS.labels(route, method).observe(time.perf_counter() - g.began)
+    DURATIONS.labels(route, method).observe(time.perf_counter() - g.began)
     return response

@@ -1,82 +1,48 @@
-"""Complete reading of request bodies, within limits of size, time, nesting depth and numbers."""
+"""Request bodies, within limits of size, time, nesting depth and numbers."""
 
 from __future__ import annotations
 
-from typing import IO, Any, NoReturn, cast
+from typing import Any
 
 import flask
 import orjson
-from gunicorn.http.errors import ParseException
+from flask import request
 from marshmallow import Schema
 from webargs import missing
 from webargs.flaskparser import FlaskParser, is_json_request
 from webargs.multidictproxy import MultiDictProxy
-from werkzeug.utils import cached_property
-from werkzeug.wsgi import LimitedStream
 
 from api.http.errors import ApiError, ProblemType
+from common.settings import Settings
 from model.json_documents import out_of_bounds
 
-
-class TooManySlow(TimeoutError):
-    """A body arrives slowly, and slow clients already use all threads allotted to them."""
-
-
-class _Body(LimitedStream):
-    """A request body, which ends after the announced length or with the last chunk.
-
-    :param most: limit, bytes
-    :raises ApiError: on reading: 400 if it breaks off, 408 or 503 if it arrives too slowly,
-        413 if it is larger than the limit
-    """
-
-    def __init__(self, stream: IO[bytes], length: int | None, most: int) -> None:
-        # The first byte beyond the limit shows that chunks are too large.
-        super().__init__(stream, most + 1 if length is None else length)
-        self._most = most
-        self._length = length
-        if length is not None and length > most:
-            self._refuse_large()
-
-    def readinto(self, b: bytearray) -> int | None:  # type: ignore[override]
-        """Read bytes of the body, and check the size limit."""
-        try:
-            size = super().readinto(b)
-        except ParseException as error:  # of a chunk's length
-            self.on_disconnect(error)
-        if self.tell() > self._most:
-            self._refuse_large()
-        return size
-
-    def on_disconnect(self, error: Exception | None = None) -> None:
-        """Handle the end of the input, which is an error unless the body is chunked."""
-        if self._length is None and error is None:
-            return
-        if isinstance(error, TooManySlow):
-            raise ApiError(
-                503, ProblemType.OVERLOADED, "too many clients send slowly: try again later",
-                headers={"Retry-After": "10"},
-            ) from error  # fmt: skip
-        if isinstance(error, TimeoutError):
-            raise ApiError(408, ProblemType.TOO_SLOW, "the body did not arrive in time") from error
-        raise ApiError(
-            400, ProblemType.INVALID_REQUEST, "the body broke off before its end"
-        ) from error
-
-    def _refuse_large(self) -> NoReturn:
-        raise ApiError(413, ProblemType.TOO_LARGE, f"the body is larger than {self._most} bytes")
+#: WSGI key of a request whose body did not arrive in time.
+LATE = "thoth.late_body"
+_MIB = 1024**2
+#: Maximum size of most bodies. A lock of a few thousand packages has a tenth of it.
+REQUEST_BYTES = 3 * _MIB
+#: The only path with a larger limit.
+_UPLOADS = "/api/v2/inspections"
 
 
-class BoundedRequest(flask.Request):
-    """A request whose body is read completely or refused."""
+def register(app: flask.Flask, settings: Settings) -> None:
+    """Refuse bodies of requests to ``app`` that are too large or arrived too slowly."""
+    app.config["UPLOAD_BYTES"] = settings.body_limit_mb * _MIB
+    app.before_request(_bound_body)
 
-    @cached_property
-    def stream(self) -> IO[bytes]:
-        """The body; a server that decodes chunks marks the end of the body itself."""
-        most = self.max_content_length
-        if most is None or not (self.content_length or "wsgi.input_terminated" in self.environ):
-            return super().stream
-        return cast(IO[bytes], _Body(self.environ["wsgi.input"], self.content_length, most))
+
+def body_limit(app: flask.Flask, path: str) -> int:
+    """Maximum size of the body of a request to ``path``, bytes."""
+    limit: int = app.config["UPLOAD_BYTES"] if path.rstrip("/") == _UPLOADS else REQUEST_BYTES
+    return limit
+
+
+def _bound_body() -> None:
+    if LATE in request.environ:
+        raise ApiError(408, ProblemType.TOO_SLOW, "the body did not arrive in time")
+    request.max_content_length = body_limit(flask.current_app, request.path)
+    # By default, texts of a form may have 500 kB together.
+    request.max_form_memory_size = REQUEST_BYTES
 
 
 def json_of(data: bytes) -> Any:

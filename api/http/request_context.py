@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -27,7 +28,7 @@ _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
 
 def register(app: Flask) -> None:
-    """Add an identifier to every request of ``app`` and the headers to every response."""
+    """Add an identifier and a time to every request of ``app``, headers to every response."""
     app.before_request(_identify)
     app.before_request(_refuse_nul)
     app.after_request(_describe)
@@ -62,6 +63,7 @@ def versions() -> dict[str, str]:
 
 
 def _identify() -> None:
+    g.began = time.perf_counter()
     client_id = request.headers.get(REQUEST_ID, "")
     g.request_id = client_id if _GIVEN_ID.fullmatch(client_id) else token_hex(8)
 

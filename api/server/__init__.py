@@ -1,4 +1,4 @@
-"""The HTTP server process: gunicorn, TLS, slow clients and supervised children.
+"""The HTTP server process: gunicorn, TLS, threads for requests and supervised children.
 
 Entry point: :func:`api.server.http_server.serve`.
 """

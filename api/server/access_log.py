@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from datetime import timedelta
-from typing import Any
+import time
 
 from flask import Flask, Response, g, request
 
-from api.access.authentication import token
+from api.access.authentication import PAGE_TOKEN, token
 
-#: WSGI key for the application's fields; the server adds the duration.
-_NOTE = "thoth.request"
 #: Paths of probes, which are logged only on failure.
 _WATCHED = ("/livez", "/readyz", "/liveness", "/readiness", "/metrics")
 
@@ -20,35 +16,27 @@ _LOG = logging.getLogger(__name__)
 
 
 def register(app: Flask) -> None:
-    """Pass fields of every request of ``app`` to the server's log."""
-    app.after_request(_leave_word)
+    """Log every request of ``app``, except those that pages make themselves."""
+    app.after_request(_log)
 
 
-def log_request(
-    environ: Mapping[str, Any], status: int, body_bytes: int | None, took: timedelta
-) -> None:
+def _log(response: Response) -> Response:
     """Log a request; its query is logged without values, which may be private."""
-    path = str(environ.get("PATH_INFO", ""))
-    if path in _WATCHED and status < 400:
-        return
-    names = {part.partition("=")[0] for part in str(environ.get("QUERY_STRING", "")).split("&")}
+    status = response.status_code
+    if PAGE_TOKEN in request.environ or (request.path in _WATCHED and status < 400):
+        return response
+    client = token()
     fields = {
-        "method": environ.get("REQUEST_METHOD"),
-        "path": path[:200],
-        "query": sorted(names - {""})[:20],
+        "method": request.method,
+        "path": request.path[:200],
+        "query": sorted(request.args)[:20],
         "status": status,
-        "bytes": body_bytes,
-        "duration_ms": round(took.total_seconds() * 1000, 1),
-        "address": environ.get("REMOTE_ADDR"),
-    }
-    _LOG.info("request", extra={**fields, **environ.get(_NOTE, {})})
-
-
-def _leave_word(response: Response) -> Response:
-    shown = token()
-    request.environ[_NOTE] = {
-        "request_id": g.get("request_id"),
-        "token_id": shown.token_id if shown else None,
+        "bytes": response.content_length,
+        "duration_ms": round((time.perf_counter() - g.began) * 1000, 1),
+        "address": request.remote_addr,
+        "request_id": g.request_id,
+        "token_id": client.token_id if client else None,
         "route": request.url_rule.rule if request.url_rule else None,
     }
+    _LOG.info("request", extra=fields)
     return response

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
@@ -9,19 +10,18 @@ import ssl
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, NoReturn
 
-from flask import Flask
 from gunicorn.app.base import BaseApplication
 from gunicorn.glogging import Logger
+from gunicorn.workers.gasgi import ASGIWorker
 
 from api.access.client_addresses import is_loopback
-from api.server import raw_errors
-from api.server.connections import ConnectionWorker
 from api.server.supervisor import keeping_stores
+from api.server.threaded_app import ThreadedApp
 from api.service import EXTENSION, ServiceStores
 from common.settings import Settings
 from common.tracing import stop_tracing
@@ -32,8 +32,8 @@ GRACE_S = 20
 #: A worker process whose event loop hangs for this long is replaced, s.
 _HANG_TIMEOUT_S = 60
 _BACKLOG = 1024
-#: Connections of each process; most systems allow 1,024 open files by default.
-_CONNECTIONS = 500
+#: Time for a request that is on its way when a process ends, s.
+_LINGER_S = 0.5
 _NAME = "the server"
 
 _LOG = logging.getLogger(__name__)
@@ -96,7 +96,6 @@ def serve(settings: Settings, front: ServerOptions, listener: socket.socket) -> 
     :param listener: socket, which the server takes over
     :raises ServiceFailed: if the server cannot start
     """
-    raw_errors.register()
     master = os.getpid()
     try:
         _Server(settings, front, listener.detach()).run()
@@ -121,15 +120,23 @@ class _Log(Logger):
         self.error_log.propagate = True
         self.error_log.setLevel(logging.WARNING)
 
-    def access(self, resp: Any, req: Any, environ: dict[str, Any], request_time: timedelta) -> None:
-        """Log one line for each request."""
-        from api.server.access_log import log_request
-
-        status = int(str(resp.status).split(maxsplit=1)[0])
-        log_request(environ, status, getattr(resp, "sent", None), request_time)
-
     def reopen_files(self) -> None:
         """Do nothing, because this log has no files."""
+
+
+class _Worker(ASGIWorker):
+    """Ends as soon as no request runs; clients that keep idle connections do not hold it up."""
+
+    def handle_exit_signal(self) -> None:
+        """Stop listening, and end once all running requests are answered."""
+        super().handle_exit_signal()
+        self._end = self.loop.create_task(self._end_when_idle())
+
+    async def _end_when_idle(self) -> None:
+        await asyncio.sleep(_LINGER_S)
+        while self.asgi.running:
+            await asyncio.sleep(_LINGER_S)
+        self.handle_quit_signal()
 
 
 class _Server(BaseApplication):
@@ -145,15 +152,12 @@ class _Server(BaseApplication):
         front = self._front
         chosen: dict[str, Any] = {
             "bind": f"fd://{self._descriptor}",
-            "worker_class": ConnectionWorker,
+            "worker_class": _Worker,
             "workers": front.workers,
-            "threads": front.threads,
+            "asgi_lifespan": "off",
             "graceful_timeout": GRACE_S,
             "timeout": _HANG_TIMEOUT_S,
             "keepalive": 15,
-            "worker_connections": _CONNECTIONS,
-            # Files are sent like other responses, with a time limit.
-            "sendfile": False,
             "limit_request_line": 8190,
             "proc_name": "thoth",
             "logger_class": _Log,
@@ -175,7 +179,7 @@ class _Server(BaseApplication):
         for name, value in chosen.items():
             self.cfg.set(name, value)
 
-    def load(self) -> Flask:
+    def load(self) -> ThreadedApp:
         """Create the application in each worker process, so that processes share no connections."""
         from api.app import create_app
         from api.health.tracing import trace_process
@@ -192,11 +196,11 @@ class _Server(BaseApplication):
         Thread(target=stores.read_comparisons, name="comparisons", daemon=True).start()
         # Here rather than in the master: a thread of the master would not survive a fork.
         self._opened.enter_context(keeping_stores(self._settings))
-        return app
+        return ThreadedApp(app, front.threads)
 
 
 class _ReloadedTls:
-    """The TLS context, which is loaded again when the files of the certificate change."""
+    """TLS contexts; a new one for each change of the files of the certificate."""
 
     def __init__(self) -> None:
         self._of: tuple[int, ...] | None = None
@@ -215,8 +219,15 @@ class _ReloadedTls:
                 _LOG.warning("certificate_unusable", extra={"error": str(error)})
                 return self._context
             context.minimum_version = ssl.TLSVersion.TLSv1_2
+            context.sni_callback = partial(self._choose, config, default)
             self._of, self._context = files, context
         return self._context
+
+    def _choose(
+        self, config: Any, default: Callable[[], ssl.SSLContext], connection: Any, *_: object
+    ) -> None:
+        """Called at each handshake, with or without the name of a server."""
+        connection.context = self(config, default)
 
 
 def _ready(_server: Any) -> None:

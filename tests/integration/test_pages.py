@@ -17,7 +17,7 @@ from sqlalchemy import delete, insert, update
 from werkzeug.test import TestResponse, encode_multipart
 
 from api.access.authentication import SESSION_COOKIE
-from api.access.rate_limits import REQUEST_BYTES
+from api.http.request_bodies import REQUEST_BYTES
 from api.pages.formatting import counted_jobs
 from api.pages.loop import STEP_LABELS
 from api.pages.site import POLICY

@@ -10,16 +10,17 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
 from sqlalchemy import text
 
+from api.server.http_server import GRACE_S
 from graph.engine import relational_engine
 from tests.services.served import Served, end
 from tests.services.waiting import wait_until, waiting_for_locks
@@ -39,8 +40,6 @@ HALF_A_HEAD = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
 LARGE = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
 #: Of a client that does not read; with small segments a server buffers little for it, too.
 BUFFER_BYTES, SEGMENT_BYTES = 2048, 536
-#: An answer to that head, and "100 Continue", have so many times 25 bytes.
-STEPS = 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,45 +180,6 @@ def dripping(connections: list[socket.socket], drop: bytes) -> Iterator[None]:
         thread.join()
 
 
-@contextmanager
-def flooding(connect: Callable[[], socket.socket], flood: bytes) -> Iterator[None]:
-    """Send as fast as it is taken, and connect anew when that ends."""
-    enough = threading.Event()
-    at_it: set[threading.Thread] = set()
-
-    def pour() -> None:
-        while not enough.is_set():
-            try:
-                with connect() as it:
-                    it.sendall(flood[:2])
-                    at_it.add(threading.current_thread())
-                    while not enough.is_set():
-                        it.sendall(flood)
-            except OSError:
-                continue
-
-    threads = [threading.Thread(target=pour) for _ in range(4)]
-    for it in threads:
-        it.start()
-    try:
-        wait_until(lambda: len(at_it) == len(threads), "all of them send")
-        yield
-    finally:
-        enough.set()
-        for it in threads:
-            it.join()
-
-
-def open_at(server: Small, connections: list[socket.socket]) -> int:
-    """How many of the connections the server has not closed yet."""
-    ours = {it.getsockname()[1] for it in connections}
-    return sum(
-        it.laddr.port == server.port and it.raddr.port in ours
-        for it in psutil.net_connections("tcp")
-        if it.status == psutil.CONN_ESTABLISHED
-    )
-
-
 def statuses(connections: list[socket.socket]) -> set[int]:
     """What the server answered before it closed each of them; 0 for nothing."""
     answers = map(all_of, connections)
@@ -243,7 +203,7 @@ def lives(server: Small) -> bool:
 
 
 def test_who_says_nothing_keeps_nobody_waiting(server: Small) -> None:
-    with many(server.connect):
+    with many(server.connect), many(server.secured):
         assert lives(server)
 
 
@@ -254,11 +214,6 @@ def test_half_a_handshake_keeps_nobody_waiting(secured: Small) -> None:
         assert lives(secured)
 
 
-def test_who_says_nothing_after_the_handshake_keeps_nobody_waiting(secured: Small) -> None:
-    with many(secured.secured):
-        assert lives(secured)
-
-
 def test_a_head_that_drips_keeps_nobody_waiting(server: Small) -> None:
     with many(server.secured) as connections, dripping(connections, b"X-More: and more\r\n"):
         for it in connections:
@@ -266,28 +221,13 @@ def test_a_head_that_drips_keeps_nobody_waiting(server: Small) -> None:
         assert lives(server)
 
 
-def test_all_of_them_are_sent_away(plain: Small, secured: Small) -> None:
-    silent = [plain.connect(), secured.connect(), secured.secured(), secured.connect()]
-    silent[-1].sendall(HALF_A_HANDSHAKE)
-    heads = [plain.secured(), secured.secured()]
-    with ExitStack() as stack:
-        for it in (*silent, *heads):
-            stack.enter_context(it)
-        for it in heads:
-            it.sendall(HALF_A_HEAD)
-        assert statuses(silent) == {0}
-        assert statuses(heads) == {408}
-
-
-def test_a_body_that_drips_keeps_nobody_waiting_for_long(server: Small) -> None:
+def test_a_body_that_drips_keeps_nobody_waiting_and_is_refused(server: Small) -> None:
     head = f"POST {ADVISE} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with many(server.secured) as connections, dripping(connections, b" "):
         for it in connections:
             it.sendall(head.encode() + b"Content-Length: 9999\r\n\r\n{")
         assert lives(server)
-        found = statuses(connections)
-    assert found <= {408, 503, 0}
-    assert 503 in found
+        assert statuses(connections) == {408}
 
 
 def test_who_does_not_hang_up_keeps_nobody_waiting(server: Small) -> None:
@@ -298,45 +238,25 @@ def test_who_does_not_hang_up_keeps_nobody_waiting(server: Small) -> None:
         assert statuses(connections) == {200}
 
 
-def test_empty_lines_without_end_keep_nobody_waiting(server: Small) -> None:
-    with flooding(server.secured, b"\r\n" * MIB):
-        assert all(lives(server) for _ in range(3))
-
-
-def test_few_empty_lines_are_passed_over_and_many_refused(server: Small) -> None:
-    with server.secured() as few, server.secured() as many:
-        few.sendall(b"\r\n" * 3 + HALF_A_HEAD + b"Connection: close\r\n\r\n")
-        many.sendall(b"\r\n" * 30)
-        assert statuses([few]) == {200}
-        assert statuses([many]) == {400}
-
-
-def test_who_does_not_read_keeps_nobody_waiting_for_long(server: Small) -> None:
+def test_who_does_not_read_keeps_nobody_waiting(server: Small) -> None:
     with many(server.narrow) as connections:
         for it in connections:
             it.sendall(LARGE * 10)
         assert lives(server)
 
 
-def test_who_does_not_read_that_it_may_go_on_is_not_waited_for(plain: Small) -> None:
-    # Buffers hold half as many answers.
-    expecting = (HALF_A_HEAD + b"Content-Length: 0\r\nExpect: 100-continue\r\n\r\n") * 200
-    last = HALF_A_HEAD + b"Connection: close\r\n\r\n"
-    with many(plain.narrow, 2 * STEPS) as connections:
-        # When they are full each is at other bytes, so that it may be those of "100 Continue", 25.
-        for number, it in enumerate(connections):
-            it.sendall((HALF_A_HEAD + b"\r\n") * number + expecting + last)
-        with plain.client() as client:
-            assert all(client.get("/livez").status_code == 200 for _ in range(100))
-        # A thread comes to each in turn, waits, and hangs up.
-        wait_until(lambda: not open_at(plain, connections), "the server has hung up on all")
-        # One that still waited would go on answering.
-        assert not any(b"Connection: close" in all_of(it) for it in connections)
+def test_idle_connections_do_not_hold_up_the_end(served: Served) -> None:
+    with ExitStack() as stack:
+        with small(served) as server:
+            idle = stack.enter_context(server.connect())
+            began = time.monotonic()
+        assert time.monotonic() - began < GRACE_S
+        assert statuses([idle]) == {0}
 
 
 def test_a_head_comes_in_parts_and_two_at_once(plain: Small) -> None:
     with plain.connect() as it:
-        for byte in b"\r\n" + HALF_A_HEAD:
+        for byte in HALF_A_HEAD:
             it.sendall(bytes([byte]))
         it.sendall(b"\r\n" + HALF_A_HEAD + b"\r\n" + HALF_A_HEAD + b"Connection: close\r\n\r\n")
         assert all_of(it).count(b"HTTP/1.1 200 OK") == 3
@@ -402,5 +322,5 @@ class TestBodies:
         with plain.connect() as it:
             it.sendall("\r\n".join([*head, ""]).encode() + framing + b"\r\n\r\n" + sent)
             it.shutdown(socket.SHUT_WR)
-            assert statuses([it]) == {400}
+            assert statuses([it]) <= {400, 0}
         assert self.stored(plain) == before

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ssl
 import stat
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 from cryptography import x509
 
 from api.server.certificates import self_signed
+from api.server.http_server import _ReloadedTls
 
 
 def names_of(path: Path) -> set[str]:
@@ -56,3 +59,36 @@ def test_broken_files_are_replaced(tmp_path: Path) -> None:
         path.write_text("not PEM", "utf-8")
         self_signed(tmp_path / "tls")
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(made.path, made.key_path)
+
+
+def certificate_shown_by(context: ssl.SSLContext) -> bytes:
+    """The certificate that a client sees in a handshake, without the network."""
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    sent, answered = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting.wrap_bio(answered, sent)
+    server = context.wrap_bio(sent, answered, server_side=True)
+    for side in (client, server, client, server):
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    certificate = client.getpeercert(binary_form=True)
+    assert certificate is not None
+    return certificate
+
+
+def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) -> None:
+    made, renewed = self_signed(tmp_path / "now"), self_signed(tmp_path / "later")
+    config = SimpleNamespace(certfile=str(made.path), keyfile=str(made.key_path))
+
+    def load() -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(config.certfile, config.keyfile)
+        return context
+
+    context = _ReloadedTls()(config, load)
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    first = certificate_shown_by(context)
+    made.path.write_bytes(renewed.path.read_bytes())
+    assert certificate_shown_by(context) == first  # the key is still the other one
+    made.key_path.write_bytes(renewed.key_path.read_bytes())
+    assert certificate_shown_by(context) == ssl.PEM_cert_to_DER_cert(renewed.path.read_text())
