@@ -51,7 +51,7 @@ def write_table(
 
     :param progress: called with the number of rows so far
     """
-    schema = _schema(table)
+    schema = schema_of_table(table)
     files = rows = 0
     for partition, alike in groupby(row_sets, key=lambda it: it.partition):
         batches = chain.from_iterable(_batches(table.columns, schema, it) for it in alike)
@@ -99,7 +99,8 @@ def parquet_of(
     return bytes(sink.getvalue())
 
 
-def _schema(table: ExportTable) -> pa.Schema:
+def schema_of_table(table: ExportTable) -> pa.Schema:
+    """Columns of a table with description and unit as metadata."""
     fields = []
     for column in table.columns:
         metadata = {"description": column.description}

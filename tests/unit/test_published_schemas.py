@@ -1,0 +1,89 @@
+"""Schemas that clients and analysts rely on, as golden files: a change is seen as a difference.
+
+``THOTH_WRITE_GOLDEN=1 pytest tests/unit/test_published_schemas.py`` writes the files again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adviser.exports.tables import TABLES
+from api.app import create_app
+from common.settings import Settings
+
+_DIGEST = re.compile("sha256:[0-9a-f]{64}")
+GOLDEN = Path(__file__).parents[1] / "data" / "schemas"
+
+
+def compare(name: str, lines: Iterator[str]) -> None:
+    path = GOLDEN / name
+    text = "".join(f"{line}\n" for line in lines)
+    if os.environ.get("THOTH_WRITE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text.splitlines() == path.read_text(encoding="utf-8").splitlines()
+
+
+def compact(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return _DIGEST.sub("sha256:…", text).replace("#/components/schemas/", "")
+
+
+def operations(paths: dict[str, Any]) -> Iterator[str]:
+    """A line for each operation, parameter, body and response."""
+    for path, item in sorted(paths.items()):
+        for method, operation in sorted(item.items()):
+            if method == "parameters":
+                yield f"{path} {compact(operation)}"
+                continue
+            name = f"{method.upper()} {path}"
+            responses = operation["responses"]
+            yield f"{name} {' '.join(sorted(responses))} {compact(operation['security'])}"
+            for parameter in operation.get("parameters", []):
+                yield f"{name} {compact(parameter)}"
+            if "requestBody" in operation:
+                yield f"{name} {compact(operation['requestBody'])}"
+            for status, response in sorted(responses.items()):
+                if "content" in response:
+                    yield f"{name} {status} {compact(response['content'])}"
+
+
+def components(schemas: dict[str, Any]) -> Iterator[str]:
+    """A line for each property of each component; required ones end with a star."""
+    for name, schema in sorted(schemas.items()):
+        required = schema.get("required", ())
+        for field, value in sorted(schema.get("properties", {}).items()):
+            yield f"{name}.{field}{'*' if field in required else ''} {compact(value)}"
+
+
+def test_the_openapi_document_is_as_published(tmp_path: Path) -> None:
+    nowhere = {
+        "THOTH_HOME": str(tmp_path),
+        "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",
+        "GRAPH_URL": "bolt://127.0.0.1:1",
+    }
+    client = create_app(Settings.from_env(nowhere)).test_client()
+    document = client.get("/openapi.json").get_json()
+    lines = (*operations(document["paths"]), *components(document["components"]["schemas"]))
+    compare("openapi.txt", iter(lines))
+
+
+def test_the_columns_of_exports_are_as_published() -> None:
+    pytest.importorskip("pyarrow", reason="the extra `export` is not installed")
+    from adviser.exports.arrow_files import schema_of_table
+
+    def lines() -> Iterator[str]:
+        for table in TABLES.values():
+            schema = schema_of_table(table)
+            yield f"{table.name}: {schema.metadata[b'description'].decode()}"
+            for field in schema:
+                metadata = {key.decode(): it.decode() for key, it in field.metadata.items()}
+                yield f"{table.name}.{field.name} {field.type} {compact(metadata)}"
+
+    compare("parquet.txt", lines())
